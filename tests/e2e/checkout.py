@@ -1,0 +1,207 @@
+"""A copy of this checkout with a one-machine cloud of its own, driven by the commands a person types.
+
+The end-to-end tests must neither touch the cloud of the person who runs them nor edit their
+`Pulumi.local.yaml`, so they work in a copy, as from a clean clone:
+
+    checkout = Checkout.copy_to(tmp_path)
+    checkout.make("up")
+    checkout.run("pulumi config set workers 3 && pulumi up --yes")
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND_TIMEOUT_SECONDS = 600
+STACK = "local"
+
+T = TypeVar("T")
+
+
+class CommandFailedError(AssertionError):
+    """A command ended with another exit status than the test expects."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a finished command left: its exit status and everything that it printed."""
+
+    command: str
+    status: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"$ {self.command}\n{self.text}\n[exit {self.status}]"
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A working copy at `path`; its cloud's state lives in `path/.localcloud`."""
+
+    path: Path
+
+    @classmethod
+    def copy_to(cls, path: Path) -> Checkout:
+        """Copies every file that git tracks or would track into `path`, which must not exist."""
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+        ).stdout
+        path.mkdir(parents=True)
+        archive = subprocess.Popen(
+            ["tar", "--null", "--files-from=-", "--ignore-failed-read", "-c"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        extract = subprocess.Popen(["tar", "-x"], cwd=path, stdin=archive.stdout)
+        assert archive.stdin is not None
+        archive.stdin.write(listed)
+        archive.stdin.close()
+        assert extract.wait() == 0
+        archive.wait()
+        return cls(path)
+
+    @property
+    def state(self) -> Path:
+        """The one-machine cloud's state directory."""
+        return self.path / ".localcloud"
+
+    def environment(self) -> dict[str, str]:
+        """The caller's environment without what would point the copy at the caller's cloud."""
+        dropped = ("LOCALCLOUD_", "PULUMI_", "AWS_", "KUBECONFIG")
+        return {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
+
+    def start(self, command: str, **more: Any) -> subprocess.Popen[str]:
+        """Starts `command` in an activated shell, in a process group of its own."""
+        return subprocess.Popen(
+            ["bash", "-c", f". ./activate >/dev/null && {command}"],
+            cwd=self.path,
+            env=self.environment(),
+            text=True,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            **more,
+        )
+
+    def run(
+        self, command: str, *, expect: int | None = 0, timeout: float = COMMAND_TIMEOUT_SECONDS
+    ) -> Output:
+        """Runs `command` to its end in an activated shell.
+
+        Raises:
+            CommandFailedError: the status isn't `expect` (None: any will do).
+        """
+        process = self.start(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        text, _ = process.communicate(timeout=timeout)
+        output = Output(command, process.returncode, text)
+        if expect is not None and output.status != expect:
+            raise CommandFailedError(str(output))
+        return output
+
+    def fails(self, command: str) -> Output:
+        """Runs `command`, which must end with an exit status other than 0."""
+        output = self.run(command, expect=None)
+        if output.status == 0:
+            raise CommandFailedError(f"succeeded, and should not have:\n{output}")
+        return output
+
+    def make(self, target: str, timeout: float = 1800) -> Output:
+        """Runs `make target` as a person would, without activating anything."""
+        done = subprocess.run(
+            ["make", target],
+            cwd=self.path,
+            env=self.environment(),
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=timeout,
+            check=False,
+        )
+        output = Output(f"make {target}", done.returncode, done.stdout)
+        if output.status != 0:
+            raise CommandFailedError(str(output))
+        return output
+
+    def json(self, command: str) -> Any:
+        """Runs `command` and parses what it printed on stdout as JSON."""
+        process = self.start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        text, errors = process.communicate(timeout=COMMAND_TIMEOUT_SECONDS)
+        if process.returncode != 0:
+            raise CommandFailedError(f"$ {command}\n{text}\n{errors}")
+        return json.loads(text)
+
+    def aws(self, command: str) -> Any:
+        """What `aws COMMAND` answers."""
+        return self.json(f"aws --output json {command}")
+
+    @cached_property
+    def outputs(self) -> dict[str, Any]:
+        """The stack's outputs, secrets shown."""
+        found: dict[str, Any] = self.json("pulumi stack output --json --show-secrets")
+        return found
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the training job."""
+        return str(self.outputs["namespace"])
+
+    def worker_pods(self) -> list[dict[str, Any]]:
+        """The worker pods as the API server has them, oldest first."""
+        selector = self.outputs["workerSelector"]
+        pods = self.json(f"kubectl get pods -n {self.namespace} -l '{selector}' -o json")["items"]
+        return sorted(pods, key=lambda pod: pod["metadata"]["creationTimestamp"])
+
+    def logs(self, pod: str) -> list[dict[str, str]]:
+        """The logfmt lines that a worker has printed so far, in order; other lines are left out."""
+        output = self.run(f"kubectl logs -n {self.namespace} {pod} --tail=-1", expect=None)
+        if output.status != 0:
+            return []
+        return [fields for line in output.text.splitlines() if (fields := parse_logfmt(line))]
+
+    @contextmanager
+    def config(self, **values: str) -> Iterator[None]:
+        """Sets config keys for the time of the block, then puts the file back as it was."""
+        file = self.path / f"Pulumi.{STACK}.yaml"
+        before = file.read_text()
+        for key, value in values.items():
+            self.run(f"pulumi config set {key} -- '{value}'")
+        try:
+            yield
+        finally:
+            file.write_text(before)
+
+
+def parse_logfmt(line: str) -> dict[str, str]:
+    """The fields of one `key=value key=value` line; {} for a line of another kind."""
+    fields = dict(part.split("=", 1) for part in line.split() if "=" in part)
+    return fields if "step" in fields or "event" in fields else {}
+
+
+def wait_until(what: str, probe: Callable[[], T | None], *, seconds: float = 120) -> T:
+    """Calls `probe` until it returns something true.
+
+    Raises:
+        AssertionError: it didn't within `seconds`; names `what` was awaited.
+    """
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = probe()
+        if found:
+            return found
+        time.sleep(1)
+    raise AssertionError(f"waited {seconds:.0f} s in vain for {what}")

@@ -1,0 +1,40 @@
+"""One cloud for the whole end-to-end run: bringing it up is the slow part, and the first test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.checkout import Checkout
+
+FIRST_FAILURE = pytest.StashKey[str]()
+
+
+@pytest.fixture(scope="session")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
+    """A fresh copy of the checkout; its cloud is stopped at the end, whatever happened."""
+    copy = Checkout.copy_to(tmp_path_factory.mktemp("e2e") / "tidewater")
+    try:
+        yield copy
+    finally:
+        copy.run("python -m localcloud stop", expect=None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Iterator[None]:  # pragma: no cover - pytest's own protocol
+    """Remembers the first failure of a module whose tests build on one another."""
+    report = yield
+    if item.get_closest_marker("incremental") and item.parent and report.failed:
+        item.parent.stash.setdefault(FIRST_FAILURE, item.name)
+    return report
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fails a test at once when one that it builds on has failed: its own result would say nothing."""
+    if item.get_closest_marker("incremental") and item.parent:
+        first = item.parent.stash.get(FIRST_FAILURE, None)
+        if first:
+            pytest.fail(f"not run: it builds on {first}, which failed", pytrace=False)

@@ -1,0 +1,138 @@
+"""What exists: every AWS resource of the kinds the stack makes, and what a cloud holds on this host.
+
+Two inventories are compared to show that `pulumi destroy` leaves nothing:
+
+    before = aws_inventory(endpoint)
+    ...
+    assert aws_inventory(endpoint) == before
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import boto3
+
+Inventory = dict[str, frozenset[str]]
+
+
+def _client(endpoint: str, service: str) -> Any:
+    return boto3.client(
+        service,
+        endpoint_url=endpoint,
+        region_name="us-west-2",
+        aws_access_key_id="localcloud",
+        aws_secret_access_key="localcloud",
+    )
+
+
+def _ids(client: Any, operation: str, items: str, key: str, **arguments: Any) -> frozenset[str]:
+    found = getattr(client, operation)(**arguments)[items]
+    return frozenset(str(item[key]) if key else str(item) for item in found)
+
+
+def _live_instances(ec2: Any) -> frozenset[str]:
+    reservations = ec2.describe_instances()["Reservations"]
+    return frozenset(
+        instance["InstanceId"]
+        for reservation in reservations
+        for instance in reservation["Instances"]
+        if instance["State"]["Name"] not in ("terminated", "shutting-down")
+    )
+
+
+def _live_nat_gateways(ec2: Any) -> frozenset[str]:
+    gateways = ec2.describe_nat_gateways()["NatGateways"]
+    return frozenset(g["NatGatewayId"] for g in gateways if g["State"] not in ("deleted", "deleting"))
+
+
+def _live_keys(kms: Any) -> frozenset[str]:
+    keys = [key["KeyId"] for key in kms.list_keys()["Keys"]]
+    described = (kms.describe_key(KeyId=key)["KeyMetadata"] for key in keys)
+    return frozenset(k["KeyId"] for k in described if k["KeyState"] != "PendingDeletion")
+
+
+def aws_inventory(endpoint: str) -> Inventory:
+    """The ids of everything in the account at `endpoint`, by kind.
+
+    KMS keys that wait for their deletion, and terminated instances, count as gone: AWS keeps both
+    visible for a while.
+    """
+    ec2, iam, efs, eks, s3, kms, logs = (
+        _client(endpoint, name) for name in ("ec2", "iam", "efs", "eks", "s3", "kms", "logs")
+    )
+    listings: dict[str, Callable[[], frozenset[str]]] = {
+        "vpcs": lambda: _ids(ec2, "describe_vpcs", "Vpcs", "VpcId"),
+        "subnets": lambda: _ids(ec2, "describe_subnets", "Subnets", "SubnetId"),
+        "interfaces": lambda: _ids(
+            ec2, "describe_network_interfaces", "NetworkInterfaces", "NetworkInterfaceId"
+        ),
+        "security groups": lambda: _ids(
+            ec2, "describe_security_groups", "SecurityGroups", "GroupId"
+        ),
+        "route tables": lambda: _ids(ec2, "describe_route_tables", "RouteTables", "RouteTableId"),
+        "internet gateways": lambda: _ids(
+            ec2, "describe_internet_gateways", "InternetGateways", "InternetGatewayId"
+        ),
+        "addresses": lambda: _ids(ec2, "describe_addresses", "Addresses", "AllocationId"),
+        "endpoints": lambda: _ids(ec2, "describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId"),
+        "launch templates": lambda: _ids(
+            ec2, "describe_launch_templates", "LaunchTemplates", "LaunchTemplateId"
+        ),
+        "nat gateways": lambda: _live_nat_gateways(ec2),
+        "instances": lambda: _live_instances(ec2),
+        "roles": lambda: _ids(iam, "list_roles", "Roles", "RoleName"),
+        "policies": lambda: _ids(iam, "list_policies", "Policies", "Arn", Scope="Local"),
+        "instance profiles": lambda: _ids(
+            iam, "list_instance_profiles", "InstanceProfiles", "InstanceProfileName"
+        ),
+        "file systems": lambda: _ids(efs, "describe_file_systems", "FileSystems", "FileSystemId"),
+        "clusters": lambda: _ids(eks, "list_clusters", "clusters", ""),
+        "buckets": lambda: _ids(s3, "list_buckets", "Buckets", "Name"),
+        "keys": lambda: _live_keys(kms),
+        "key aliases": lambda: _ids(kms, "list_aliases", "Aliases", "AliasName"),
+        "log groups": lambda: _ids(logs, "describe_log_groups", "logGroups", "logGroupName"),
+    }
+    return {kind: listing() for kind, listing in listings.items()}
+
+
+def added(before: Inventory, after: Inventory) -> Inventory:
+    """What `after` holds and `before` doesn't, by kind; {} when nothing was added."""
+    more = {kind: after[kind] - before[kind] for kind in after}
+    return {kind: ids for kind, ids in more.items() if ids}
+
+
+def host_leftovers(instance: str, state: Path) -> list[str]:
+    """Namespaces, links, mounts, cgroups and processes on this host that belong to a cloud.
+
+    Args:
+        instance: the cloud's id, as in `instance.json` of its state directory.
+        state: that state directory.
+    """
+    namespaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
+    links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True)
+    left = [f"namespace {line}" for line in namespaces.stdout.splitlines() if instance in line]
+    left += [f"link {line}" for line in links.stdout.splitlines() if f"lc{instance}" in line]
+    mounts = Path("/proc/self/mounts").read_text().splitlines()
+    left += [f"mount {m}" for m in mounts if str(state) in m or f"lc-{instance}" in m]
+    cgroups = Path("/sys/fs/cgroup").glob(f"*/lc-{instance}*")
+    left += [f"cgroup {path}" for path in cgroups]
+    return left + [f"process {line}" for line in processes_of(instance, state)]
+
+
+def processes_of(instance: str, state: Path) -> list[str]:
+    """`PID command line` of every process that names the cloud's state directory or run directory."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue  # it ended between the listing and the look
+        if f"{state}/" in command or f"lc-{instance}" in command:
+            found.append(f"{entry.name} {command.strip()}")
+    return found

@@ -1,0 +1,238 @@
+"""The life of a stack, in the order in which a person lives it: up, look, resize, break, destroy.
+
+Each test goes on from where the one before it left the same cloud, so a run of a single test needs
+the ones above it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from e2e.checkout import Checkout, wait_until
+from e2e.inventory import Inventory, added, aws_inventory, host_leftovers
+from e2e.training import (
+    assert_steps_only_grow,
+    identities,
+    latest_step,
+    node_of,
+    progress,
+    running_workers,
+    wait_for_world,
+)
+
+pytestmark = [pytest.mark.e2e, pytest.mark.incremental]
+
+
+@pytest.fixture(scope="module")
+def account(checkout: Checkout) -> tuple[str, Inventory]:
+    """The endpoint of the cloud, and what the account held before the stack was made."""
+    checkout.run("python -m localcloud start")
+    endpoint = checkout.run('printf %s "$AWS_ENDPOINT_URL"').text
+    return endpoint, aws_inventory(endpoint)
+
+
+def test_make_up_ends_with_training_progressing(
+    checkout: Checkout, account: tuple[str, Inventory]
+) -> None:
+    output = checkout.make("up")
+    assert "pulumi config set workers" in output.text  # what to run next
+    assert "pulumi destroy" in output.text
+    assert progress(checkout)["world_size"] == "2"
+
+
+def test_make_up_again_changes_nothing(checkout: Checkout) -> None:
+    before = identities(checkout)
+    checkout.make("up")
+    assert identities(checkout) == before
+
+
+def test_preview_shows_no_changes_and_up_changes_nothing(checkout: Checkout) -> None:
+    checkout.run("pulumi preview --expect-no-changes")
+    before = identities(checkout)
+    checkout.run("pulumi up --yes --expect-no-changes")
+    assert identities(checkout) == before
+
+
+def test_outputs_are_there_and_the_kubeconfig_is_a_secret(checkout: Checkout) -> None:
+    for name in ("clusterName", "namespace", "jobName", "workerSelector", "bucket", "codeUri"):
+        assert checkout.outputs[name]
+    assert checkout.outputs["fileSystemId"].startswith("fs-")
+    shown = checkout.json("pulumi stack output --json")
+    assert shown["kubeconfig"] == "[secret]"
+    state = checkout.run("pulumi stack export").text
+    assert "certificate-authority-data" not in state
+
+
+def test_kubectl_logs_exec_describe_and_port_forward_work(checkout: Checkout) -> None:
+    pod, namespace = running_workers(checkout)[0], checkout.namespace
+    assert "step=" in checkout.run(f"kubectl logs -n {namespace} {pod} --tail=20").text
+    shell = checkout.run(f"kubectl exec -n {namespace} {pod} -- sh -c 'echo from $HOSTNAME'")
+    assert f"from {pod}" in shell.text
+    assert "Scheduled" in checkout.run(f"kubectl describe pod -n {namespace} {pod}").text
+    forwarded = checkout.run(
+        f"kubectl port-forward -n {namespace} svc/etcd :2379 >forward.log & forward=$!; "
+        "for i in $(seq 50); do grep -q Forwarding forward.log && break; sleep 0.2; done; "
+        "port=$(sed -n 's/.*127.0.0.1:\\([0-9]*\\).*/\\1/p' forward.log); "
+        "curl -sS --max-time 10 http://127.0.0.1:$port/version; kill $forward"
+    )
+    assert "etcdserver" in forwarded.text
+
+
+def test_someone_without_an_access_entry_is_refused(checkout: Checkout) -> None:
+    checkout.aws("iam create-user --user-name stranger")
+    key = checkout.aws("iam create-access-key --user-name stranger")["AccessKey"]
+    credentials = (
+        f"export AWS_ACCESS_KEY_ID={key['AccessKeyId']} "
+        f"AWS_SECRET_ACCESS_KEY={key['SecretAccessKey']}"
+    )
+    refused = checkout.fails(f"{credentials}; kubectl get pods -A")
+    assert "Unauthorized" in refused.text or "must be logged in" in refused.text
+    checkout.run(
+        f"aws iam delete-access-key --user-name stranger --access-key-id {key['AccessKeyId']} && "
+        "aws iam delete-user --user-name stranger"
+    )
+
+
+def test_a_worker_may_do_what_its_role_allows_and_nothing_else(checkout: Checkout) -> None:
+    pod = running_workers(checkout)[0]
+    inside = f"kubectl exec -n {checkout.namespace} {pod} -- python3 -m awscli"
+    assert ":assumed-role/" in checkout.run(f"{inside} sts get-caller-identity").text
+    code = checkout.outputs["codeUri"]
+    checkout.run(f"{inside} s3 cp {code} - >/dev/null")
+    assert "AccessDenied" in checkout.fails(f"{inside} iam list-users").text
+    assert "AccessDenied" in checkout.fails(f"{inside} s3 rm {code}").text
+
+
+def test_resize_to_three_keeps_the_first_two_processes(checkout: Checkout) -> None:
+    before = identities(checkout)
+    step = latest_step(checkout)
+    checkout.run("pulumi config set workers 3 && pulumi up --yes")
+    wait_for_world(checkout, 3)
+    after = identities(checkout)
+    assert before.items() <= after.items()
+    assert len(after) == 3
+    assert latest_step(checkout) > step
+    assert_steps_only_grow(checkout)
+
+
+def test_a_terminated_node_is_replaced_while_training_goes_on(checkout: Checkout) -> None:
+    lost = running_workers(checkout)[-1]
+    node = node_of(checkout, lost)
+    survivors = {name: who for name, who in identities(checkout).items() if name != lost}
+    step = latest_step(checkout)
+    instance = checkout.json(f"kubectl get node {node} -o json")["spec"]["providerID"]
+    checkout.run(f"aws ec2 terminate-instances --instance-ids {instance.rsplit('/', 1)[1]}")
+    wait_for_world(checkout, 2, of=survivors)
+    wait_for_world(checkout, 3, of=survivors, seconds=180)
+    assert survivors.items() <= identities(checkout).items()
+    assert latest_step(checkout) > step
+    assert_steps_only_grow(checkout)
+
+
+def test_a_deleted_worker_pod_comes_back_and_joins(checkout: Checkout) -> None:
+    lost = running_workers(checkout)[0]
+    survivors = {name: who for name, who in identities(checkout).items() if name != lost}
+    checkout.run(f"kubectl delete pod -n {checkout.namespace} {lost}")
+    wait_for_world(checkout, 3, of=survivors, seconds=180)
+    assert survivors.items() <= identities(checkout).items()
+    assert_steps_only_grow(checkout)
+
+
+def _changes(summary: str) -> dict[str, Any]:
+    """The changes by kind of operation, from the last line of `--json` output."""
+    changes: dict[str, Any] = json.loads(summary)["changeSummary"]
+    return changes
+
+
+def test_refresh_sees_drift_and_up_repairs_it(checkout: Checkout) -> None:
+    vpc = checkout.aws("ec2 describe-vpcs --filters Name=tag-key,Values=Project")["Vpcs"][0]
+    subnets = checkout.aws(f"ec2 describe-subnets --filters Name=vpc-id,Values={vpc['VpcId']}")
+    interfaces = checkout.aws("ec2 describe-network-interfaces")["NetworkInterfaces"]
+    nats = checkout.aws("ec2 describe-nat-gateways")["NatGateways"]
+    busy = {i["SubnetId"] for i in interfaces} | {n["SubnetId"] for n in nats}
+    idle = [s["SubnetId"] for s in subnets["Subnets"] if s["SubnetId"] not in busy]
+    checkout.run(f"aws ec2 create-tags --resources {vpc['VpcId']} --tags Key=Project,Value=changed")
+    checkout.run(f"kubectl scale -n {checkout.namespace} statefulset/etcd --replicas=2")
+    if idle:
+        checkout.run(f"aws ec2 delete-subnet --subnet-id {idle[0]}")
+    refreshed = checkout.run("pulumi refresh --yes --diff").text
+    assert "changed" in refreshed
+    assert "replicas" in refreshed
+    if idle:
+        assert "deleted" in refreshed
+    checkout.run("pulumi up --yes")
+    checkout.run("pulumi preview --expect-no-changes")
+    repaired = checkout.aws(f"ec2 describe-vpcs --vpc-ids {vpc['VpcId']}")["Vpcs"][0]
+    assert {"Key": "Project", "Value": "changed"} not in repaired["Tags"]
+    etcd = checkout.json(f"kubectl get statefulset etcd -n {checkout.namespace} -o json")
+    assert etcd["spec"]["replicas"] == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "named"),
+    [
+        pytest.param("workers", "99", "maxWorkers", id="out-of-range"),
+        pytest.param("workers", "many", "workers", id="wrong-type"),
+        pytest.param("vpcCidr", "10.0.0.0/99", "vpcCidr", id="bad-cidr"),
+        pytest.param("instanceTypes", '["z9.huge"]', "z9.huge", id="unknown-instance-type"),
+    ],
+)
+def test_a_bad_config_is_refused_before_anything_changes(
+    checkout: Checkout, key: str, value: str, named: str
+) -> None:
+    before = identities(checkout)
+    with checkout.config(**{key: value}):
+        refused = checkout.fails("pulumi up --yes")
+    assert key in refused.text
+    assert named in refused.text
+    assert "Traceback" not in refused.text
+    assert identities(checkout) == before
+
+
+def test_resize_to_one_leaves_one_worker_training(checkout: Checkout) -> None:
+    step = latest_step(checkout)
+    checkout.run("pulumi config set workers 1 && pulumi up --yes")
+    wait_for_world(checkout, 1, seconds=180)
+    wait_until("one worker pod", lambda: len(checkout.worker_pods()) == 1, seconds=180)
+    wait_until("the step count to grow", lambda: latest_step(checkout) > step)
+    assert_steps_only_grow(checkout)
+
+
+def test_a_finished_job_stays_finished(checkout: Checkout) -> None:
+    with checkout.config(trainerArgs=checkout.short_training):
+        checkout.run("pulumi up --yes")
+        job = f"job/{checkout.outputs['jobName']}"
+        checkout.run(
+            f"kubectl wait -n {checkout.namespace} --for=condition=complete {job} --timeout=300s"
+        )
+        finished = checkout.run(
+            f"kubectl logs -n {checkout.namespace} -l '{checkout.outputs['workerSelector']}' "
+            "--tail=-1 | grep event=finished"
+        ).text
+        fields = dict(part.split("=", 1) for part in finished.split() if "=" in part)
+        assert float(fields["accuracy"]) >= 0.97
+        pods = {pod["metadata"]["uid"] for pod in checkout.worker_pods()}
+        checkout.run("pulumi up --yes --expect-no-changes")
+        assert {pod["metadata"]["uid"] for pod in checkout.worker_pods()} == pods
+
+
+def test_destroy_leaves_nothing(checkout: Checkout, account: tuple[str, Inventory]) -> None:
+    endpoint, before = account
+    checkout.run("pulumi destroy --yes")
+    assert added(before, aws_inventory(endpoint)) == {}
+    instance = json.loads((checkout.state / "instance.json").read_text())["id"]
+    nodes = [
+        item
+        for item in host_leftovers(instance, checkout.state)
+        if "kubelet" in item or "containerd" in item or "node" in item
+    ]
+    assert nodes == []
+
+
+def test_stop_leaves_nothing_on_the_host(checkout: Checkout) -> None:
+    instance = json.loads((checkout.state / "instance.json").read_text())["id"]
+    checkout.run("python -m localcloud stop")
+    assert host_leftovers(instance, checkout.state) == []

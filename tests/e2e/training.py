@@ -1,0 +1,72 @@
+"""What the end-to-end tests look at in a running training job, through kubectl alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from e2e.checkout import Checkout, wait_until
+
+
+def is_running(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod runs and nobody has asked it to go."""
+    return pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
+
+
+def running_workers(checkout: Checkout) -> list[str]:
+    """Names of the running worker pods, oldest first."""
+    return [pod["metadata"]["name"] for pod in checkout.worker_pods() if is_running(pod)]
+
+
+def identities(checkout: Checkout) -> dict[str, tuple[str, int]]:
+    """Pod name to (pod's uid, restarts of its containers): the same pair, the same process."""
+    return {
+        pod["metadata"]["name"]: (
+            pod["metadata"]["uid"],
+            sum(status["restartCount"] for status in pod["status"]["containerStatuses"]),
+        )
+        for pod in checkout.worker_pods()
+        if is_running(pod)
+    }
+
+
+def node_of(checkout: Checkout, pod: str) -> str:
+    """The node that a worker pod runs on."""
+    found = next(p for p in checkout.worker_pods() if p["metadata"]["name"] == pod)
+    return str(found["spec"]["nodeName"])
+
+
+def steps(checkout: Checkout, pod: str) -> list[dict[str, str]]:
+    """The step reports of one worker, in the order it printed them."""
+    return [line for line in checkout.logs(pod) if "step" in line and "event" not in line]
+
+
+def progress(checkout: Checkout) -> dict[str, str]:
+    """The newest step report of any running worker; {} when there is none yet."""
+    last = [reports[-1] for pod in running_workers(checkout) if (reports := steps(checkout, pod))]
+    return max(last, key=lambda report: int(report["step"]), default={})
+
+
+def latest_step(checkout: Checkout) -> int:
+    """The highest step that a running worker has reported; 0 before the first."""
+    return int(progress(checkout).get("step", 0))
+
+
+def assert_steps_only_grow(checkout: Checkout) -> None:
+    """Every worker's reports count upwards: no process ever went back to an earlier step."""
+    for pod in running_workers(checkout):
+        counted = [int(report["step"]) for report in steps(checkout, pod)]
+        assert counted == sorted(set(counted)), f"{pod} went back: {counted}"
+
+
+def wait_for_world(
+    checkout: Checkout, size: int, *, of: Mapping[str, Any] | None = None, seconds: float = 120
+) -> None:
+    """Waits until every worker of `of` (default: all running) reports `world_size=size`."""
+
+    def reached() -> bool:
+        pods = list(of) if of is not None else running_workers(checkout)
+        last = [reports[-1] for pod in pods if (reports := steps(checkout, pod))]
+        return len(last) == len(pods) > 0 and all(r["world_size"] == str(size) for r in last)
+
+    wait_until(f"world_size={size}", reached, seconds=seconds)
