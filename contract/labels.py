@@ -1,0 +1,52 @@
+"""Label and annotation keys of the Kubernetes objects, and the functions that make sets of them.
+
+    labels.worker_pods("digits")    # {"app.kubernetes.io/name": "tidewater", ...}
+    labels.selector(labels.worker_pods("digits"))
+
+The ``app.kubernetes.io`` keys are Kubernetes' recommended labels:
+https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+PREFIX = "tidewater.dev"
+
+NAME = "app.kubernetes.io/name"
+INSTANCE = "app.kubernetes.io/instance"
+COMPONENT = "app.kubernetes.io/component"
+PART_OF = "app.kubernetes.io/part-of"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+
+JOB = f"{PREFIX}/job"
+NODE_ROLE = f"{PREFIX}/node-role"
+CODE_DIGEST = f"{PREFIX}/code-sha256"
+
+APPLICATION = "tidewater"
+
+COMPONENT_WORKER = "worker"
+COMPONENT_SCALER = "scaler"
+COMPONENT_ETCD = "etcd"
+COMPONENT_DATASET = "dataset"
+COMPONENT_CONTROLLER = "controller"
+
+NODE_ROLE_WORKER = "worker"
+NODE_ROLE_SYSTEM = "system"
+
+TAINT_WORKER = f"{PREFIX}/worker"
+
+
+def component(name: str, *, instance: str) -> dict[str, str]:
+    """Labels of the objects of one component (``COMPONENT_*``) of one instance (a job or a stack)."""
+    return {NAME: APPLICATION, INSTANCE: instance, COMPONENT: name}
+
+
+def worker_pods(job: str) -> dict[str, str]:
+    """Labels of the worker pods of ``job``; also what a selector for them matches."""
+    return {**component(COMPONENT_WORKER, instance=job), JOB: job}
+
+
+def selector(labels: Mapping[str, str]) -> str:
+    """``labels`` as the selector string that ``kubectl -l`` takes, in a stable order."""
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
