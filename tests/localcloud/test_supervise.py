@@ -1,0 +1,96 @@
+"""What the supervisor promises about processes it started, and about those it didn't."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localcloud.errors import ProcessFailed
+from localcloud.instance import Instance
+from localcloud.supervise import Supervisor
+
+STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Instance:
+    return Instance.open(tmp_path)
+
+
+@pytest.fixture
+def supervisor(instance: Instance) -> Iterator[Supervisor]:
+    supervisor = Supervisor(instance)
+    yield supervisor
+    supervisor.sweep(grace_seconds=0)
+
+
+def wait_for_text(path: Path, text: str) -> None:
+    deadline = time.monotonic() + 10
+    while text not in path.read_text():
+        assert time.monotonic() < deadline, f"{text!r} never came in {path}"
+        time.sleep(0.01)
+
+
+def test_stop_ends_a_process_that_ignores_term(supervisor: Supervisor) -> None:
+    process = supervisor.spawn("stubborn", ["sh", "-c", STUBBORN])
+    wait_for_text(process.log, "ready")
+    supervisor.stop("stubborn", grace_seconds=0.1)
+    assert not supervisor.alive("stubborn")
+    assert supervisor.names() == []
+
+
+def test_stop_takes_the_children_of_the_process_along(supervisor: Supervisor, tmp_path: Path) -> None:
+    process = supervisor.spawn("family", ["sh", "-c", "sleep 300 & echo child=$! ; wait"])
+    wait_for_text(process.log, "child=")
+    child = int(process.log.read_text().partition("child=")[2])
+    supervisor.stop("family")
+    deadline = time.monotonic() + 5
+    while Path(f"/proc/{child}/cmdline").exists() and Path(f"/proc/{child}/cmdline").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_stopping_an_unknown_name_is_no_error(supervisor: Supervisor) -> None:
+    supervisor.stop("nobody")
+
+
+def test_a_name_can_be_used_once_at_a_time(supervisor: Supervisor) -> None:
+    supervisor.spawn("one", ["sleep", "60"])
+    with pytest.raises(ProcessFailed, match="one runs already"):
+        supervisor.spawn("one", ["sleep", "60"])
+
+
+def test_a_missing_program_is_named(supervisor: Supervisor) -> None:
+    with pytest.raises(ProcessFailed, match="no-such-program"):
+        supervisor.spawn("missing", ["no-such-program"])
+
+
+def test_sweep_by_a_later_daemon_ends_what_an_earlier_one_left(instance: Instance, supervisor: Supervisor) -> None:
+    supervisor.spawn("left-behind", ["sleep", "60"])
+    later = Supervisor(instance)
+    assert later.alive("left-behind")
+    assert later.sweep() == ["left-behind"]
+    assert not supervisor.alive("left-behind")
+
+
+def test_sweep_never_signals_a_pid_that_was_given_to_somebody_else(instance: Instance, supervisor: Supervisor) -> None:
+    stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    records = instance.state / "processes"
+    records.mkdir()
+    (records / "old.json").write_text(json.dumps({"pid": stranger.pid, "started": 1, "log": os.devnull}))
+    assert supervisor.sweep(grace_seconds=0) == []
+    assert stranger.poll() is None
+    stranger.kill()
+    stranger.wait()
+
+
+def test_the_last_lines_of_a_log_are_kept_for_error_messages(supervisor: Supervisor) -> None:
+    process = supervisor.spawn("talker", ["sh", "-c", "echo first; echo last; sleep 60"])
+    wait_for_text(process.log, "last")
+    assert supervisor.last_lines("talker", count=1) == "last"
