@@ -1,0 +1,69 @@
+"""Where the tools are that the set-up built or found.
+
+    from localcloud import toolchain
+
+    toolchain.binary("kubelet")             # on PATH or in the cache, of the pinned version
+    toolchain.trainer_site_packages()       # mounted into every container at /opt/site-packages
+
+`python3 -m localcloud.toolchain install` puts them there. Everything in this package needs nothing
+but the standard library: it runs before there is a virtual environment.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from localcloud.toolchain import found, paths
+from localcloud.toolchain.errors import SetupError, StepFailed, ToolMissing
+from localcloud.toolchain.table import TOOLS
+
+__all__ = [
+    "SetupError",
+    "StepFailed",
+    "ToolMissing",
+    "binary",
+    "node_image",
+    "stack_python",
+    "trainer_site_packages",
+]
+
+
+def binary(name: str) -> Path:
+    """The executable `name` of the pinned version, from the cache or from PATH.
+
+    Raises:
+        ToolMissing: neither has it in that version.
+        KeyError: `name` is none of `table.TOOLS`.
+    """
+    tool = TOOLS[name]
+    path = found.locate(tool)
+    if path is None:
+        raise ToolMissing(f"{name} {tool.version}")
+    return path
+
+
+def trainer_site_packages() -> Path:
+    """The folder of Python packages (torch and what the trainer imports) for the worker pods."""
+    return _existing(paths.trainer_folder(), "the folder of the trainer's Python packages")
+
+
+def stack_python() -> Path:
+    """The Python that has the Pulumi SDKs, moto and the test tools."""
+    folder = paths.stack_folder()
+    _existing(folder / "bin" / "python", "the Python environment")
+    return folder / "bin" / "python"
+
+
+def node_image() -> Path:
+    """A containerd root directory with the nodes' images imported and unpacked.
+
+    A node's own root is `cp -al` of it, but for the database files, which containerd writes in
+    place and a node must not share: see `node_image.DATABASES`.
+    """
+    return _existing(paths.node_image_folder() / "containerd", "the nodes' image")
+
+
+def _existing(path: Path, what: str) -> Path:
+    if not path.exists():
+        raise ToolMissing(what)
+    return path

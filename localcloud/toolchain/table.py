@@ -1,0 +1,113 @@
+"""Every version that this project builds or asks for, written once.
+
+The Go modules beside this file (`pulumi/go.mod` and so on) pin the same versions for the build;
+a test holds the two together.
+
+    TOOLS["kubectl"].version        # v1.34.4
+    TOOLS["kubectl"].folder         # kubernetes-v1.34.4
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PULUMI = "v3.250.0"
+KUBERNETES = "v1.34.4"
+COREDNS = "v1.12.4"
+ETCD = "v3.5.21"
+DEBIAN = "bookworm"
+DEBIAN_RELEASE = "12"
+TORCH = "2.15.0"
+
+# The pods' Debian has this Python and mounts the trainer's packages, which are built for it.
+PYTHON = (3, 11)
+
+_STRIP = "-s -w"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One binary: what builds it, and how to ask another one for its version."""
+
+    name: str
+    module: str
+    """The folder beside this file whose go.mod pins it."""
+    package: str
+    version: str
+    version_arguments: tuple[str, ...]
+    """What makes the binary print its version, without a cluster or a network."""
+    ldflags: str = _STRIP
+    static: bool = False
+    """It goes into an image that holds nothing else, so a dynamically linked one doesn't fit."""
+
+    @property
+    def folder(self) -> str:
+        """Where it lies under `tools/` in the cache."""
+        return f"{self.module}-{self.version}"
+
+
+def _kubernetes(name: str, *version_arguments: str) -> Tool:
+    major, minor, _ = KUBERNETES.removeprefix("v").split(".")
+    values = {
+        "gitVersion": KUBERNETES,
+        "gitMajor": major,
+        "gitMinor": minor,
+        "gitTreeState": "clean",
+        "gitCommit": "unknown",
+        "buildDate": "1970-01-01T00:00:00Z",
+    }
+    # kubectl reports the client's copy of the version package, the others the component's.
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    flags = [f"-X {package}.{key}={value}" for package in packages for key, value in values.items()]
+    return Tool(
+        name=name,
+        module="kubernetes",
+        package=f"k8s.io/kubernetes/cmd/{name}",
+        version=KUBERNETES,
+        version_arguments=version_arguments or ("--version",),
+        ldflags=" ".join([_STRIP, *flags]),
+    )
+
+
+_ALL = (
+    Tool(
+        name="pulumi",
+        module="pulumi",
+        package="github.com/pulumi/pulumi/pkg/v3/cmd/pulumi",
+        version=PULUMI,
+        version_arguments=("version",),
+        ldflags=f"{_STRIP} -X github.com/pulumi/pulumi/sdk/v3/go/common/version.Version={PULUMI}",
+    ),
+    Tool(
+        name="etcd",
+        module="etcd",
+        package="go.etcd.io/etcd/server/v3",
+        version=ETCD,
+        version_arguments=("--version",),
+        static=True,
+    ),
+    _kubernetes("kube-apiserver"),
+    _kubernetes("kubectl", "version", "--client"),
+    _kubernetes("kube-controller-manager"),
+    _kubernetes("kube-scheduler"),
+    _kubernetes("kubelet"),
+    _kubernetes("kube-proxy"),
+    Tool(
+        name="coredns",
+        module="coredns",
+        package="github.com/coredns/coredns",
+        version=COREDNS,
+        version_arguments=("-version",),
+        static=True,
+    ),
+    Tool(
+        name="etcdctl",
+        module="etcd",
+        package="go.etcd.io/etcd/etcdctl/v3",
+        version=ETCD,
+        version_arguments=("version",),
+        static=True,
+    ),
+)
+
+TOOLS = {tool.name: tool for tool in _ALL}
