@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.checkout import Checkout
+from tests.e2e.checkout import Checkout
 
 FIRST_FAILURE = pytest.StashKey[str]()
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from e2e.checkout import Checkout, wait_until
-from e2e.inventory import Inventory, added, aws_inventory, host_leftovers
-from e2e.training import (
+from tests.e2e.checkout import Checkout, wait_until
+from tests.e2e.inventory import Inventory, added, aws_inventory, host_leftovers
+from tests.e2e.training import (
     assert_steps_only_grow,
     identities,
     latest_step,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.checkout import COMMAND_TIMEOUT_SECONDS, Checkout, Output
-from e2e.inventory import aws_inventory, host_leftovers
+from tests.e2e.checkout import COMMAND_TIMEOUT_SECONDS, Checkout, Output
+from tests.e2e.inventory import aws_inventory, host_leftovers
 
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from e2e.checkout import Checkout, wait_until
+from tests.e2e.checkout import Checkout, wait_until
 
 
 def is_running(pod: Mapping[str, Any]) -> bool:

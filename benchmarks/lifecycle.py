@@ -1,0 +1,148 @@
+"""Times the life of a stack on the one-machine cloud, from the outside, as a person would with a watch.
+
+    python -m benchmarks.lifecycle            # five lives, about four minutes each
+    python -m benchmarks.lifecycle --runs 1
+
+Works in a copy of the checkout with a cloud of its own. What is measured, in seconds:
+
+- first step: `make up` on a warm machine with nothing running, to the first step in a worker's log;
+- no-op up: `pulumi up --yes` when nothing has changed;
+- resize 2 -> 3: from the new node's being Ready to the first step with `world_size=3`, and the whole;
+- destroy: `pulumi destroy --yes`;
+- and where the time of the first goes: the engine's own event log, the slowest resources first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.rows import Row, publish
+from tests.e2e.checkout import Checkout
+from tests.e2e.training import node_of, running_workers, wait_for_world
+
+SDKS = "import pulumi, pulumi_aws, pulumi_eks, pulumi_kubernetes"
+
+
+def seconds_of(checkout: Checkout, command: str) -> float:
+    """How long `command` takes in an activated shell."""
+    begin = time.monotonic()
+    checkout.run(command)
+    return time.monotonic() - begin
+
+
+def _epoch(timestamp: str) -> float:
+    """An RFC 3339 time as seconds since the epoch (fractions beyond microseconds are cut off)."""
+    head, _, fraction = timestamp.rstrip("Z").partition(".")
+    return datetime.fromisoformat(f"{head}.{fraction[:6]:0<6}+00:00").timestamp()
+
+
+def first_line(checkout: Checkout, pods: Iterable[str], sign: str) -> float:
+    """When a line with `sign` was first printed by one of `pods`, in seconds since the epoch."""
+    times = []
+    for pod in pods:
+        logs = checkout.run(
+            f"kubectl logs -n {checkout.namespace} {pod} --timestamps --tail=-1"
+        ).text
+        hits = [line.split(" ", 1)[0] for line in logs.splitlines() if sign in line]
+        times += [_epoch(hits[0])] if hits else []
+    return min(times)
+
+
+def node_ready(checkout: Checkout, node: str) -> float:
+    """When a node became Ready, in seconds since the epoch (the API server keeps whole seconds)."""
+    conditions = checkout.json(f"kubectl get node {node} -o json")["status"]["conditions"]
+    ready = next(c for c in conditions if c["type"] == "Ready")
+    return _epoch(ready["lastTransitionTime"])
+
+
+def one_life(directory: Path) -> dict[str, float]:
+    """Makes, resizes and destroys one stack; returns seconds by measure."""
+    checkout = Checkout.copy_to(directory)
+    try:
+        begin = time.time()
+        checkout.make("up")
+        spent = {"nothing -> make up returns": time.time() - begin}
+        step = first_line(checkout, running_workers(checkout), "step=")
+        spent["nothing -> first step"] = step - begin
+        spent["no-op up"] = seconds_of(checkout, "pulumi up --yes --expect-no-changes")
+        begin = time.time()
+        checkout.run("pulumi config set workers 3 && pulumi up --yes")
+        wait_for_world(checkout, 3)
+        newest = running_workers(checkout)[-1]
+        three = first_line(checkout, [newest], "world_size=3")
+        spent["resize 2 -> 3, whole"] = three - begin
+        spent["resize 2 -> 3, node Ready -> world_size=3"] = three - node_ready(
+            checkout, node_of(checkout, newest)
+        )
+        spent["destroy"] = seconds_of(checkout, "pulumi destroy --yes")
+        return spent
+    finally:
+        checkout.run("python -m localcloud stop", expect=None)
+
+
+def slowest_resources(events: Path, most: int = 8) -> list[tuple[str, float]]:
+    """The resources that an update spent most time on, from the engine's event log (JSON lines)."""
+    begun: dict[str, float] = {}
+    spent: dict[str, float] = {}
+    for line in events.read_text().splitlines():
+        event: dict[str, Any] = json.loads(line)
+        for kind, begins in (("resourcePreEvent", True), ("resOutputsEvent", False)):
+            if kind not in event:
+                continue
+            urn = event[kind]["metadata"]["urn"]
+            if begins:
+                begun[urn] = event["timestamp"]
+            elif urn in begun:
+                spent[urn] = event["timestamp"] - begun[urn]
+    names = {"::".join(urn.split("::")[-2:]).split("$")[-1]: s for urn, s in spent.items()}
+    return sorted(names.items(), key=lambda item: -item[1])[:most]
+
+
+def import_seconds(runs: int) -> list[float]:
+    """How long a bare interpreter takes to import the SDKs that the program uses."""
+    spent = []
+    for _ in range(runs):
+        begin = time.monotonic()
+        subprocess.run([sys.executable, "-c", SDKS], check=True)
+        spent.append(time.monotonic() - begin)
+    return spent
+
+
+def setup_rows() -> list[Row]:
+    """The seconds that each part of the cold set-up took when it last ran on this machine."""
+    from localcloud import toolchain
+
+    timings = toolchain.cache() / "timings.json"
+    parts = json.loads(timings.read_text()) if timings.exists() else {}
+    return [Row.of(f"cold set-up: {part}", "tidewater", [s], unit="s") for part, s in parts.items()]
+
+
+def main() -> None:
+    """Runs the lives one after the other and publishes the rows."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=5, help="how many lives (default: 5)")
+    runs = parser.parse_args().runs
+    lives = []
+    for number in range(1, runs + 1):
+        with tempfile.TemporaryDirectory(prefix="lifecycle-") as directory:
+            lives.append(one_life(Path(directory) / "tidewater"))
+        print(f"life {number} of {runs}: {lives[-1]}", flush=True)
+    rows = [
+        Row.of(measure, "tidewater", [life[measure] for life in lives], unit="s")
+        for measure in lives[0]
+    ]
+    rows.append(Row.of("import of the SDKs", "pulumi SDKs", import_seconds(runs), unit="s"))
+    publish("lifecycle", rows + setup_rows())
+
+
+if __name__ == "__main__":
+    main()
