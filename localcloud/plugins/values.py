@@ -1,0 +1,149 @@
+"""Property values between the plug-in protocol and plain Python.
+
+    tree = to_plain(request.new_inputs)         # dicts, lists, strings, ints, floats, bools, assets and UNKNOWN
+    outputs = from_plain(tree, secret={"token"})
+
+The SDK's `PropertyValue` (pulumi 3.250) loses unknown values: it reads the unknown marker as an ordinary string, refuses
+output values that have no value yet, cannot write `Computed`, and its `Computed.__eq__` raises. `repair_property_value()`
+mends reading and writing once, at start-up of a plug-in, so that the SDK's own server (construct, call) profits too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import pulumi
+from google.protobuf import struct_pb2
+from pulumi.provider.experimental.property_value import Computed, PropertyValue, ResourceReference
+from pulumi.runtime import rpc
+
+_UNKNOWN_MARKER: Final[str] = rpc.UNKNOWN
+_SIGNATURE: Final[str] = rpc._special_sig_key
+_OUTPUT: Final[str] = rpc._special_output_value_sig
+
+
+class Unknown:
+    """A value that is not known before the update runs. There is one instance, `UNKNOWN`."""
+
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Unknown:
+        return self
+
+
+UNKNOWN: Final = Unknown()
+
+
+def to_plain(values: Mapping[str, PropertyValue]) -> dict[str, Any]:
+    """The map as plain Python: secrets are unwrapped, dependencies dropped, whole numbers are ints, unknowns UNKNOWN.
+
+    A null member is left out, as the engine treats null and absent alike.
+    """
+    return {key: plain(value) for key, value in values.items() if value.value is not None}
+
+
+def plain(value: PropertyValue) -> Any:
+    """One value as plain Python; see `to_plain`."""
+    inner = value.value
+    if isinstance(inner, Computed):
+        return UNKNOWN
+    if isinstance(inner, float) and inner.is_integer():
+        return int(inner)
+    if isinstance(inner, ResourceReference):
+        return UNKNOWN if inner.resource_id is None else plain(inner.resource_id)
+    if isinstance(inner, Mapping):
+        return to_plain(inner)
+    if isinstance(inner, Sequence) and not isinstance(inner, str):
+        return [plain(item) for item in inner]
+    return inner
+
+
+def from_plain(tree: Mapping[str, Any], secret: Iterable[str] = ()) -> dict[str, PropertyValue]:
+    """The inverse of `to_plain`; the members named in `secret` are marked secret. Members that are None are left out."""
+    marked = frozenset(secret)
+    return {key: wrap(value).with_secret(key in marked) for key, value in tree.items() if value is not None}
+
+
+def wrap(value: Any) -> PropertyValue:
+    """One plain value as a property value.
+
+    Raises:
+        TypeError: the value has a type that the protocol has no place for.
+    """
+    if value is UNKNOWN:
+        return PropertyValue.computed()
+    if isinstance(value, bool):
+        return PropertyValue(value)
+    if isinstance(value, int):
+        return PropertyValue(float(value))
+    if isinstance(value, Mapping):
+        return PropertyValue({str(key): wrap(item) for key, item in value.items()})
+    if isinstance(value, (list, tuple)):
+        return PropertyValue([wrap(item) for item in value])
+    return PropertyValue(value)
+
+
+def has_secret(value: PropertyValue) -> bool:
+    """Whether the value, or anything within it, is secret."""
+    if value.is_secret:
+        return True
+    inner = value.value
+    if isinstance(inner, Mapping):
+        return any(has_secret(item) for item in inner.values())
+    if isinstance(inner, Sequence) and not isinstance(inner, str):
+        return any(has_secret(item) for item in inner)
+    return False
+
+
+def secret_keys(values: Mapping[str, PropertyValue]) -> frozenset[str]:
+    """The top-level members that are secret or hold a secret."""
+    return frozenset(key for key, value in values.items() if has_secret(value))
+
+
+def has_unknown(tree: Any) -> bool:
+    """Whether a plain tree holds an unknown anywhere."""
+    if tree is UNKNOWN:
+        return True
+    if isinstance(tree, Mapping):
+        return any(has_unknown(item) for item in tree.values())
+    if isinstance(tree, (list, tuple)):
+        return any(has_unknown(item) for item in tree)
+    return isinstance(tree, pulumi.Output)
+
+
+def repair_property_value() -> None:
+    """Makes `PropertyValue.marshal` and `unmarshal` keep unknowns. Safe to call twice."""
+    if getattr(PropertyValue, "_keeps_unknowns", False):
+        return
+    unmarshal_known, marshal_known = PropertyValue.unmarshal, PropertyValue.marshal
+
+    def unmarshal(value: struct_pb2.Value) -> PropertyValue:
+        kind = value.WhichOneof("kind")
+        if kind == "string_value" and value.string_value == _UNKNOWN_MARKER:
+            return PropertyValue.computed()
+        if kind == "struct_value":
+            fields = value.struct_value.fields
+            # Looking a missing key up in a protobuf map adds it, hence the test.
+            if _SIGNATURE in fields and fields[_SIGNATURE].string_value == _OUTPUT:
+                return _unmarshal_output(fields)
+        return unmarshal_known(value)
+
+    def marshal(self: PropertyValue) -> struct_pb2.Value:
+        if isinstance(self.value, Computed):
+            return PropertyValue(_UNKNOWN_MARKER).marshal()
+        return marshal_known(self)
+
+    PropertyValue.unmarshal = staticmethod(unmarshal)  # type: ignore[method-assign]
+    PropertyValue.marshal = marshal  # type: ignore[method-assign]
+    PropertyValue._keeps_unknowns = True  # type: ignore[attr-defined]
+
+
+def _unmarshal_output(fields: Mapping[str, struct_pb2.Value]) -> PropertyValue:
+    """An output value: without a member `value` it is unknown; `dependencies` and `secret` may be left out."""
+    inner = PropertyValue.unmarshal(fields["value"]) if "value" in fields else PropertyValue.computed()
+    urns = fields["dependencies"].list_value.values if "dependencies" in fields else []
+    dependencies = [urn.string_value for urn in urns]
+    secret = "secret" in fields and fields["secret"].bool_value
+    return inner.with_dependencies(dependencies).with_secret(secret or inner.is_secret)
