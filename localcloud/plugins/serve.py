@@ -41,7 +41,7 @@ class PluginError(Exception):
 
 
 class InitFailed(PluginError):
-    """The resource exists (or was changed) but did not become ready: the engine keeps its state and reports `reasons`."""
+    """The resource was made or changed but did not become ready: the engine keeps its state and reports `reasons`."""
 
     def __init__(
         self,
@@ -198,25 +198,32 @@ def _init_failed_status(error: InitFailed) -> grpc.Status:
     return _Status(code, str(error), (("grpc-status-details-bin", status.SerializeToString()),))
 
 
-def end_with_the_engine() -> None:
+def end_with_the_engine(before: Callable[[], None] = lambda: None) -> None:
     """Ends this process at once on SIGINT or SIGTERM, and when the engine is gone (it holds the other end of stdin).
 
     The engine asks a plug-in to end by SIGINT and waits for it; a SIGKILLed engine asks nobody.
+
+    Args:
+        before: called first; must be quick and safe to call twice.
     """
+
+    def end(*_: object) -> None:
+        before()
+        os._exit(0)
+
+    def watch() -> None:
+        while os.read(0, 4096):
+            pass
+        end()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: os._exit(0))
+        signal.signal(number, end)
     try:
         held_by_engine = stat.S_ISFIFO(os.fstat(0).st_mode)
     except OSError:
         return
     if held_by_engine:
-        threading.Thread(target=_exit_on_end_of_input, name="engine-watch", daemon=True).start()
-
-
-def _exit_on_end_of_input() -> None:
-    while os.read(0, 4096):
-        pass
-    os._exit(0)
+        threading.Thread(target=watch, name="engine-watch", daemon=True).start()
 
 
 def announce(port: int) -> None:
@@ -235,12 +242,15 @@ def package_version(package: str) -> str:
     return importlib.metadata.version(package)
 
 
-def serve(provider: sdk.Provider, *, package: str, argv: list[str] | None = None) -> None:
+def serve(
+    provider: sdk.Provider, *, package: str, servicer: type[Servicer] = Servicer, argv: list[str] | None = None
+) -> None:
     """Serves `provider` until the engine ends.
 
     Args:
         provider: what answers the requests; its blocking work belongs into `asyncio.to_thread`.
         package: the Python package of the SDK (`pulumi-aws`), whose version the plug-in reports.
+        servicer: a subclass that answers some requests itself.
         argv: the engine's arguments, its address first; `sys.argv[1:]` by default.
     """
     arguments = [argument for argument in (sys.argv[1:] if argv is None else argv) if not argument.startswith("-")]
@@ -248,7 +258,7 @@ def serve(provider: sdk.Provider, *, package: str, argv: list[str] | None = None
         sys.exit(f"the stand-in for {package} is started by the Pulumi engine: the engine's address is missing")
     repair_property_value()
     end_with_the_engine()
-    asyncio.run(_serve(Servicer(package_version(package), provider, arguments[0])))
+    asyncio.run(_serve(servicer(package_version(package), provider, arguments[0])))
 
 
 async def _serve(servicer: Servicer) -> None:

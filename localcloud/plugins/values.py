@@ -3,9 +3,10 @@
     tree = to_plain(request.new_inputs)         # dicts, lists, strings, ints, floats, bools, assets and UNKNOWN
     outputs = from_plain(tree, secret={"token"})
 
-The SDK's `PropertyValue` (pulumi 3.250) loses unknown values: it reads the unknown marker as an ordinary string, refuses
-output values that have no value yet, cannot write `Computed`, and its `Computed.__eq__` raises. `repair_property_value()`
-mends reading and writing once, at start-up of a plug-in, so that the SDK's own server (construct, call) profits too.
+The SDK's `PropertyValue` (pulumi 3.250) loses unknown values: it reads the unknown marker as an ordinary string,
+refuses output values that have no value yet, cannot write `Computed`, and its `Computed.__eq__` raises.
+`repair_property_value()` mends reading and writing once, at start-up of a plug-in, so that the SDK's own server
+(construct, call) profits too.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def plain(value: PropertyValue) -> Any:
 
 
 def from_plain(tree: Mapping[str, Any], secret: Iterable[str] = ()) -> dict[str, PropertyValue]:
-    """The inverse of `to_plain`; the members named in `secret` are marked secret. Members that are None are left out."""
+    """The inverse of `to_plain`; the members named in `secret` are marked secret, those that are None left out."""
     marked = frozenset(secret)
     return {key: wrap(value).with_secret(key in marked) for key, value in tree.items() if value is not None}
 
