@@ -15,9 +15,11 @@ from pathlib import Path
 
 from localcloud.toolchain import found, paths
 from localcloud.toolchain.errors import SetupError, StepFailed, ToolMissing
+from localcloud.toolchain.paths import NODE_IMAGE_DATABASES
 from localcloud.toolchain.table import TOOLS
 
 __all__ = [
+    "NODE_IMAGE_DATABASES",
     "SetupError",
     "StepFailed",
     "ToolMissing",
@@ -57,10 +59,12 @@ def stack_python() -> Path:
 def node_image() -> Path:
     """A containerd root directory with the nodes' images imported and unpacked.
 
-    A node's own root is `cp -al` of it, but for the database files, which containerd writes in
-    place and a node must not share: see `node_image.DATABASES`.
+    A node's own root is `cp -al` of it, but for `NODE_IMAGE_DATABASES` (paths in it), which
+    containerd writes in place and a node must not share.
     """
-    return _existing(paths.node_image_folder() / "containerd", "the nodes' image")
+    from localcloud.toolchain import image_build  # here, as it is only needed here
+
+    return _existing(image_build.folder() / "containerd", "the nodes' image")
 
 
 def _existing(path: Path, what: str) -> Path:

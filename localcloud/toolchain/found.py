@@ -49,7 +49,7 @@ def reported_version(tool: Tool, path: Path) -> str:
     except (OSError, ValueError):
         known = {}
     if key not in known:
-        known[key] = _ask(path, tool.version_arguments)
+        known[key] = ask(path, tool.version_arguments)
         _write(notes, json.dumps(known))
     return known[key]
 
@@ -69,7 +69,8 @@ def is_static(path: Path) -> bool:
     return all(int.from_bytes(kind, "little") != _PROGRAM_INTERPRETER for kind in kinds)
 
 
-def _ask(path: Path, arguments: tuple[str, ...]) -> str:
+def ask(path: Path, arguments: tuple[str, ...]) -> str:
+    """What the binary at `path` prints when run with `arguments`; "" if it can't be run."""
     try:
         done = subprocess.run(
             [path, *arguments],

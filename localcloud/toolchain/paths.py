@@ -15,6 +15,12 @@ HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]
 REQUIREMENTS = CHECKOUT / "requirements"
 
+# What containerd writes in place in its root, and so what a copy by hard links must copy for good.
+NODE_IMAGE_DATABASES = (
+    "io.containerd.metadata.v1.bolt/meta.db",
+    "io.containerd.snapshotter.v1.overlayfs/metadata.db",
+)
+
 
 def cache() -> Path:
     """The cache's root: $TIDEWATER_CACHE, else ~/.cache/tidewater."""
@@ -47,9 +53,3 @@ def trainer_folder() -> Path:
 def stack_folder() -> Path:
     """Where the virtual environment of the program, the cloud and the tests lies."""
     return cache() / "python" / f"stack-{_locked('stack', 'dev', 'trainer')}"
-
-
-def node_image_folder() -> Path:
-    """Where the nodes' image lies, by the recipe that makes it."""
-    recipe = (HERE / name for name in ("node_image.py", "images.py", "pause.c", "table.py"))
-    return cache() / "node-image" / key_of(*(part.read_bytes() for part in recipe))

@@ -1,0 +1,41 @@
+# `make up` and `make test` set the machine up first; nothing has to be installed by hand but Python 3.11, Go and make.
+
+PYTHON := $(shell command -v python3.11 || echo python3)
+STACK = "$$($(PYTHON) -m localcloud.toolchain python)"
+# A fresh clone's type check would otherwise read torch's and boto3's sources again.
+export MYPY_CACHE_DIR ?= $(or $(TIDEWATER_CACHE),$(HOME)/.cache/tidewater)/mypy
+.DEFAULT_GOAL := help
+.PHONY: help install up down test unit e2e lint format bench
+
+help: ## this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+
+install: ## set this machine up: tools, Python packages, the nodes' image (half an hour at first, then nothing)
+	@$(PYTHON) -m localcloud.toolchain install
+
+up: install ## start the one-machine cloud, deploy the stack on it, wait until it trains
+	@$(STACK) -m scripts.up
+
+down: install ## destroy the stack and stop the one-machine cloud
+	@$(STACK) -m scripts.down
+
+lint: install ## ruff and strict mypy
+	@$(STACK) -m ruff check .
+	@$(STACK) -m ruff format --check .
+	@$(STACK) -m mypy
+
+format: install ## put the code into ruff's format
+	@$(STACK) -m ruff check --fix .
+	@$(STACK) -m ruff format .
+
+test: lint ## every check and every test; the end-to-end run takes most of the time
+	@$(STACK) -m pytest
+
+unit: install ## the tests that need neither root nor minutes
+	@$(STACK) -m pytest -m "not e2e"
+
+e2e: install ## the tests that start real processes
+	@$(STACK) -m pytest -m e2e
+
+bench: install ## time what a user waits for; rows go to benchmarks/out/
+	@$(STACK) -m benchmarks
