@@ -49,9 +49,7 @@ def first_line(checkout: Checkout, pods: Iterable[str], sign: str) -> float:
     """When a line with `sign` was first printed by one of `pods`, in seconds since the epoch."""
     times = []
     for pod in pods:
-        logs = checkout.run(
-            f"kubectl logs -n {checkout.namespace} {pod} --timestamps --tail=-1"
-        ).text
+        logs = checkout.run(f"kubectl logs -n {checkout.namespace} {pod} --timestamps --tail=-1").text
         hits = [line.split(" ", 1)[0] for line in logs.splitlines() if sign in line]
         times += [_epoch(hits[0])] if hits else []
     return min(times)
@@ -80,9 +78,7 @@ def one_life(directory: Path) -> dict[str, float]:
         newest = running_workers(checkout)[-1]
         three = first_line(checkout, [newest], "world_size=3")
         spent["resize 2 -> 3, whole"] = three - begin
-        spent["resize 2 -> 3, node Ready -> world_size=3"] = three - node_ready(
-            checkout, node_of(checkout, newest)
-        )
+        spent["resize 2 -> 3, node Ready -> world_size=3"] = three - node_ready(checkout, node_of(checkout, newest))
         spent["destroy"] = seconds_of(checkout, "pulumi destroy --yes")
         return spent
     finally:
@@ -136,10 +132,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="lifecycle-") as directory:
             lives.append(one_life(Path(directory) / "tidewater"))
         print(f"life {number} of {runs}: {lives[-1]}", flush=True)
-    rows = [
-        Row.of(measure, "tidewater", [life[measure] for life in lives], unit="s")
-        for measure in lives[0]
-    ]
+    rows = [Row.of(measure, "tidewater", [life[measure] for life in lives], unit="s") for measure in lives[0]]
     rows.append(Row.of("import of the SDKs", "pulumi SDKs", import_seconds(runs), unit="s"))
     publish("lifecycle", rows + setup_rows())
 

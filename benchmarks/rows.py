@@ -1,7 +1,7 @@
 """Rows of figures: what every benchmark writes to `benchmarks/out/<name>.json` and prints.
 
-    rows = [Row.of("no-op up", "tidewater", seconds, unit="s")]
-    publish("lifecycle", rows)
+rows = [Row.of("no-op up", "tidewater", seconds, unit="s")]
+publish("lifecycle", rows)
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ def table(rows: Sequence[Row]) -> str:
     cells = [heading, *(tuple(str(value) for value in asdict(row).values()) for row in rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(heading))]
     return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in cells
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
     )
 
 

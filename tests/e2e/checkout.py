@@ -97,9 +97,7 @@ class Checkout:
             **more,
         )
 
-    def run(
-        self, command: str, *, expect: int | None = 0, timeout: float = COMMAND_TIMEOUT_SECONDS
-    ) -> Output:
+    def run(self, command: str, *, expect: int | None = 0, timeout: float = COMMAND_TIMEOUT_SECONDS) -> Output:
         """Runs `command` to its end in an activated shell.
 
         Raises:

@@ -67,28 +67,18 @@ def aws_inventory(endpoint: str) -> Inventory:
     listings: dict[str, Callable[[], frozenset[str]]] = {
         "vpcs": lambda: _ids(ec2, "describe_vpcs", "Vpcs", "VpcId"),
         "subnets": lambda: _ids(ec2, "describe_subnets", "Subnets", "SubnetId"),
-        "interfaces": lambda: _ids(
-            ec2, "describe_network_interfaces", "NetworkInterfaces", "NetworkInterfaceId"
-        ),
-        "security groups": lambda: _ids(
-            ec2, "describe_security_groups", "SecurityGroups", "GroupId"
-        ),
+        "interfaces": lambda: _ids(ec2, "describe_network_interfaces", "NetworkInterfaces", "NetworkInterfaceId"),
+        "security groups": lambda: _ids(ec2, "describe_security_groups", "SecurityGroups", "GroupId"),
         "route tables": lambda: _ids(ec2, "describe_route_tables", "RouteTables", "RouteTableId"),
-        "internet gateways": lambda: _ids(
-            ec2, "describe_internet_gateways", "InternetGateways", "InternetGatewayId"
-        ),
+        "internet gateways": lambda: _ids(ec2, "describe_internet_gateways", "InternetGateways", "InternetGatewayId"),
         "addresses": lambda: _ids(ec2, "describe_addresses", "Addresses", "AllocationId"),
         "endpoints": lambda: _ids(ec2, "describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId"),
-        "launch templates": lambda: _ids(
-            ec2, "describe_launch_templates", "LaunchTemplates", "LaunchTemplateId"
-        ),
+        "launch templates": lambda: _ids(ec2, "describe_launch_templates", "LaunchTemplates", "LaunchTemplateId"),
         "nat gateways": lambda: _live_nat_gateways(ec2),
         "instances": lambda: _live_instances(ec2),
         "roles": lambda: _ids(iam, "list_roles", "Roles", "RoleName"),
         "policies": lambda: _ids(iam, "list_policies", "Policies", "Arn", Scope="Local"),
-        "instance profiles": lambda: _ids(
-            iam, "list_instance_profiles", "InstanceProfiles", "InstanceProfileName"
-        ),
+        "instance profiles": lambda: _ids(iam, "list_instance_profiles", "InstanceProfiles", "InstanceProfileName"),
         "file systems": lambda: _ids(efs, "describe_file_systems", "FileSystems", "FileSystemId"),
         "clusters": lambda: _ids(eks, "list_clusters", "clusters", ""),
         "buckets": lambda: _ids(s3, "list_buckets", "Buckets", "Name"),

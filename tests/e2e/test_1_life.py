@@ -34,9 +34,7 @@ def account(checkout: Checkout) -> tuple[str, Inventory]:
     return endpoint, aws_inventory(endpoint)
 
 
-def test_make_up_ends_with_training_progressing(
-    checkout: Checkout, account: tuple[str, Inventory]
-) -> None:
+def test_make_up_ends_with_training_progressing(checkout: Checkout, account: tuple[str, Inventory]) -> None:
     output = checkout.make("up")
     assert "pulumi config set workers" in output.text  # what to run next
     assert "pulumi destroy" in output.text
@@ -84,10 +82,7 @@ def test_kubectl_logs_exec_describe_and_port_forward_work(checkout: Checkout) ->
 def test_someone_without_an_access_entry_is_refused(checkout: Checkout) -> None:
     checkout.aws("iam create-user --user-name stranger")
     key = checkout.aws("iam create-access-key --user-name stranger")["AccessKey"]
-    credentials = (
-        f"export AWS_ACCESS_KEY_ID={key['AccessKeyId']} "
-        f"AWS_SECRET_ACCESS_KEY={key['SecretAccessKey']}"
-    )
+    credentials = f"export AWS_ACCESS_KEY_ID={key['AccessKeyId']} AWS_SECRET_ACCESS_KEY={key['SecretAccessKey']}"
     refused = checkout.fails(f"{credentials}; kubectl get pods -A")
     assert "Unauthorized" in refused.text or "must be logged in" in refused.text
     checkout.run(
@@ -180,9 +175,7 @@ def test_refresh_sees_drift_and_up_repairs_it(checkout: Checkout) -> None:
         pytest.param("instanceTypes", '["z9.huge"]', "z9.huge", id="unknown-instance-type"),
     ],
 )
-def test_a_bad_config_is_refused_before_anything_changes(
-    checkout: Checkout, key: str, value: str, named: str
-) -> None:
+def test_a_bad_config_is_refused_before_anything_changes(checkout: Checkout, key: str, value: str, named: str) -> None:
     before = identities(checkout)
     with checkout.config(**{key: value}):
         refused = checkout.fails("pulumi up --yes")
@@ -205,9 +198,7 @@ def test_a_finished_job_stays_finished(checkout: Checkout) -> None:
     with checkout.config(trainerArgs=checkout.short_training):
         checkout.run("pulumi up --yes")
         job = f"job/{checkout.outputs['jobName']}"
-        checkout.run(
-            f"kubectl wait -n {checkout.namespace} --for=condition=complete {job} --timeout=300s"
-        )
+        checkout.run(f"kubectl wait -n {checkout.namespace} --for=condition=complete {job} --timeout=300s")
         finished = checkout.run(
             f"kubectl logs -n {checkout.namespace} -l '{checkout.outputs['workerSelector']}' "
             "--tail=-1 | grep event=finished"

@@ -59,9 +59,7 @@ def assert_steps_only_grow(checkout: Checkout) -> None:
         assert counted == sorted(set(counted)), f"{pod} went back: {counted}"
 
 
-def wait_for_world(
-    checkout: Checkout, size: int, *, of: Mapping[str, Any] | None = None, seconds: float = 120
-) -> None:
+def wait_for_world(checkout: Checkout, size: int, *, of: Mapping[str, Any] | None = None, seconds: float = 120) -> None:
     """Waits until every worker of `of` (default: all running) reports `world_size=size`."""
 
     def reached() -> bool:
