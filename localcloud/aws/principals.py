@@ -1,0 +1,206 @@
+"""Who a set of credentials belongs to, and which policies speak for them: the only reader of moto's IAM and STS.
+
+    principals = MotoPrincipals(account="123456789012", region="us-west-2")
+    principals.create_operator()
+    caller = principals.find(access_key, session_token)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+OPERATOR = "operator"
+OPERATOR_KEY = "localcloud"
+OPERATOR_SECRET = "localcloud"
+PARTITION = "aws"
+
+
+class UnknownCredentials(Exception):
+    """No user and no role session has this access key (or its session token is another)."""
+
+
+class ExpiredCredentials(Exception):
+    """The role session's time is over."""
+
+
+@dataclass(frozen=True)
+class Principal:
+    """A caller.
+
+    Args:
+        arn: As `sts get-caller-identity` says it: a user's, or an assumed role's session.
+        identity_arn: The user's or the role's own ARN; access entries and trust policies name this one.
+        policies: Documents attached to it; a call needs an Allow among them.
+        session_policy: A second set that must allow too, when the session was started with one.
+    """
+
+    arn: str
+    identity_arn: str
+    account: str
+    secret: str
+    policies: tuple[Mapping[str, Any], ...]
+    session_policy: Mapping[str, Any] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name by which a resource-based policy may mean this caller."""
+        return (self.arn, self.identity_arn, self.account, f"arn:{PARTITION}:iam::{self.account}:root")
+
+
+@dataclass(frozen=True)
+class Role:
+    """What is needed of a role to assume it."""
+
+    arn: str
+    trust: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class SessionCredentials:
+    """Temporary credentials of a role session."""
+
+    access_key: str
+    secret: str
+    token: str
+    expiration: datetime
+    session_arn: str
+    session_id: str
+
+
+class Principals(Protocol):
+    """The seam to IAM and STS."""
+
+    def find(self, access_key: str, session_token: str | None) -> Principal:
+        """The owner of these credentials; raises UnknownCredentials or ExpiredCredentials."""
+
+    def role(self, arn: str) -> Role | None:
+        """The role with this ARN, or None."""
+
+    def assume(self, role_arn: str, session_name: str, seconds: int) -> SessionCredentials:
+        """Start a role session without asking whether anyone may."""
+
+    def bucket_policy(self, bucket: str) -> Mapping[str, Any] | None:
+        """The policy document of an S3 bucket, or None."""
+
+
+class MotoPrincipals:
+    """`Principals` over moto's backends in this process."""
+
+    def __init__(self, account: str, region: str) -> None:
+        self._account = account
+        self._region = region
+
+    def create_operator(self) -> None:
+        """Make the user whose access key is `localcloud` and who may do everything."""
+        from moto.iam.models import AccessKey
+
+        iam = self._iam()
+        iam.create_user(region_name=self._region, user_name=OPERATOR, tags=[])
+        everything = {
+            "Version": "2012-10-17",
+            "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}],
+        }
+        iam.put_user_policy(OPERATOR, "everything", json.dumps(everything))
+        key: AccessKey = iam.create_access_key(user_name=OPERATOR)
+        iam.access_keys.pop(key.access_key_id, None)
+        key.access_key_id = OPERATOR_KEY
+        key.secret_access_key = OPERATOR_SECRET
+        iam.access_keys[key.physical_resource_id] = key
+
+    def find(self, access_key: str, session_token: str | None) -> Principal:
+        """See `Principals.find`."""
+        session = self._sts().get_assumed_role_from_access_key(access_key)
+        if session is not None:
+            return self._session(session, session_token)
+        for user in list(self._iam().users.values()):
+            for key in list(user.access_keys):
+                if key.access_key_id == access_key and key.status == "Active" and not session_token:
+                    return self._user(user, key.secret_access_key)
+        raise UnknownCredentials(access_key)
+
+    def role(self, arn: str) -> Role | None:
+        """See `Principals.role`."""
+        for role in list(self._iam().roles.values()):
+            if role.arn == arn:
+                return Role(arn, json.loads(role.assume_role_policy_document or "{}"))
+        return None
+
+    def assume(self, role_arn: str, session_name: str, seconds: int) -> SessionCredentials:
+        """See `Principals.assume`."""
+        session = self._sts().assume_role(
+            region_name=self._region,
+            role_session_name=session_name,
+            role_arn=role_arn,
+            policy=None,
+            duration=seconds,
+            external_id=None,
+        )
+        return SessionCredentials(
+            access_key=session.access_key_id,
+            secret=session.secret_access_key,
+            token=session.session_token,
+            expiration=session.expiration.replace(tzinfo=UTC),
+            session_arn=session.arn,
+            session_id=session.user_id,
+        )
+
+    def bucket_policy(self, bucket: str) -> Mapping[str, Any] | None:
+        """See `Principals.bucket_policy`."""
+        from moto.s3.models import s3_backends
+
+        found = s3_backends[self._account][PARTITION].buckets.get(bucket)
+        if found is None or not found.policy:
+            return None
+        document: Mapping[str, Any] = json.loads(found.policy)
+        return document
+
+    def _user(self, user: Any, secret: str) -> Principal:
+        documents = [entry["policy_document"] for entry in _inline(user)] + _attached(user)
+        for group in self._iam().get_groups_for_user(user.name):
+            documents += list(group.policies.values()) + _attached(group)
+        policies = tuple(_parsed(document) for document in documents)
+        return Principal(user.arn, user.arn, self._account, secret, policies)
+
+    def _session(self, session: Any, token: str | None) -> Principal:
+        if token != session.session_token:
+            raise UnknownCredentials(session.access_key_id)
+        if session.expiration.replace(tzinfo=UTC) < datetime.now(UTC):
+            raise ExpiredCredentials(session.access_key_id)
+        role = next((role for role in list(self._iam().roles.values()) if role.arn == session.role_arn), None)
+        documents = [] if role is None else list(role.policies.values()) + _attached(role)
+        return Principal(
+            arn=session.arn,
+            identity_arn=session.role_arn,
+            account=self._account,
+            secret=session.secret_access_key,
+            policies=tuple(_parsed(document) for document in documents),
+            session_policy=_parsed(session.policy) if session.policy else None,
+        )
+
+    def _iam(self) -> Any:
+        from moto.iam.models import iam_backends
+
+        return iam_backends[self._account][PARTITION]
+
+    def _sts(self) -> Any:
+        from moto.sts.models import sts_backends
+
+        return sts_backends[self._account][PARTITION]
+
+
+def _inline(user: Any) -> list[Mapping[str, Any]]:
+    return [user.get_policy(name) for name in list(user.policies)]
+
+
+def _attached(holder: Any) -> list[Any]:
+    policies = list(holder.managed_policies.values())
+    return [version.document for policy in policies for version in policy.versions if version.is_default]
+
+
+def _parsed(document: Any) -> Mapping[str, Any]:
+    parsed: Mapping[str, Any] = json.loads(document) if isinstance(document, str) else document
+    return parsed

@@ -1,0 +1,127 @@
+"""Removes from the host whatever carries one cloud's id: after a stop nothing should, after a crash much does.
+
+    sweep(instance, Supervisor(instance))   # ["process etcd-demo", "network namespace lc-1f2e3d", ...]
+
+Everything is found by the instance's own names (namespaces and link `lc-<id>`, cgroup `lc-<id>`, mounts under its
+state and run directories), never by what a process is called.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from localcloud.instance import Instance
+from localcloud.supervise import Supervisor
+
+NETNS_DIR = Path("/run/netns")
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+DEATH_SECONDS = 5.0
+POLL_SECONDS = 0.05
+
+
+def sweep(instance: Instance, supervisor: Supervisor) -> list[str]:
+    """Remove every trace on the host, in the order in which one holds the next.
+
+    Returns:
+        What was found and removed, each as one phrase; empty when the host was clean.
+    """
+    done = [f"process {name}" for name in supervisor.sweep()]
+    done += _kill_inhabitants(instance)
+    done += _unmount(instance)
+    done += _remove_cgroups(instance)
+    done += _remove_namespaces(instance)
+    done += _remove_link(instance)
+    if instance.run_dir.exists():
+        shutil.rmtree(instance.run_dir, ignore_errors=True)
+        done.append(f"directory {instance.run_dir}")
+    return done
+
+
+def namespaces(instance: Instance) -> list[Path]:
+    """The cloud's network namespace and its nodes'."""
+    return sorted(NETNS_DIR.glob(f"{instance.netns}*"))
+
+
+def mounts(instance: Instance, table: str) -> list[str]:
+    """The mount points of a /proc/mounts table that are ours, innermost first."""
+    ours = (f"{instance.state}/", f"{instance.run_dir}/")
+    points = [line.split()[1].replace("\\040", " ") for line in table.splitlines()]
+    return sorted((point for point in points if point.startswith(ours)), key=len, reverse=True)
+
+
+def cgroups(instance: Instance) -> list[Path]:
+    """Our cgroups in every hierarchy, innermost first."""
+    roots = [root for pattern in ("*/", "") for root in CGROUP_ROOT.glob(f"{pattern}{instance.cgroup}")]
+    found = {Path(folder) for root in roots for folder, _, _ in os.walk(root)}
+    return sorted(found, key=lambda path: len(path.parts), reverse=True)
+
+
+def _kill_inhabitants(instance: Instance) -> list[str]:
+    """Processes in our namespaces or cgroups, whoever started them."""
+    killed: set[int] = set()
+    deadline = time.monotonic() + DEATH_SECONDS
+    while inhabitants := _inhabitants(instance):
+        for pid in inhabitants:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        killed |= inhabitants
+        if time.monotonic() > deadline:
+            break
+        time.sleep(POLL_SECONDS)
+    return [f"{len(killed)} processes of nodes and pods"] if killed else []
+
+
+def _inhabitants(instance: Instance) -> set[int]:
+    found: set[int] = set()
+    for folder in cgroups(instance):
+        with contextlib.suppress(OSError):
+            found |= {int(pid) for pid in (folder / "cgroup.procs").read_text().split()}
+    ours = set()
+    for path in namespaces(instance):
+        with contextlib.suppress(OSError):
+            ours.add(path.stat().st_ino)
+    for entry in Path("/proc").glob("[0-9]*") if ours else ():
+        with contextlib.suppress(OSError):
+            if (entry / "ns/net").stat().st_ino in ours:
+                found.add(int(entry.name))
+    return {pid for pid in found if pid != os.getpid() and _living(pid)}
+
+
+def _living(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def _unmount(instance: Instance) -> list[str]:
+    points = mounts(instance, Path("/proc/self/mounts").read_text())
+    for point in points:
+        subprocess.run(["umount", "--lazy", point], capture_output=True, check=False)
+    return [f"{len(points)} mounts"] if points else []
+
+
+def _remove_cgroups(instance: Instance) -> list[str]:
+    folders = cgroups(instance)
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+    return [f"{len(folders)} cgroups"] if folders else []
+
+
+def _remove_namespaces(instance: Instance) -> list[str]:
+    done = []
+    for path in namespaces(instance):
+        subprocess.run(["ip", "netns", "delete", path.name], capture_output=True, check=False)
+        done.append(f"network namespace {path.name}")
+    return done
+
+
+def _remove_link(instance: Instance) -> list[str]:
+    removed = subprocess.run(["ip", "link", "delete", instance.veth], capture_output=True, check=False)
+    return [f"network interface {instance.veth}"] if removed.returncode == 0 else []
