@@ -2,8 +2,8 @@
 
     arn = combine(lambda account, name: f"arn:aws:iam::{account}:role/{name}", account, name)
 
-`combine` is what `Output.apply` is to a program, without tasks: an unknown argument gives an unknown result, a secret one
-a secret result, and the result depends on all that the arguments depend on.
+`combine` is what `Output.apply` is to a program, without tasks: an unknown argument gives an unknown result, a secret
+one a secret result, and the result depends on all that the arguments depend on.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def is_set(value: PropertyValue) -> bool:
 def is_truthy(value: PropertyValue) -> bool:
     """Whether JavaScript would take the value for true; an unknown is, as an Output object is."""
     inner = value.value
-    return is_unknown(value) or isinstance(inner, (Mapping, Sequence)) and not isinstance(inner, str) or bool(inner)
+    return is_unknown(value) or (isinstance(inner, (Mapping, Sequence)) and not isinstance(inner, str)) or bool(inner)
 
 
 def member(value: PropertyValue, key: str | int) -> PropertyValue:

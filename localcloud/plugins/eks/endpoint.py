@@ -1,0 +1,36 @@
+"""Waiting for a new cluster's API server to answer."""
+
+from __future__ import annotations
+
+import ssl
+import time
+import urllib.error
+import urllib.request
+from typing import Final
+
+PATIENCE_SECONDS: Final = 300.0
+_PAUSE_SECONDS: Final = 5.0
+_REQUEST_SECONDS: Final = 1.0
+
+
+def reachable(url: str, patience_seconds: float = PATIENCE_SECONDS) -> bool:
+    """Waits until `URL/healthz` answers; gives up without an error, as the first use of the cluster says more.
+
+    Any answer counts, a refusal of the anonymous caller too: the server is there.
+    """
+    deadline = time.monotonic() + patience_seconds
+    anybody = ssl.create_default_context()
+    anybody.check_hostname = False
+    anybody.verify_mode = ssl.CERT_NONE
+    while True:
+        try:
+            urllib.request.urlopen(f"{url}/healthz", timeout=_REQUEST_SECONDS, context=anybody).close()
+            return True
+        except urllib.error.HTTPError as error:
+            if error.code < 500:
+                return True
+        except OSError:
+            pass  # not there yet
+        if time.monotonic() + _PAUSE_SECONDS > deadline:
+            return False
+        time.sleep(_PAUSE_SECONDS)
