@@ -1,0 +1,124 @@
+"""The EKS control plane: private nodes, access entries only, encrypted secrets, all logs.
+
+    cluster = Cluster("tidewater-dev", settings.cluster, ...)
+    cluster.kubeconfig          # a secret; logs in with `aws eks get-token`
+
+pulumi-eks always asks EKS to make whoever creates the cluster its administrator, by an access entry of EKS's own
+making; `adminArns` adds entries for others. Nodes get theirs from EKS with their node group. Nothing goes through
+the aws-auth ConfigMap, so nobody can lock everyone out with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_eks as eks
+
+import settings
+from infra.network import Network
+
+LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
+ADMIN_POLICY = "eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
+"""https://docs.aws.amazon.com/eks/latest/userguide/access-policy-permissions.html"""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What of the rest of the account a cluster is put into."""
+
+    network: Network
+    partition: pulumi.Input[str]
+    key_arn: pulumi.Input[str]
+    log_group: aws.cloudwatch.LogGroup
+    profile: str
+    protect: bool
+    tags: Mapping[str, str]
+
+
+class Cluster(pulumi.ComponentResource):
+    """The control plane, and the addons that nodes need in order to become ready.
+
+    Attributes:
+        security_group_id: the group that EKS makes for the cluster and puts on every managed node whose launch
+            template names none, as ours.
+        ready: what must stand before nodes join, and go after them.
+    """
+
+    kubeconfig: pulumi.Output[str]
+    security_group_id: pulumi.Output[str]
+    ready: list[pulumi.Resource]
+
+    def __init__(
+        self, name: str, wanted: settings.Cluster, around: Surroundings, *, opts: pulumi.ResourceOptions
+    ) -> None:
+        super().__init__("tidewater:infra:Cluster", name, None, opts)
+        cluster = eks.Cluster(
+            name,
+            name=name,
+            version=wanted.version,
+            vpc_id=around.network.vpc_id,
+            private_subnet_ids=around.network.private_subnet_ids,
+            node_subnet_ids=around.network.private_subnet_ids,
+            skip_default_node_group=True,
+            # The default groups open port 443 of the control plane's interfaces to every address; the group that
+            # EKS itself makes lets nodes and control plane talk to each other and nobody else in.
+            skip_default_security_groups=True,
+            create_oidc_provider=False,  # pod identity needs none
+            authentication_mode=eks.AuthenticationMode.API,
+            access_entries={_label(arn): _administrator(arn, around.partition) for arn in wanted.admin_arns},
+            endpoint_private_access=True,
+            endpoint_public_access=bool(wanted.public_access_cidrs),
+            public_access_cidrs=list(wanted.public_access_cidrs) or None,
+            encryption_config_key_arn=around.key_arn,
+            enabled_cluster_log_types=list(LOG_TYPES),
+            deletion_protection=around.protect,
+            provider_credential_opts={"profile_name": around.profile} if around.profile else None,
+            vpc_cni_options={"enable_network_policy": True},
+            tags=dict(around.tags),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                additional_secret_outputs=["kubeconfig", "kubeconfigJson"],
+                # EKS would make the log group itself, without retention or key, if ours weren't there first.
+                depends_on=[around.log_group],
+            ),
+        )
+        self.kubeconfig = pulumi.Output.secret(cluster.kubeconfig_json)
+        self.security_group_id = cluster.node_security_group_id
+        identity_agent = addon(name, "eks-pod-identity-agent", parent=self, depends_on=[cluster])
+        # Nodes need the routes for pulling images and for leaving the cluster in good order.
+        self.ready = [cluster, identity_agent, *around.network.ready]
+        self.register_outputs({"name": name})
+
+
+def addon(
+    cluster_name: str, addon_name: str, *, parent: pulumi.Resource, depends_on: list[pulumi.Resource]
+) -> aws.eks.Addon:
+    """One EKS addon, in the version that EKS prefers for the cluster's version."""
+    return aws.eks.Addon(
+        f"{cluster_name}-{addon_name}",
+        cluster_name=cluster_name,
+        addon_name=addon_name,
+        resolve_conflicts_on_create="OVERWRITE",
+        resolve_conflicts_on_update="OVERWRITE",
+        tags={"Name": f"{cluster_name}-{addon_name}"},
+        opts=pulumi.ResourceOptions(parent=parent, depends_on=depends_on),
+    )
+
+
+def _label(arn: str) -> str:
+    return arn.split(":", 4)[-1].replace(":", "-").replace("/", "-")
+
+
+def _administrator(arn: str, partition: pulumi.Input[str]) -> eks.AccessEntryArgs:
+    return eks.AccessEntryArgs(
+        principal_arn=arn,
+        access_policies={
+            "admin": eks.AccessPolicyAssociationArgs(
+                policy_arn=pulumi.Output.concat("arn:", partition, ":", ADMIN_POLICY),
+                access_scope={"type": "cluster"},
+            )
+        },
+    )

@@ -1,0 +1,94 @@
+"""IAM roles of the nodes, the EFS CSI driver and the training pods. (pulumi-eks makes the control plane's own.)
+
+The nodes' role holds only what a node needs to join; everything else comes to pods through EKS Pod Identity.
+"""
+
+from __future__ import annotations
+
+import pulumi
+import pulumi_aws as aws
+
+from infra import policies
+from infra.account import Account
+
+NODE_POLICIES = ("AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy", "AmazonEC2ContainerRegistryPullOnly")
+"""https://docs.aws.amazon.com/eks/latest/userguide/create-node-role.html"""
+
+EFS_CSI_POLICY = "service-role/AmazonEFSCSIDriverPolicy"
+"""https://docs.aws.amazon.com/eks/latest/userguide/efs-csi.html"""
+
+
+def cluster_arn(name: str, *, region: str, account: str, partition: str) -> str:
+    """The ARN that a cluster of this name has."""
+    return f"arn:{partition}:eks:{region}:{account}:cluster/{name}"
+
+
+class Identity(pulumi.ComponentResource):
+    """The roles. `ready` is what must stand before a node or pod can use them, and go after it."""
+
+    node_role_arn: pulumi.Output[str]
+    efs_csi_role_arn: pulumi.Output[str]
+    trainer_role_arn: pulumi.Output[str]
+    ready: list[pulumi.Resource]
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        account: Account,
+        region: str,
+        bucket_arn: pulumi.Input[str],
+        key_arn: pulumi.Input[str],
+        dataset_uri: str | None,
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        super().__init__("tidewater:infra:Identity", name, None, opts)
+        self._name = name
+        self._account = account
+        self._child = pulumi.ResourceOptions(parent=self)
+        self.ready = []
+        pods = pulumi.Output.all(account.id, account.partition).apply(
+            lambda found: policies.to_json(
+                policies.pod_identity_trust(
+                    found[0], cluster_arn(name, region=region, account=found[0], partition=found[1])
+                )
+            )
+        )
+        nodes = policies.to_json(policies.service_trust("ec2.amazonaws.com", "sts:AssumeRole"))
+        self.node_role_arn = self._role("node", "The nodes of the cluster", nodes, NODE_POLICIES).arn
+        self.efs_csi_role_arn = self._role("efs-csi", "The EFS CSI driver's controller", pods, (EFS_CSI_POLICY,)).arn
+        trainer = self._role("trainer", "The training pods", pods, ())
+        self.trainer_role_arn = trainer.arn
+        self.ready.append(
+            aws.iam.RolePolicy(
+                f"{name}-trainer",
+                role=trainer.name,
+                policy=pulumi.Output.all(bucket_arn, key_arn, account.partition).apply(
+                    lambda found: policies.to_json(
+                        policies.trainer(found[0], found[1], policies.dataset_object_arn(dataset_uri, found[2]))
+                    )
+                ),
+                opts=self._child,
+            )
+        )
+        self.register_outputs({"trainerRoleArn": trainer.arn})
+
+    def _role(
+        self, label: str, description: str, trust: pulumi.Input[str], managed: tuple[str, ...]
+    ) -> aws.iam.Role:
+        role = aws.iam.Role(
+            f"{self._name}-{label}",
+            description=f"{description} of {self._name}",
+            assume_role_policy=trust,
+            tags={"Name": f"{self._name}-{label}"},
+            opts=self._child,
+        )
+        for policy in managed:
+            attachment = aws.iam.RolePolicyAttachment(
+                f"{self._name}-{label}-{policy.split('/')[-1]}",
+                role=role.name,
+                policy_arn=pulumi.Output.concat("arn:", self._account.partition, ":iam::aws:policy/", policy),
+                opts=self._child,
+            )
+            self.ready.append(attachment)
+        return role

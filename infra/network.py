@@ -1,0 +1,206 @@
+"""The VPC: public and private subnets over several zones, NAT, an S3 endpoint, a locked default security group.
+
+    network = Network("tidewater-dev", settings.network, region=..., cluster_name=..., opts=...)
+    network.private_subnet_ids
+
+Nodes, mount targets and the control plane's interfaces live in the private subnets; the public ones hold only
+NAT gateways (and load balancers, should a workload ask for one).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+
+import settings
+from infra import hardware
+
+PUBLIC_PREFIX = 24
+"""Size of a public subnet: a NAT gateway and load balancers need few addresses."""
+
+
+@dataclass(frozen=True)
+class SubnetPlan:
+    """Address ranges of the subnets, one of each kind per zone."""
+
+    public: tuple[str, ...]
+    private: tuple[str, ...]
+
+
+def plan_subnets(cidr: str, zones: int) -> SubnetPlan:
+    """Divides `cidr` into four blocks: private subnets take up the blocks, public ones the end of the last.
+
+    A zone's subnets keep their ranges when another zone is added, since four zones are always planned for.
+    Pods take their addresses from the private subnets, so these are as big as can be.
+    """
+    network = ipaddress.IPv4Network(cidr)
+    halves = list(network.subnets(prefixlen_diff=3))
+    private = halves[:4]
+    public = list(halves[7].subnets(new_prefix=max(PUBLIC_PREFIX, halves[7].prefixlen + 2)))[-4:]
+    return SubnetPlan(
+        public=tuple(str(each) for each in public[:zones]),
+        private=tuple(str(each) for each in private[:zones]),
+    )
+
+
+def zone_name(available: list[str], index: int, wanted: int) -> str:
+    """The zone for the subnets numbered `index`, in a stable order.
+
+    Raises:
+        pulumi.RunError: the region has fewer zones than are wanted.
+    """
+    if len(available) < wanted:
+        raise pulumi.RunError(
+            f"availabilityZones = {wanted}: the region has only {len(available)} that EKS can use "
+            f"({', '.join(sorted(available))})"
+        )
+    return sorted(available)[index]
+
+
+class Network(pulumi.ComponentResource):
+    """See the module. `ready` is what must stand before a private node can reach the internet."""
+
+    vpc_id: pulumi.Output[str]
+    public_subnet_ids: list[pulumi.Output[str]]
+    private_subnet_ids: list[pulumi.Output[str]]
+    ready: list[pulumi.Resource]
+
+    def __init__(
+        self,
+        name: str,
+        wanted: settings.Network,
+        *,
+        region: str,
+        cluster_name: str,
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        super().__init__("tidewater:infra:Network", name, None, opts)
+        self._name = name
+        self._cluster_name = cluster_name
+        self._child = pulumi.ResourceOptions(parent=self)
+        self.ready = []
+        vpc = aws.ec2.Vpc(
+            f"{name}-vpc",
+            cidr_block=wanted.cidr,
+            enable_dns_hostnames=True,  # EFS mount targets and private endpoints are found by name
+            enable_dns_support=True,
+            tags={"Name": name},
+            opts=self._child,
+        )
+        self.vpc_id = vpc.id
+        aws.ec2.DefaultSecurityGroup(
+            f"{name}-default",
+            vpc_id=vpc.id,
+            ingress=[],
+            egress=[],
+            tags={"Name": f"{name}-default-unused"},
+            opts=self._child,
+        )
+        plan = plan_subnets(wanted.cidr, wanted.zone_count)
+        zones = self._zones(wanted)
+        public = self._subnets("public", plan.public, zones)
+        private = self._subnets("private", plan.private, zones)
+        self.public_subnet_ids = [subnet.id for subnet in public]
+        self.private_subnet_ids = [subnet.id for subnet in private]
+        tables = self._route(public, private, per_zone=wanted.nat_per_zone)
+        aws.ec2.VpcEndpoint(
+            f"{name}-s3",
+            vpc_id=vpc.id,
+            service_name=f"com.amazonaws.{region}.s3",
+            vpc_endpoint_type="Gateway",
+            route_table_ids=[table.id for table in tables],
+            tags={"Name": f"{name}-s3"},
+            opts=self._child,
+        )
+        self.register_outputs({"vpcId": vpc.id})
+
+    def _zones(self, wanted: settings.Network) -> list[pulumi.Input[str]]:
+        if not isinstance(wanted.zones, int):
+            return list(wanted.zones)
+        count = wanted.zones
+        found = aws.get_availability_zones_output(
+            state="available",
+            exclude_zone_ids=list(hardware.ZONE_IDS_WITHOUT_EKS),
+            filters=[{"name": "opt-in-status", "values": ["opt-in-not-required"]}],
+            opts=pulumi.InvokeOutputOptions(parent=self),
+        )
+        return [found.names.apply(lambda names, index=index: zone_name(names, index, count)) for index in range(count)]
+
+    def _subnets(
+        self, kind: str, ranges: tuple[str, ...], zones: list[pulumi.Input[str]]
+    ) -> list[aws.ec2.Subnet]:
+        # EKS and its load balancer controller find subnets by these tags.
+        # https://docs.aws.amazon.com/eks/latest/userguide/network-load-balancing.html
+        role = "kubernetes.io/role/elb" if kind == "public" else "kubernetes.io/role/internal-elb"
+        return [
+            aws.ec2.Subnet(
+                f"{self._name}-{kind}-{index}",
+                vpc_id=self.vpc_id,
+                cidr_block=range_,
+                availability_zone=zones[index],
+                map_public_ip_on_launch=False,
+                tags={
+                    "Name": f"{self._name}-{kind}-{index}",
+                    role: "1",
+                    f"kubernetes.io/cluster/{self._cluster_name}": "shared",
+                },
+                opts=self._child,
+            )
+            for index, range_ in enumerate(ranges)
+        ]
+
+    def _route(
+        self, public: list[aws.ec2.Subnet], private: list[aws.ec2.Subnet], *, per_zone: bool
+    ) -> list[aws.ec2.RouteTable]:
+        internet = aws.ec2.InternetGateway(
+            f"{self._name}-internet", vpc_id=self.vpc_id, tags={"Name": self._name}, opts=self._child
+        )
+        outward = self._table("public", public)
+        to_internet = aws.ec2.Route(
+            f"{self._name}-public",
+            route_table_id=outward.id,
+            destination_cidr_block="0.0.0.0/0",
+            gateway_id=internet.id,
+            opts=self._child,
+        )
+        self.ready.append(to_internet)
+        gateways = [self._nat(index, public[index], to_internet) for index in range(len(public) if per_zone else 1)]
+        tables = [outward]
+        for index, subnet in enumerate(private):
+            table = self._table(f"private-{index}", [subnet])
+            tables.append(table)
+            self.ready.append(
+                aws.ec2.Route(
+                    f"{self._name}-private-{index}",
+                    route_table_id=table.id,
+                    destination_cidr_block="0.0.0.0/0",
+                    nat_gateway_id=gateways[index % len(gateways)].id,
+                    opts=self._child,
+                )
+            )
+        return tables
+
+    def _table(self, label: str, subnets: list[aws.ec2.Subnet]) -> aws.ec2.RouteTable:
+        name = f"{self._name}-{label}"
+        table = aws.ec2.RouteTable(name, vpc_id=self.vpc_id, tags={"Name": name}, opts=self._child)
+        for index, subnet in enumerate(subnets):
+            association = aws.ec2.RouteTableAssociation(
+                f"{name}-subnet-{index}", route_table_id=table.id, subnet_id=subnet.id, opts=self._child
+            )
+            self.ready.append(association)
+        return table
+
+    def _nat(self, index: int, subnet: aws.ec2.Subnet, internet: aws.ec2.Route) -> aws.ec2.NatGateway:
+        name = f"{self._name}-nat-{index}"
+        address = aws.ec2.Eip(name, domain="vpc", tags={"Name": name}, opts=self._child)
+        return aws.ec2.NatGateway(
+            name,
+            allocation_id=address.id,
+            subnet_id=subnet.id,
+            tags={"Name": name},
+            # A NAT gateway whose VPC has no way out yet fails.
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[internet]),
+        )

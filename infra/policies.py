@@ -1,0 +1,157 @@
+"""IAM, KMS, S3 and EFS policy documents as pure functions: names and ARNs in, a document out.
+
+    policies.to_json(policies.service_trust("pods.eks.amazonaws.com", "sts:AssumeRole", "sts:TagSession"))
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+Document = dict[str, Any]
+
+
+def to_json(document: Document) -> str:
+    """The document as AWS takes it, in a stable order of keys."""
+    return json.dumps(document, sort_keys=True)
+
+
+def _document(*statements: Document) -> Document:
+    return {"Version": "2012-10-17", "Statement": list(statements)}
+
+
+def service_trust(service: str, *actions: str) -> Document:
+    """Lets one AWS service, and nobody else, take the role."""
+    return _document({"Effect": "Allow", "Principal": {"Service": service}, "Action": list(actions)})
+
+
+def pod_identity_trust(account: str, cluster_arn: str) -> Document:
+    """Lets EKS Pod Identity take the role for pods of one cluster.
+
+    https://docs.aws.amazon.com/eks/latest/userguide/pod-id-role.html
+    """
+    return _document(
+        {
+            "Effect": "Allow",
+            "Principal": {"Service": "pods.eks.amazonaws.com"},
+            "Action": ["sts:AssumeRole", "sts:TagSession"],
+            "Condition": {
+                "StringEquals": {"aws:SourceAccount": account},
+                "ArnEquals": {"aws:SourceArn": cluster_arn},
+            },
+        }
+    )
+
+
+def encryption_key(account: str, region: str, partition: str, log_group: str) -> Document:
+    """The key is administered through IAM; CloudWatch Logs may use it for one log group.
+
+    https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/encrypt-log-data-kms.html
+    """
+    return _document(
+        {
+            "Sid": "AdministeredThroughIam",
+            "Effect": "Allow",
+            "Principal": {"AWS": f"arn:{partition}:iam::{account}:root"},
+            "Action": "kms:*",
+            "Resource": "*",  # in a key's policy this means the key itself
+        },
+        {
+            "Sid": "ControlPlaneLogs",
+            "Effect": "Allow",
+            "Principal": {"Service": f"logs.{region}.amazonaws.com"},
+            "Action": ["kms:Encrypt*", "kms:Decrypt*", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:Describe*"],
+            "Resource": "*",
+            "Condition": {
+                "ArnEquals": {
+                    "kms:EncryptionContext:aws:logs:arn": f"arn:{partition}:logs:{region}:{account}:log-group:{log_group}"
+                }
+            },
+        },
+    )
+
+
+def bucket_tls_only(bucket_arn: str) -> Document:
+    """Refuses every request that doesn't come over TLS."""
+    return _document(
+        {
+            "Sid": "TlsOnly",
+            "Effect": "Deny",
+            "Principal": "*",
+            "Action": "s3:*",
+            "Resource": [bucket_arn, f"{bucket_arn}/*"],
+            "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+        }
+    )
+
+
+def file_system(file_system_arn: str, access_point_arn: str) -> Document:
+    """Mounts come over TLS, from inside the VPC, through the one access point, and never as root."""
+    return _document(
+        {
+            "Sid": "ThroughTheAccessPoint",
+            "Effect": "Allow",
+            "Principal": {"AWS": "*"},
+            "Action": ["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"],
+            "Resource": file_system_arn,
+            "Condition": {
+                "Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"},
+                "StringEquals": {"elasticfilesystem:AccessPointArn": access_point_arn},
+            },
+        },
+        {
+            "Sid": "TlsOnly",
+            "Effect": "Deny",
+            "Principal": {"AWS": "*"},
+            "Action": "*",
+            "Resource": file_system_arn,
+            "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+        },
+    )
+
+
+def trainer(bucket_arn: str, key_arn: str, dataset: str | None = None) -> Document:
+    """What the training pods may do: read the code, read and write checkpoints, read their dataset.
+
+    Args:
+        bucket_arn: the stack's bucket.
+        key_arn: the key that the bucket's objects are encrypted with.
+        dataset: ARN of the dataset's object, where it comes from S3.
+    """
+    statements: list[Document] = [
+        {
+            "Sid": "ReadCode",
+            "Effect": "Allow",
+            "Action": "s3:GetObject",
+            "Resource": f"{bucket_arn}/code/*",
+        },
+        {
+            "Sid": "ReadAndWriteCheckpoints",
+            "Effect": "Allow",
+            "Action": ["s3:GetObject", "s3:PutObject"],
+            "Resource": f"{bucket_arn}/checkpoints/*",
+        },
+        {
+            "Sid": "ListTheirOwn",
+            "Effect": "Allow",
+            "Action": "s3:ListBucket",
+            "Resource": bucket_arn,
+            "Condition": {"StringLike": {"s3:prefix": ["code/*", "checkpoints/*"]}},
+        },
+        {
+            "Sid": "UseTheBucketsKey",
+            "Effect": "Allow",
+            "Action": ["kms:Decrypt", "kms:GenerateDataKey"],
+            "Resource": key_arn,
+        },
+    ]
+    if dataset is not None:
+        statements.append({"Sid": "ReadDataset", "Effect": "Allow", "Action": "s3:GetObject", "Resource": dataset})
+    return _document(*statements)
+
+
+def dataset_object_arn(uri: str | None, partition: str) -> str | None:
+    """ARN of the object at an `s3://` address; None for datasets that come from elsewhere."""
+    if uri is None or not uri.startswith("s3://"):
+        return None
+    return f"arn:{partition}:s3:::{uri.removeprefix('s3://')}"

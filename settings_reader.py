@@ -1,0 +1,167 @@
+"""Reads typed values out of a flat mapping and collects every mistake instead of stopping at the first.
+
+    read = Reader({"workers": "99"})
+    read.integer("workers", 1, 8)     # 1, so that checking goes on
+    read.mistakes                     # ["workers = 99: must be an integer from 1 to 8"]
+
+Each method returns a usable value even after a mistake; whoever asks looks at `mistakes` at the end.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+
+class Reader:
+    """A mapping being read; remembers which keys were asked for, and what was wrong with them."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.config = config
+        self.mistakes: list[str] = []
+        self._asked: set[str] = set()
+
+    def mistake(self, text: str) -> None:
+        """Adds a mistake once, however often it is found."""
+        if text not in self.mistakes:
+            self.mistakes.append(text)
+
+    def wrong(self, key: str, value: object, remedy: str) -> None:
+        """Adds: `key` has `value`, and this is what would be right."""
+        self.mistake(f"{key} = {value}: {remedy}")
+
+    def finish(self) -> None:
+        """Adds a mistake for each key that nobody asked for."""
+        for key in sorted(self.config.keys() - self._asked):
+            close = self.closest(key, self._asked, count=1)
+            hint = f"did you mean {close[0]}?" if close else "the keys are described in Pulumi.yaml"
+            self.wrong(key, self.config[key], f"no such key; {hint}")
+
+    @staticmethod
+    def closest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
+        """The `count` names of `known` that look most like `name`."""
+        return difflib.get_close_matches(name, list(known), n=count, cutoff=0.4)
+
+    def text(self, key: str, pattern: str, what: str, *, longest: int = 4096) -> str:
+        """Text that `pattern` matches as a whole; `what` describes it."""
+        value = self._value(key)
+        if value is None:
+            return ""
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            value = str(value)  # YAML reads an unquoted 1.34 or 2 as a number
+        if not isinstance(value, str) or not re.fullmatch(pattern, value):
+            self.wrong(key, _shown(value), f"must be {what}")
+            return ""
+        if len(value) > longest:
+            self.wrong(key, value, f"has {len(value)} characters; {longest} at most")
+        return value
+
+    def choice(self, key: str, choices: Sequence[str]) -> str:
+        """One of `choices`."""
+        anything = self.text(key, r"[\s\S]*", "text")
+        if key in self.config and anything not in choices:
+            self.wrong(key, anything, f"must be {' or '.join(choices)}")
+        return anything
+
+    def integer(self, key: str, low: int, high: int, *, why: str = "") -> int:
+        """A whole number from `low` to `high`."""
+        value = self._integer(key)
+        if value is not None and not low <= value <= high:
+            range_ = f"from {low} to {high}" + (f" ({why})" if why else "")
+            self.wrong(key, value, f"must be {range_}")
+            value = None
+        return low if value is None else value
+
+    def choice_of_integers(self, key: str, choices: Sequence[int]) -> int:
+        """One of the numbers `choices`."""
+        value = self._integer(key)
+        if value is not None and value not in choices:
+            self.wrong(key, value, f"must be one of {', '.join(map(str, choices))}")
+            value = None
+        return choices[0] if value is None else value
+
+    def boolean(self, key: str) -> bool:
+        """True or false."""
+        value = self._value(key)
+        if value in ("true", "false"):
+            value = value == "true"
+        if value is not None and not isinstance(value, bool):
+            self.wrong(key, _shown(value), "must be true or false")
+        return value is True
+
+    def texts(self, key: str, pattern: str, what: str, *, at_least_one: bool = False) -> tuple[str, ...]:
+        """A list of different texts, each matched by `pattern`."""
+        value = self._json(key, list, "a list, for example --path 'key[0]' value")
+        found: list[str] = []
+        for item in value or []:
+            if not isinstance(item, str) or not re.fullmatch(pattern, item):
+                self.wrong(key, _shown(item), f"must be {what}")
+            elif item in found:
+                self.wrong(key, item, "stands there twice")
+            else:
+                found.append(item)
+        if at_least_one and value == []:
+            self.wrong(key, "[]", f"must name {what} at least")
+        return tuple(found)
+
+    def text_map(self, key: str) -> dict[str, str]:
+        """An object of texts."""
+        value = self._json(key, dict, "an object of texts") or {}
+        for name, item in value.items():
+            if not isinstance(item, str):
+                self.wrong(f"{key}.{name}", _shown(item), "must be text; put it in quotes")
+        return {str(name): str(item) for name, item in sorted(value.items())}
+
+    def cidr(self, key: str) -> ipaddress.IPv4Network | None:
+        """An IPv4 range, or None after a mistake."""
+        value = self._value(key)
+        return None if value is None else self._range(key, value)
+
+    def cidrs(self, key: str) -> tuple[str, ...]:
+        """A list of different IPv4 ranges."""
+        texts = self.texts(key, r"[\s\S]*", "an IPv4 range such as 203.0.113.7/32")
+        return tuple(str(found) for text in texts if (found := self._range(key, text)) is not None)
+
+    def _range(self, key: str, value: object) -> ipaddress.IPv4Network | None:
+        try:
+            if "/" not in str(value):
+                raise ValueError("it has no /length")
+            return ipaddress.IPv4Network(str(value))
+        except ValueError as error:
+            self.wrong(key, _shown(value), f"must be an IPv4 range such as 10.0.0.0/16; {error}")
+            return None
+
+    def _integer(self, key: str) -> int | None:
+        value = self._value(key)
+        if isinstance(value, str) and re.fullmatch(r"-?\d{1,12}", value):
+            value = int(value)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+            self.wrong(key, _shown(value), "must be an integer")
+            return None
+        return value
+
+    def _json(self, key: str, kind: type, what: str) -> Any:
+        value = self._value(key)
+        if isinstance(value, str):
+            try:
+                value = json.loads(value)
+            except ValueError:
+                pass  # reported below with the text as it stands
+        if value is not None and not isinstance(value, kind):
+            self.wrong(key, _shown(value), f"must be {what}")
+            return None
+        return value
+
+    def _value(self, key: str) -> Any:
+        self._asked.add(key)
+        if key not in self.config:
+            self.mistake(f"{key}: is not set; Pulumi.yaml describes it and has a default")
+        return self.config.get(key)
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) and value else json.dumps(value, default=str)
