@@ -143,8 +143,8 @@ def _import(archive: Path, root: Path, run_folder: Path, console: Console, log: 
         )
     try:
         _await(socket, daemon, log)
-        ctr = ["ctr", "--address", str(socket), *"--namespace k8s.io images import --snapshotter overlayfs".split()]
-        run([*ctr, archive], log=log, console=console)
+        ctr = ["ctr", "--address", str(socket), "--namespace", "k8s.io"]
+        run([*ctr, "images", "import", "--snapshotter", "overlayfs", str(archive)], log=log, console=console)
     finally:
         daemon.terminate()
         try:

@@ -1,0 +1,111 @@
+"""Waits until the workers train: the step in their logs grows, or the job says that it has finished.
+
+`decide` looks at what was seen and says whether that is enough; `await_training` does the looking.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from scripts.session import Session, UpError
+
+DEADLINE_SECONDS = 300.0
+_INTERVAL_SECONDS = 1.0
+_REPORT_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the workers look like at one moment."""
+
+    pods: Mapping[str, str] = field(default_factory=dict)
+    """Name → what it is doing: its phase, or why it waits."""
+    step: int = 0
+    line: str = ""
+    """The newest step report."""
+    finished: bool = False
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {doing}" for name, doing in self.pods.items()) or "no worker pods yet"
+
+
+def decide(first: Seen | None, now: Seen) -> bool:
+    """Whether training progresses: it is over, or a report is newer than the first one seen."""
+    return now.finished or (first is not None and now.step > first.step)
+
+
+def doing(pod: Mapping[str, Any]) -> str:
+    """What a pod is doing, as `kubectl get pods` would put it."""
+    status = pod.get("status", {})
+    for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
+        reason = container.get("state", {}).get("waiting", {}).get("reason")
+        if reason and reason != "PodInitializing":
+            return str(reason)
+    if status.get("phase") == "Pending":
+        for condition in status.get("conditions", []):
+            if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+                return str(condition.get("reason", "Pending"))
+    return str(status.get("phase", "Unknown"))
+
+
+def newest_step(lines: Iterable[str]) -> tuple[int, str]:
+    """The highest step among the logfmt step reports, and its line; 0 and "" if there is none."""
+    best = (0, "")
+    for line in lines:
+        head = line.split(" ", 1)[0]
+        if head.startswith("step=") and head[5:].isdigit():
+            best = max(best, (int(head[5:]), line))
+    return best
+
+
+def look(session: Session, namespace: str, selector: str) -> Seen:
+    """What the worker pods and the ends of their logs say now."""
+    listed = session.ask("kubectl", "get", "pods", "-n", namespace, "-l", selector, "-o", "json")
+    pods = json.loads(listed)["items"]
+    states = {pod["metadata"]["name"]: doing(pod) for pod in pods}
+    lines: list[str] = []
+    for name, state in states.items():
+        if state in ("Running", "Succeeded", "Completed"):
+            lines += _log(session, namespace, name)
+    step, line = newest_step(lines)
+    return Seen(states, step, line, any(line.startswith("event=finished") for line in lines))
+
+
+def await_training(session: Session, outputs: Mapping[str, Any]) -> None:
+    """Returns when training progresses.
+
+    Raises:
+        UpError: it doesn't within `DEADLINE_SECONDS`; says what the pods do and where to look.
+    """
+    namespace, selector = str(outputs["namespace"]), str(outputs["workerSelector"])
+    begin = time.monotonic()
+    first: Seen | None = None
+    next_report = begin + _REPORT_SECONDS
+    while True:
+        now = look(session, namespace, selector)
+        if decide(first, now):
+            print(now.line or "the job has finished")
+            return
+        if first is None and now.step > 0:
+            first = now
+        elapsed = time.monotonic() - begin
+        if elapsed > DEADLINE_SECONDS:
+            raise UpError(
+                f"no training step in {DEADLINE_SECONDS:.0f} s ({now}): `. ./activate`, then "
+                f"`kubectl describe pods -n {namespace} -l {selector}`, the same with `logs`, and `localcloud logs`"
+            )
+        if time.monotonic() > next_report:
+            print(f"waiting for the first training steps, {elapsed:.0f} s: {now}", flush=True)
+            next_report += _REPORT_SECONDS
+        time.sleep(_INTERVAL_SECONDS)
+
+
+def _log(session: Session, namespace: str, pod: str) -> list[str]:
+    try:
+        return session.ask("kubectl", "logs", "-n", namespace, pod, "--tail=20").splitlines()
+    except UpError:
+        return []  # not started yet, or just gone: the next look tells

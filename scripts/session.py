@@ -1,0 +1,101 @@
+"""One checkout's cloud and stack, as the make targets drive them: subprocesses in the environment of `activate`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from localcloud.toolchain import paths, shell
+
+STACK = "local"
+
+
+class UpError(Exception):
+    """A step of `make up` or `make down` didn't work; the message says which and what to do."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """Where commands run, and in which environment."""
+
+    state: Path
+    environ: Mapping[str, str]
+
+    @classmethod
+    def open(cls) -> Session:
+        """The session of this checkout; open it again once the cloud has its address."""
+        place = shell.prepare(shell.default_state(), os.environ.get(shell.STANDINS_VARIABLE))
+        environ = shell.environment(os.environ, place).applied_to(os.environ)
+        return cls(place.state, {**environ, "PYTHONPATH": str(paths.CHECKOUT)})
+
+    def run(self, *command: str, remedy: str) -> None:
+        """Runs `command` with its output on the terminal.
+
+        Raises:
+            UpError: it ended with an error; the message ends with `remedy`.
+        """
+        status = subprocess.run(command, cwd=paths.CHECKOUT, env=self.environ, check=False).returncode
+        if status != 0:
+            raise UpError(f"`{' '.join(command)}` ended with status {status}: {remedy}")
+
+    def ask(self, *command: str) -> str:
+        """What `command` prints.
+
+        Raises:
+            UpError: it ended with an error; carries what it printed on stderr.
+        """
+        done = subprocess.run(
+            command, cwd=paths.CHECKOUT, env=self.environ, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise UpError(f"`{' '.join(command)}` ended with status {done.returncode}: {done.stderr.strip()}")
+        return done.stdout
+
+    def start_cloud(self) -> Session:
+        """Starts the one-machine cloud unless it runs, and returns the session that knows its address."""
+        self.run(sys.executable, "-m", "localcloud", "start", remedy="see `localcloud logs`")
+        return Session.open()
+
+    def select_stack(self) -> None:
+        """Makes the stack unless it is there."""
+        self.ask("pulumi", "stack", "select", "--create", STACK)
+
+    def resources(self) -> list[dict[str, Any]]:
+        """What the stack's state records."""
+        deployment = json.loads(self.ask("pulumi", "stack", "export", "--stack", STACK))["deployment"]
+        recorded: list[dict[str, Any]] = deployment.get("resources") or []
+        return recorded
+
+    def outputs(self) -> dict[str, Any]:
+        """The stack's outputs, secrets shown."""
+        shown: dict[str, Any] = json.loads(self.ask("pulumi", "stack", "output", "--json", "--show-secrets"))
+        return shown
+
+
+def identifiers(resources: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
+    """The ids that the state records for AWS resources of one type (`aws:ec2/vpc:Vpc`)."""
+    return [str(resource["id"]) for resource in resources if resource.get("type") == kind and resource.get("id")]
+
+
+def forget_if_lost(session: Session) -> None:
+    """Removes the stack's state if what it records was in a cloud that is gone.
+
+    The one-machine cloud keeps AWS in memory. After a restart of the machine the state names resources that
+    nothing can read, update or delete; a cloud that lacks every network the state records isn't the one it was.
+    """
+    recorded = identifiers(session.resources(), "aws:ec2/vpc:Vpc")
+    if not recorded:
+        return
+    answer = session.ask("aws", "ec2", "describe-vpcs", "--output", "json")
+    existing = {vpc["VpcId"] for vpc in json.loads(answer)["Vpcs"]}
+    if existing & set(recorded):
+        return
+    print("the cloud that this stack was on is gone (was it stopped?): forgetting the stack's state, starting anew")
+    session.ask("pulumi", "stack", "rm", STACK, "--yes", "--force", "--preserve-config")
+    session.select_stack()

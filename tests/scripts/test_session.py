@@ -1,0 +1,79 @@
+"""A stack whose cloud is gone is forgotten; one whose cloud is there is kept, whatever else is missing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.session import Session, forget_if_lost, identifiers
+from scripts.up import next_words, write_kubeconfig
+
+VPC = {"type": "aws:ec2/vpc:Vpc", "id": "vpc-1"}
+
+
+@dataclass(frozen=True)
+class FakeSession(Session):
+    """Answers as pulumi and aws would, and keeps the commands."""
+
+    state: Path = Path("/nowhere")
+    environ: Mapping[str, str] = field(default_factory=dict)
+    recorded: tuple[Mapping[str, Any], ...] = ()
+    vpcs: tuple[str, ...] = ()
+    asked: list[str] = field(default_factory=list)
+
+    def ask(self, *command: str) -> str:
+        self.asked.append(" ".join(command))
+        if command[:3] == ("pulumi", "stack", "export"):
+            return json.dumps({"deployment": {"resources": list(self.recorded)}})
+        return json.dumps({"Vpcs": [{"VpcId": vpc} for vpc in self.vpcs]})
+
+
+def forgotten(session: FakeSession) -> bool:
+    return any(command.startswith("pulumi stack rm") for command in session.asked)
+
+
+def test_a_stack_whose_cloud_is_gone_is_forgotten_but_its_settings_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    session = FakeSession(recorded=(VPC,))
+    forget_if_lost(session)
+    assert "pulumi stack rm local --yes --force --preserve-config" in session.asked
+    assert session.asked[-1] == "pulumi stack select --create local"
+    assert "the cloud that this stack was on is gone" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "session",
+    [
+        pytest.param(FakeSession(recorded=(VPC,), vpcs=("vpc-0", "vpc-1")), id="its cloud is there"),
+        pytest.param(FakeSession(vpcs=("vpc-0",)), id="an empty stack"),
+        pytest.param(FakeSession(recorded=({"type": "pulumi:pulumi:Stack"},)), id="nothing made yet"),
+    ],
+)
+def test_a_stack_that_may_still_be_managed_is_kept(session: FakeSession) -> None:
+    forget_if_lost(session)
+    assert not forgotten(session)
+
+
+def test_identifiers_are_those_of_one_type() -> None:
+    assert identifiers([VPC, {"type": "aws:ec2/subnet:Subnet", "id": "s"}, {"type": VPC["type"]}], VPC["type"]) == [
+        "vpc-1"
+    ]
+
+
+@pytest.mark.parametrize("given", ["text: 1\n", {"text": 1}], ids=["text", "object"])
+def test_the_kubeconfig_is_readable_by_its_owner_only(given: Any, tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    write_kubeconfig(path, given)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "text" in path.read_text()
+
+
+@pytest.mark.parametrize("following", ["kubectl logs x", ["kubectl logs x"], {"logs": "kubectl logs x"}])
+def test_what_to_run_next_is_printed_whatever_shape_it_has(following: Any) -> None:
+    words = next_words(following)
+    assert ". ./activate" in words
+    assert "kubectl logs x" in words
