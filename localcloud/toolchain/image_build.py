@@ -6,6 +6,7 @@ fraction of a second. The images are a small Debian (from Debian's own packages)
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -84,6 +85,8 @@ def containerd_config(root: Path, run_folder: Path) -> str:
 
 
 def _build(console: Console, log: Path) -> None:
+    if os.geteuid() != 0:
+        raise StepFailed("only root can unpack container images: run it as root (sudo make …)")
     with draft_of(folder()) as draft, tempfile.TemporaryDirectory(prefix="tidewater-image-") as name:
         work = Path(name)
         draft.mkdir()

@@ -23,9 +23,7 @@ def steps() -> list[Step]:
     """uv, then the pods' packages, then the environment that refers to them."""
     return [
         Step("uv", done=lambda: _uv().is_file(), run=_install_uv, disk_gib=0.2),
-        Step(
-            "trainer's Python packages", done=lambda: paths.trainer_folder().is_dir(), run=_install_trainer, disk_gib=7
-        ),
+        Step("trainer packages", done=lambda: paths.trainer_folder().is_dir(), run=_install_trainer, disk_gib=7),
         Step("Python environment", done=stack_is_there, run=_install_stack, disk_gib=2),
     ]
 
