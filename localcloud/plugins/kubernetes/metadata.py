@@ -1,0 +1,136 @@
+"""Names, ids and the `pulumi.com/…` annotations of a Kubernetes object, as plain functions on its dict."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping
+from typing import Any, Final
+
+Object = dict[str, Any]
+
+AUTONAMED: Final = "pulumi.com/autonamed"
+SKIP_AWAIT: Final = "pulumi.com/skipAwait"
+TIMEOUT_SECONDS: Final = "pulumi.com/timeoutSeconds"
+WAIT_FOR: Final = "pulumi.com/waitFor"
+PATCH_FORCE: Final = "pulumi.com/patchForce"
+PATCH_FIELD_MANAGER: Final = "pulumi.com/patchFieldManager"
+DELETION_PROPAGATION: Final = "pulumi.com/deletionPropagationPolicy"
+REPLACE_UNREADY: Final = "pulumi.com/replaceUnready"
+MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
+_READ_ONLY: Final = (
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+    "uid",
+)
+
+
+def metadata(obj: Mapping[str, Any]) -> dict[str, Any]:
+    """The object's metadata; an empty dict (not attached to the object) where there is none or it is unknown."""
+    value = obj.get("metadata")
+    return value if isinstance(value, dict) else {}
+
+
+def name(obj: Mapping[str, Any]) -> str:
+    value = metadata(obj).get("name")
+    return value if isinstance(value, str) else ""
+
+
+def namespace(obj: Mapping[str, Any]) -> str:
+    value = metadata(obj).get("namespace")
+    return value if isinstance(value, str) else ""
+
+
+def annotation(obj: Mapping[str, Any], key: str) -> str:
+    annotations = metadata(obj).get("annotations")
+    value = annotations.get(key) if isinstance(annotations, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+def annotated_true(obj: Mapping[str, Any], key: str) -> bool:
+    return annotation(obj, key) == "true"
+
+
+def set_metadata(obj: Object, key: str, value: str) -> None:
+    """Sets `metadata.KEY`, making the metadata where there is none."""
+    inner = obj.get("metadata")
+    obj["metadata"] = {**(inner if isinstance(inner, dict) else {}), key: value}
+
+
+def object_id(obj: Mapping[str, Any]) -> str:
+    """The Pulumi id: `namespace/name`, or `name` outside namespaces."""
+    return f"{namespace(obj)}/{name(obj)}" if namespace(obj) else name(obj)
+
+
+def parse_id(resource_id: str) -> tuple[str, str]:
+    """The namespace (perhaps empty) and name that an id or an import id stands for."""
+    first, separator, rest = resource_id.partition("/")
+    return (first, rest) if separator else ("", first)
+
+
+def has_name(obj: Mapping[str, Any]) -> bool:
+    """Whether the program gives a name, known or still unknown; metadata that is unknown as a whole counts as named."""
+    inner = obj.get("metadata")
+    if inner is None:
+        return False
+    return not isinstance(inner, dict) or inner.get("name") not in (None, "")
+
+
+def assign_autoname(obj: Object, base: str, seed: bytes) -> None:
+    """Names an unnamed object `BASE-8hex` and says so in an annotation; the same seed gives the same name."""
+    if has_name(obj):
+        return
+    suffix = hashlib.sha256(seed).hexdigest()[:8] if seed else secrets.token_hex(4)
+    set_metadata(obj, "name", f"{base}-{suffix}")
+    _mark_autonamed(obj)
+
+
+def adopt_old_autoname(obj: Object, old: Mapping[str, Any]) -> None:
+    """Keeps the name that an earlier run made up."""
+    if not has_name(obj) and annotated_true(old, AUTONAMED):
+        set_metadata(obj, "name", name(old))
+        _mark_autonamed(obj)
+
+
+def _mark_autonamed(obj: Object) -> None:
+    annotations = metadata(obj).get("annotations")
+    obj["metadata"]["annotations"] = {**(annotations if isinstance(annotations, dict) else {}), AUTONAMED: "true"}
+
+
+def keep_managed_by_label(obj: Object, old: Mapping[str, Any]) -> None:
+    """Sets the label `managed-by: pulumi` where the old inputs had it (objects made by old versions of the provider)."""
+    labels = metadata(old).get("labels")
+    if not isinstance(labels, dict) or labels.get(MANAGED_BY_LABEL) != "pulumi":
+        return
+    new = metadata(obj).get("labels")
+    if new is None or isinstance(new, dict):
+        obj["metadata"] = {**metadata(obj), "labels": {**(new or {}), MANAGED_BY_LABEL: "pulumi"}}
+
+
+def without_read_only(obj: Object) -> Object:
+    """The object without the metadata that only the API server sets."""
+    if not isinstance(obj.get("metadata"), dict):
+        return obj
+    return {**obj, "metadata": {key: value for key, value in obj["metadata"].items() if key not in _READ_ONLY}}
+
+
+def timeout_seconds(custom: float, inputs: Mapping[str, Any], default: float) -> float:
+    """How long to wait: the resource option `customTimeouts`, else the annotation, else the kind's default."""
+    if custom:
+        return custom
+    text = annotation(inputs, TIMEOUT_SECONDS)
+    return float(text) if text.isdigit() else default
+
+
+def deletion_propagation(inputs: Mapping[str, Any]) -> str:
+    return {"orphan": "Orphan", "background": "Background"}.get(annotation(inputs, DELETION_PROPAGATION).lower(), "Foreground")
+
+
+def owned_by(obj: Mapping[str, Any], owner: Mapping[str, Any]) -> bool:
+    uid = metadata(owner).get("uid")
+    references = metadata(obj).get("ownerReferences")
+    return uid is not None and isinstance(references, list) and any(item.get("uid") == uid for item in references)

@@ -1,0 +1,111 @@
+"""Decides what a change of inputs means: nothing, an update, a replacement, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pulumi.provider.experimental import provider as sdk
+
+from localcloud.plugins.kubernetes import metadata
+from localcloud.plugins.kubernetes.diff import Change, compare, ignored, render_path, value_at
+from localcloud.plugins.kubernetes.force_new import IDENTITY, Path, force_new, matches
+from localcloud.plugins.kubernetes.metadata import Object
+
+_KINDS = {
+    (Change.ADD, False): sdk.PropertyDiffKind.ADD,
+    (Change.ADD, True): sdk.PropertyDiffKind.ADD_REPLACE,
+    (Change.DELETE, False): sdk.PropertyDiffKind.DELETE,
+    (Change.DELETE, True): sdk.PropertyDiffKind.DELETE_REPLACE,
+    (Change.UPDATE, False): sdk.PropertyDiffKind.UPDATE,
+    (Change.UPDATE, True): sdk.PropertyDiffKind.UPDATE_REPLACE,
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The changes, and which of them replace the object."""
+
+    changes: dict[Path, Change]
+    replacing: frozenset[Path]
+    forced: tuple[Path, ...] = ()
+
+    def replaced_for(self, path: Path) -> Plan:
+        """The plan with one more reason to replace the object, which is no change of a property."""
+        return replace(self, forced=(*self.forced, path))
+
+    @property
+    def replaces(self) -> list[str]:
+        return [render_path(path) for path in sorted(self.replacing, key=render_path)] + [render_path(path) for path in self.forced]
+
+    def response(self, old_live: Object, new: Object) -> sdk.DiffResponse:
+        """What the engine is told. An object with a name of the program's choice goes before its successor comes."""
+        same_identity = metadata.name(new) == metadata.name(old_live) and metadata.namespace(new) == metadata.namespace(old_live)
+        first = bool(self.replaces) and metadata.has_name(new) and not metadata.annotated_true(new, metadata.AUTONAMED)
+        return sdk.DiffResponse(
+            changes=bool(self.changes or self.forced),
+            replaces=self.replaces,
+            delete_before_replace=first and same_identity,
+            diffs=sorted({str(path[0]) for path in self.changes}),
+            detailed_diff={
+                render_path(path): sdk.PropertyDiff(_KINDS[change, path in self.replacing], change is Change.DELETE)
+                for path, change in self.changes.items()
+            },
+        )
+
+
+def plan(
+    old: Object,
+    new: Object,
+    *,
+    old_inputs: Object,
+    namespaced: bool,
+    live_name: str,
+    ignore: Sequence[Path] = (),
+    patch: bool = False,
+    config_map_mutable: bool = False,
+    secret_mutable: bool = False,
+) -> Plan:
+    """Compares the live object, cut to the shape of the old inputs, with the new inputs.
+
+    Args:
+        old: the pruned live object.
+        new: the new inputs.
+        old_inputs: the last inputs; they tell an empty value that the API server drops from one that is new.
+        namespaced: whether the kind lives in namespaces; then none means `default`, else a namespace is an error of spelling.
+        live_name: the object's name, which is no difference where the old inputs left it to the cluster.
+        ignore: paths of `ignoreChanges`.
+        patch: whether it is a Patch resource, which only its identity replaces.
+        config_map_mutable, secret_mutable: the provider's settings.
+    """
+    old, new = _with_namespace(old, namespaced), _with_namespace(new, namespaced)
+    if metadata.name(new):
+        old = {**old, "metadata": {**metadata.metadata(old), "name": live_name}}
+    old.setdefault("apiVersion", new.get("apiVersion"))
+    old.setdefault("kind", new.get("kind"))
+    found = {
+        path: change
+        for path, change in compare(old, new).items()
+        if not any(ignored(path, each) for each in ignore) and not (change is Change.ADD and _dropped(path, new, old_inputs))
+    }
+    patterns = IDENTITY if patch else force_new(new, config_map_mutable=config_map_mutable, secret_mutable=secret_mutable)
+    replacing = {path for path, change in found.items() if matches(patterns, path, None if change is Change.DELETE else value_at(new, path))}
+    if found.get(("metadata",)) is Change.DELETE:
+        replacing.add(("metadata",))
+    return Plan(found, frozenset(replacing))
+
+
+def _with_namespace(obj: Object, namespaced: bool) -> Object:
+    if not isinstance(obj.get("metadata", {}), dict):
+        return {**obj}
+    meta: dict[str, Any] = {key: value for key, value in metadata.metadata(obj).items() if key != "namespace" or namespaced}
+    if namespaced and not meta.get("namespace"):
+        meta["namespace"] = "default"
+    return {**obj, "metadata": meta}
+
+
+def _dropped(path: Path, new: Object, old_inputs: Object) -> bool:
+    """Whether the value is an empty one that was asked for before too: the API server leaves such values out."""
+    value = value_at(new, path)
+    return value in (False, 0, "", {}, []) and value_at(old_inputs, path) == value
