@@ -98,7 +98,7 @@ def test_deactivating_restores_the_environment(interpreter: str, place: Place) -
         pytest.skip(f"{interpreter} isn't installed")
     environ = {**PERSON, "PATH": os.environ["PATH"], "AWS_REGION": "it's odd $HOME"}
     change = shell.script(shell.environment(environ, place), environ)
-    lines = ["set -u", "env >before", change, "env >during", "deactivate_tidewater", "env >after"]
+    lines = ["set -u", "env >before", change, "env >during", "deactivate_tidewater", "env >after", "true"]
     place.state.mkdir()
     subprocess.run([interpreter, "-c", "\n".join(lines)], cwd=place.state, env=environ, check=True)
     before, during, after = ((place.state / name).read_text() for name in ("before", "during", "after"))
