@@ -56,6 +56,11 @@ def is_truthy(value: PropertyValue) -> bool:
     return is_unknown(value) or (isinstance(inner, (Mapping, Sequence)) and not isinstance(inner, str)) or bool(inner)
 
 
+def text(value: PropertyValue) -> str | None:
+    """The value if it is a known string. (Comparing an unknown with anything raises an error in the SDK.)"""
+    return value.value if isinstance(value.value, str) else None
+
+
 def member(value: PropertyValue, key: str | int) -> PropertyValue:
     """A member of a map or an item of a list: unknown of an unknown, null where there is none."""
     inner = value.value

@@ -12,7 +12,7 @@ from typing import Final
 from pulumi.errors import InputPropertiesError, InputPropertyErrorDetails
 from pulumi.provider.experimental.property_value import PropertyValue
 
-from localcloud.plugins.eks.algebra import is_truthy
+from localcloud.plugins.eks.algebra import NULL, is_truthy, text
 from localcloud.plugins.serve import PluginError
 
 _SELF_MANAGED: Final = "self-managed node groups are not covered, use ManagedNodeGroup"
@@ -270,7 +270,7 @@ AUTHENTICATION_MODES: Final = ("CONFIG_MAP", "API_AND_CONFIG_MAP", "API")
 def check_cluster(inputs: Mapping[str, PropertyValue]) -> None:
     """Refuses what the official component refuses of a cluster, in its words, then what isn't covered here."""
     CLUSTER.check(inputs)
-    mode = _text(inputs, "authenticationMode")
+    mode = text(inputs.get("authenticationMode", NULL))
     if mode is not None and mode not in AUTHENTICATION_MODES:
         raise PluginError(
             f"Invalid value for authenticationMode: {mode}. Allowed values are: {', '.join(AUTHENTICATION_MODES)}."
@@ -336,8 +336,3 @@ def check_node_group(inputs: Mapping[str, PropertyValue]) -> None:
 
 def _truthy(inputs: Mapping[str, PropertyValue], key: str) -> bool:
     return key in inputs and is_truthy(inputs[key])
-
-
-def _text(inputs: Mapping[str, PropertyValue], key: str) -> str | None:
-    value = inputs[key].value if key in inputs else None
-    return value if isinstance(value, str) else None

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from pulumi.errors import InputPropertyError
 from pulumi.provider.experimental.property_value import PropertyValue, ResourceReference
 
-from localcloud.plugins.eks.algebra import NULL, combine, depending, first_set, is_set, is_truthy, member, path, record
+from localcloud.plugins.eks.algebra import (
+    NULL,
+    combine,
+    depending,
+    first_set,
+    is_set,
+    is_truthy,
+    member,
+    path,
+    record,
+    text,
+)
 from localcloud.plugins.eks.ami import ami_type
 from localcloud.plugins.eks.arguments import check_node_group
 from localcloud.plugins.eks.monitor import Resource
@@ -100,16 +111,12 @@ async def _role_arn(scope: Scope, inputs: Mapping[str, PropertyValue]) -> Proper
 
 async def _check_role(scope: Scope, core: Core, role_arn: PropertyValue) -> None:
     """Nodes of a cluster without access entries get in only through the roles that the cluster knows."""
-    mode = path(core.cluster.output("accessConfig"), "authenticationMode").value
-    if mode != "CONFIG_MAP":
+    if text(path(core.cluster.output("accessConfig"), "authenticationMode")) != "CONFIG_MAP":
         return
     references = member(core.data, "instanceRoles").value
-    roles = (
-        [await scope.resource(role, "cluster.core.instanceRoles") for role in references]
-        if isinstance(references, list)
-        else []
-    )
-    if role_arn.value not in [role.output("arn").value for role in roles]:
+    roles = [await scope.resource(role, "instanceRoles") for role in references] if isinstance(references, list) else []
+    arns = [text(role.output("arn")) for role in roles]
+    if None not in arns and text(role_arn) not in [None, *arns]:
         reason = "A managed node group cannot be created without first setting its role in the cluster's instanceRoles"
         raise InputPropertyError("nodeRole", reason)
 
