@@ -1,0 +1,237 @@
+"""One cluster's control plane: etcd, kube-apiserver, kube-controller-manager and kube-scheduler in the cloud namespace.
+
+    plane = ControlPlane(instance, supervisor, ControlPlaneSpec("demo", "1.34", 0, None, None))
+    plane.start(deadline=time.monotonic() + 60)
+    plane.client.get("/api/v1/nodes")
+    plane.stop()
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import shutil
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from localcloud import toolchain
+from localcloud.instance import Instance
+from localcloud.kube import control_plane_config as config
+from localcloud.kube.client import Client
+from localcloud.kube.draining import delete_node, drain
+from localcloud.kube.errors import ApiError, KubeError
+from localcloud.kube.kubeconfig import client_kubeconfig, webhook_kubeconfig
+from localcloud.kube.network import Network
+from localcloud.kube.pki import Authority, Pair, signing_key, write_private
+from localcloud.supervise import Supervisor
+
+if TYPE_CHECKING:
+    from localcloud.kube.node import Node
+
+POLL_SECONDS = 0.1
+STOP_SECONDS = 2.0
+NODE_PREFIX = 24
+COMPONENTS = {"kube-controller-manager": "system:kube-controller-manager", "kube-scheduler": "system:kube-scheduler"}
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """An HTTPS endpoint of the daemon that the API server calls."""
+
+    url: str
+    ca_pem: str
+
+
+@dataclass(frozen=True)
+class ControlPlaneSpec:
+    """What a control plane is to be.
+
+    Args:
+        cluster: The cluster's name.
+        version: Kubernetes' minor version, as EKS has it.
+        index: k, unique among the instance's clusters, 0..63: sets ports and the pods' range.
+        authentication: Answers TokenReviews for tokens that are no service account's.
+        pod_identity: Mutates pods whose service account has an association.
+    """
+
+    cluster: str
+    version: str
+    index: int
+    authentication: Webhook | None = None
+    pod_identity: Webhook | None = None
+
+
+class ControlPlane:
+    """A cluster's control plane; its nodes register here, so that addons find them."""
+
+    def __init__(self, instance: Instance, supervisor: Supervisor, spec: ControlPlaneSpec) -> None:
+        if not 0 <= spec.index < config.MAX_CLUSTERS:
+            raise KubeError(f"cluster index {spec.index} is outside 0..{config.MAX_CLUSTERS - 1}: delete a cluster")
+        self.spec = spec
+        self.nodes: dict[str, Node] = {}
+        self.node_addons: set[str] = set()
+        self.lock = threading.RLock()
+        self._instance = instance
+        self._supervisor = supervisor
+        self._directory = instance.state / "clusters" / spec.cluster
+        self._plan = config.Plan(
+            index=spec.index,
+            address=instance.cloud_address,
+            directory=self._directory,
+            issuer=config.issuer_url(instance.region, f"{instance.id}/{spec.cluster}"),
+            webhook=self._directory / "authentication.kubeconfig" if spec.authentication else None,
+        )
+        self._authority: Authority | None = None
+        self._client: Client | None = None
+        self._next_range = 0
+
+    @property
+    def endpoint(self) -> str:
+        """URL of the API server, reachable from the host, nodes and pods."""
+        return self._plan.endpoint
+
+    @property
+    def issuer(self) -> str:
+        """OIDC issuer of the cluster's service-account tokens."""
+        return self._plan.issuer
+
+    @property
+    def ca_pem(self) -> str:
+        """Certificate of the cluster's authority."""
+        return self.authority.pair.certificate
+
+    @property
+    def admin_kubeconfig(self) -> Path:
+        """A kubeconfig with a client certificate of group system:masters."""
+        return self._directory / "admin.kubeconfig"
+
+    @property
+    def authority(self) -> Authority:
+        """Signs certificates of nodes.
+
+        Raises:
+            KubeError: Not started.
+        """
+        if self._authority is None:
+            raise KubeError(f"control plane of cluster {self.spec.cluster} isn't started")
+        return self._authority
+
+    @property
+    def client(self) -> Client:
+        """A client with full rights.
+
+        Raises:
+            KubeError: Not started.
+        """
+        if self._client is None:
+            raise KubeError(f"control plane of cluster {self.spec.cluster} isn't started")
+        return self._client
+
+    def start(self, deadline: float) -> None:
+        """Start everything from nothing; returns once the API server is ready.
+
+        Args:
+            deadline: In seconds of time.monotonic().
+
+        Raises:
+            KubeError: A process died or wasn't ready in time; names it and has its last log lines.
+        """
+        Network(self._instance).create()
+        shutil.rmtree(self._directory, ignore_errors=True)
+        self._prepare()
+        self._spawn("etcd", config.etcd_flags(self._plan))
+        self._spawn("kube-apiserver", config.apiserver_flags(self._plan))
+        self._wait_until("/livez/ping", deadline)
+        # Both only wait for the API server from here on, so they warm up while it finishes.
+        self._spawn("kube-controller-manager", config.controller_manager_flags(self._plan))
+        self._spawn("kube-scheduler", config.scheduler_flags(self._plan))
+        self._wait_until("/readyz", deadline)
+        if self.spec.pod_identity:
+            bundle = base64.b64encode(self.spec.pod_identity.ca_pem.encode()).decode()
+            self.client.apply(config.pod_identity_webhook(self.spec.pod_identity.url, bundle))
+
+    def stop(self) -> None:
+        """Stop the processes and remove the data; nodes are stopped before, by their owner."""
+        for name in ("kube-scheduler", "kube-controller-manager"):
+            self._supervisor.stop(self._process(name), grace_seconds=0)
+        # The API server's own graceful end waits for watches; its data is going anyway.
+        for name in ("kube-apiserver", "etcd"):
+            self._supervisor.stop(self._process(name), grace_seconds=0)
+        shutil.rmtree(self._directory, ignore_errors=True)
+        self._client = None
+
+    def delete_node(self, name: str) -> None:
+        """Delete a Node object, and finish the pods that were bound to it."""
+        delete_node(self.client, name)
+
+    def drain(self, name: str, deadline: float) -> None:
+        """Cordon a node and evict its pods; returns when they are gone or at the deadline."""
+        drain(self.client, name, deadline)
+
+    def allocate_pod_cidr(self) -> str:
+        """A /24 for a new node: the next in turn that no Node object holds."""
+        with self.lock:
+            taken = {node["spec"].get("podCIDR") for node in self.client.get("/api/v1/nodes")["items"]}
+            taken |= {node.pod_cidr for node in self.nodes.values()}
+            ranges = list(ipaddress.ip_network(self._plan.pod_cidr).subnets(new_prefix=NODE_PREFIX))
+            for step in range(len(ranges)):
+                candidate = str(ranges[(self._next_range + step) % len(ranges)])
+                if candidate not in taken:
+                    self._next_range = (self._next_range + step + 1) % len(ranges)
+                    return candidate
+        raise KubeError(f"cluster {self.spec.cluster} has no pod range left in {self._plan.pod_cidr}: remove nodes")
+
+    def _prepare(self) -> None:
+        pki = self._directory / "pki"
+        authority = Authority.create(self.spec.cluster)
+        authority.pair.write(pki, "ca")
+        names = config.server_names(self._plan, self._instance.region)
+        authority.issue("kube-apiserver", hosts=names).write(pki, "apiserver")
+        authority.issue("kube-apiserver-kubelet-client", organization="system:masters").write(
+            pki, "apiserver-kubelet-client"
+        )
+        private, public = signing_key()
+        write_private(pki / "sa.key", private)
+        (pki / "sa.pub").write_text(public)
+        for component, user in COMPONENTS.items():
+            self._write_kubeconfig(self._directory / f"{component}.kubeconfig", authority.issue(user), authority)
+        admin = authority.issue("localcloud-admin", organization="system:masters")
+        self._write_kubeconfig(self.admin_kubeconfig, admin, authority)
+        if self.spec.authentication and self._plan.webhook:
+            webhook = self.spec.authentication
+            self._plan.webhook.write_text(webhook_kubeconfig(webhook.url, webhook.ca_pem))
+        self._authority = authority
+        self._client = Client(self.endpoint, authority.pair.certificate, admin)
+
+    def _write_kubeconfig(self, path: Path, pair: Pair, authority: Authority) -> None:
+        text = client_kubeconfig(self.endpoint, authority.pair.certificate, pair, "admin")
+        write_private(path, text)
+
+    def _process(self, component: str) -> str:
+        return f"{self.spec.cluster}-{component}"
+
+    def _spawn(self, component: str, flags: list[str]) -> None:
+        self._supervisor.spawn(self._process(component), [str(toolchain.binary(component)), *flags], netns=True)
+
+    def _wait_until(self, path: str, deadline: float) -> None:
+        """Poll a health path until it answers ok."""
+        while True:
+            self._check_processes()
+            try:
+                self.client.text(path)
+                return
+            except ApiError as error:
+                if time.monotonic() > deadline:
+                    name = self._process("kube-apiserver")
+                    last = self._supervisor.last_lines(name)
+                    raise KubeError(f"{name} isn't ready in time ({error}); its last lines:\n{last}") from error
+            time.sleep(POLL_SECONDS)
+
+    def _check_processes(self) -> None:
+        for component in ("etcd", "kube-apiserver", *COMPONENTS):
+            name = self._process(component)
+            if self._supervisor.find(name) and not self._supervisor.alive(name):
+                raise KubeError(f"{name} died while starting; its last lines:\n{self._supervisor.last_lines(name)}")
