@@ -57,6 +57,7 @@ class Network:
 
     @property
     def zone_count(self) -> int:
+        """How many zones the VPC is spread over."""
         return self.zones if isinstance(self.zones, int) else len(self.zones)
 
 

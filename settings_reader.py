@@ -9,6 +9,7 @@ Each method returns a usable value even after a mistake; whoever asks looks at `
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import ipaddress
 import json
@@ -147,10 +148,8 @@ class Reader:
     def _json(self, key: str, kind: type, what: str) -> Any:
         value = self._value(key)
         if isinstance(value, str):
-            try:
+            with contextlib.suppress(ValueError):  # reported below with the text as it stands
                 value = json.loads(value)
-            except ValueError:
-                pass  # reported below with the text as it stands
         if value is not None and not isinstance(value, kind):
             self.wrong(key, _shown(value), f"must be {what}")
             return None

@@ -8,7 +8,11 @@ from __future__ import annotations
 import pulumi
 import pulumi_aws as aws
 
+import settings
+from infra.account import Account
 from infra.cluster import addon
+from infra.identity import Identity
+from infra.node_groups import NodeGroup
 
 EFS_CSI_NAMESPACE = "kube-system"
 EFS_CSI_SERVICE_ACCOUNT = "efs-csi-controller-sa"
@@ -17,19 +21,22 @@ EFS_CSI_SERVICE_ACCOUNT = "efs-csi-controller-sa"
 class Addons(pulumi.ComponentResource):
     """CoreDNS, and the EFS CSI driver with its pod identity."""
 
-    def __init__(
-        self, name: str, *, efs_csi_role_arn: pulumi.Input[str], nodes: pulumi.Resource, opts: pulumi.ResourceOptions
-    ) -> None:
-        super().__init__("tidewater:infra:Addons", name, None, opts)
-        identity = aws.eks.PodIdentityAssociation(
+    ready: list[pulumi.Resource]
+
+    def __init__(self, stack: settings.Settings, account: Account, identity: Identity, nodes: NodeGroup) -> None:
+        name = stack.name
+        super().__init__("tidewater:infra:Addons", name, None, account.options)
+        association = aws.eks.PodIdentityAssociation(
             f"{name}-efs-csi",
             cluster_name=name,
             namespace=EFS_CSI_NAMESPACE,
             service_account=EFS_CSI_SERVICE_ACCOUNT,
-            role_arn=efs_csi_role_arn,
+            role_arn=identity.efs_csi_role_arn,
             tags={"Name": f"{name}-efs-csi"},
             opts=pulumi.ResourceOptions(parent=self, depends_on=[nodes]),
         )
-        addon(name, "coredns", parent=self, depends_on=[nodes])
-        addon(name, "aws-efs-csi-driver", parent=self, depends_on=[nodes, identity])
+        self.ready = [
+            addon(name, "coredns", parent=self, depends_on=[nodes]),
+            addon(name, "aws-efs-csi-driver", parent=self, depends_on=[nodes, association]),
+        ]
         self.register_outputs({})

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pulumi
 import pulumi_aws as aws
 
+import settings
 from infra import policies
+from infra.account import Account
+from infra.encryption import Encryption
 
 ABORT_UPLOADS_AFTER_DAYS = 7
 KEEP_OLD_VERSIONS_DAYS = 30
@@ -18,8 +21,9 @@ class Bucket(pulumi.ComponentResource):
     arn: pulumi.Output[str]
     ready: list[pulumi.Resource]
 
-    def __init__(self, name: str, *, key_arn: pulumi.Input[str], protect: bool, opts: pulumi.ResourceOptions) -> None:
-        super().__init__("tidewater:infra:Bucket", name, None, opts)
+    def __init__(self, stack: settings.Settings, account: Account, encryption: Encryption) -> None:
+        name, protect = stack.name, stack.protect
+        super().__init__("tidewater:infra:Bucket", name, None, account.options)
         child = pulumi.ResourceOptions(parent=self)
         bucket = aws.s3.Bucket(
             name,
@@ -51,7 +55,7 @@ class Bucket(pulumi.ComponentResource):
                 {
                     "apply_server_side_encryption_by_default": {
                         "sse_algorithm": "aws:kms",
-                        "kms_master_key_id": key_arn,
+                        "kms_master_key_id": encryption.key_arn,
                     },
                     "bucket_key_enabled": True,  # one call to KMS per bucket and hour instead of one per object
                 }

@@ -1,6 +1,6 @@
 """The EKS control plane: private nodes, access entries only, encrypted secrets, all logs.
 
-    cluster = Cluster("tidewater-dev", settings.cluster, ...)
+    cluster = Cluster(stack, account, network, encryption)
     cluster.kubeconfig          # a secret; logs in with `aws eks get-token`
 
 pulumi-eks always asks EKS to make whoever creates the cluster its administrator, by an access entry of EKS's own
@@ -10,32 +10,19 @@ the aws-auth ConfigMap, so nobody can lock everyone out with it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import pulumi
 import pulumi_aws as aws
 import pulumi_eks as eks
 
 import settings
+from infra.account import Account
+from infra.encryption import Encryption
+from infra.logs import control_plane_log_group
 from infra.network import Network
 
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 ADMIN_POLICY = "eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
 """https://docs.aws.amazon.com/eks/latest/userguide/access-policy-permissions.html"""
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What of the rest of the account a cluster is put into."""
-
-    network: Network
-    partition: pulumi.Input[str]
-    key_arn: pulumi.Input[str]
-    log_group: aws.cloudwatch.LogGroup
-    profile: str
-    protect: bool
-    tags: Mapping[str, str]
 
 
 class Cluster(pulumi.ComponentResource):
@@ -51,45 +38,50 @@ class Cluster(pulumi.ComponentResource):
     security_group_id: pulumi.Output[str]
     ready: list[pulumi.Resource]
 
-    def __init__(
-        self, name: str, wanted: settings.Cluster, around: Surroundings, *, opts: pulumi.ResourceOptions
-    ) -> None:
-        super().__init__("tidewater:infra:Cluster", name, None, opts)
+    def __init__(self, stack: settings.Settings, account: Account, network: Network, encryption: Encryption) -> None:
+        name, wanted = stack.name, stack.cluster
+        super().__init__("tidewater:infra:Cluster", name, None, account.options)
+        log_group = control_plane_log_group(
+            name,
+            key_arn=encryption.key_arn,
+            retention_days=wanted.log_retention_days,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
         cluster = eks.Cluster(
             name,
             name=name,
             version=wanted.version,
-            vpc_id=around.network.vpc_id,
-            private_subnet_ids=around.network.private_subnet_ids,
-            node_subnet_ids=around.network.private_subnet_ids,
+            vpc_id=network.vpc_id,
+            private_subnet_ids=network.private_subnet_ids,
+            node_subnet_ids=network.private_subnet_ids,
             skip_default_node_group=True,
             # The default groups open port 443 of the control plane's interfaces to every address; the group that
             # EKS itself makes lets nodes and control plane talk to each other and nobody else in.
             skip_default_security_groups=True,
             create_oidc_provider=False,  # pod identity needs none
             authentication_mode=eks.AuthenticationMode.API,
-            access_entries={_label(arn): _administrator(arn, around.partition) for arn in wanted.admin_arns},
+            access_entries={_label(arn): _administrator(arn, account.partition) for arn in wanted.admin_arns},
             endpoint_private_access=True,
             endpoint_public_access=bool(wanted.public_access_cidrs),
             public_access_cidrs=list(wanted.public_access_cidrs) or None,
-            encryption_config_key_arn=around.key_arn,
+            encryption_config_key_arn=encryption.key_arn,
             enabled_cluster_log_types=list(LOG_TYPES),
-            deletion_protection=around.protect,
-            provider_credential_opts={"profile_name": around.profile} if around.profile else None,
+            deletion_protection=stack.protect,
+            provider_credential_opts={"profile_name": stack.profile} if stack.profile else None,
             vpc_cni_options={"enable_network_policy": True},
-            tags=dict(around.tags),
+            tags=stack.all_tags,
             opts=pulumi.ResourceOptions(
                 parent=self,
                 additional_secret_outputs=["kubeconfig", "kubeconfigJson"],
                 # EKS would make the log group itself, without retention or key, if ours weren't there first.
-                depends_on=[around.log_group],
+                depends_on=[log_group],
             ),
         )
         self.kubeconfig = pulumi.Output.secret(cluster.kubeconfig_json)
         self.security_group_id = cluster.node_security_group_id
         identity_agent = addon(name, "eks-pod-identity-agent", parent=self, depends_on=[cluster])
         # Nodes need the routes for pulling images and for leaving the cluster in good order.
-        self.ready = [cluster, identity_agent, *around.network.ready]
+        self.ready = [cluster, identity_agent, *network.ready]
         self.register_outputs({"name": name})
 
 

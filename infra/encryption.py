@@ -9,8 +9,10 @@ from __future__ import annotations
 import pulumi
 import pulumi_aws as aws
 
+import settings
 from infra import policies
 from infra.account import Account
+from infra.logs import control_plane_log_group_name
 
 
 class Encryption(pulumi.ComponentResource):
@@ -18,10 +20,9 @@ class Encryption(pulumi.ComponentResource):
 
     key_arn: pulumi.Output[str]
 
-    def __init__(
-        self, name: str, *, account: Account, region: str, log_group: str, opts: pulumi.ResourceOptions
-    ) -> None:
-        super().__init__("tidewater:infra:Encryption", name, None, opts)
+    def __init__(self, stack: settings.Settings, account: Account) -> None:
+        name, log_group = stack.name, control_plane_log_group_name(stack.name)
+        super().__init__("tidewater:infra:Encryption", name, None, account.options)
         child = pulumi.ResourceOptions(parent=self)
         key = aws.kms.Key(
             f"{name}-key",
@@ -29,7 +30,7 @@ class Encryption(pulumi.ComponentResource):
             enable_key_rotation=True,
             deletion_window_in_days=7,
             policy=pulumi.Output.all(account.id, account.partition).apply(
-                lambda found: policies.to_json(policies.encryption_key(found[0], region, found[1], log_group))
+                lambda found: policies.to_json(policies.encryption_key(found[0], stack.region, found[1], log_group))
             ),
             opts=child,
         )

@@ -38,9 +38,7 @@ class InstanceType:
 
 
 def _general(memory_per_vcpu_gib: int, sizes: dict[str, int]) -> dict[str, InstanceType]:
-    return {
-        name: InstanceType(vcpus=vcpus, memory_gib=vcpus * memory_per_vcpu_gib) for name, vcpus in sizes.items()
-    }
+    return {name: InstanceType(vcpus=vcpus, memory_gib=vcpus * memory_per_vcpu_gib) for name, vcpus in sizes.items()}
 
 
 _M_SIZES = {"large": 2, "xlarge": 4, "2xlarge": 8, "4xlarge": 16, "8xlarge": 32}

@@ -8,8 +8,11 @@ from __future__ import annotations
 import pulumi
 import pulumi_aws as aws
 
+import settings
 from infra import policies
 from infra.account import Account
+from infra.bucket import Bucket
+from infra.encryption import Encryption
 
 NODE_POLICIES = ("AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy", "AmazonEC2ContainerRegistryPullOnly")
 """https://docs.aws.amazon.com/eks/latest/userguide/create-node-role.html"""
@@ -31,18 +34,9 @@ class Identity(pulumi.ComponentResource):
     trainer_role_arn: pulumi.Output[str]
     ready: list[pulumi.Resource]
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        account: Account,
-        region: str,
-        bucket_arn: pulumi.Input[str],
-        key_arn: pulumi.Input[str],
-        dataset_uri: str | None,
-        opts: pulumi.ResourceOptions,
-    ) -> None:
-        super().__init__("tidewater:infra:Identity", name, None, opts)
+    def __init__(self, stack: settings.Settings, account: Account, bucket: Bucket, encryption: Encryption) -> None:
+        name, region, dataset_uri = stack.name, stack.region, stack.training.dataset.uri
+        super().__init__("tidewater:infra:Identity", name, None, account.options)
         self._name = name
         self._account = account
         self._child = pulumi.ResourceOptions(parent=self)
@@ -63,7 +57,7 @@ class Identity(pulumi.ComponentResource):
             aws.iam.RolePolicy(
                 f"{name}-trainer",
                 role=trainer.name,
-                policy=pulumi.Output.all(bucket_arn, key_arn, account.partition).apply(
+                policy=pulumi.Output.all(bucket.arn, encryption.key_arn, account.partition).apply(
                     lambda found: policies.to_json(
                         policies.trainer(found[0], found[1], policies.dataset_object_arn(dataset_uri, found[2]))
                     )
@@ -73,9 +67,7 @@ class Identity(pulumi.ComponentResource):
         )
         self.register_outputs({"trainerRoleArn": trainer.arn})
 
-    def _role(
-        self, label: str, description: str, trust: pulumi.Input[str], managed: tuple[str, ...]
-    ) -> aws.iam.Role:
+    def _role(self, label: str, description: str, trust: pulumi.Input[str], managed: tuple[str, ...]) -> aws.iam.Role:
         role = aws.iam.Role(
             f"{self._name}-{label}",
             description=f"{description} of {self._name}",

@@ -1,6 +1,6 @@
 """The VPC: public and private subnets over several zones, NAT, an S3 endpoint, a locked default security group.
 
-    network = Network("tidewater-dev", settings.network, region=..., cluster_name=..., opts=...)
+    network = Network(stack, account)
     network.private_subnet_ids
 
 Nodes, mount targets and the control plane's interfaces live in the private subnets; the public ones hold only
@@ -17,6 +17,7 @@ import pulumi_aws as aws
 
 import settings
 from infra import hardware
+from infra.account import Account
 
 PUBLIC_PREFIX = 24
 """Size of a public subnet: a NAT gateway and load balancers need few addresses."""
@@ -68,18 +69,10 @@ class Network(pulumi.ComponentResource):
     private_subnet_ids: list[pulumi.Output[str]]
     ready: list[pulumi.Resource]
 
-    def __init__(
-        self,
-        name: str,
-        wanted: settings.Network,
-        *,
-        region: str,
-        cluster_name: str,
-        opts: pulumi.ResourceOptions,
-    ) -> None:
-        super().__init__("tidewater:infra:Network", name, None, opts)
+    def __init__(self, stack: settings.Settings, account: Account) -> None:
+        name, wanted = stack.name, stack.network
+        super().__init__("tidewater:infra:Network", name, None, account.options)
         self._name = name
-        self._cluster_name = cluster_name
         self._child = pulumi.ResourceOptions(parent=self)
         self.ready = []
         vpc = aws.ec2.Vpc(
@@ -109,7 +102,7 @@ class Network(pulumi.ComponentResource):
         aws.ec2.VpcEndpoint(
             f"{name}-s3",
             vpc_id=vpc.id,
-            service_name=f"com.amazonaws.{region}.s3",
+            service_name=f"com.amazonaws.{stack.region}.s3",
             vpc_endpoint_type="Gateway",
             route_table_ids=[table.id for table in tables],
             tags={"Name": f"{name}-s3"},
@@ -129,9 +122,7 @@ class Network(pulumi.ComponentResource):
         )
         return [found.names.apply(lambda names, index=index: zone_name(names, index, count)) for index in range(count)]
 
-    def _subnets(
-        self, kind: str, ranges: tuple[str, ...], zones: list[pulumi.Input[str]]
-    ) -> list[aws.ec2.Subnet]:
+    def _subnets(self, kind: str, ranges: tuple[str, ...], zones: list[pulumi.Input[str]]) -> list[aws.ec2.Subnet]:
         # EKS and its load balancer controller find subnets by these tags.
         # https://docs.aws.amazon.com/eks/latest/userguide/network-load-balancing.html
         role = "kubernetes.io/role/elb" if kind == "public" else "kubernetes.io/role/internal-elb"
@@ -145,7 +136,7 @@ class Network(pulumi.ComponentResource):
                 tags={
                     "Name": f"{self._name}-{kind}-{index}",
                     role: "1",
-                    f"kubernetes.io/cluster/{self._cluster_name}": "shared",
+                    f"kubernetes.io/cluster/{self._name}": "shared",
                 },
                 opts=self._child,
             )

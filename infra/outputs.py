@@ -8,8 +8,13 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-POSIX_ID = 1000
-"""User and group that own everything on the shared file system, and that the pods run as."""
+import settings
+from infra.account import Account
+from infra.bucket import Bucket
+from infra.node_groups import Base
+from infra.shared_storage import POSIX_ID, SharedStorage
+
+__all__ = ["POSIX_ID", "ClusterOutputs", "cluster_outputs"]
 
 
 @dataclass(frozen=True)
@@ -20,26 +25,51 @@ class ClusterOutputs:
         provider: every object goes through it; it stands on nodes and access entries, so that on destroy the
             cluster can be reached until the last object is gone.
         storage_ready: what must stand before a pod can mount the file system.
+        bucket_ready: what must stand before something may be put into the bucket.
     """
 
     name: str
+    account: Account
     provider: kubernetes.Provider
+    kubeconfig: pulumi.Input[str]
     file_system_id: pulumi.Input[str]
     access_point_id: pulumi.Input[str]
     storage_ready: Sequence[pulumi.Resource]
     bucket: pulumi.Input[str]
+    bucket_ready: Sequence[pulumi.Resource]
     trainer_role_arn: pulumi.Input[str]
 
+    def options(self, *after: pulumi.Resource) -> pulumi.ResourceOptions:
+        """Options for components on the cluster, which are made after `after`."""
+        return pulumi.ResourceOptions(providers=[self.provider, self.account.provider], depends_on=list(after))
 
-def kubernetes_provider(
-    name: str, kubeconfig: pulumi.Input[str], depends_on: Sequence[pulumi.Resource]
-) -> kubernetes.Provider:
-    """The one provider of all Kubernetes objects."""
-    return kubernetes.Provider(
-        name,
-        kubeconfig=kubeconfig,
+
+def cluster_outputs(
+    stack: settings.Settings,
+    base: Base,
+    files: SharedStorage,
+    bucket: Bucket,
+    *,
+    nodes: Sequence[pulumi.Resource],
+) -> ClusterOutputs:
+    """The cluster with `nodes` in it, behind the one provider of all Kubernetes objects."""
+    provider = kubernetes.Provider(
+        stack.name,
+        kubeconfig=base.cluster.kubeconfig,
         # A kubeconfig that changes (a new certificate, another profile) must not replace every object.
-        cluster_identifier=name,
+        cluster_identifier=stack.name,
         enable_server_side_apply=True,
-        opts=pulumi.ResourceOptions(depends_on=list(depends_on)),
+        opts=pulumi.ResourceOptions(depends_on=[*base.cluster.ready, *nodes]),
+    )
+    return ClusterOutputs(
+        name=stack.name,
+        account=base.account,
+        provider=provider,
+        kubeconfig=base.cluster.kubeconfig,
+        file_system_id=files.file_system_id,
+        access_point_id=files.access_point_id,
+        storage_ready=files.ready,
+        bucket=bucket.name,
+        bucket_ready=bucket.ready,
+        trainer_role_arn=base.identity.trainer_role_arn,
     )

@@ -1,6 +1,6 @@
 """IAM, KMS, S3 and EFS policy documents as pure functions: names and ARNs in, a document out.
 
-    policies.to_json(policies.service_trust("pods.eks.amazonaws.com", "sts:AssumeRole", "sts:TagSession"))
+policies.to_json(policies.service_trust("pods.eks.amazonaws.com", "sts:AssumeRole", "sts:TagSession"))
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ def encryption_key(account: str, region: str, partition: str, log_group: str) ->
 
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/encrypt-log-data-kms.html
     """
+    log_group_arn = f"arn:{partition}:logs:{region}:{account}:log-group:{log_group}"
     return _document(
         {
             "Sid": "AdministeredThroughIam",
@@ -62,11 +63,7 @@ def encryption_key(account: str, region: str, partition: str, log_group: str) ->
             "Principal": {"Service": f"logs.{region}.amazonaws.com"},
             "Action": ["kms:Encrypt*", "kms:Decrypt*", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:Describe*"],
             "Resource": "*",
-            "Condition": {
-                "ArnEquals": {
-                    "kms:EncryptionContext:aws:logs:arn": f"arn:{partition}:logs:{region}:{account}:log-group:{log_group}"
-                }
-            },
+            "Condition": {"ArnEquals": {"kms:EncryptionContext:aws:logs:arn": log_group_arn}},
         },
     )
 

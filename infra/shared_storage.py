@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pulumi
 import pulumi_aws as aws
 
+import settings
 from infra import policies
-from infra.outputs import POSIX_ID
+from infra.account import Account
+from infra.cluster import Cluster
+from infra.encryption import Encryption
+from infra.network import Network
 
 NFS_PORT = 2049
 ROOT = "/tidewater"
+
+POSIX_ID = 1000
+"""User and group that own everything on the shared file system, and that the pods run as."""
 
 
 class SharedStorage(pulumi.ComponentResource):
@@ -23,21 +28,19 @@ class SharedStorage(pulumi.ComponentResource):
 
     def __init__(
         self,
-        name: str,
-        *,
-        vpc_id: pulumi.Input[str],
-        subnet_ids: Sequence[pulumi.Input[str]],
-        nodes_security_group_id: pulumi.Input[str],
-        key_arn: pulumi.Input[str],
-        protect: bool,
-        opts: pulumi.ResourceOptions,
+        stack: settings.Settings,
+        account: Account,
+        network: Network,
+        encryption: Encryption,
+        cluster: Cluster,
     ) -> None:
-        super().__init__("tidewater:infra:SharedStorage", name, None, opts)
+        name, protect = stack.name, stack.protect
+        super().__init__("tidewater:infra:SharedStorage", name, None, account.options)
         self._child = pulumi.ResourceOptions(parent=self)
         file_system = aws.efs.FileSystem(
             f"{name}-data",
             encrypted=True,
-            kms_key_id=key_arn,
+            kms_key_id=encryption.key_arn,
             throughput_mode="elastic",
             performance_mode="generalPurpose",
             tags={"Name": f"{name}-data"},
@@ -58,7 +61,7 @@ class SharedStorage(pulumi.ComponentResource):
             ),
             opts=self._child,
         )
-        group = self._security_group(name, vpc_id, nodes_security_group_id)
+        group = self._security_group(name, network.vpc_id, cluster.security_group_id)
         targets = [
             aws.efs.MountTarget(
                 f"{name}-data-{index}",
@@ -67,7 +70,7 @@ class SharedStorage(pulumi.ComponentResource):
                 security_groups=[group.id],
                 opts=self._child,
             )
-            for index, subnet_id in enumerate(subnet_ids)
+            for index, subnet_id in enumerate(network.private_subnet_ids)
         ]
         self.file_system_id = file_system.id
         self.access_point_id = access_point.id

@@ -1,0 +1,1 @@
+"""What runs in the cluster to steer the training job. Imports `contract` and the standard library."""

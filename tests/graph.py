@@ -1,0 +1,140 @@
+"""Runs the program against Pulumi's mocks and shows what it registered.
+
+    graph = deploy(local_config())
+    graph.one("aws:efs/fileSystem:FileSystem").inputs["encrypted"]
+
+The mocks answer as AWS and pulumi-eks would where the program reads an answer; a component of pulumi-eks has no
+children here, since those are made by its plug-in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import yaml
+from pulumi.runtime import mocks
+
+import settings
+
+ROOT = Path(__file__).resolve().parents[1]
+ACCOUNT = "123456789012"
+REGION = "us-west-2"
+NODES_SECURITY_GROUP = "sg-of-the-cluster"
+KUBECONFIG = json.dumps({"kind": "Config", "certificate-authority-data": "c2VjcmV0"})
+
+
+@dataclass(frozen=True)
+class Registered:
+    """One resource as the program asked for it."""
+
+    type: str
+    name: str
+    inputs: Mapping[str, Any]
+    urn: str
+
+
+@dataclass
+class Graph:
+    """Everything that was registered, in order."""
+
+    resources: list[Registered] = field(default_factory=list)
+    outputs: dict[str, Any] = field(default_factory=dict)
+
+    def all(self, type_: str) -> list[Registered]:
+        """The resources of one type."""
+        return [each for each in self.resources if each.type == type_]
+
+    def one(self, type_: str, name_part: str = "") -> Registered:
+        """The only resource of a type whose name contains `name_part`."""
+        found = [each for each in self.all(type_) if name_part in each.name]
+        assert len(found) == 1, f"{type_} {name_part}: {[each.name for each in found]}"
+        return found[0]
+
+    def position(self, resource: Registered) -> int:
+        """When it was registered: after everything that it waits for."""
+        return self.resources.index(resource)
+
+
+class _Cloud(mocks.Mocks):
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
+        urn = f"urn:pulumi:local::tidewater::{args.typ}::{args.name}"
+        self._graph.resources.append(Registered(args.typ, args.name, args.inputs, urn))
+        outputs = {**args.inputs, **_computed(args)}
+        return f"{args.name}-id", outputs
+
+    def call(self, args: mocks.MockCallArgs) -> tuple[dict[Any, Any], list[tuple[str, str]]]:
+        if args.token == "aws:index/getCallerIdentity:getCallerIdentity":
+            return {"accountId": ACCOUNT, "arn": f"arn:aws:iam::{ACCOUNT}:user/operator", "userId": "AIDA"}, []
+        if args.token == "aws:index/getAvailabilityZones:getAvailabilityZones":
+            return {"names": [f"{REGION}{letter}" for letter in "cab"]}, []
+        raise AssertionError(f"the program asked for {args.token}")
+
+
+def _computed(args: mocks.MockResourceArgs) -> dict[str, Any]:
+    computed: dict[str, Any] = {"arn": f"arn:aws:mock:::{args.name}"}
+    if args.typ == "eks:index:Cluster":
+        computed |= {"kubeconfigJson": KUBECONFIG, "nodeSecurityGroupId": NODES_SECURITY_GROUP}
+    if args.typ == "aws:kms/key:Key":
+        computed |= {"keyId": f"{args.name}-key-id"}
+    if args.typ == "aws:ec2/launchTemplate:LaunchTemplate":
+        computed |= {"latestVersion": 1}
+    if args.typ == "aws:iam/role:Role":
+        computed |= {"name": args.name}
+    return computed
+
+
+def defaults() -> dict[str, Any]:
+    """The config as it is when a stack sets nothing."""
+    project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
+    return {key: entry["default"] for key, entry in project["config"].items()}
+
+
+def stack_config(name: str) -> dict[str, Any]:
+    """The config of a stack file, with the defaults filled in."""
+    stack = yaml.safe_load((ROOT / name).read_text())
+    own = {key.removeprefix("tidewater:"): value for key, value in stack["config"].items()}
+    return {**defaults(), **own}
+
+
+def deploy(config: Mapping[str, Any], stack: str = "local") -> Graph:
+    """Runs the whole program with this config.
+
+    Raises:
+        whatever the program raises.
+    """
+    return run(lambda: __import__("runpy").run_path(str(ROOT / "__main__.py"), run_name="__main__"), config, stack)
+
+
+def run(program: Callable[[], Any], config: Mapping[str, Any], stack: str = "local") -> Graph:
+    """Runs `program` against the mocks and waits for everything that it started."""
+    graph = Graph()
+    asyncio.set_event_loop(asyncio.new_event_loop())
+    mocks.set_mocks(_Cloud(graph), project=settings.PROJECT, stack=stack)
+    pulumi.runtime.set_all_config({f"tidewater:{key}": _as_config(value) for key, value in config.items()})
+    kept: dict[str, Any] = {}
+    original = pulumi.export
+
+    def export(name: str, value: Any) -> None:
+        pulumi.Output.from_input(value).apply(lambda found: kept.__setitem__(name, found))
+        original(name, value)
+
+    pulumi.export = export
+    try:
+        pulumi.runtime.test(program)()
+    finally:
+        pulumi.export = original
+    graph.outputs = kept
+    return graph
+
+
+def _as_config(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

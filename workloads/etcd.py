@@ -1,0 +1,211 @@
+"""etcd, where the workers find each other: one member or three, with its data on the shared file system.
+
+A member that was lost with its node comes back under its name on another node, with its data.
+"""
+
+from __future__ import annotations
+
+import pulumi
+
+import settings
+from contract import labels
+from infra.outputs import ClusterOutputs
+from workloads import objects
+from workloads.manifests import (
+    CONFINED,
+    DATA_DIRECTORY,
+    DATA_MOUNT,
+    NON_ROOT,
+    SCRATCH_MOUNT,
+    SYSTEM_NODES,
+    Manifest,
+    data_volume,
+    empty_volume,
+    field,
+    metadata,
+)
+from workloads.namespace import Namespace
+from workloads.storage import CLAIM, Storage
+
+NAME = "etcd"
+PEERS = "etcd-peers"
+CLIENT_PORT = 2379
+PEER_PORT = 2380
+
+HEARTBEAT_MILLIS = 500
+ELECTION_MILLIS = 5000
+"""etcd's defaults (100 and 1000) are for local disks; a write to EFS takes some milliseconds, at times many."""
+
+LABELS = labels.component(labels.COMPONENT_ETCD, instance=NAME)
+
+
+def endpoint(namespace: str) -> str:
+    """Where clients in the cluster reach etcd."""
+    return f"http://{NAME}.{namespace}.svc:{CLIENT_PORT}"
+
+
+def arguments(namespace: str, members: int) -> list[str]:
+    """etcd's command line. `$(POD_NAME)` is Kubernetes' own expansion: the image has no shell."""
+    domain = f"{PEERS}.{namespace}.svc"
+    cluster = ",".join(f"{NAME}-{n}=http://{NAME}-{n}.{domain}:{PEER_PORT}" for n in range(members))
+    return [
+        "--name=$(POD_NAME)",
+        # etcd reads who its members are only at its birth, so another number of members is another etcd.
+        f"--data-dir={DATA_DIRECTORY}/etcd/{members}/$(POD_NAME)",
+        f"--listen-client-urls=http://0.0.0.0:{CLIENT_PORT}",
+        f"--advertise-client-urls=http://$(POD_NAME).{domain}:{CLIENT_PORT}",
+        f"--listen-peer-urls=http://0.0.0.0:{PEER_PORT}",
+        f"--initial-advertise-peer-urls=http://$(POD_NAME).{domain}:{PEER_PORT}",
+        f"--initial-cluster={cluster}",
+        "--initial-cluster-state=new",
+        f"--initial-cluster-token={namespace}-{members}",
+        f"--heartbeat-interval={HEARTBEAT_MILLIS}",
+        f"--election-timeout={ELECTION_MILLIS}",
+        "--auto-compaction-mode=periodic",
+        "--auto-compaction-retention=1h",
+        "--logger=zap",
+    ]
+
+
+def peers_service_manifest(namespace: str) -> Manifest:
+    """Gives each member a name, before it is ready too: they need each other to become ready."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(PEERS, LABELS, namespace=namespace),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": LABELS,
+            "ports": [{"name": "peer", "port": PEER_PORT}, {"name": "client", "port": CLIENT_PORT}],
+        },
+    }
+
+
+def client_service_manifest(namespace: str) -> Manifest:
+    """Where clients reach whichever member is ready."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(NAME, LABELS, namespace=namespace),
+        "spec": {
+            "type": "ClusterIP",
+            "selector": LABELS,
+            "ports": [{"name": "client", "port": CLIENT_PORT, "targetPort": "client"}],
+        },
+    }
+
+
+def stateful_set_manifest(namespace: str, *, members: int, image: str, priority_class: str) -> Manifest:
+    """The members."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": metadata(NAME, LABELS, namespace=namespace),
+        "spec": {
+            "serviceName": PEERS,
+            "replicas": members,
+            "podManagementPolicy": "Parallel",  # the first can't become ready without the second
+            "selector": {"matchLabels": LABELS},
+            "template": {
+                "metadata": {"labels": LABELS},
+                "spec": {
+                    "automountServiceAccountToken": False,
+                    "priorityClassName": priority_class,
+                    "nodeSelector": SYSTEM_NODES,
+                    "securityContext": NON_ROOT,
+                    "terminationGracePeriodSeconds": 30,
+                    "topologySpreadConstraints": [
+                        {
+                            "maxSkew": 1,
+                            "topologyKey": "kubernetes.io/hostname",
+                            "whenUnsatisfiable": "ScheduleAnyway",
+                            "labelSelector": {"matchLabels": LABELS},
+                        }
+                    ],
+                    "containers": [_container(namespace, members, image)],
+                    "volumes": [data_volume(CLAIM), empty_volume("scratch")],
+                },
+            },
+        },
+    }
+
+
+def _container(namespace: str, members: int, image: str) -> Manifest:
+    def probe(path: str, **times: int) -> Manifest:
+        return {"httpGet": {"path": path, "port": "client"}, **times}
+
+    return {
+        "name": NAME,
+        "image": image,
+        "command": ["etcd", *arguments(namespace, members)],
+        "env": [field("POD_NAME", "metadata.name")],
+        "ports": [
+            {"name": "client", "containerPort": CLIENT_PORT},
+            {"name": "peer", "containerPort": PEER_PORT},
+        ],
+        "readinessProbe": probe("/readyz", periodSeconds=2, timeoutSeconds=5, failureThreshold=3),
+        "livenessProbe": probe(
+            "/livez", initialDelaySeconds=30, periodSeconds=10, timeoutSeconds=5, failureThreshold=6
+        ),
+        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
+        "securityContext": CONFINED,
+        "volumeMounts": [DATA_MOUNT, SCRATCH_MOUNT],
+    }
+
+
+def disruption_budget_manifest(namespace: str) -> Manifest:
+    """A drain takes one member at a time; with one member it may take that one, which comes back elsewhere."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata(NAME, LABELS, namespace=namespace),
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": LABELS}},
+    }
+
+
+def network_policy_manifest(namespace: str) -> Manifest:
+    """Members talk to each other; pods of ours in the namespace may be clients; nobody else gets in."""
+
+    def rule(from_labels: dict[str, str], port: int) -> Manifest:
+        return {"from": [{"podSelector": {"matchLabels": from_labels}}], "ports": [{"protocol": "TCP", "port": port}]}
+
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": metadata(NAME, LABELS, namespace=namespace),
+        "spec": {
+            "podSelector": {"matchLabels": LABELS},
+            "policyTypes": ["Ingress"],
+            "ingress": [rule(LABELS, PEER_PORT), rule({labels.NAME: labels.APPLICATION}, CLIENT_PORT)],
+        },
+    }
+
+
+class Etcd(pulumi.ComponentResource):
+    """The members and the services in front of them."""
+
+    endpoint: str
+
+    def __init__(self, stack: settings.Settings, cluster: ClusterOutputs, place: Namespace, storage: Storage) -> None:
+        super().__init__("tidewater:workloads:Etcd", NAME, None, cluster.options(place, storage))
+        namespace = stack.training.namespace
+        child = pulumi.ResourceOptions(parent=self)
+        self.endpoint = endpoint(namespace)
+        peers = objects.register(peers_service_manifest(namespace), opts=child)
+        objects.register(network_policy_manifest(namespace), opts=child)
+        objects.register(disruption_budget_manifest(namespace), opts=child)
+        stateful_set = objects.register(
+            stateful_set_manifest(
+                namespace,
+                members=stack.training.etcd_members,
+                image=stack.training.images.etcd,
+                priority_class=place.priorities.etcd,
+            ),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[peers]),
+        )
+        # Pulumi takes a Service for ready when a pod stands behind it.
+        objects.register(
+            client_service_manifest(namespace), opts=pulumi.ResourceOptions(parent=self, depends_on=[stateful_set])
+        )
+        self.register_outputs({"endpoint": self.endpoint})

@@ -1,0 +1,49 @@
+"""Turns manifests into Pulumi resources: the one place that knows which class stands for which kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+
+from workloads.manifests import Manifest
+
+
+def register(manifest: Manifest, *, opts: pulumi.ResourceOptions) -> pulumi.CustomResource:
+    """Registers one object under `kind-name`, or `name` where the kind has one of each only.
+
+    Raises:
+        KeyError: the manifest's kind isn't one that the program uses.
+    """
+    kind = manifest["kind"]
+    fields = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
+    resource: pulumi.CustomResource = _class_of(manifest["apiVersion"], kind)(
+        f"{kind.lower()}-{manifest['metadata']['name']}", opts=opts, **{_snake(key): fields[key] for key in fields}
+    )
+    return resource
+
+
+def _class_of(api_version: str, kind: str) -> Any:
+    classes: dict[tuple[str, str], Any] = {
+        ("v1", "Namespace"): kubernetes.core.v1.Namespace,
+        ("v1", "ConfigMap"): kubernetes.core.v1.ConfigMap,
+        ("v1", "PersistentVolume"): kubernetes.core.v1.PersistentVolume,
+        ("v1", "PersistentVolumeClaim"): kubernetes.core.v1.PersistentVolumeClaim,
+        ("v1", "Service"): kubernetes.core.v1.Service,
+        ("v1", "ServiceAccount"): kubernetes.core.v1.ServiceAccount,
+        ("apps/v1", "DaemonSet"): kubernetes.apps.v1.DaemonSet,
+        ("apps/v1", "Deployment"): kubernetes.apps.v1.Deployment,
+        ("apps/v1", "StatefulSet"): kubernetes.apps.v1.StatefulSet,
+        ("batch/v1", "Job"): kubernetes.batch.v1.Job,
+        ("networking.k8s.io/v1", "NetworkPolicy"): kubernetes.networking.v1.NetworkPolicy,
+        ("policy/v1", "PodDisruptionBudget"): kubernetes.policy.v1.PodDisruptionBudget,
+        ("rbac.authorization.k8s.io/v1", "Role"): kubernetes.rbac.v1.Role,
+        ("rbac.authorization.k8s.io/v1", "RoleBinding"): kubernetes.rbac.v1.RoleBinding,
+        ("scheduling.k8s.io/v1", "PriorityClass"): kubernetes.scheduling.v1.PriorityClass,
+    }
+    return classes[(api_version, kind)]
+
+
+def _snake(key: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in key)
