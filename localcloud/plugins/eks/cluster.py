@@ -100,9 +100,7 @@ class ClusterExpansion:
             instance_role=access.instance_role,
             cni=access.cni,
         )
-        outputs = cluster_outputs(parts)
-        await scope.close(outputs)
-        return outputs
+        return await scope.close(cluster_outputs(parts))
 
     async def _network(self) -> Network:
         vpc_id = self._input("vpcId")

@@ -98,9 +98,8 @@ async def node_group(scope: Scope, name: str, inputs: Mapping[str, PropertyValue
         fields["diskSize"] = None
     ignored = ("scalingConfig.desiredSize",) if is_truthy(inputs.get("ignoreScalingChanges", NULL)) else ()
     group = await scope.aws("eks/nodeGroup:NodeGroup", name, record(fields), ignore_changes=ignored)
-    outputs = {"nodeGroup": group.reference, "placementGroupName": depending(PropertyValue(""), [group.urn])}
-    await scope.close(outputs)
-    return outputs
+    placement_group = depending(PropertyValue(""), [group.urn])
+    return await scope.close({"nodeGroup": group.reference, "placementGroupName": placement_group})
 
 
 async def _role_arn(scope: Scope, inputs: Mapping[str, PropertyValue]) -> PropertyValue:

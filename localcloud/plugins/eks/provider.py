@@ -157,16 +157,13 @@ def _profile(config: Mapping[str, str]) -> str | None:
 async def _addon(scope: Scope, name: str, inputs: Mapping[str, PropertyValue]) -> dict[str, PropertyValue]:
     core = await Core.of(scope, inputs["cluster"])
     await addon(scope, name, core.cluster.output("name"), inputs)
-    await scope.close({})
-    return {}
+    return await scope.close({})
 
 
 async def _vpc_cni(scope: Scope, name: str, inputs: Mapping[str, PropertyValue]) -> dict[str, PropertyValue]:
     VPC_CNI_ADDON.check(inputs)
     made = await vpc_cni(scope, name, inputs)
-    outputs = {"addon": made.reference}
-    await scope.close(outputs)
-    return outputs
+    return await scope.close({"addon": made.reference})
 
 
 async def call(monitor: Monitor, request: provider_pb2.CallRequest) -> dict[str, PropertyValue]:

@@ -35,6 +35,8 @@ class Options:
     protect: bool | None = None
     retain_on_delete: bool | None = None
     deleted_with: str = ""
+    secret_outputs: frozenset[str] = frozenset()
+    """Outputs of the component itself that the user wants kept secret."""
 
     @classmethod
     def of(cls, request: provider_pb2.ConstructRequest) -> Options:
@@ -44,6 +46,7 @@ class Options:
             protect=request.protect if request.HasField("protect") else None,
             retain_on_delete=request.retainOnDelete if request.HasField("retainOnDelete") else None,
             deleted_with=request.deletedWith,
+            secret_outputs=frozenset(request.additionalSecretOutputs),
         )
 
 
@@ -103,7 +106,9 @@ class Scope:
         providers: Mapping[str, str] | None = None,
     ) -> Scope:
         """Registers a component as a child, `token` without the package (`ServiceRole`), and opens it."""
-        inner = replace(self.options, providers={**self.options.providers, **(providers or {})})
+        inner = replace(
+            self.options, providers={**self.options.providers, **(providers or {})}, secret_outputs=frozenset()
+        )
         registration = Registration(
             type=f"eks:index:{token}",
             name=name,
@@ -116,9 +121,18 @@ class Scope:
         resource = await self.monitor.register(registration)
         return replace(self, urn=resource.urn, options=inner)
 
-    async def close(self, outputs: Mapping[str, PropertyValue]) -> None:
-        """Sets the component's outputs; nothing may be registered in it afterwards."""
-        await self.monitor.register_outputs(self.urn, outputs)
+    async def close(self, outputs: Mapping[str, PropertyValue]) -> dict[str, PropertyValue]:
+        """Sets the component's outputs; nothing may be registered in it afterwards.
+
+        Returns:
+            The outputs, those marked secret that are to be secret.
+        """
+        marked = {
+            key: value.with_secret(value.is_secret or key in self.options.secret_outputs)
+            for key, value in outputs.items()
+        }
+        await self.monitor.register_outputs(self.urn, marked)
+        return marked
 
     async def invoke(self, token: str, arguments: PropertyValue) -> PropertyValue:
         """Calls a function of the AWS provider; unknown arguments give an unknown result."""

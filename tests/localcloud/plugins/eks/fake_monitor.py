@@ -72,9 +72,15 @@ class FakeMonitor:
         return {(r.parent.rsplit("::", 1)[-1], r.type, r.name) for r in self.registrations}
 
     def construct(
-        self, token: str, name: str, inputs: Mapping[str, Any], *, config: Mapping[str, str] | None = None
+        self,
+        token: str,
+        name: str,
+        inputs: Mapping[str, Any],
+        *,
+        config: Mapping[str, str] | None = None,
+        **options: Any,
     ) -> Constructed:
-        """Constructs `eks:index:TOKEN`; inputs may be plain or property values."""
+        """Constructs `eks:index:TOKEN`; inputs may be plain or property values; options as in the request."""
         values = {key: value if isinstance(value, PropertyValue) else wrap(value) for key, value in inputs.items()}
         request = provider_pb2.ConstructRequest(
             type=f"eks:index:{token}",
@@ -87,6 +93,7 @@ class FakeMonitor:
             providers={"aws": "urn:pulumi:s::p::pulumi:providers:aws::explicit::1"},
             config=config or {},
             dryRun=self.preview,
+            **options,
         )
         return asyncio.run(construct(self, request))
 

@@ -215,3 +215,14 @@ def test_a_secret_argument_stays_secret_in_the_child(monitor: FakeMonitor) -> No
     secret = PropertyValue({"token": PropertyValue("x", is_secret=True)})
     monitor.construct("Cluster", "c", {**API_CLUSTER, "tags": secret})
     assert monitor.named("c-eksCluster").inputs["tags"].is_secret
+
+
+def test_outputs_that_the_user_names_are_secret(monitor: FakeMonitor) -> None:
+    made = monitor.construct("Cluster", "c", API_CLUSTER, additionalSecretOutputs=["kubeconfig", "kubeconfigJson"])
+    assert {key for key, value in made.outputs.items() if value.is_secret} == {"kubeconfig", "kubeconfigJson"}
+    assert monitor.outputs[made.urn]["kubeconfig"].is_secret
+
+
+def test_children_inherit_protection(monitor: FakeMonitor) -> None:
+    monitor.construct("Cluster", "c", API_CLUSTER, protect=True, deletedWith="urn:x")
+    assert {(r.protect, r.deleted_with) for r in monitor.registrations} == {(True, "urn:x")}
