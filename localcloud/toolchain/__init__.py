@@ -15,7 +15,7 @@ from pathlib import Path
 
 from localcloud.toolchain import found, paths
 from localcloud.toolchain.errors import SetupError, StepFailed, ToolMissing
-from localcloud.toolchain.paths import NODE_IMAGE_DATABASES
+from localcloud.toolchain.paths import NODE_IMAGE_DATABASES, cache
 from localcloud.toolchain.table import TOOLS
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "StepFailed",
     "ToolMissing",
     "binary",
+    "cache",
     "node_image",
     "stack_python",
     "trainer_site_packages",
