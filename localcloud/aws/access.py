@@ -42,15 +42,11 @@ class Authorized:
 
 def signed_request(environ: Mapping[str, Any], body: bytes) -> sigv4.SignedRequest:
     """What the signature of a WSGI request covers."""
-    headers = {
-        name[5:].lower().replace("_", "-"): value for name, value in environ.items() if name.startswith("HTTP_")
-    }
+    headers = {name[5:].lower().replace("_", "-"): value for name, value in environ.items() if name.startswith("HTTP_")}
     headers["content-type"] = environ.get("CONTENT_TYPE", "")
     headers["content-length"] = environ.get("CONTENT_LENGTH", "")
     path, _, query = str(environ.get("RAW_URI", environ.get("PATH_INFO", "/"))).partition("?")
-    return sigv4.SignedRequest(
-        str(environ["REQUEST_METHOD"]), path, query, headers, hashlib.sha256(body).hexdigest()
-    )
+    return sigv4.SignedRequest(str(environ["REQUEST_METHOD"]), path, query, headers, hashlib.sha256(body).hexdigest())
 
 
 def authenticate(

@@ -112,7 +112,8 @@ def _refuse_used_address(ec2: Any, address: str | None = None, allocation_id: st
     for found in list(ec2.addresses):
         if allocation_id and found.allocation_id == allocation_id and found.association_id:
             raise EC2ClientError(
-                "InvalidIPAddress.InUse", f"The address with allocation id [{allocation_id}] is in use and can't be freed"
+                "InvalidIPAddress.InUse",
+                f"The address with allocation id [{allocation_id}] is in use and can't be freed",
             )
 
 

@@ -1,8 +1,8 @@
 """Who a set of credentials belongs to, and which policies speak for them: the only reader of moto's IAM and STS.
 
-    principals = MotoPrincipals(account="123456789012", region="us-west-2")
-    principals.create_operator()
-    caller = principals.find(access_key, session_token)
+principals = MotoPrincipals(account="123456789012", region="us-west-2")
+principals.create_operator()
+caller = principals.find(access_key, session_token)
 """
 
 from __future__ import annotations

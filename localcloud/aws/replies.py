@@ -30,7 +30,12 @@ CODES: Mapping[str, tuple[int, Mapping[str, str]]] = {
     ),
     "denied": (
         403,
-        {"s3": "AccessDenied", "ec2": "UnauthorizedOperation", "query": "AccessDenied", "json": "AccessDeniedException"},
+        {
+            "s3": "AccessDenied",
+            "ec2": "UnauthorizedOperation",
+            "query": "AccessDenied",
+            "json": "AccessDeniedException",
+        },
     ),
 }
 FAMILIES = {"s3": "s3", "ec2": "ec2", "iam": "query", "sts": "query", "autoscaling": "query"}
@@ -50,7 +55,9 @@ def refusal(reason: str, message: str, service: str) -> Response:
     elif family == "ec2":
         text = f"<Response><Errors><Error>{error}</Error></Errors><RequestID>{request}</RequestID></Response>"
     else:
-        text = f"<ErrorResponse><Error><Type>Sender</Type>{error}</Error><RequestId>{request}</RequestId></ErrorResponse>"
+        text = (
+            f"<ErrorResponse><Error><Type>Sender</Type>{error}</Error><RequestId>{request}</RequestId></ErrorResponse>"
+        )
     return Response(f'<?xml version="1.0" encoding="UTF-8"?>\n{text}', status, content_type="text/xml")
 
 

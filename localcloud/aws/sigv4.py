@@ -28,7 +28,7 @@ class MalformedSignature(ValueError):
 
 @dataclass(frozen=True)
 class SignedRequest:
-    """What a signature covers: `path` and `query` as they were sent, still percent-encoded; header names in lower case."""
+    """What a signature covers: `path` and `query` percent-encoded as they were sent, header names in lower case."""
 
     method: str
     path: str
@@ -149,7 +149,9 @@ def _canonical_request(signature: Signature, request: SignedRequest) -> str:
     pairs = [pair for pair in query_pairs(request.query) if pair[0] != "X-Amz-Signature"]
     encoded = sorted((quote(name, safe=UNRESERVED), quote(value, safe=UNRESERVED)) for name, value in pairs)
     query = "&".join(f"{name}={value}" for name, value in encoded)
-    headers = "".join(f"{name}:{' '.join(request.headers.get(name, '').split())}\n" for name in signature.signed_headers)
+    headers = "".join(
+        f"{name}:{' '.join(request.headers.get(name, '').split())}\n" for name in signature.signed_headers
+    )
     body_hash = request.headers.get("x-amz-content-sha256")
     if body_hash is None:
         unsigned = signature.service == "s3" and signature.expires_seconds is not None

@@ -1,0 +1,214 @@
+"""The seam to EC2 for services that act in the account: EKS's node groups, interfaces and security groups.
+
+In this process it is moto's backend (`MotoEc2`); a test passes a fake that keeps state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+AMI = "ami-0e15c10ca1c10ad00"
+
+
+@dataclass(frozen=True)
+class Subnet:
+    """What EKS asks of a subnet."""
+
+    id: str
+    vpc_id: str
+    zone: str
+
+
+@dataclass(frozen=True)
+class InstanceType:
+    """The size of an instance type."""
+
+    name: str
+    vcpus: int
+    memory_mib: int
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A new instance."""
+
+    id: str
+    private_ip: str
+    private_dns_name: str
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """What a node group runs."""
+
+    subnet: str
+    instance_type: str
+    security_groups: tuple[str, ...]
+    launch_template: Mapping[str, str] | None
+    spot: bool
+    tags: Mapping[str, str]
+
+
+class Ec2(Protocol):
+    """What EKS does with EC2."""
+
+    def subnet(self, identity: str) -> Subnet | None:
+        """The subnet, or None."""
+
+    def security_group_exists(self, identity: str) -> bool:
+        """Whether there is such a group."""
+
+    def instance_type(self, name: str) -> InstanceType | None:
+        """The type's size, or None."""
+
+    def launch_template(self, identity: str | None, name: str | None, version: str | None) -> Mapping[str, Any] | None:
+        """The template's `id`, `name`, `version` and `data`, or None."""
+
+    def create_security_group(self, name: str, description: str, vpc_id: str, tags: Mapping[str, str]) -> str:
+        """A group whose members may talk with each other."""
+
+    def delete_security_group(self, identity: str) -> None:
+        """Delete it, unless something still uses it."""
+
+    def create_interface(self, subnet: str, groups: Sequence[str], description: str, tags: Mapping[str, str]) -> str:
+        """A network interface that belongs to a service."""
+
+    def delete_interface(self, identity: str) -> None:
+        """Delete it, if it is there."""
+
+    def run(self, spec: LaunchSpec) -> Launched:
+        """Run one instance."""
+
+    def terminate(self, identity: str) -> None:
+        """Terminate it, if it is there."""
+
+    def running(self) -> set[str]:
+        """The ids of running instances."""
+
+
+class MotoEc2:
+    """`Ec2` over moto's backend in this process."""
+
+    def __init__(self, account: str, region: str) -> None:
+        self._account = account
+        self._region = region
+
+    @property
+    def _backend(self) -> Any:
+        from moto.ec2.models import ec2_backends
+
+        return ec2_backends[self._account][self._region]
+
+    def subnet(self, identity: str) -> Subnet | None:
+        """See `Ec2.subnet`."""
+        for zone in list(self._backend.subnets.values()):
+            if identity in zone:
+                found = zone[identity]
+                return Subnet(found.id, found.vpc_id, found.availability_zone)
+        return None
+
+    def security_group_exists(self, identity: str) -> bool:
+        """See `Ec2.security_group_exists`."""
+        return self._backend.get_security_group_from_id(identity) is not None
+
+    def instance_type(self, name: str) -> InstanceType | None:
+        """See `Ec2.instance_type`."""
+        from moto.ec2.models.instance_types import INSTANCE_TYPES
+
+        found = INSTANCE_TYPES.get(name)
+        if found is None:
+            return None
+        return InstanceType(name, int(found["VCpuInfo"]["DefaultVCpus"]), int(found["MemoryInfo"]["SizeInMiB"]))
+
+    def launch_template(self, identity: str | None, name: str | None, version: str | None) -> Mapping[str, Any] | None:
+        """See `Ec2.launch_template`."""
+        for template in list(self._backend.launch_templates.values()):
+            if identity not in (None, template.id) or name not in (None, template.name):
+                continue
+            number = {
+                None: template.default_version_number,
+                "$Default": template.default_version_number,
+                "$Latest": template.latest_version_number,
+            }.get(version, version)
+            if not 1 <= int(number or 0) <= len(template.versions):
+                return None
+            found = template.get_version(int(number or 0))
+            return {"id": template.id, "name": template.name, "version": str(number), "data": found.data}
+        return None
+
+    def create_security_group(self, name: str, description: str, vpc_id: str, tags: Mapping[str, str]) -> str:
+        """See `Ec2.create_security_group`."""
+        group = self._backend.create_security_group(name, description, vpc_id=vpc_id, tags=dict(tags))
+        self._backend.authorize_security_group_ingress(
+            group.id, "-1", None, None, [], source_groups=[{"GroupId": group.id}], vpc_id=vpc_id
+        )
+        return str(group.id)
+
+    def delete_security_group(self, identity: str) -> None:
+        """See `Ec2.delete_security_group`."""
+        from moto.ec2.exceptions import EC2ClientError
+
+        try:
+            self._backend.delete_security_group(group_id=identity)
+        except EC2ClientError:
+            # EKS leaves a group that something else uses, and so does this.
+            return
+
+    def create_interface(self, subnet: str, groups: Sequence[str], description: str, tags: Mapping[str, str]) -> str:
+        """See `Ec2.create_interface`."""
+        found = self._backend.get_subnet(subnet)
+        address = found.get_available_subnet_ip(None)
+        interface = self._backend.create_network_interface(
+            found, address, group_ids=list(groups), description=description, tags=dict(tags)
+        )
+        interface.requester_managed = True
+        interface.status = "in-use"
+        return str(interface.id)
+
+    def delete_interface(self, identity: str) -> None:
+        """See `Ec2.delete_interface`."""
+        interface = self._backend.enis.get(identity)
+        if interface is not None:
+            interface.delete()
+
+    def run(self, spec: LaunchSpec) -> Launched:
+        """See `Ec2.run`."""
+        template = (
+            {"LaunchTemplateId": spec.launch_template["id"], "Version": spec.launch_template["version"]}
+            if (spec.launch_template)
+            else {}
+        )
+        reservation = self._backend.run_instances(
+            AMI,
+            1,
+            None,
+            [],
+            instance_type=spec.instance_type,
+            is_instance_type_default=False,
+            region_name=self._region,
+            subnet_id=spec.subnet,
+            security_group_ids=list(spec.security_groups),
+            launch_template=template,
+            instance_market_options="spot" if spec.spot else {},
+            metadata_options={"HttpTokens": "required", "HttpPutResponseHopLimit": 2},
+            tags={"instance": dict(spec.tags), "volume": dict(spec.tags)},
+        )
+        instance = reservation.instances[0]
+        return Launched(str(instance.id), str(instance.private_ip), str(instance.private_dns_name))
+
+    def terminate(self, identity: str) -> None:
+        """See `Ec2.terminate`."""
+        instance = self._backend.get_instance_by_id(identity)
+        if instance is not None and instance.state != "terminated":
+            self._backend.terminate_instances([identity])
+
+    def running(self) -> set[str]:
+        """See `Ec2.running`."""
+        return {
+            str(instance.id)
+            for reservation in list(self._backend.reservations.values())
+            for instance in list(reservation.instances)
+            if instance.state == "running"
+        }

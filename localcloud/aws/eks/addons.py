@@ -1,0 +1,227 @@
+"""Addon operations. Installing is `localcloud.kube`'s; here is what the API remembers and answers."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from localcloud.aws.eks import pod_identities
+from localcloud.aws.eks.errors import in_use, invalid, not_found
+from localcloud.aws.eks.model import VERSIONS, Addon, Json, addon_json, update_json
+from localcloud.aws.eks.state import ClusterState, Eks, checked_tags, page
+from localcloud.aws.principals import Principal
+
+NAMESPACE = "kube-system"
+
+
+def create(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
+    """CreateAddon."""
+    state = eks.find_active(str(params["clusterName"]))
+    cluster, name = state.cluster.name, str(params["addonName"])
+    version, now = _version(eks, name, params.get("addonVersion")), time.time()
+    configuration = params.get("configurationValues")
+    parsed(configuration)
+    with state.lock:
+        if name in state.addons:
+            raise in_use("Addon already exists.", clusterName=cluster, addonName=name)
+        addon = Addon(
+            name=name,
+            cluster=cluster,
+            arn=eks.arn("addon", cluster, name, str(uuid.uuid4())),
+            version=version,
+            created_at=now,
+            modified_at=now,
+            configuration=configuration,
+            service_account_role=params.get("serviceAccountRoleArn"),
+            associations=(),
+            tags=checked_tags(params.get("tags")),
+        )
+        addon = replace(addon, associations=_associate(eks, state, addon, params.get("podIdentityAssociations") or []))
+        state.addons[name] = addon
+        state.removed_addons.discard(name)
+    _install(eks, state, addon)
+    return {"addon": addon_json(addon)}
+
+
+def describe(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
+    """DescribeAddon."""
+    return {"addon": addon_json(_find(eks, params)[1])}
+
+
+def list_all(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
+    """ListAddons."""
+    return page(sorted(eks.find(str(params["clusterName"])).addons), params, "addons")
+
+
+def update(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
+    """UpdateAddon: version, configuration, identities."""
+    state, addon = _find(eks, params)
+    version = _version(eks, addon.name, params.get("addonVersion") or addon.version)
+    configuration = params.get("configurationValues", addon.configuration)
+    parsed(configuration)
+    with state.lock:
+        addon = replace(
+            addon,
+            version=version,
+            configuration=configuration,
+            service_account_role=params.get("serviceAccountRoleArn", addon.service_account_role),
+            status="UPDATING",
+            modified_at=time.time(),
+        )
+        if params.get("podIdentityAssociations") is not None:
+            _dissociate(state, addon)
+            addon = replace(addon, associations=_associate(eks, state, addon, params["podIdentityAssociations"]))
+        state.addons[addon.name] = addon
+        record = eks.add_update(state, "AddonUpdate", {"AddonVersion": version}, addon=addon.name)
+    _install(eks, state, addon)
+    return {"update": update_json(record)}
+
+
+def delete(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
+    """DeleteAddon; with `preserve` the software stays and EKS stops managing it."""
+    state, addon = _find(eks, params)
+    with state.lock:
+        del state.addons[addon.name]
+        _dissociate(state, addon)
+        if str(params.get("preserve", "false")).lower() != "true":
+            state.removed_addons.add(addon.name)
+            eks.pool.submit(_remove, state, addon.name)
+    return {"addon": addon_json(replace(addon, status="DELETING"))}
+
+
+def versions(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
+    """DescribeAddonVersions."""
+    wanted = params.get("addonName")
+    if params.get("kubernetesVersion") not in (None, *VERSIONS):
+        return {"addons": []}
+    found = {name: numbers for name, numbers in eks.machine.addon_versions().items() if wanted in (None, name)}
+    if wanted is not None and not found:
+        raise invalid(f"Addon {wanted} specified is not supported", addonName=str(wanted))
+    return page([_versions_json(name, numbers) for name, numbers in sorted(found.items())], params, "addons")
+
+
+def configuration_schema(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
+    """DescribeAddonConfiguration: any object is accepted."""
+    version = _version(eks, str(params["addonName"]), params.get("addonVersion"))
+    schema = {"$schema": "http://json-schema.org/draft-06/schema#", "type": "object"}
+    return {"addonName": params["addonName"], "addonVersion": version, "configurationSchema": json.dumps(schema)}
+
+
+def refresh(state: ClusterState) -> bool:
+    """Take over what the software says of itself; returns whether any addon is still on its way."""
+    software, moving = state.software, False
+    for name, addon in list(state.addons.items()):
+        if software is None or addon.status in ("CREATE_FAILED", "UPDATE_FAILED"):
+            continue
+        seen = software.status(name)
+        issue = {"code": "InsufficientNumberOfReplicas", "message": f"{name} is unhealthy: too few of its pods run"}
+        status = {"CREATING": addon.status if addon.status != "ACTIVE" else "DEGRADED"}.get(seen, seen)
+        moving = moving or status != "ACTIVE"
+        issues = (issue,) if status == "DEGRADED" else ()
+        with state.lock:
+            if state.addons.get(name) is addon and (status, issues) != (addon.status, addon.issues):
+                state.addons[name] = replace(addon, status=status, issues=issues)
+    return moving
+
+
+def parsed(configuration: str | None) -> Json:
+    """The configuration values as an object, or the API's error about them."""
+    if not configuration:
+        return {}
+    try:
+        values = json.loads(configuration)
+    except ValueError:
+        import yaml
+
+        try:
+            values = yaml.safe_load(configuration)
+        except yaml.YAMLError as error:
+            raise invalid(f"ConfigurationValue provided in request is neither JSON nor YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise invalid(f"ConfigurationValue provided in request is not an object: {configuration}")
+    return values
+
+
+def _install(eks: Eks, state: ClusterState, addon: Addon) -> None:
+    def work() -> None:
+        from localcloud.errors import CloudError
+
+        try:
+            if state.software is not None and addon.name in state.addons:
+                state.software.install(addon.name, addon.version, parsed(addon.configuration))
+        except CloudError as error:
+            failed = "UPDATE_FAILED" if addon.status == "UPDATING" else "CREATE_FAILED"
+            issue = {"code": "ConfigurationConflict", "message": str(error)}
+            with state.lock:
+                if addon.name in state.addons:
+                    state.addons[addon.name] = replace(state.addons[addon.name], status=failed, issues=(issue,))
+        state.wake.set()
+
+    eks.pool.submit(work)
+
+
+def _remove(state: ClusterState, name: str) -> None:
+    if state.software is not None and name in state.removed_addons:
+        state.software.remove(name)
+
+
+def _associate(eks: Eks, state: ClusterState, addon: Addon, wanted: list[Any]) -> tuple[str, ...]:
+    made = [
+        pod_identities.add(eks, state, (NAMESPACE, item["serviceAccount"]), item["roleArn"], owner_arn=addon.arn)
+        for item in wanted
+    ]
+    return tuple(association.arn for association in made)
+
+
+def _dissociate(state: ClusterState, addon: Addon) -> None:
+    for identity, association in list(state.associations.items()):
+        if association.owner_arn == addon.arn:
+            del state.associations[identity]
+
+
+def _versions_json(name: str, numbers: list[str]) -> Json:
+    compatible = [
+        {"clusterVersion": VERSIONS[-1], "platformVersions": ["*"], "defaultVersion": index == 0}
+        for index in range(len(numbers))
+    ]
+    return {
+        "addonName": name,
+        "type": "storage" if "csi" in name else "networking",
+        "addonVersions": [
+            {
+                "addonVersion": number,
+                "architecture": ["amd64", "arm64"],
+                "compatibilities": [compatibility],
+                "requiresConfiguration": False,
+                "requiresIamPermissions": name in ("vpc-cni", "aws-efs-csi-driver"),
+            }
+            for number, compatibility in zip(numbers, compatible, strict=True)
+        ],
+        "publisher": "eks",
+        "owner": "aws",
+    }
+
+
+def _version(eks: Eks, name: str, version: Any) -> str:
+    known = eks.machine.addon_versions()
+    if name not in known:
+        raise invalid(f"Addon {name} specified is not supported: there are {', '.join(sorted(known))}", addonName=name)
+    if version is not None and version not in known[name]:
+        raise invalid(
+            f"Addon version {version} specified is not supported: {name} has {', '.join(known[name])}", addonName=name
+        )
+    return str(version or known[name][0])
+
+
+def _find(eks: Eks, params: Mapping[str, Any]) -> tuple[ClusterState, Addon]:
+    state, name = eks.find(str(params["clusterName"])), str(params["addonName"])
+    addon = state.addons.get(name)
+    if addon is None:
+        raise not_found(
+            f"No addon: {name} found in cluster: {state.cluster.name}", clusterName=state.cluster.name, addonName=name
+        )
+    return state, addon

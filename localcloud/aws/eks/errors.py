@@ -1,0 +1,53 @@
+"""EKS's exceptions, with the members that its shapes have.
+
+https://docs.aws.amazon.com/eks/latest/APIReference/API_Operations.html lists which operation raises which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+STATUS = {
+    "ResourceNotFoundException": 404,
+    "NotFoundException": 404,
+    "ResourceInUseException": 409,
+    "InvalidParameterException": 400,
+    "InvalidRequestException": 400,
+    "InvalidTokenException": 400,
+    "AccessDeniedException": 400,
+}
+
+
+class EksError(Exception):
+    """An error of the API: `code` is the exception's name, `members` its further fields."""
+
+    def __init__(self, code: str, message: str, members: Mapping[str, str | None] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.members = {name: value for name, value in (members or {}).items() if value is not None}
+
+    @property
+    def status(self) -> int:
+        """HTTP status."""
+        return STATUS[self.code]
+
+
+def not_found(message: str, **members: str) -> EksError:
+    """What was asked for isn't there."""
+    return EksError("ResourceNotFoundException", message, members)
+
+
+def in_use(message: str, **members: str) -> EksError:
+    """The name is taken, or something else still needs it."""
+    return EksError("ResourceInUseException", message, members)
+
+
+def invalid(message: str, **members: str) -> EksError:
+    """A parameter's value can't be accepted."""
+    return EksError("InvalidParameterException", message, members)
+
+
+def refused(message: str, **members: str) -> EksError:
+    """The request can't be served in the state that things are in."""
+    return EksError("InvalidRequestException", message, members)

@@ -1,0 +1,228 @@
+"""Node group operations: create, describe, list, update, delete. What follows from them is `reconcile`'s."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from localcloud.aws.eks import access_entries
+from localcloud.aws.eks.errors import in_use, invalid, not_found
+from localcloud.aws.eks.model import NAME, Json, Nodegroup, nodegroup_json, update_json
+from localcloud.aws.eks.state import ClusterState, Eks, GroupState, checked_tags, page
+from localcloud.aws.principals import Principal
+
+RELEASE_VERSION = "1.34.4-20260304"
+DEFAULT_AMI_TYPE = "AL2023_x86_64_STANDARD"
+DEFAULT_DISK_GIB = 20
+DEFAULT_INSTANCE_TYPE = "t3.medium"
+CAPACITY_TYPES = ("ON_DEMAND", "SPOT")
+EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
+
+
+def create(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
+    """CreateNodegroup."""
+    state = eks.find_active(str(params["clusterName"]))
+    cluster, name = state.cluster.name, str(params["nodegroupName"])
+    if not NAME.fullmatch(name) or len(name) > 63:
+        raise invalid(f"The nodegroup name {name!r} must match {NAME.pattern} and have at most 63 characters")
+    with state.lock:
+        if name in state.groups:
+            raise in_use(
+                f"NodeGroup already exists with name {name} and cluster name {cluster}",
+                clusterName=cluster,
+                nodegroupName=name,
+            )
+        group = _checked(eks, state, name, params)
+        state.groups[name] = GroupState(group, time.monotonic())
+    access_entries.add_node_role(eks, state, group.node_role)
+    state.wake.set()
+    return {"nodegroup": nodegroup_json(group)}
+
+
+def describe(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
+    """DescribeNodegroup."""
+    return {"nodegroup": nodegroup_json(_find(eks, params)[1].group)}
+
+
+def list_all(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
+    """ListNodegroups."""
+    return page(sorted(eks.find(str(params["clusterName"])).groups), params, "nodegroups")
+
+
+def delete(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
+    """DeleteNodegroup: its nodes are drained, then terminated."""
+    state, found = _find(eks, params)
+    with state.lock:
+        found.group = replace(found.group, status="DELETING", modified_at=time.time())
+    state.wake.set()
+    return {"nodegroup": nodegroup_json(found.group)}
+
+
+def update_config(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
+    """UpdateNodegroupConfig: done when the Auto Scaling group knows of it, not when the nodes are there."""
+    state, found = _find(eks, params)
+    with state.lock:
+        group = found.group
+        if group.status not in ("ACTIVE", "CREATE_FAILED", "DEGRADED"):
+            raise in_use(
+                f"Nodegroup cannot be updated as it is currently not in Active state, but {group.status}",
+                clusterName=group.cluster,
+                nodegroupName=group.name,
+            )
+        changed = replace(
+            group,
+            scaling=_scaling({**group.scaling, **(params.get("scalingConfig") or {})}),
+            labels=_updated_labels(group, params.get("labels") or {}),
+            taints=_updated_taints(group, params.get("taints") or {}),
+            update_config=dict(params.get("updateConfig") or group.update_config),
+            node_repair_config=params.get("nodeRepairConfig") or group.node_repair_config,
+            modified_at=time.time(),
+        )
+        if (changed.labels, changed.taints) != (group.labels, group.taints):
+            found.relabel |= set(found.workers)
+            found.removed_labels |= set(group.labels) - set(changed.labels)
+        found.group = changed
+        shown = {key: params[key] for key in ("scalingConfig", "labels", "taints", "updateConfig") if key in params}
+        update = eks.add_update(state, "ConfigUpdate", shown, nodegroup=group.name)
+    state.wake.set()
+    return {"update": update_json(update)}
+
+
+def update_version(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
+    """UpdateNodegroupVersion: a new launch template version is noted, for nodes launched from now on."""
+    state, found = _find(eks, params)
+    version = params.get("version")
+    if version is not None and version != found.group.version:
+        raise invalid(f"Version {version} is not supported: the cluster has {state.cluster.version}")
+    with state.lock:
+        template = params.get("launchTemplate")
+        if template:
+            found.group = replace(found.group, launch_template=_template(eks, template)[0], modified_at=time.time())
+        update = eks.add_update(state, "VersionUpdate", {"Version": version}, nodegroup=found.group.name)
+    return {"update": update_json(update)}
+
+
+def kubernetes_taints(group: Nodegroup) -> list[Json]:
+    """The taints as nodes have them."""
+    return [
+        {"key": taint["key"], "value": taint.get("value") or "", "effect": EFFECTS[taint["effect"]]}
+        for taint in group.taints
+    ]
+
+
+def node_labels(group: Nodegroup) -> dict[str, str]:
+    """The labels that nodes of the group get: its own and EKS's."""
+    return {
+        **group.labels,
+        "eks.amazonaws.com/nodegroup": group.name,
+        "eks.amazonaws.com/capacityType": group.capacity_type,
+        "eks.amazonaws.com/nodegroup-image": "ami-0e15c10ca1c10ad00",
+    }
+
+
+def _checked(eks: Eks, state: ClusterState, name: str, params: Mapping[str, Any]) -> Nodegroup:
+    cluster, now, identity = state.cluster, time.time(), str(uuid.uuid4())
+    template, data = _template(eks, params["launchTemplate"]) if params.get("launchTemplate") else (None, {})
+    types = tuple(str(kind) for kind in params.get("instanceTypes") or ())
+    if types and data.get("InstanceType"):
+        raise invalid("Instance types can be given in the launch template or in instanceTypes, not in both")
+    wanted = types or (() if data.get("InstanceType") else (DEFAULT_INSTANCE_TYPE,))
+    chosen = wanted[0] if wanted else str(data["InstanceType"])
+    unknown = [kind for kind in {chosen, *wanted} if eks.ec2.instance_type(kind) is None]
+    if unknown:
+        raise invalid(f"The following supplied instance types do not exist: [{', '.join(sorted(unknown))}]")
+    role = str(params["nodeRole"])
+    eks.check_role(role, "ec2.amazonaws.com", ("sts:AssumeRole",), "nodeRole")
+    capacity = str(params.get("capacityType") or "ON_DEMAND")
+    if capacity not in CAPACITY_TYPES:
+        raise invalid(f"capacityType {capacity!r} is none of {', '.join(CAPACITY_TYPES)}")
+    return Nodegroup(
+        name=name,
+        cluster=cluster.name,
+        arn=eks.arn("nodegroup", cluster.name, name, identity),
+        version=cluster.version,
+        release_version=RELEASE_VERSION,
+        created_at=now,
+        modified_at=now,
+        node_role=role,
+        subnets=_subnets(eks, state, params.get("subnets") or []),
+        scaling=_scaling({"minSize": 1, "maxSize": 2, "desiredSize": 2, **(params.get("scalingConfig") or {})}),
+        instance_types=wanted,
+        instance_type=chosen,
+        ami_type=str(params.get("amiType") or DEFAULT_AMI_TYPE),
+        capacity_type=capacity,
+        disk_size=None if template else int(params.get("diskSize") or DEFAULT_DISK_GIB),
+        labels=dict(params.get("labels") or {}),
+        taints=_taints(params.get("taints") or []),
+        update_config=dict(params.get("updateConfig") or {"maxUnavailable": 1}),
+        node_repair_config=params.get("nodeRepairConfig"),
+        launch_template=template,
+        remote_access=params.get("remoteAccess"),
+        auto_scaling_group=f"eks-{name}-{identity}",
+        tags=checked_tags(params.get("tags")),
+    )
+
+
+def _subnets(eks: Eks, state: ClusterState, given: list[Any]) -> tuple[str, ...]:
+    if not given:
+        raise invalid("The subnets of the nodegroup must not be empty")
+    for identity in given:
+        subnet = eks.ec2.subnet(str(identity))
+        if subnet is None:
+            raise invalid(f"The subnet ID '{identity}' does not exist")
+        if subnet.vpc_id != state.cluster.vpc_config["vpcId"]:
+            raise invalid(f"The subnet '{identity}' is not in the cluster's VPC")
+    return tuple(str(identity) for identity in given)
+
+
+def _template(eks: Eks, given: Mapping[str, Any]) -> tuple[Json, Mapping[str, Any]]:
+    found = eks.ec2.launch_template(given.get("id"), given.get("name"), given.get("version"))
+    if found is None or not (given.get("id") or given.get("name")):
+        raise invalid(f"Launch template {dict(given)} with the given version does not exist")
+    return {"id": found["id"], "name": found["name"], "version": found["version"]}, found["data"]
+
+
+def _scaling(given: Mapping[str, Any]) -> Json:
+    low, high, desired = (int(given[key]) for key in ("minSize", "maxSize", "desiredSize"))
+    if low < 0 or high < 1:
+        raise invalid(f"scalingConfig: minSize {low} must be at least 0 and maxSize {high} at least 1")
+    if low > desired:
+        raise invalid(f"Minimum capacity {low} can't be greater than desired size {desired}")
+    if desired > high:
+        raise invalid(f"desired capacity {desired} can't be greater than max size {high}")
+    return {"minSize": low, "maxSize": high, "desiredSize": desired}
+
+
+def _taints(given: list[Any]) -> tuple[Json, ...]:
+    for taint in given:
+        if taint.get("effect") not in EFFECTS:
+            raise invalid(f"taint {taint.get('key')}: effect {taint.get('effect')!r} is none of {', '.join(EFFECTS)}")
+    return tuple(dict(taint) for taint in given)
+
+
+def _updated_labels(group: Nodegroup, change: Mapping[str, Any]) -> dict[str, str]:
+    removed = set(change.get("removeLabels") or [])
+    kept = {key: value for key, value in group.labels.items() if key not in removed}
+    return kept | dict(change.get("addOrUpdateLabels") or {})
+
+
+def _updated_taints(group: Nodegroup, change: Mapping[str, Any]) -> tuple[Json, ...]:
+    gone = [*(change.get("removeTaints") or []), *(change.get("addOrUpdateTaints") or [])]
+    keys = {(taint["key"], taint["effect"]) for taint in gone}
+    kept = [taint for taint in group.taints if (taint["key"], taint["effect"]) not in keys]
+    return _taints([*kept, *(change.get("addOrUpdateTaints") or [])])
+
+
+def _find(eks: Eks, params: Mapping[str, Any]) -> tuple[ClusterState, GroupState]:
+    state = eks.find(str(params["clusterName"]))
+    found = state.groups.get(str(params["nodegroupName"]))
+    if found is None:
+        raise not_found(
+            f"No node group found for name: {params['nodegroupName']}.",
+            clusterName=state.cluster.name,
+            nodegroupName=str(params["nodegroupName"]),
+        )
+    return state, found

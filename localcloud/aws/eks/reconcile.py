@@ -1,0 +1,285 @@
+"""Makes a cluster what its state says: the one thread per cluster that acts, with a pool for what takes long.
+
+`rules.decide` says what to do; each action here is done once and leaves the worker in the phase that follows from it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from localcloud.aws.ec2 import LaunchSpec
+from localcloud.aws.eks import access_entries, addons, nodegroups, rules
+from localcloud.aws.eks.model import Json, Phase, Worker
+from localcloud.aws.eks.specs import control_plane_spec, instance_tags, node_spec
+from localcloud.aws.eks.state import ClusterState, Eks, GroupState
+from localcloud.errors import CloudError
+
+log = logging.getLogger(__name__)
+
+START_SECONDS = 120.0
+DRAIN_SECONDS = 60.0
+JOIN_SECONDS = 300.0
+RETRY_SECONDS = 10.0
+BUSY_POLL_SECONDS = 0.25
+IDLE_POLL_SECONDS = 2.0
+SELF_MANAGED = ("vpc-cni", "kube-proxy", "coredns")
+
+
+def run(eks: Eks, state: ClusterState) -> None:
+    """A cluster's whole life: start, keep, and take down once it is DELETING."""
+    try:
+        start(eks, state)
+    except Exception as error:
+        log.exception("cluster %s failed to start", state.cluster.name)
+        state.change(status="FAILED", issues=(_issue("InternalFailure", str(error), state.cluster.name),))
+    while not state.stopping and state.cluster.status != "DELETING":
+        try:
+            moving = step(eks, state, time.monotonic())
+        except Exception:
+            # One bad round must not end the cluster's care; the next round sees the same state again.
+            log.exception("cluster %s: a round failed", state.cluster.name)
+            moving = False
+        state.wake.wait(BUSY_POLL_SECONDS if moving else IDLE_POLL_SECONDS)
+        state.wake.clear()
+    if not state.stopping:
+        take_down(eks, state)
+
+
+def start(eks: Eks, state: ClusterState) -> None:
+    """Start the control plane and what EKS puts on a new cluster."""
+    began = time.monotonic()
+    plane = eks.machine.control_plane(control_plane_spec(eks, state.cluster))
+    state.plane = plane
+    plane.start(began + START_SECONDS)
+    state.software = eks.machine.addons(plane)
+    with state.lock:
+        if state.cluster.status != "DELETING":
+            state.change(status="ACTIVE", endpoint=plane.endpoint, ca_pem=plane.ca_pem)
+    for entry in list(state.entries.values()):
+        access_entries.sync_bindings(state, entry)
+    if state.cluster.self_managed_addons:
+        for name in SELF_MANAGED:
+            eks.pool.submit(_install_self_managed, eks, state, name)
+    log.info("cluster %s is active after %.1f s", state.cluster.name, time.monotonic() - began)
+
+
+def step(eks: Eks, state: ClusterState, now: float) -> bool:
+    """One round over node groups and addons.
+
+    Returns:
+        Whether something is still on its way, so that the next round should come soon.
+    """
+    moving = addons.refresh(state)
+    running = eks.ec2.running()
+    for found in list(state.groups.values()):
+        observe(state, found, running)
+        actions = rules.decide(found.group, list(found.workers.values()), running, now, found.launch_after)
+        for action in actions:
+            act(eks, state, found, action)
+        conclude(state, found, now)
+        moving = moving or bool(actions) or not rules.settled(found.group, list(found.workers.values()))
+    return moving
+
+
+def observe(state: ClusterState, found: GroupState, running: set[str]) -> None:
+    """See which nodes have become Ready, and which have died without EC2 knowing."""
+    for identity, worker in list(found.workers.items()):
+        node = found.nodes.get(identity)
+        if node is None or worker.phase is not Phase.UP or identity not in running:
+            continue
+        if not node.alive():
+            _set(state, found, replace(worker, phase=Phase.FAILED, ready=False))
+        elif not worker.ready and node.ready():
+            _set(state, found, replace(worker, ready=True))
+        elif identity in found.relabel and worker.ready:
+            relabel(state, found, worker)
+
+
+def conclude(state: ClusterState, found: GroupState, now: float) -> None:
+    """The status that follows from the nodes."""
+    workers = list(found.workers.values())
+    with state.lock:
+        group = found.group
+        if group.status == "DELETING":
+            if not workers:
+                state.groups.pop(group.name, None)
+        elif group.status == "CREATING" and rules.settled(group, workers):
+            found.group = replace(group, status="ACTIVE", modified_at=time.time())
+        elif group.status == "CREATING" and now - found.started_at > JOIN_SECONDS:
+            names = [worker.instance_id for worker in workers if not worker.ready]
+            message = "Unhealthy nodes in the kubernetes cluster: they didn't join, or have no network (vpc-cni)"
+            issue = {"code": "NodeCreationFailure", "message": message, "resourceIds": names}
+            found.group = replace(group, status="CREATE_FAILED", issues=(issue,))
+
+
+def act(eks: Eks, state: ClusterState, found: GroupState, action: rules.Action) -> None:
+    """Do one action; what takes longer than a moment goes to the pool."""
+    match action:
+        case rules.Launch(subnet):
+            launch(eks, state, found, subnet)
+        case rules.Drain(identity):
+            worker = found.workers[identity]
+            _set(state, found, replace(worker, phase=Phase.DRAINING))
+            eks.pool.submit(_guarded, drain, state, found, worker)
+        case rules.Terminate(identity):
+            eks.ec2.terminate(identity)
+        case rules.PowerOff(identity, clean):
+            worker = found.workers[identity]
+            _set(state, found, replace(worker, phase=Phase.DEAD, ready=False, died_at=time.monotonic()))
+            # A stopped instance is as good as lost to an Auto Scaling group, which terminates it.
+            eks.ec2.terminate(identity)
+            eks.pool.submit(_guarded, power_off, state, found, identity, clean)
+        case rules.Forget(identity):
+            gone = found.workers.pop(identity)
+            eks.pool.submit(_guarded, forget, state, found, gone)
+
+
+def launch(eks: Eks, state: ClusterState, found: GroupState, subnet: str) -> None:
+    """Run an instance, then boot its node in the background."""
+    group = found.group
+    spec = LaunchSpec(
+        subnet=subnet,
+        instance_type=group.instance_type,
+        security_groups=(str(state.cluster.vpc_config["clusterSecurityGroupId"]),),
+        launch_template=group.launch_template,
+        spot=group.capacity_type == "SPOT",
+        tags=instance_tags(group),
+    )
+    place = eks.ec2.subnet(subnet)
+    launched = eks.ec2.run(spec)
+    zone = place.zone if place else ""
+    worker = Worker(launched.id, launched.private_dns_name, subnet, zone, time.monotonic())
+    node = eks.machine.node(state.plane, node_spec(eks, group, worker, launched))  # type: ignore[arg-type]
+    found.nodes[launched.id] = node
+    _set(state, found, worker)
+    eks.pool.submit(boot, state, found, worker)
+    log.info("node group %s: instance %s runs as %s", group.name, launched.id, launched.private_dns_name)
+
+
+def boot(state: ClusterState, found: GroupState, worker: Worker) -> None:
+    """Start a node; an instance whose node fails is terminated, and the next try waits a little."""
+    try:
+        found.nodes[worker.instance_id].start()
+        phase = Phase.UP
+    except Exception as error:
+        log.error("node %s failed to start: %s", worker.node_name, error, exc_info=not isinstance(error, CloudError))
+        found.launch_after = time.monotonic() + RETRY_SECONDS
+        phase = Phase.FAILED
+    with state.lock:
+        current = found.workers.get(worker.instance_id)
+        if current is not None and current.phase is Phase.STARTING:
+            found.workers[worker.instance_id] = replace(current, phase=phase)
+    state.wake.set()
+
+
+def drain(state: ClusterState, found: GroupState, worker: Worker) -> None:
+    """Evict a node's pods; after the deadline it goes anyway, as with a forced update."""
+    try:
+        if state.plane is not None:
+            state.plane.drain(worker.node_name, time.monotonic() + DRAIN_SECONDS)
+    except CloudError as error:
+        log.warning("node %s was not drained: %s", worker.node_name, error)
+    with state.lock:
+        current = found.workers.get(worker.instance_id)
+        if current is not None and current.phase is Phase.DRAINING:
+            found.workers[worker.instance_id] = replace(current, phase=Phase.DRAINED)
+    state.wake.set()
+
+
+def power_off(state: ClusterState, found: GroupState, identity: str, clean: bool) -> None:
+    """End the node's processes; a drained node has nothing left that its object could be kept for."""
+    node = found.nodes.get(identity)
+    if node is None:
+        return
+    if clean:
+        node.stop()
+        worker = found.workers.get(identity)
+        if worker is not None:
+            _set(state, found, replace(worker, died_at=time.monotonic() - rules.NODE_OBJECT_SECONDS))
+    else:
+        node.power_off()
+    state.wake.set()
+
+
+def forget(state: ClusterState, found: GroupState, worker: Worker) -> None:
+    """Delete the Node object, as the cloud controller manager does for instances that are gone."""
+    found.nodes.pop(worker.instance_id, None)
+    if state.plane is not None:
+        state.plane.delete_node(worker.node_name)
+
+
+def relabel(state: ClusterState, found: GroupState, worker: Worker) -> None:
+    """Bring changed labels and taints to a node that is there already."""
+    if state.plane is None:
+        return
+    wanted = nodegroups.node_labels(found.group)
+    client, path = state.plane.client, f"/api/v1/nodes/{worker.node_name}"
+    labels: Json = dict.fromkeys(found.removed_labels - set(wanted)) | wanted
+    client.patch(path, {"metadata": {"labels": labels}})
+    client.request(
+        "PATCH",
+        path,
+        {"spec": {"taints": nodegroups.kubernetes_taints(found.group)}},
+        "application/merge-patch+json",
+    )
+    found.relabel.discard(worker.instance_id)
+
+
+def take_down(eks: Eks, state: ClusterState) -> None:
+    """Stop the control plane and return what the cluster held in the account."""
+    name = state.cluster.name
+    try:
+        if state.plane is not None:
+            state.plane.stop()
+    except CloudError as error:
+        log.error("cluster %s: control plane did not stop cleanly: %s", name, error)
+    for interface in state.cluster.interfaces:
+        eks.ec2.delete_interface(interface)
+    eks.ec2.delete_security_group(str(state.cluster.vpc_config["clusterSecurityGroupId"]))
+    with eks.lock:
+        eks.clusters.pop(name, None)
+    log.info("cluster %s is deleted", name)
+
+
+def shut_down(eks: Eks) -> None:
+    """End all nodes and control planes because the daemon ends; the account is not touched."""
+    states = list(eks.clusters.values())
+    for state in states:
+        state.stopping = True
+        state.wake.set()
+    nodes = [node for state in states for found in state.groups.values() for node in list(found.nodes.values())]
+    ended = [eks.pool.submit(_guarded, node.power_off) for node in nodes]
+    for future in ended:
+        future.result()
+    planes = [eks.pool.submit(_guarded, state.plane.stop) for state in states if state.plane is not None]
+    for future in planes:
+        future.result()
+    eks.pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _install_self_managed(eks: Eks, state: ClusterState, name: str) -> None:
+    if state.software is not None and name not in state.addons:
+        _guarded(state.software.install, name, eks.machine.addon_versions()[name][0], {})
+
+
+def _guarded(work: Callable[..., Any], *args: Any) -> None:
+    """Run something in the pool, where an exception would otherwise vanish."""
+    try:
+        work(*args)
+    except CloudError as error:
+        log.error("%s", error)
+    except Exception:
+        log.exception("%s failed", getattr(work, "__name__", work))
+
+
+def _set(state: ClusterState, found: GroupState, worker: Worker) -> None:
+    with state.lock:
+        found.workers[worker.instance_id] = worker
+
+
+def _issue(code: str, message: str, resource: str) -> Json:
+    return {"code": code, "message": message, "resourceIds": [resource]}

@@ -1,0 +1,133 @@
+"""The EKS endpoint: finds the operation that a request is for, calls it, writes the answer or the error."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from werkzeug.wrappers import Request, Response
+
+from localcloud.aws import replies
+from localcloud.aws.access import Authorized
+from localcloud.aws.eks import access_entries, addons, clusters, nodegroups, pod_identities, tags
+from localcloud.aws.eks.errors import EksError
+from localcloud.aws.eks.model import Json
+from localcloud.aws.eks.state import Eks
+from localcloud.aws.principals import Principal
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[Eks, Principal, Mapping[str, Any]], Json]
+OPERATIONS: Mapping[str, Handler] = {
+    "CreateCluster": clusters.create,
+    "DescribeCluster": clusters.describe,
+    "ListClusters": clusters.list_all,
+    "DeleteCluster": clusters.delete,
+    "UpdateClusterConfig": clusters.update_config,
+    "UpdateClusterVersion": clusters.update_version,
+    "DescribeUpdate": clusters.describe_update,
+    "ListUpdates": clusters.list_updates,
+    "CreateNodegroup": nodegroups.create,
+    "DescribeNodegroup": nodegroups.describe,
+    "ListNodegroups": nodegroups.list_all,
+    "DeleteNodegroup": nodegroups.delete,
+    "UpdateNodegroupConfig": nodegroups.update_config,
+    "UpdateNodegroupVersion": nodegroups.update_version,
+    "CreateAddon": addons.create,
+    "DescribeAddon": addons.describe,
+    "ListAddons": addons.list_all,
+    "UpdateAddon": addons.update,
+    "DeleteAddon": addons.delete,
+    "DescribeAddonVersions": addons.versions,
+    "DescribeAddonConfiguration": addons.configuration_schema,
+    "CreateAccessEntry": access_entries.create,
+    "DescribeAccessEntry": access_entries.describe,
+    "ListAccessEntries": access_entries.list_all,
+    "UpdateAccessEntry": access_entries.update,
+    "DeleteAccessEntry": access_entries.delete,
+    "AssociateAccessPolicy": access_entries.associate_policy,
+    "DisassociateAccessPolicy": access_entries.disassociate_policy,
+    "ListAssociatedAccessPolicies": access_entries.list_associated,
+    "ListAccessPolicies": access_entries.list_policies,
+    "CreatePodIdentityAssociation": pod_identities.create,
+    "DescribePodIdentityAssociation": pod_identities.describe,
+    "ListPodIdentityAssociations": pod_identities.list_all,
+    "UpdatePodIdentityAssociation": pod_identities.update,
+    "DeletePodIdentityAssociation": pod_identities.delete,
+    "TagResource": tags.tag,
+    "UntagResource": tags.untag,
+    "ListTagsForResource": tags.list_all,
+}
+
+
+class EksService:
+    """`gateway.Service` for everything signed for `eks`; nothing is left to moto."""
+
+    def __init__(self, eks: Eks) -> None:
+        self._eks = eks
+
+    def handle(self, call: Authorized, environ: dict[str, Any], body: bytes) -> Response:
+        """Answer one call."""
+        if call.operation is None or call.operation.name not in OPERATIONS:
+            name = call.operation.name if call.operation else f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
+            return replies.json_error(400, "InvalidRequestException", f"{name} is not supported by this cloud")
+        try:
+            params = parameters(call.operation.params, environ, body)
+            answer = OPERATIONS[call.operation.name](self._eks, call.caller, params)
+        except EksError as error:
+            return replies.json_error(error.status, error.code, error.message, **error.members)
+        except KeyError as error:
+            return replies.json_error(400, "InvalidParameterException", f"The parameter {error} is missing")
+        return Response(json.dumps(answer), 200, content_type="application/json")
+
+
+def parameters(routed: Mapping[str, Any], environ: Mapping[str, Any], body: bytes) -> dict[str, Any]:
+    """What the operation was given in body, query and path.
+
+    The path says `name` where the API's model says `clusterName`, so both names are set.
+    """
+    try:
+        given = json.loads(body) if body else {}
+    except ValueError as error:
+        raise EksError("InvalidParameterException", f"The request's body is not JSON: {error}") from error
+    query = Request(dict(environ)).args
+    params = {**given, **{key: query[key] for key in query}, **routed}
+    for alias, other in (("clusterName", "name"), ("name", "clusterName")):
+        if other in routed and alias not in params:
+            params[alias] = routed[other]
+    return params
+
+
+def auth_app(eks: Eks) -> Callable[[dict[str, Any], Callable[..., Any]], Any]:
+    """The EKS Auth endpoint, where a pod's token is the credential.
+
+    The node's agent calls it; the API server that issued the token vouches for it.
+    """
+
+    def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        request = Request(environ)
+        cluster = request.path.split("/")[2]
+        try:
+            token = str(json.loads(request.get_data() or b"{}").get("token", ""))
+            answer = pod_identities.assume_role(eks, cluster, token)
+            response = Response(json.dumps(answer), 200, content_type="application/json")
+        except EksError as error:
+            response = replies.json_error(error.status, error.code, error.message, **error.members)
+        except ValueError as error:
+            response = replies.json_error(400, "InvalidParameterException", f"The request's body is not JSON: {error}")
+        return response(environ, start_response)
+
+    return app
+
+
+def is_auth_call(method: str, path: str) -> bool:
+    """Whether a request is for the EKS Auth endpoint."""
+    parts = path.split("/")
+    return (
+        method == "POST"
+        and len(parts) == 4
+        and parts[1] == "clusters"
+        and (parts[3] in ("assume-role-for-pod-identity", "assume-role-for-pod-identity/"))
+    )

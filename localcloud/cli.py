@@ -1,0 +1,261 @@
+"""The command line: `python -m localcloud start | stop | status | logs | reset [--state DIR]`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from localcloud import cleanup, daemon, preflight
+from localcloud.aws.principals import OPERATOR_KEY, OPERATOR_SECRET
+from localcloud.errors import CloudError, NotRunning
+from localcloud.instance import Instance, default_state
+from localcloud.supervise import Supervisor
+from localcloud.toolchain import SetupError
+
+START_SECONDS = 60.0
+STOP_SECONDS = 90.0
+POLL_SECONDS = 0.1
+KEPT_ON_RESET = ("instance.json",)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command; errors of ours are one line on stderr."""
+    arguments = _parser().parse_args(argv)
+    try:
+        command: Callable[[argparse.Namespace], int] = arguments.command
+        return command(arguments)
+    except (CloudError, SetupError) as error:
+        print(f"localcloud: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:
+        print(f"localcloud: {error}", file=sys.stderr)
+        return 1
+
+
+def start(arguments: argparse.Namespace) -> int:
+    """Start the daemon, after removing what a crashed one left."""
+    preflight.check_root(os.geteuid())
+    instance = _open(arguments)
+    if _status(instance) is not None:
+        print(f"localcloud runs already on {instance.endpoint}")
+        return 0
+    left = cleanup.sweep(instance, Supervisor(instance))
+    if left:
+        print(f"cleaned up after a daemon that was killed: {', '.join(left)}")
+    if _forget_account(instance):
+        print("the account of that daemon is gone: whatever it held has to be created again")
+    preflight.check(instance)
+    began = time.monotonic()
+    log = instance.state / "logs" / "daemon.log"
+    process = _spawn(instance, log)
+    while _status(instance) is None:
+        if process.poll() is not None:
+            raise CloudError(f"the daemon ended at once: {_last_line(log)} (more in {log})")
+        if time.monotonic() - began > START_SECONDS:
+            process.terminate()
+            raise CloudError(f"the daemon did not answer within {START_SECONDS:.0f} s: see {log}")
+        time.sleep(POLL_SECONDS)
+    print(f"localcloud is up on {instance.endpoint} after {time.monotonic() - began:.1f} s; to use it:\n")
+    print("\n".join(f"export {name}={value}" for name, value in exports(instance).items()))
+    return 0
+
+
+def stop(arguments: argparse.Namespace) -> int:
+    """Stop the daemon and everything it runs."""
+    instance = _open(arguments)
+    pid = _daemon_pid(instance)
+    if pid is None:
+        left = cleanup.sweep(instance, Supervisor(instance))
+        _forget_account(instance)
+        print(f"localcloud does not run; cleaned up {', '.join(left)}" if left else "localcloud does not run")
+        return 0
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_SECONDS
+    while _locked(instance):
+        if time.monotonic() > deadline:
+            os.kill(pid, signal.SIGKILL)
+            break
+        time.sleep(POLL_SECONDS)
+    cleanup.sweep(instance, Supervisor(instance))
+    _forget_account(instance)
+    print("localcloud is stopped")
+    return 0
+
+
+def status(arguments: argparse.Namespace) -> int:
+    """Say what runs."""
+    instance = _open(arguments)
+    report = _status(instance)
+    if report is None:
+        raise NotRunning(f"no localcloud runs for {instance.state}: start it with `python -m localcloud start`")
+    if arguments.json:
+        print(json.dumps({**report, "endpoint": instance.endpoint, "state": str(instance.state)}, indent=1))
+        return 0
+    print(f"{instance.endpoint}  instance {instance.id}  state {instance.state}")
+    for cluster in report["clusters"]:
+        print(f"cluster {cluster['name']}: {cluster['status']} {cluster['endpoint'] or ''}")
+        for group in cluster["nodegroups"]:
+            print(f"  node group {group['name']}: {group['status']}, {group['desired']} wanted")
+            for node in group["nodes"]:
+                ready = "Ready" if node["ready"] else node["phase"]
+                print(f"    {node['instance']} {node['name']} {ready}")
+    return 0
+
+
+def logs(arguments: argparse.Namespace) -> int:
+    """Show a log, or which there are."""
+    folder = _open(arguments).state / "logs"
+    names = sorted(path.stem for path in folder.glob("*.log"))
+    if arguments.name is None:
+        print("\n".join(names))
+        return 0
+    if arguments.name not in names:
+        raise CloudError(f"there is no log {arguments.name!r}: there are {', '.join(names) or 'none'}")
+    return subprocess.call(["tail", *(["-F"] if arguments.follow else ["-n", "100"]), folder / f"{arguments.name}.log"])
+
+
+def reset(arguments: argparse.Namespace) -> int:
+    """Stop, and delete everything in the state directory but the instance's addresses."""
+    state: Path = arguments.state.resolve()
+    path = state / "instance.json"
+    with contextlib.suppress(CloudError):
+        stop(arguments)
+    readable = _readable(state)
+    if not path.exists() and state.exists() and any(state.iterdir()):
+        raise CloudError(f"{state} has no instance.json, so it is not localcloud's: delete it yourself if it is")
+    for entry in state.iterdir() if state.exists() else ():
+        if entry.name not in KEPT_ON_RESET or not readable:
+            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+    print(f"{state} is empty")
+    return 0
+
+
+def serve(arguments: argparse.Namespace) -> int:
+    """Run the daemon in the foreground."""
+    daemon.serve(_open(arguments))
+    return 0
+
+
+def exports(instance: Instance) -> dict[str, str]:
+    """What a shell needs to talk to the cloud as its operator."""
+    return {
+        "AWS_ENDPOINT_URL": instance.endpoint,
+        "AWS_ACCESS_KEY_ID": OPERATOR_KEY,
+        "AWS_SECRET_ACCESS_KEY": OPERATOR_SECRET,
+        "AWS_REGION": instance.region,
+        "AWS_DEFAULT_REGION": instance.region,
+    }
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="localcloud", description="A cloud on one machine.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--state", type=Path, default=default_state(), help="state directory (default: %(default)s)")
+    for command in (start, stop, status, logs, reset, serve):
+        text = (command.__doc__ or "").partition(".")[0]
+        sub = commands.add_parser(command.__name__, help=text, description=text, parents=[shared])
+        sub.set_defaults(command=command)
+        if command is status:
+            sub.add_argument("--json", action="store_true", help="as JSON")
+        if command is logs:
+            sub.add_argument("name", nargs="?", help="which log; without it, their names")
+            sub.add_argument("-f", "--follow", action="store_true", help="go on as it grows")
+    return parser
+
+
+def _open(arguments: argparse.Namespace) -> Instance:
+    try:
+        return Instance.open(arguments.state)
+    except OSError as error:
+        raise CloudError(f"the state directory {arguments.state} can't be used: {error.strerror}") from error
+
+
+def _readable(state: Path) -> bool:
+    with contextlib.suppress(CloudError, OSError):
+        Instance.open(state)
+        return True
+    return False
+
+
+def _spawn(instance: Instance, log: Path) -> subprocess.Popen[bytes]:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    root = str(Path(__file__).resolve().parent.parent)
+    environment["PYTHONPATH"] = os.pathsep.join(part for part in (root, environment.get("PYTHONPATH")) if part)
+    command = [sys.executable, "-m", "localcloud", "serve", "--state", str(instance.state)]
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            cwd="/",
+            start_new_session=True,
+        )
+
+
+def _status(instance: Instance) -> dict[str, Any] | None:
+    """The daemon's own report, or None when ours doesn't answer."""
+    try:
+        with urllib.request.urlopen(instance.endpoint + daemon.STATUS_PATH, timeout=5) as answer:
+            report: dict[str, Any] = json.loads(answer.read())
+    except (urllib.error.URLError, OSError, ValueError):
+        return None
+    return report if report.get("id") == instance.id else None
+
+
+def _locked(instance: Instance) -> bool:
+    """Whether a daemon holds this state directory."""
+    path = instance.state / "daemon.lock"
+    if not path.exists():
+        return False
+    with path.open() as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _daemon_pid(instance: Instance) -> int | None:
+    if not _locked(instance):
+        return None
+    try:
+        return int(json.loads(daemon.record_path(instance).read_text())["pid"])
+    except (OSError, ValueError, KeyError) as error:
+        raise CloudError(f"a daemon is starting for {instance.state}: try again in a few seconds") from error
+
+
+def _forget_account(instance: Instance) -> bool:
+    """Delete what belonged to the account of a daemon that is gone: file systems, cluster data, its record."""
+    record = daemon.record_path(instance)
+    killed = record.exists()
+    record.unlink(missing_ok=True)
+    if left := cleanup.mounts(instance, Path("/proc/self/mounts").read_text()):
+        # Deleting through a mount would delete what is mounted.
+        raise CloudError(f"{left[0]} is still mounted: unmount it (`umount {left[0]}`) and try again")
+    for name in ("efs", "clusters", "nodes", "processes"):
+        shutil.rmtree(instance.state / name, ignore_errors=True)
+    return killed
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return lines[-1] if lines else "it said nothing"

@@ -1,0 +1,213 @@
+"""The daemon: one process that serves the AWS endpoint and owns everything the cloud runs.
+
+The account lives in its memory, as moto's does: a killed daemon is an emptied account. `incarnation`, in
+`state/daemon.json` and in the status, is new at every start, so that callers can tell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import shutil
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from localcloud import cleanup
+from localcloud.errors import CloudError, PortInUse
+from localcloud.instance import Instance
+from localcloud.supervise import Supervisor
+
+log = logging.getLogger(__name__)
+
+STATUS_PATH = "/_localcloud/status"
+# Read by moto when it is imported: the managed policies that roles attach, and errors for unknown instance types.
+MOTO_SETTINGS = {
+    "MOTO_IAM_LOAD_MANAGED_POLICIES": "true",
+    "MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION": "true",
+}
+
+
+def serve(instance: Instance) -> None:
+    """Run in the foreground until SIGTERM or SIGINT; leaves nothing behind."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
+    os.environ.update(MOTO_SETTINGS)
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    with _only_one(instance):
+        supervisor = Supervisor(instance)
+        try:
+            cloud = _Cloud(instance, supervisor)
+            with _recorded(instance, cloud.incarnation):
+                log.info("instance %s serves %s and %s", instance.id, instance.endpoint, instance.cloud_endpoint)
+                ended.wait()
+                log.info("stopping")
+                cloud.stop()
+        finally:
+            left = cleanup.sweep(instance, supervisor)
+            log.info("stopped; removed %s", ", ".join(left) or "nothing")
+
+
+class _Cloud:
+    """The parts of a running daemon, wired together."""
+
+    def __init__(self, instance: Instance, supervisor: Supervisor) -> None:
+        from localcloud.aws import moto_rules, webhooks
+        from localcloud.aws.ec2 import MotoEc2
+        from localcloud.aws.eks import service
+        from localcloud.aws.eks.machine import KubeMachine, webhook
+        from localcloud.aws.eks.state import Eks, Settings
+        from localcloud.aws.gateway import Gateway
+        from localcloud.aws.principals import MotoPrincipals
+        from localcloud.kube.network import Network
+
+        self.incarnation = str(uuid.uuid4())
+        self._instance = instance
+        Network(instance).create()
+        moto_rules.install()
+        account, region = instance.account, instance.region
+        principals = MotoPrincipals(account, region)
+        principals.create_operator()
+        context, authority = webhooks.server_tls(instance.host_address)
+
+        def hook(kind: str, cluster: str) -> Any:
+            return webhook(f"https://{instance.host_address}:{port}/{kind}/{cluster}", authority)
+
+        self.eks = Eks(
+            Settings(account, region, hook), MotoEc2(account, region), principals, KubeMachine(instance, supervisor)
+        )
+        listener = _server(instance.host_address, 0, webhooks.application(self.eks, instance.cloud_endpoint), context)
+        port = listener.server_port
+        unsigned = [(_is_status, self._status), (service.is_auth_call, service.auth_app(self.eks))]
+        gateway = Gateway(
+            account, principals, {"eks": service.EksService(self.eks)}, unsigned, _followers(instance, self.eks)
+        )
+        self._servers = [
+            listener,
+            _server("127.0.0.1", instance.port, gateway),
+            _server(instance.host_address, instance.port, gateway),
+        ]
+        for server in self._servers:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def stop(self) -> None:
+        """Take everything down; nobody is answered meanwhile but with a refused connection."""
+        from localcloud.aws.eks import reconcile
+
+        for server in self._servers[1:]:
+            server.shutdown()
+            server.server_close()
+        reconcile.shut_down(self.eks)
+        self._servers[0].shutdown()
+
+    def _status(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        from werkzeug.wrappers import Response
+
+        report = {"incarnation": self.incarnation, "id": self._instance.id, "clusters": _clusters(self.eks)}
+        return Response(json.dumps(report), content_type="application/json")(environ, start_response)
+
+
+def _clusters(eks: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": state.cluster.name,
+            "status": state.cluster.status,
+            "endpoint": state.cluster.endpoint,
+            "nodegroups": [
+                {
+                    "name": found.group.name,
+                    "status": found.group.status,
+                    "desired": found.group.desired,
+                    "nodes": [
+                        {
+                            "instance": worker.instance_id,
+                            "name": worker.node_name,
+                            "phase": worker.phase.value,
+                            "ready": worker.ready,
+                        }
+                        for worker in list(found.workers.values())
+                    ],
+                }
+                for found in list(state.groups.values())
+            ],
+        }
+        for state in list(eks.clusters.values())
+    ]
+
+
+def _followers(instance: Instance, eks: Any) -> dict[str, Callable[[Any], None]]:
+    """What happens outside moto when moto has done something."""
+
+    def instances_changed(_: Any) -> None:
+        for state in list(eks.clusters.values()):
+            state.wake.set()
+
+    def file_system_deleted(call: Any) -> None:
+        from moto.efs.models import efs_backends
+
+        identity = str(call.operation.params.get("FileSystemId", ""))
+        folder = instance.state / "efs" / identity
+        gone = identity not in efs_backends[instance.account][instance.region].file_systems_by_id
+        if identity and gone and folder.is_dir():
+            shutil.rmtree(folder, ignore_errors=True)
+
+    changes = ("TerminateInstances", "StopInstances", "StartInstances")
+    return {
+        **{f"ec2:{name}": instances_changed for name in changes},
+        "elasticfilesystem:DeleteFileSystem": file_system_deleted,
+    }
+
+
+def _is_status(method: str, path: str) -> bool:
+    return method == "GET" and path == STATUS_PATH
+
+
+def _server(address: str, port: int, app: Any, context: Any = None) -> Any:
+    from moto.moto_server.werkzeug_app import MotoRequestHandler
+    from werkzeug.serving import make_server
+
+    try:
+        return make_server(address, port, app, threaded=True, request_handler=MotoRequestHandler, ssl_context=context)
+    except (OSError, SystemExit) as error:
+        raise PortInUse(
+            f"{address}:{port} is in use by another process: stop it, or change the port in the state "
+            "directory's instance.json"
+        ) from error
+
+
+@contextlib.contextmanager
+def _only_one(instance: Instance) -> Iterator[None]:
+    """A lock that ends with the process, so that two daemons never share a state directory."""
+    with (instance.state / "daemon.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise CloudError(
+                f"a daemon runs already for {instance.state}: see `python -m localcloud status`"
+            ) from error
+        yield
+
+
+@contextlib.contextmanager
+def _recorded(instance: Instance, incarnation: str) -> Iterator[None]:
+    path = record_path(instance)
+    record = {"pid": os.getpid(), "incarnation": incarnation, "since": time.time()}
+    path.write_text(json.dumps(record) + "\n")
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def record_path(instance: Instance) -> Path:
+    """Where a running daemon says who it is."""
+    return instance.state / "daemon.json"
