@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from localcloud.toolchain.errors import SetupError
-from scripts.session import STACK, Session, UpError, forget_if_lost
+from scripts.session import STACK, Session, UpError, forget_if_lost, release_dead_locks
 
 
 def main() -> int:
@@ -26,6 +26,7 @@ def down() -> None:
     """
     session = Session.open().start_cloud()
     session.select_stack()
+    release_dead_locks(session)
     forget_if_lost(session)
     if session.resources():
         session.run(

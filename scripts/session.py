@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -59,7 +60,9 @@ class Session:
 
     def start_cloud(self) -> Session:
         """Starts the one-machine cloud unless it runs, and returns the session that knows its address."""
-        self.run(sys.executable, "-m", "localcloud", "start", remedy="see `localcloud logs`")
+        said = self.ask(sys.executable, "-m", "localcloud", "start")
+        # What follows the blank line is for those who start it by hand: the variables that `activate` sets.
+        print(said.split("\n\n")[0].strip(), flush=True)
         return Session.open()
 
     def select_stack(self) -> None:
@@ -83,6 +86,20 @@ def identifiers(resources: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
     return [str(resource["id"]) for resource in resources if resource.get("type") == kind and resource.get("id")]
 
 
+def release_dead_locks(session: Session) -> None:
+    """Unlocks the stack if the update that locked it was killed on this machine; others' locks stay."""
+    folder = session.state / "pulumi" / ".pulumi" / "locks"
+    locks = [json.loads(path.read_text()) for path in folder.rglob("*.json")]
+    if locks and all(lock["hostname"] == socket.gethostname() and not is_alive(lock["pid"]) for lock in locks):
+        print("an earlier update was killed: releasing its lock on the stack", flush=True)
+        session.ask("pulumi", "cancel", "--yes", "--stack", STACK)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is a process with this id."""
+    return Path(f"/proc/{pid}").exists()
+
+
 def forget_if_lost(session: Session) -> None:
     """Removes the stack's state if what it records was in a cloud that is gone.
 
@@ -96,6 +113,9 @@ def forget_if_lost(session: Session) -> None:
     existing = {vpc["VpcId"] for vpc in json.loads(answer)["Vpcs"]}
     if existing & set(recorded):
         return
-    print("the cloud that this stack was on is gone (was it stopped?): forgetting the stack's state, starting anew")
+    print(
+        "the cloud that this stack was on is gone (was it stopped?): forgetting the stack's state, starting anew",
+        flush=True,
+    )
     session.ask("pulumi", "stack", "rm", STACK, "--yes", "--force", "--preserve-config")
     session.select_stack()

@@ -9,7 +9,7 @@ from typing import Any
 
 from localcloud.toolchain.errors import SetupError
 from scripts.progress import await_training
-from scripts.session import STACK, Session, UpError, forget_if_lost
+from scripts.session import STACK, Session, UpError, forget_if_lost, release_dead_locks
 
 
 def main() -> int:
@@ -33,10 +33,11 @@ def up() -> None:
     """
     session = Session.open().start_cloud()
     session.select_stack()
+    release_dead_locks(session)
     forget_if_lost(session)
     session.run(
         *("pulumi", "up", "--yes", "--skip-preview", "--stack", STACK),
-        remedy="mend what it names and run `make up` again (after a kill, `. ./activate && pulumi cancel` first)",
+        remedy="mend what it names and run `make up` again",
     )
     outputs = session.outputs()
     write_kubeconfig(session.state / "kubeconfig", outputs["kubeconfig"])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from scripts.session import Session, forget_if_lost, identifiers
+from scripts.session import Session, forget_if_lost, identifiers, release_dead_locks
 from scripts.up import next_words, write_kubeconfig
 
 VPC = {"type": "aws:ec2/vpc:Vpc", "id": "vpc-1"}
@@ -56,6 +59,27 @@ def test_a_stack_whose_cloud_is_gone_is_forgotten_but_its_settings_are_kept(caps
 def test_a_stack_that_may_still_be_managed_is_kept(session: FakeSession) -> None:
     forget_if_lost(session)
     assert not forgotten(session)
+
+
+@pytest.mark.parametrize(
+    ("pid", "hostname", "released"),
+    [
+        pytest.param(None, socket.gethostname(), True, id="its process was killed"),
+        pytest.param(os.getpid(), socket.gethostname(), False, id="its process is at work"),
+        pytest.param(None, "elsewhere", False, id="it is another machine's"),
+    ],
+)
+def test_the_lock_of_a_killed_update_is_released(
+    pid: int | None, hostname: str, released: bool, tmp_path: Path
+) -> None:
+    locks = tmp_path / "pulumi" / ".pulumi" / "locks" / "organization" / "tidewater" / "local"
+    locks.mkdir(parents=True)
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    (locks / "1.json").write_text(json.dumps({"pid": pid or gone.pid, "hostname": hostname}))
+    session = FakeSession(state=tmp_path)
+    release_dead_locks(session)
+    assert session.asked == (["pulumi cancel --yes --stack local"] if released else [])
 
 
 def test_identifiers_are_those_of_one_type() -> None:
