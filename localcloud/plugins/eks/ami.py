@@ -11,9 +11,6 @@ from typing import Final
 
 from pulumi.errors import InputPropertyError
 
-RECOMMENDED: Final = "AL2023"
-"""The operating system that the value RECOMMENDED stands for."""
-
 AMI_TYPES: Final = {
     ("AL2", False, "x86_64"): "AL2_x86_64",
     ("AL2", True, "x86_64"): "AL2_x86_64_GPU",
@@ -35,12 +32,11 @@ def ami_type(operating_system: str, gpu: bool | None, instance_types: Sequence[s
     Raises:
         InputPropertyError: the instance types don't share an architecture, or there is no such AMI.
     """
-    system = RECOMMENDED if operating_system == "RECOMMENDED" else operating_system
     architecture = architecture_of(instance_types or [])
     try:
-        return AMI_TYPES[system, bool(gpu), architecture]
+        return AMI_TYPES[operating_system, bool(gpu), architecture]
     except KeyError:
-        reason = f"No AMI type found for OS: {system}, GPU support: {bool(gpu)}, architecture: {architecture}"
+        reason = f"No AMI type found for OS: {operating_system}, GPU support: {bool(gpu)}, architecture: {architecture}"
         raise InputPropertyError("operatingSystem", reason) from None
 
 

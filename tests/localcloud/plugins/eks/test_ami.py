@@ -12,7 +12,7 @@ from localcloud.plugins.eks.ami import ami_type
     ("system", "gpu", "instance_types", "expected"),
     [
         ("AL2023", False, [], "AL2023_x86_64_STANDARD"),
-        ("RECOMMENDED", None, None, "AL2023_x86_64_STANDARD"),
+        ("AL2023", None, None, "AL2023_x86_64_STANDARD"),
         ("AL2023", True, ["p5.48xlarge"], "AL2023_x86_64_NVIDIA"),
         ("AL2023", False, ["c7g.large", "m6gd.large"], "AL2023_ARM_64_STANDARD"),
         ("Bottlerocket", True, ["g5g.xlarge"], "BOTTLEROCKET_ARM_64_NVIDIA"),

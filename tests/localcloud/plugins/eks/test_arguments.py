@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import pulumi_eks
@@ -13,6 +14,8 @@ from localcloud.plugins.eks import arguments
 from localcloud.plugins.eks.arguments import Arguments
 from localcloud.plugins.serve import PluginError
 from tests.localcloud.plugins.eks.fake_monitor import API_CLUSTER, FakeMonitor
+
+DOCUMENTATION = Path(__file__).parents[4] / "docs" / "standins.md"
 
 
 def schema_names(sdk_class: type) -> set[str]:
@@ -96,3 +99,9 @@ def test_components_that_are_not_covered_are_named(token: str) -> None:
 def test_a_component_that_does_not_exist_is_named() -> None:
     with pytest.raises(PluginError, match="the eks package has no resource type eks:index:Zap"):
         FakeMonitor().construct("Zap", "x", {})
+
+
+@pytest.mark.parametrize("ours", [arguments.CLUSTER, arguments.MANAGED_NODE_GROUP, arguments.VPC_CNI_ADDON])
+def test_the_documentation_lists_what_is_not_covered(ours: Arguments) -> None:
+    documented = DOCUMENTATION.read_text(encoding="utf-8")
+    assert {name for name in ours.uncovered if f"`{name}`" not in documented} == set()
