@@ -15,6 +15,11 @@ from typing import Any
 from localcloud.toolchain import paths, shell
 
 STACK = "local"
+# Resources that tell one cloud from another: the first kind that the stack has is looked for in the cloud.
+_WITNESSES = (
+    ("aws:ec2/vpc:Vpc", "ec2 describe-vpcs --query Vpcs[].VpcId"),
+    ("aws:iam/role:Role", "iam list-roles --query Roles[].RoleName"),
+)
 
 
 class UpError(Exception):
@@ -104,18 +109,18 @@ def forget_if_lost(session: Session) -> None:
     """Removes the stack's state if what it records was in a cloud that is gone.
 
     The one-machine cloud keeps AWS in memory. After a restart of the machine the state names resources that
-    nothing can read, update or delete; a cloud that lacks every network the state records isn't the one it was.
+    nothing can read, update or delete; a cloud that lacks every one of them isn't the one it was.
     """
-    recorded = identifiers(session.resources(), "aws:ec2/vpc:Vpc")
-    if not recorded:
+    resources = session.resources()
+    for kind, query in _WITNESSES:
+        recorded = identifiers(resources, kind)
+        if recorded:
+            existing = json.loads(session.ask("aws", *query.split(), "--output", "json"))
+            if set(existing) & set(recorded):
+                return
+            break
+    else:
         return
-    answer = session.ask("aws", "ec2", "describe-vpcs", "--output", "json")
-    existing = {vpc["VpcId"] for vpc in json.loads(answer)["Vpcs"]}
-    if existing & set(recorded):
-        return
-    print(
-        "the cloud that this stack was on is gone (was it stopped?): forgetting the stack's state, starting anew",
-        flush=True,
-    )
+    print("the cloud of this stack is gone (was it stopped?): forgetting the stack's state, starting anew", flush=True)
     session.ask("pulumi", "stack", "rm", STACK, "--yes", "--force", "--preserve-config")
     session.select_stack()

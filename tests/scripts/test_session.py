@@ -17,6 +17,7 @@ from scripts.session import Session, forget_if_lost, identifiers, release_dead_l
 from scripts.up import next_words, write_kubeconfig
 
 VPC = {"type": "aws:ec2/vpc:Vpc", "id": "vpc-1"}
+ROLE = {"type": "aws:iam/role:Role", "id": "node"}
 
 
 @dataclass(frozen=True)
@@ -27,31 +28,36 @@ class FakeSession(Session):
     environ: Mapping[str, str] = field(default_factory=dict)
     recorded: tuple[Mapping[str, Any], ...] = ()
     vpcs: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
     asked: list[str] = field(default_factory=list)
 
     def ask(self, *command: str) -> str:
         self.asked.append(" ".join(command))
         if command[:3] == ("pulumi", "stack", "export"):
             return json.dumps({"deployment": {"resources": list(self.recorded)}})
-        return json.dumps({"Vpcs": [{"VpcId": vpc} for vpc in self.vpcs]})
+        return json.dumps(self.vpcs if "describe-vpcs" in command else self.roles)
 
 
 def forgotten(session: FakeSession) -> bool:
     return any(command.startswith("pulumi stack rm") for command in session.asked)
 
 
-def test_a_stack_whose_cloud_is_gone_is_forgotten_but_its_settings_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    session = FakeSession(recorded=(VPC,))
+@pytest.mark.parametrize("recorded", [(VPC, ROLE), (ROLE,)], ids=["whole", "killed before it had a network"])
+def test_a_stack_whose_cloud_is_gone_is_forgotten_but_its_settings_are_kept(
+    recorded: tuple[Mapping[str, Any], ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = FakeSession(recorded=recorded)
     forget_if_lost(session)
     assert "pulumi stack rm local --yes --force --preserve-config" in session.asked
     assert session.asked[-1] == "pulumi stack select --create local"
-    assert "the cloud that this stack was on is gone" in capsys.readouterr().out
+    assert "the cloud of this stack is gone" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     "session",
     [
         pytest.param(FakeSession(recorded=(VPC,), vpcs=("vpc-0", "vpc-1")), id="its cloud is there"),
+        pytest.param(FakeSession(recorded=(ROLE,), roles=("node",)), id="its cloud is there, with no network yet"),
         pytest.param(FakeSession(vpcs=("vpc-0",)), id="an empty stack"),
         pytest.param(FakeSession(recorded=({"type": "pulumi:pulumi:Stack"},)), id="nothing made yet"),
     ],
