@@ -16,10 +16,21 @@ from pathlib import Path
 from localcloud.toolchain.errors import StepFailed
 
 HEARTBEAT_SECONDS = 20.0
-_TAIL_LINES = 15
-_ALIKE = (
+_TAIL_LINES = 12
+_LINE_LENGTH = 240
+_REMEDIES = (
     (
-        ("dial tcp", "no such host", "Temporary failure", "Could not resolve", "Network is unreachable", "timed out"),
+        (
+            *(
+                "dial tcp",
+                "no such host",
+                "Temporary failure",
+                "Could not resolve",
+                "Network is unreachable",
+                "timed out",
+            ),
+            *("Failed to establish a new connection", "Connection refused", "error sending request"),
+        ),
         "the package registry can't be reached: check the network (and HTTPS_PROXY), then run it again",
     ),
     (
@@ -58,7 +69,7 @@ def duration(seconds: float) -> str:
 
 def remedy(output: str) -> str:
     """What to do about a command that ended with `output`; "" if nothing is known about it."""
-    return next((advice for signs, advice in _ALIKE if any(sign in output for sign in signs)), "")
+    return next((advice for signs, advice in _REMEDIES if any(sign in output for sign in signs)), "")
 
 
 def run(
@@ -119,11 +130,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _failure(command: Sequence[str | Path], status: int, text: str, log: Path) -> str:
-    tail = [line for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
-    name = " ".join(str(part) for part in command[:2])
-    lines = [
-        f"`{name} …` ended with status {status}; its log is {log} and ends with",
-        *(f"    {line}" for line in tail),
-    ]
-    advice = remedy(text)
-    return "\n".join([*lines, advice] if advice else lines)
+    tail = [line[:_LINE_LENGTH] for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
+    name = " ".join([Path(command[0]).name, *map(str, command[1:3])])
+    summary = f"`{name} …` ended with status {status}: {remedy(text) or 'see the end of its log'} ({log})"
+    return "\n    ".join([summary, *tail])
