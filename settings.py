@@ -275,7 +275,9 @@ def _workers(read: Reader) -> Workers:
     maximum = read.integer("maxWorkers", 1, 1000)
     if maximum < minimum:
         read.wrong("maxWorkers", maximum, f"must be at least minWorkers, which is {minimum}")
-    count = read.integer("workers", minimum, max(minimum, maximum), why="from minWorkers to maxWorkers")
+        maximum = 1000  # with no range to be in, `workers` isn't to blame as well
+        minimum = 1
+    count = read.integer("workers", minimum, maximum, why="from minWorkers to maxWorkers")
     gpus = read.integer("gpusPerWorker", 0, 8)
     per_node = read.integer("workersPerNode", 1, 96)
 

@@ -19,7 +19,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 INTERVAL_SECONDS = 3.0
@@ -28,6 +28,16 @@ TIMEOUT_SECONDS = 10.0
 FIELD_MANAGER = "tidewater-scaler"
 
 Job = dict[str, Any]
+
+
+class Jobs(Protocol):
+    """Where the Job is read and changed."""
+
+    def get(self) -> Job:
+        """The Job as it is."""
+
+    def patch(self, change: Job) -> Job:
+        """The Job after `change`."""
 
 
 def finished(job: Job) -> bool:
@@ -71,7 +81,7 @@ class Api:
         return found
 
 
-def hold(api: Api, workers: int, ready: Path) -> None:
+def hold(api: Jobs, workers: int, ready: Path) -> None:
     """Looks once, and corrects. `ready` exists from the first time on that the Job has its size.
 
     Raises:

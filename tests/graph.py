@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,7 +68,8 @@ class _Cloud(mocks.Mocks):
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
         urn = f"urn:pulumi:local::tidewater::{args.typ}::{args.name}"
-        self._graph.resources.append(Registered(args.typ, args.name, args.inputs, urn))
+        inputs = {key: _plain(value) for key, value in args.inputs.items()}
+        self._graph.resources.append(Registered(args.typ, args.name, inputs, urn))
         outputs = {**args.inputs, **_computed(args)}
         return f"{args.name}-id", outputs
 
@@ -77,6 +79,10 @@ class _Cloud(mocks.Mocks):
         if args.token == "aws:index/getAvailabilityZones:getAvailabilityZones":
             return {"names": [f"{REGION}{letter}" for letter in "cab"]}, []
         raise AssertionError(f"the program asked for {args.token}")
+
+
+def _plain(value: Any) -> Any:
+    return value.path if isinstance(value, pulumi.FileAsset) else value
 
 
 def _computed(args: mocks.MockResourceArgs) -> dict[str, Any]:
@@ -129,7 +135,9 @@ def run(program: Callable[[], Any], config: Mapping[str, Any], stack: str = "loc
 
     pulumi.export = export
     try:
-        pulumi.runtime.test(program)()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # the SDK's own
+            pulumi.runtime.test(program)()
     finally:
         pulumi.export = original
     graph.outputs = kept

@@ -1,0 +1,72 @@
+"""The subnet plan, and the routes of the VPC."""
+
+from __future__ import annotations
+
+import ipaddress
+import itertools
+
+import pulumi
+import pytest
+
+from infra import network
+from tests import graph
+
+NAT = "aws:ec2/natGateway:NatGateway"
+SUBNET = "aws:ec2/subnet:Subnet"
+
+
+@pytest.mark.parametrize("cidr", ["10.0.0.0/16", "192.168.16.0/20", "172.16.0.0/18"])
+@pytest.mark.parametrize("zones", [2, 3, 4])
+def test_subnets_lie_in_the_vpc_and_do_not_overlap(cidr: str, zones: int) -> None:
+    plan = network.plan_subnets(cidr, zones)
+    ranges = [ipaddress.IPv4Network(each) for each in (*plan.public, *plan.private)]
+    assert len(ranges) == 2 * zones
+    assert all(each.subnet_of(ipaddress.IPv4Network(cidr)) for each in ranges)
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(ranges, 2))
+
+
+def test_another_zone_moves_no_subnet() -> None:
+    two, three = network.plan_subnets("10.0.0.0/16", 2), network.plan_subnets("10.0.0.0/16", 3)
+    assert three.private[:2] == two.private
+    assert three.public[:2] == two.public
+
+
+def test_pods_get_most_of_the_addresses() -> None:
+    plan = network.plan_subnets("10.0.0.0/16", 2)
+    assert plan.private == ("10.0.0.0/19", "10.0.32.0/19")
+    assert ipaddress.IPv4Network(plan.public[0]).prefixlen == 24
+
+
+def test_zones_come_in_a_stable_order() -> None:
+    assert [network.zone_name(["c", "a", "b"], index, 2) for index in range(2)] == ["a", "b"]
+
+
+def test_a_region_with_too_few_zones_is_named_as_the_mistake() -> None:
+    with pytest.raises(pulumi.RunError, match="availabilityZones = 3: the region has only 2"):
+        network.zone_name(["a", "b"], 0, 3)
+
+
+def test_one_nat_gateway_serves_all_zones_unless_each_shall_have_its_own() -> None:
+    config = graph.stack_config("Pulumi.local.yaml")
+    assert len(graph.deploy(config).all(NAT)) == 1
+    assert len(graph.deploy({**config, "natGateways": "perZone", "availabilityZones": "3"}).all(NAT)) == 3
+
+
+def test_zones_can_be_named() -> None:
+    config = {**graph.stack_config("Pulumi.local.yaml"), "availabilityZones": "us-west-2b, us-west-2d"}
+    zones = {each.inputs["availabilityZone"] for each in graph.deploy(config).all(SUBNET)}
+    assert zones == {"us-west-2b", "us-west-2d"}
+
+
+def test_load_balancers_find_the_subnets_by_their_tags() -> None:
+    for subnet in graph.deploy(graph.stack_config("Pulumi.local.yaml")).all(SUBNET):
+        role = "kubernetes.io/role/elb" if "public" in subnet.name else "kubernetes.io/role/internal-elb"
+        assert subnet.inputs["tags"][role] == "1"
+        assert subnet.inputs["tags"]["kubernetes.io/cluster/tidewater-local"] == "shared"
+
+
+def test_s3_is_reached_without_the_nat_gateway() -> None:
+    deployed = graph.deploy(graph.stack_config("Pulumi.local.yaml"))
+    endpoint = deployed.one("aws:ec2/vpcEndpoint:VpcEndpoint").inputs
+    assert endpoint["vpcEndpointType"] == "Gateway"
+    assert len(endpoint["routeTableIds"]) == len(deployed.all("aws:ec2/routeTable:RouteTable"))

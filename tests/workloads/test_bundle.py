@@ -1,0 +1,77 @@
+"""The code bundle: the same sources give the same bytes, and it runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests import graph
+from workloads import bundle
+from workloads.in_bundle import start
+
+
+def test_the_order_and_age_of_files_do_not_matter(tmp_path: Path) -> None:
+    for package in bundle.PACKAGES:
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("")
+    one = bundle.pack(tmp_path)
+    os.utime(tmp_path / "trainer" / "__init__.py", (0, time.time() - 1e6))
+    assert bundle.pack(tmp_path) == one
+
+
+def test_a_changed_file_changes_the_key(tmp_path: Path) -> None:
+    for package in bundle.PACKAGES:
+        (tmp_path / package).mkdir()
+    before = bundle.pack(tmp_path).key
+    (tmp_path / "trainer" / "new.py").write_text("x = 1\n")
+    assert bundle.pack(tmp_path).key != before
+    assert before.startswith("code/")
+    assert before.endswith(".zip")
+
+
+def test_it_holds_code_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "bundle.zip"
+    path.write_bytes(bundle.pack().content)
+    names = zipfile.ZipFile(path).namelist()
+    assert "trainer/__main__.py" in names
+    assert "contract/env.py" in names
+    assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
+
+
+def test_it_runs_the_trainer_with_its_arguments(tmp_path: Path) -> None:
+    files = {
+        "__main__.py": bundle.START.read_bytes(),
+        "requirements.txt": b"pyyaml==1.0\n",  # here in another version, which is left alone
+        "trainer/__init__.py": b"",
+        "trainer/__main__.py": b"import sys; print('trainer', sys.argv[1:])",
+    }
+    path = tmp_path / "bundle.zip"
+    path.write_bytes(bundle.to_zip(files))
+    ran = subprocess.run([sys.executable, path, "train", "--x"], capture_output=True, text=True, check=True)
+    assert ran.stdout == "trainer ['train', '--x']\n"
+
+
+def test_only_packages_that_are_not_there_are_installed() -> None:
+    assert start.missing(["pyyaml==1.0", "no-such-package==2.0"]) == ["no-such-package==2.0"]
+
+
+def test_requirements_are_pinned_as_in_the_lock() -> None:
+    locked = "etcd3gw==2.4.2 \\\n    --hash=sha256:aa\ntorch==2.15.0\n"
+    assert bundle.pinned(locked, ("etcd3gw",)) == "etcd3gw==2.4.2\n"
+    with pytest.raises(KeyError):
+        bundle.pinned(locked, ("absent",))
+
+
+def test_the_code_is_uploaded_under_its_digest_into_an_encrypted_bucket() -> None:
+    deployed = graph.deploy(graph.stack_config("Pulumi.local.yaml"))
+    uploaded = deployed.one("aws:s3/bucketObjectv2:BucketObjectv2")
+    assert uploaded.inputs["key"] == bundle.pack().key
+    assert deployed.outputs["codeUri"].endswith(bundle.pack().key)
+    encrypted = deployed.one("aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration")
+    assert deployed.position(encrypted) < deployed.position(uploaded)

@@ -1,0 +1,33 @@
+"""The dataset job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import settings
+from tests import graph
+from workloads import dataset
+
+
+def command(**changes: Any) -> list[str]:
+    """The job's command line."""
+    wanted = settings.parse({**graph.defaults(), **changes}, stack="dev").training
+    (container,) = dataset.job_manifest(wanted, "s3://bucket/code")["spec"]["template"]["spec"]["containers"]
+    line: list[str] = container["command"]
+    return line
+
+
+def test_a_dataset_that_the_trainer_brings_is_named() -> None:
+    assert command()[2:] == ["dataset", "--name", "digits", "--out", "/data/digits"]
+
+
+def test_an_archive_is_fetched_from_its_address_into_its_own_directory() -> None:
+    line = command(dataset="https://example.com/cats.zip")
+    assert line[3:5] == ["--uri", "https://example.com/cats.zip"]
+    assert line[6].startswith("/data/archive-")
+
+
+def test_workers_start_after_the_data_is_there() -> None:
+    deployed = graph.deploy(graph.stack_config("Pulumi.local.yaml"))
+    jobs = {each.name: each for each in deployed.all("kubernetes:batch/v1:Job")}
+    assert deployed.position(jobs["job-dataset-digits"]) < deployed.position(jobs["job-digits"])
