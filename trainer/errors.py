@@ -1,0 +1,40 @@
+"""Everything the trainer raises on purpose.
+
+    TrainerError
+    ├── ConfigError        the command line, the environment or the data is wrong: exit code 2, no retry helps
+    ├── StoreError         etcd did not answer, or not as expected: retried by whoever called
+    │   └── Compacted      a watch asked for a revision that etcd has dropped: read everything again
+    ├── RecordError        a record in etcd or a checkpoint is of a version or shape this code does not know
+    ├── GroupBroken        a peer is lost, or the membership changed: the step in flight must be discarded
+    └── Diverged           the loss is not a number: training stops, the last checkpoint is kept
+"""
+
+from __future__ import annotations
+
+
+class TrainerError(Exception):
+    """Base of the trainer's own errors."""
+
+
+class ConfigError(TrainerError):
+    """The input at fault and the remedy are in the message; trying again gives the same."""
+
+
+class StoreError(TrainerError):
+    """etcd could not be reached or refused the request."""
+
+
+class Compacted(StoreError):
+    """The watched revision is gone from etcd's history."""
+
+
+class RecordError(TrainerError):
+    """A stored record cannot be read by this version of the code."""
+
+
+class GroupBroken(TrainerError):
+    """The process group is unusable until it is formed again; nothing of the current step may be kept."""
+
+
+class Diverged(TrainerError):
+    """The loss became NaN or infinite."""

@@ -1,0 +1,236 @@
+"""The process group, formed anew in the living process whenever the membership changes.
+
+    group = open_group("10.0.0.7", torch.device("cpu"), timeout_seconds=30)
+    group.form(uuid=..., rank=0, addresses=(("10.0.0.7", 4711), ...), deadline=...)
+    model = group.wrap(module)              # DistributedDataParallel
+    group.all_reduce(tensor)                # raises GroupBroken
+    group.interrupt("peer lost")            # from another thread: whatever is in flight is abandoned
+
+Two ways to form a group, chosen by what the installed torch can do:
+
+* ``Reconfigured``: torch 2.15's private ``_reconfigure`` gives one ProcessGroup object new peers within
+  milliseconds, so the DistributedDataParallel around the model stays. All use of that private API is here.
+* ``Restarted``: ``destroy_process_group`` and ``init_process_group``, and a new DistributedDataParallel
+  (``keeps_wrapper`` is False).
+
+DistributedDataParallel as it comes cannot survive a lost peer: an exception in the middle of backward leaves its
+reducer in disorder. So gradients go through a communication hook whose future always completes, also when the
+all-reduce under it failed or hangs; the failure is kept and raised by ``check``, and the step is discarded. The
+hook sums and does not divide: ranks weigh their loss by their share of the batch (see ``loop``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+from torch.nn.parallel import DistributedDataParallel
+
+from trainer import meeting
+from trainer.errors import GroupBroken
+from trainer.meeting import Address, MeetingStore
+
+Future = torch.futures.Future[Any]
+
+
+class Group(ABC):
+    """The ranks of one generation. One thread uses it; ``interrupt`` may come from any."""
+
+    keeps_wrapper = False
+    """Whether what ``wrap`` returned stays good when the group is formed again."""
+
+    def __init__(self, device: torch.device, timeout_seconds: float) -> None:
+        self.device = device
+        self.rank = 0
+        self.size = 1
+        self._timeout_seconds = timeout_seconds
+        self._server = dist.TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)
+        self._failure: str | None = None
+        self._pending: set[Future] = set()
+        self._events: set[threading.Event] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def store_port(self) -> int:
+        """Port of the torch store that this process serves for the generations in which it has rank 0."""
+        return int(self._server.port)
+
+    def wrap(self, module: torch.nn.Module) -> DistributedDataParallel:
+        """``module`` with its gradients summed over the group, whichever generation that is."""
+        # Nothing collective may happen in the constructor or later on, since newcomers build their wrapper alone:
+        # no initial broadcast, no broadcast of buffers; the bucket order is settled in the loop's warm-up.
+        with warnings.catch_warnings():
+            # torch 2.15 announces a successor of broadcast_buffers that cannot do what is needed here yet.
+            warnings.simplefilter("ignore", FutureWarning)
+            model = DistributedDataParallel(
+                module, process_group=self._pg, init_sync=False, broadcast_buffers=False, gradient_as_bucket_view=True
+            )
+        # A lambda, since torch rejects annotations that are not evaluated.
+        model.register_comm_hook(self, lambda group, bucket: group.reduce_bucket(bucket))
+        return model
+
+    @abstractmethod
+    def _connect(self, uuid: int, store: MeetingStore) -> None:
+        """Make ``self.rank`` of ``self.size`` ready to communicate."""
+
+    @property
+    def _pg(self) -> dist.ProcessGroup:
+        return c10d._get_default_group()
+
+    def form(
+        self,
+        uuid: int,
+        rank: int,
+        addresses: tuple[Address, ...],
+        deadline: float,
+        wanted: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Join the group of that ``uuid`` as ``rank``; every member must call this with the same addresses.
+
+        Args:
+            addresses: host and ``store_port`` of each rank.
+            deadline: monotonic; afterwards, or once interrupted, GroupBroken is raised and nothing is joined.
+            wanted: asked several times a second while peers are waited for; may raise GroupBroken.
+        """
+        with self._lock:
+            self._failure = None
+        self.rank, self.size = rank, len(addresses)
+
+        def check() -> None:
+            self.check()
+            wanted()
+
+        try:
+            server = self._server if rank == 0 else meeting.join(addresses[0], check, deadline)
+            self._connect(uuid, MeetingStore(uuid, server, check, deadline))
+        except (RuntimeError, ValueError) as error:  # torch's own errors are RuntimeErrors
+            raise GroupBroken(f"could not connect to the other workers: {_brief(error)}") from error
+
+    def interrupt(self, reason: str) -> None:
+        """Abandon what is in flight: it and all that follows raises GroupBroken until the next ``form``."""
+        with self._lock:
+            self._failure = self._failure or reason
+            pending, self._pending = self._pending, set()
+            events, self._events = self._events, set()
+        for event in events:
+            event.set()
+        for future in pending:
+            with contextlib.suppress(RuntimeError):  # it completed at the same moment
+                future.set_result(None)
+
+    def check(self) -> None:
+        """Raises GroupBroken if anything has failed since ``form``."""
+        if self._failure:
+            raise GroupBroken(self._failure)
+
+    def all_reduce(self, tensor: torch.Tensor, *, timeout_seconds: float | None = None) -> None:
+        """Sum over all ranks, in place. Raises GroupBroken on failure, interruption or time-out."""
+        self.check()
+        done = threading.Event()
+        with self._lock:
+            self._events.add(done)
+        try:
+            work = self._pg.allreduce([tensor], _options(timeout_seconds or self._timeout_seconds))
+            work.get_future().add_done_callback(lambda _: done.set())
+            if not done.wait(timeout_seconds or self._timeout_seconds):
+                raise GroupBroken(f"no answer from a peer within {self._timeout_seconds:g} s")
+            self.check()
+            work.wait()
+        except RuntimeError as error:
+            self.interrupt(_brief(error))
+        finally:
+            with self._lock:
+                self._events.discard(done)
+        self.check()
+
+    def reduce_bucket(self, bucket: dist.GradBucket) -> Future:
+        """DDP's communication hook: sums a bucket; never fails, see the module's docstring."""
+        # Not the bucket itself: an abandoned all-reduce may still write when the next step uses the bucket.
+        buffer, sums = bucket.buffer(), bucket.buffer().clone()
+        result: Future = Future()
+        with self._lock:
+            broken = self._failure is not None
+            if not broken:
+                self._pending.add(result)
+        if broken:
+            result.set_result(None)
+            return result.then(lambda _: buffer)
+        try:
+            work = self._pg.allreduce([sums], _options(self._timeout_seconds))
+            work.get_future().add_done_callback(lambda future: self._bucket_done(future, result))
+        except RuntimeError as error:
+            self.interrupt(_brief(error))
+        return result.then(lambda _: buffer.copy_(sums))
+
+    def _bucket_done(self, future: Future, result: Future) -> None:
+        try:
+            future.value()
+        except RuntimeError as error:
+            self.interrupt(_brief(error))
+            return
+        with self._lock:
+            if result not in self._pending:
+                return
+            self._pending.discard(result)
+        result.set_result(None)
+
+
+class Reconfigured(Group):
+    """One ProcessGroup object for the life of the process, given new peers by torch's ``_reconfigure``."""
+
+    keeps_wrapper = True
+
+    def __init__(self, device: torch.device, timeout_seconds: float) -> None:
+        super().__init__(device, timeout_seconds)
+        self._store = meeting.SwitchedStore()
+        self._handle: Callable[[], str] = getattr(c10d, "_get_reconfigure_handle")
+        self._reconfigure: Callable[..., Any] = getattr(c10d, "_reconfigure")
+        _init(device, self._store, 0, 1, timeout_seconds, enable_reconfigure=True)
+
+    def _connect(self, uuid: int, store: MeetingStore) -> None:
+        self._store.current = store
+        store.set(f"handle/{self.rank}", self._handle())
+        handles = [store.get(f"handle/{rank}").decode() for rank in range(self.size)]
+        self._reconfigure(uuid=uuid, handles=handles, timeout=timedelta(seconds=self._timeout_seconds)).wait()
+
+
+class Restarted(Group):
+    """A new default process group for every generation."""
+
+    def _connect(self, uuid: int, store: MeetingStore) -> None:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        _init(self.device, store, self.rank, self.size, self._timeout_seconds)
+
+
+def open_group(host: str, device: torch.device, timeout_seconds: float) -> Group:
+    """The best kind of group this torch offers, not formed yet. ``host`` is this process's own address."""
+    meeting.use_interface_of(host)
+    able = all(hasattr(c10d, name) for name in ("_reconfigure", "_get_reconfigure_handle"))
+    return (Reconfigured if able else Restarted)(device, timeout_seconds)
+
+
+def _init(device: torch.device, store: dist.Store, rank: int, size: int, timeout_seconds: float, **more: bool) -> None:
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    timeout = timedelta(seconds=timeout_seconds)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout, **more)
+
+
+def _options(timeout_seconds: float) -> Any:
+    options = dist.AllreduceOptions()
+    options.timeout = timedelta(seconds=timeout_seconds)
+    return options
+
+
+def _brief(error: Exception) -> str:
+    """torch's messages run over many lines, and name its build machine's files."""
+    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return text.split("] ", 1)[-1].split(". This", 1)[0][:200]

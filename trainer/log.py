@@ -1,0 +1,82 @@
+"""The trainer's log: one logfmt line per report or event, on stdout.
+
+    log = Log("digits-0")
+    log.progress(step=120, epoch=3, world_size=2, generation=4, loss=0.3121, samples_per_s=850)
+    log.event("peer_lost", peer="digits-1", generation=4)
+
+    step=120 epoch=3 world_size=2 generation=4 loss=0.3121 samples_per_s=850 worker=digits-0 time=2026-01-01T10:00:00.120Z
+    event=peer_lost peer=digits-1 generation=4 worker=digits-0 time=2026-01-01T10:00:00.450Z
+
+Fields keep the order they are given in. Values with spaces, quotes or equals signs are quoted as JSON strings.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TextIO
+
+Value = str | int | float | bool | None
+
+_BARE = re.compile(r"[^\s\"=]+")
+
+
+def line(**fields: Value) -> str:
+    """The fields as one logfmt line without its newline; fields that are None are left out."""
+    return " ".join(f"{key}={_text(value)}" for key, value in fields.items() if value is not None)
+
+
+def parse(text: str) -> dict[str, str]:
+    """The fields of one logfmt line; what is not a ``key=value`` pair is skipped."""
+    fields = {}
+    for key, quoted, bare in re.findall(r'([\w.]+)=(?:("(?:[^"\\]|\\.)*")|(\S*))', text):
+        fields[key] = str(json.loads(quoted)) if quoted else bare
+    return fields
+
+
+class Log:
+    """Writes lines that end in the worker's name and the time in UTC. Safe to share between threads."""
+
+    def __init__(
+        self, worker: str, *, stream: TextIO | None = None, clock: Callable[[], float] = time.time, debug: bool = False
+    ) -> None:
+        self._worker = worker
+        self._stream = stream
+        self._clock = clock
+        self._debug = debug
+        self._lock = threading.Lock()
+
+    def progress(self, **fields: Value) -> None:
+        """One report on training."""
+        self._write(line(**fields))
+
+    def event(self, name: str, **fields: Value) -> None:
+        """Something happened that changes how training goes on."""
+        self._write(line(event=name, **fields))
+
+    def debug(self, name: str, **fields: Value) -> None:
+        """Like ``event``, but only written with ``--debug``."""
+        if self._debug:
+            self.event(name, **fields)
+
+    def _write(self, text: str) -> None:
+        now = datetime.fromtimestamp(self._clock(), UTC)
+        stamp = now.strftime("%Y-%m-%dT%H:%M:%S.") + f"{now.microsecond // 1000:03d}Z"
+        with self._lock:
+            stream = self._stream or sys.stdout
+            stream.write(f"{text} {line(worker=self._worker, time=stamp)}\n")
+            stream.flush()
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.4g}" if value and abs(value) < 0.01 else f"{value:.4f}".rstrip("0").rstrip(".")
+    text = str(value)
+    return text if _BARE.fullmatch(text) else json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,161 @@
+"""The command line: ``train`` (the default) and ``dataset``.
+
+    python -m trainer [train] --job digits --etcd http://127.0.0.1:2379 --data DIR --checkpoints DIR
+    python -m trainer dataset --name digits --out DIR
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from contract import exit_codes
+from trainer.config import Config
+from trainer.errors import ConfigError, RecordError, TrainerError
+from trainer.log import Log
+
+if TYPE_CHECKING:
+    from trainer.coordinator import Coordinator
+    from trainer.loop import Loop
+
+_FIRST_VIEW_SECONDS = 5.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one sub-command; returns the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    command = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "train"
+    try:
+        if command == "train":
+            return _train(Config.parse(arguments, os.environ))
+        if command == "dataset":
+            return _dataset(arguments)
+        raise ConfigError(f"{command!r} is not a sub-command: use train or dataset")
+    except (ConfigError, RecordError) as error:
+        print(f"trainer: {error}", file=sys.stderr)
+        return exit_codes.USAGE
+    except TrainerError as error:
+        print(f"trainer: {error}", file=sys.stderr)
+        return exit_codes.FAILED
+
+
+def _dataset(arguments: list[str]) -> int:
+    from trainer import dataset
+
+    parser = argparse.ArgumentParser(prog="trainer dataset", description=dataset.__doc__)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--name", help="a dataset that is known here: digits")
+    source.add_argument("--uri", help="a zip or tar archive of an ImageFolder: s3://, https:// or file://")
+    parser.add_argument("--out", type=Path, required=True, help="directory to make")
+    given = parser.parse_args(arguments)
+    dataset.prepare(dataset.Source(given.name, given.uri), given.out, Log(socket.gethostname()))
+    return exit_codes.FINISHED
+
+
+def _train(config: Config) -> int:
+    log = Log(config.worker, debug=config.debug)
+    log.event("started", job=config.job, pid=os.getpid(), etcd=",".join(config.etcd))
+    asked_to_leave = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: asked_to_leave.set())
+    worker = _Worker(config, log)
+    if worker.is_finished():
+        log.event("finished", reason="the job had finished before this worker started")
+        return exit_codes.FINISHED
+    loop = worker.prepare()
+    if asked_to_leave.is_set():
+        log.event("left", reason="asked to leave before it had joined")
+        return exit_codes.LEFT
+    threading.Thread(target=lambda: (asked_to_leave.wait(), loop.leave()), name="leave", daemon=True).start()
+    try:
+        return loop.run()
+    finally:
+        worker.coordinator.stop()
+
+
+class _Worker:
+    """Puts one worker together, in the order that lets people see life first and disturbs others last."""
+
+    def __init__(self, config: Config, log: Log) -> None:
+        from trainer.store import EtcdStore
+
+        self._config, self._log = config, log
+        self._started = time.monotonic()
+        self._host = config.host or _route_to(config.etcd[0])
+        self._store = EtcdStore(config.etcd)
+        self.coordinator: Coordinator
+
+    def is_finished(self) -> bool:
+        """Whether the job is done, by the volume or by etcd (which is asked only if it answers soon)."""
+        from contract import keys
+        from trainer.checkpoint import Checkpoints
+        from trainer.errors import StoreError
+
+        self._checkpoints = Checkpoints(self._config.checkpoints, self._log)
+        if self._checkpoints.finished():
+            return True
+        try:
+            return bool(self._store.read(keys.finished(self._config.job)).entries)
+        except StoreError as error:
+            self._log.event("etcd_unreachable", error=str(error))
+            return False
+
+    def prepare(self) -> Loop:
+        """Import torch, load the data, build and warm up the model, and only then announce this worker."""
+        from trainer import state as states
+        from trainer.coordinator import Coordinator, Hooks
+        from trainer.data import ImageFolder
+        from trainer.membership import Limits, Member
+        from trainer.sync import PeerServer, is_gone
+
+        import torch  # the slowest import by far: the log has begun, and a wrong --data is found without it
+
+        from trainer.group import open_group
+        from trainer.loop import Loop, Parts
+        from trainer.model import SmallCNN
+
+        config = self._config
+        torch.set_num_threads(config.threads)
+        torch.manual_seed(config.seed)
+        device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+        train, val = ImageFolder(config.data / "train"), ImageFolder(config.data / "val")
+        model = SmallCNN(train.channels, len(train.classes)).to(device)
+        signature = states.signature(model, data=train.digest, seed=config.seed, batch_size=config.batch_size)
+        group, server = open_group(self._host, device, config.group_timeout_seconds), PeerServer()
+        server.start()
+        member_id = f"{config.worker}-{secrets.token_hex(4)}"
+        me = Member(member_id, config.worker, self._host, server.port, group.store_port, signature, ready_after=0)
+        limits = Limits(config.min_workers, config.max_workers, config.peer_timeout_seconds)
+        self.coordinator = Coordinator(
+            self._store, config.job, me, limits=limits, lease_seconds=config.lease_seconds, log=self._log
+        )
+        state = states.State(model, lr=config.lr, signature=signature)
+        parts = Parts(self.coordinator, group, server, self._checkpoints, state, train, val, member_id)
+        loop = Loop(config, parts, self._log)
+        loop.warm_up()
+        self._log.event("prepared", seconds=time.monotonic() - self._started, device=str(device),
+                        train_images=len(train), val_images=len(val))
+        self.coordinator.start(Hooks(loop.membership_changed, lambda member: is_gone((member.host, member.peer_port))))
+        self.coordinator.wait(lambda view: True, time.monotonic() + _FIRST_VIEW_SECONDS)
+        self.coordinator.announce(signature)
+        return loop
+
+
+def _route_to(url: str) -> str:
+    """The address of this machine from which ``url`` is reached; no packet is sent."""
+    parts = urlsplit(url)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((parts.hostname or "", parts.port or 2379))
+        except OSError as error:
+            raise ConfigError(f"etcd's address {url!r} cannot be resolved ({error}): see --etcd, or give --host") from error
+        return str(probe.getsockname()[0])

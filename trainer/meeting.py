@@ -1,0 +1,110 @@
+"""Where the ranks of one generation meet: torch stores that can be given up.
+
+A rank that connects to its peers waits for keys which a dead peer never writes. torch's own stores wait out
+their time-out; these look every few hundred milliseconds whether the generation is still wanted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+from trainer.errors import GroupBroken
+
+Address = tuple[str, int]
+
+_SLICE = timedelta(milliseconds=200)
+
+
+class MeetingStore(dist.Store):
+    """The keys of one generation, kept by the torch store of the process that has rank 0 in it."""
+
+    def __init__(self, uuid: int, server: dist.Store, wanted: Callable[[], None], deadline: float) -> None:
+        super().__init__()
+        self._keys = dist.PrefixStore(str(uuid), server)
+        self._wanted, self._deadline = wanted, deadline
+
+    def set(self, key: str, value: Any) -> None:
+        self._keys.set(key, value)
+
+    def get(self, key: str) -> bytes:
+        self.wait([key])
+        return bytes(self._keys.get(key))
+
+    def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
+        """Raises GroupBroken at the deadline, or as soon as the generation is not wanted any more."""
+        while True:
+            self._wanted()
+            try:
+                return self._keys.wait(keys, _SLICE)
+            except dist.DistStoreError as error:
+                if time.monotonic() > self._deadline:
+                    raise GroupBroken("a peer did not come to the meeting in time") from error
+
+    def compare_set(self, key: str, expected: Any, value: Any) -> bytes:
+        return bytes(self._keys.compare_set(key, expected, value))
+
+    def add(self, key: str, amount: int) -> int:
+        return int(self._keys.add(key, amount))
+
+    def check(self, keys: list[str]) -> bool:
+        return bool(self._keys.check(keys))
+
+    def delete_key(self, key: str) -> bool:
+        return bool(self._keys.delete_key(key))
+
+
+class SwitchedStore(dist.Store):
+    """The one store that a ProcessGroup is made with; the meeting behind it changes with every generation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.current: MeetingStore | None = None
+
+    def __getattribute__(self, name: str) -> Any:
+        """Store methods are looked up here by torch's C++ side, and answered by the current meeting."""
+        if name in ("set", "get", "wait", "compare_set", "add", "check", "delete_key"):
+            return getattr(object.__getattribute__(self, "current"), name)
+        return super().__getattribute__(name)
+
+
+def join(address: Address, wanted: Callable[[], None], deadline: float) -> dist.TCPStore:
+    """A client of another process's torch store. Raises GroupBroken like ``MeetingStore.wait``."""
+    while True:
+        wanted()
+        try:
+            return dist.TCPStore(*address, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=1))
+        except (dist.DistNetworkError, dist.DistStoreError) as error:
+            if time.monotonic() > deadline:
+                raise GroupBroken(f"rank 0 at {address[0]}:{address[1]} does not answer") from error
+
+
+def use_interface_of(host: str) -> None:
+    """Have gloo and NCCL use the network interface that carries ``host``, unless the environment names one.
+
+    gloo otherwise takes what the machine's name resolves to, which is loopback on many machines.
+    """
+    name = _interface_of(host)
+    if name:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", name)
+
+
+def _interface_of(host: str) -> str | None:
+    ask_address = 0x8915  # SIOCGIFADDR in linux/sockios.h
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # an interface without an IPv4 address
+                answer = fcntl.ioctl(probe.fileno(), ask_address, struct.pack("256s", name.encode()))
+                if socket.inet_ntoa(answer[20:24]) == host:
+                    return name
+    return None

@@ -1,0 +1,59 @@
+"""Which samples a step consumes: one cursor over a seeded permutation, the same for all ranks.
+
+    cursor = Cursor(epoch=0, offset=0)
+    step = plan(cursor, total=1437, batch_size=64, seed=0)
+    mine = step.share(rank=1, size=3)       # sample ids of this rank
+    cursor = step.after                     # once the step is committed
+
+A step consumes the next ``batch_size`` samples of the epoch's permutation (fewer at the end of an epoch), whatever
+the number of ranks; the ranks share them out. So every sample is used exactly once per epoch at any sequence of
+world sizes, nothing is padded, and the effective batch size and the learning rate do not depend on the world size.
+The cursor is part of the training state: it moves only when a step is committed.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from functools import lru_cache
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """How many samples of which epoch (from 0) have been consumed."""
+
+    epoch: int = 0
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Step:
+    """The samples of one step, in order, and where the cursor stands after it."""
+
+    samples: tuple[int, ...]
+    after: Cursor
+
+    def share(self, rank: int, size: int) -> tuple[int, ...]:
+        """Sample ids of one rank; may be empty when there are fewer samples than ranks."""
+        return self.samples[rank::size]
+
+
+def plan(cursor: Cursor, *, total: int, batch_size: int, seed: int) -> Step:
+    """The step that starts at ``cursor`` in a dataset of ``total`` samples."""
+    end = min(cursor.offset + batch_size, total)
+    samples = _permutation(total, seed, cursor.epoch)[cursor.offset : end]
+    after = Cursor(cursor.epoch, end) if end < total else Cursor(cursor.epoch + 1, 0)
+    return Step(samples, after)
+
+
+def steps_per_epoch(total: int, batch_size: int) -> int:
+    """Number of steps in an epoch; the last one may be smaller."""
+    return -(-total // batch_size)
+
+
+@lru_cache(maxsize=2)
+def _permutation(total: int, seed: int, epoch: int) -> tuple[int, ...]:
+    order = list(range(total))
+    # A string seeds Python's generator through SHA-512, the same on every machine and version.
+    random.Random(f"{seed}/{epoch}").shuffle(order)
+    return tuple(order)

@@ -1,0 +1,273 @@
+"""The door to etcd: the few operations the trainer needs, and their implementation over etcd's JSON gateway.
+
+    store = EtcdStore(("http://etcd-0:2379", "http://etcd-1:2379"), timeout_seconds=2)
+    snapshot = store.read("/tidewater/digits/")
+    for events in store.watch("/tidewater/digits/", snapshot.revision + 1): ...
+
+The standard library's HTTP client is used instead of etcd3gw, which talks to one endpoint only, has no time-out
+on its streams, and would be one more thing to install in a GPU image. Gateway reference:
+https://etcd.io/docs/v3.5/dev-guide/api_grpc_gateway/
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from trainer.errors import Compacted, ConfigError, StoreError
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One key with its value and revisions."""
+
+    key: str
+    value: bytes
+    create_revision: int
+    mod_revision: int
+
+
+@dataclass(frozen=True)
+class Event:
+    """A change of one key; ``entry`` is None when the key was deleted or its lease ran out."""
+
+    key: str
+    entry: Entry | None
+    revision: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All keys under a prefix at one revision."""
+
+    revision: int
+    entries: tuple[Entry, ...]
+
+
+class Watch(Protocol):
+    """A stream of batches of events. ``close`` may be called from another thread and ends the iteration."""
+
+    def __iter__(self) -> Iterator[tuple[Event, ...]]: ...
+
+    def close(self) -> None: ...
+
+
+class Store(Protocol):
+    """What the trainer asks of etcd. Every method raises StoreError when no endpoint answers in time."""
+
+    def read(self, prefix: str) -> Snapshot:
+        """Everything under ``prefix``, linearizable."""
+
+    def put(self, key: str, value: bytes, lease: int = 0) -> None:
+        """Write unconditionally, bound to ``lease`` unless that is 0."""
+
+    def put_if(self, key: str, value: bytes, mod_revision: int) -> bool:
+        """Compare-and-set: write only if the key's mod revision is ``mod_revision`` (0: the key must not exist).
+
+        False means that somebody else wrote first and nothing was changed. After a StoreError the write may
+        or may not have happened: read before trying again.
+        """
+
+    def delete(self, key: str) -> None:
+        """Delete the key if it exists."""
+
+    def grant(self, ttl_seconds: int) -> int:
+        """A new lease's id."""
+
+    def keep_alive(self, lease: int) -> bool:
+        """Renew; False if the lease has run out, and with it the keys bound to it."""
+
+    def revoke(self, lease: int) -> None:
+        """End the lease and delete the keys bound to it; no error if it is gone already."""
+
+    def watch(self, prefix: str, from_revision: int) -> Watch:
+        """Changes under ``prefix`` from that revision on. The iterator raises Compacted or StoreError, and
+        ends after some seconds without an event, so that a silent dead connection is not trusted for long."""
+
+
+class EtcdStore:
+    """etcd v3 over its JSON gateway. Tries the endpoints in turn, starting with the last one that worked."""
+
+    def __init__(self, endpoints: tuple[str, ...], *, timeout_seconds: float = 2.0, idle_seconds: float = 15.0) -> None:
+        self._endpoints = [_Endpoint.parse(url) for url in endpoints]
+        self._timeout_seconds = timeout_seconds
+        self._idle_seconds = idle_seconds
+        self._preferred = 0
+        self._local = threading.local()
+
+    def read(self, prefix: str) -> Snapshot:
+        answer = self._call("/v3/kv/range", {"key": _b64(prefix), "range_end": _b64(_end(prefix))})
+        entries = tuple(_entry(kv) for kv in answer.get("kvs", ()))
+        return Snapshot(int(answer["header"]["revision"]), entries)
+
+    def put(self, key: str, value: bytes, lease: int = 0) -> None:
+        self._call("/v3/kv/put", {"key": _b64(key), "value": _b64(value), "lease": str(lease)})
+
+    def put_if(self, key: str, value: bytes, mod_revision: int) -> bool:
+        compare = {"key": _b64(key), "target": "MOD", "result": "EQUAL", "mod_revision": str(mod_revision)}
+        put = {"request_put": {"key": _b64(key), "value": _b64(value)}}
+        return bool(self._call("/v3/kv/txn", {"compare": [compare], "success": [put]}).get("succeeded"))
+
+    def delete(self, key: str) -> None:
+        self._call("/v3/kv/deleterange", {"key": _b64(key)})
+
+    def grant(self, ttl_seconds: int) -> int:
+        return int(self._call("/v3/lease/grant", {"TTL": str(ttl_seconds)})["ID"])
+
+    def keep_alive(self, lease: int) -> bool:
+        return int(self._call("/v3/lease/keepalive", {"ID": str(lease)}).get("result", {}).get("TTL", 0)) > 0
+
+    def revoke(self, lease: int) -> None:
+        # A lease that ran out by itself is what the caller wanted; etcd answers 404 to that.
+        self._call("/v3/lease/revoke", {"ID": str(lease)}, accept_missing=True)
+
+    def watch(self, prefix: str, from_revision: int) -> Watch:
+        body = {"key": _b64(prefix), "range_end": _b64(_end(prefix)), "start_revision": str(from_revision)}
+        failures = []
+        for index in self._order():
+            endpoint = self._endpoints[index]
+            try:
+                stream = _WatchStream(endpoint.connect(self._idle_seconds), {"create_request": body})
+            except (OSError, http.client.HTTPException) as error:
+                failures.append(f"{endpoint.url}: {error}")
+                continue
+            self._preferred = index
+            return stream
+        raise StoreError(f"etcd does not answer ({'; '.join(failures)})")
+
+    def _call(self, path: str, body: Mapping[str, Any], *, accept_missing: bool = False) -> dict[str, Any]:
+        failures = []
+        for index in self._order():
+            endpoint = self._endpoints[index]
+            try:
+                status, text = self._post(index, path, json.dumps(body).encode())
+            except (OSError, http.client.HTTPException) as error:
+                failures.append(f"{endpoint.url}: {error or type(error).__name__}")
+                continue
+            if status == http.client.NOT_FOUND and accept_missing:
+                return {}
+            if status != http.client.OK:
+                failures.append(f"{endpoint.url}: HTTP {status} {text[:200]!r}")
+                continue
+            self._preferred = index
+            return dict(json.loads(text.splitlines()[0]))
+        raise StoreError(f"etcd does not answer {path} ({'; '.join(failures)})")
+
+    def _post(self, index: int, path: str, body: bytes) -> tuple[int, str]:
+        """One exchange over this thread's kept connection; a stale one is replaced once."""
+        kept: dict[int, http.client.HTTPConnection] = self._local.__dict__.setdefault("connections", {})
+        fresh = index not in kept
+        connection = kept.pop(index, None) or self._endpoints[index].connect(self._timeout_seconds)
+        try:
+            connection.request("POST", path, body, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            answer = response.status, response.read().decode()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            # A server may close an idle connection at any time. A time-out is no such case: the next endpoint's turn.
+            if fresh or isinstance(error, TimeoutError):
+                raise
+            return self._post(index, path, body)
+        kept[index] = connection
+        return answer
+
+    def _order(self) -> list[int]:
+        count = len(self._endpoints)
+        return [(self._preferred + offset) % count for offset in range(count)]
+
+
+@dataclass(frozen=True)
+class _Endpoint:
+    url: str
+    secure: bool
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, url: str) -> _Endpoint:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(f"etcd endpoint {url!r} is not a URL like http://host:2379")
+        return cls(url, parts.scheme == "https", parts.hostname, parts.port or 2379)
+
+    def connect(self, timeout_seconds: float) -> http.client.HTTPConnection:
+        kind = http.client.HTTPSConnection if self.secure else http.client.HTTPConnection
+        return kind(self.host, self.port, timeout=timeout_seconds)
+
+
+class _WatchStream:
+    """One watch on one connection: a chunked response with a JSON object per line."""
+
+    def __init__(self, connection: http.client.HTTPConnection, request: Mapping[str, Any]) -> None:
+        self._connection = connection
+        self._closed = False
+        connection.request("POST", "/v3/watch", json.dumps(request), {"Content-Type": "application/json"})
+        self._socket = connection.sock
+        self._response = connection.getresponse()
+        if self._response.status != http.client.OK:
+            connection.close()
+            raise http.client.HTTPException(f"HTTP {self._response.status} on watch")
+
+    def __iter__(self) -> Iterator[tuple[Event, ...]]:
+        try:
+            while not self._closed:
+                text = self._response.readline()
+                if not text:
+                    return
+                yield from self._events(json.loads(text))
+        except TimeoutError:
+            return
+        except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
+            if not self._closed:
+                raise StoreError(f"the watch broke off: {error}") from error
+        finally:
+            self._connection.close()
+
+    def _events(self, message: Mapping[str, Any]) -> Iterator[tuple[Event, ...]]:
+        result = message.get("result", {})
+        if int(result.get("compact_revision", 0)):
+            raise Compacted(f"etcd has compacted up to revision {result['compact_revision']}")
+        if result.get("canceled") or "error" in message:
+            raise StoreError(f"etcd cancelled the watch: {result.get('cancel_reason') or message.get('error')}")
+        if "events" in result:
+            yield tuple(_event(event) for event in result["events"])
+
+    def close(self) -> None:
+        self._closed = True
+        # Shutting down wakes the thread that reads; closing alone would not.
+        with contextlib.suppress(OSError):
+            if self._socket:
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+
+def _b64(data: str | bytes) -> str:
+    return base64.b64encode(data.encode() if isinstance(data, str) else data).decode()
+
+
+def _end(prefix: str) -> bytes:
+    """The smallest key that is greater than all keys with this prefix: the last byte plus one."""
+    data = prefix.encode()
+    return data[:-1] + bytes([data[-1] + 1])
+
+
+def _entry(kv: Mapping[str, Any]) -> Entry:
+    return Entry(
+        key=base64.b64decode(kv["key"]).decode(),
+        value=base64.b64decode(kv.get("value", "")),
+        create_revision=int(kv.get("create_revision", 0)),
+        mod_revision=int(kv.get("mod_revision", 0)),
+    )
+
+
+def _event(event: Mapping[str, Any]) -> Event:
+    entry = _entry(event["kv"])
+    # The gateway leaves fields with default values out, and PUT is the default type.
+    return Event(entry.key, None if event.get("type") == "DELETE" else entry, entry.mod_revision)
