@@ -11,8 +11,17 @@ from localcloud.supervise import Supervisor
 class ControlPlane(Protocol):
     """A cluster's API server and what belongs to it."""
 
-    endpoint: str
-    ca_pem: str
+    @property
+    def endpoint(self) -> str:
+        """URL of the API server."""
+
+    @property
+    def issuer(self) -> str:
+        """OIDC issuer of service accounts' tokens."""
+
+    @property
+    def ca_pem(self) -> str:
+        """Certificate of the cluster's authority."""
 
     def start(self, deadline: float) -> None:
         """Start everything; returns when the API server is ready."""

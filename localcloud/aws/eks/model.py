@@ -97,7 +97,11 @@ class Phase(Enum):
 
 @dataclass(frozen=True)
 class Worker:
-    """One EC2 instance of a node group; `died_at` is on the monotonic clock."""
+    """One EC2 instance of a node group.
+
+    Args:
+        launched_at: On the monotonic clock, as is `died_at`, which stays None until the last process has ended.
+    """
 
     instance_id: str
     node_name: str

@@ -58,7 +58,7 @@ def start(eks: Eks, state: ClusterState) -> None:
     state.software = eks.machine.addons(plane)
     with state.lock:
         if state.cluster.status != "DELETING":
-            state.change(status="ACTIVE", endpoint=plane.endpoint, ca_pem=plane.ca_pem)
+            state.change(status="ACTIVE", endpoint=plane.endpoint, ca_pem=plane.ca_pem, oidc_issuer=plane.issuer)
     for entry in list(state.entries.values()):
         access_entries.sync_bindings(state, entry)
     if state.cluster.self_managed_addons:
@@ -129,7 +129,7 @@ def act(eks: Eks, state: ClusterState, found: GroupState, action: rules.Action) 
             eks.ec2.terminate(identity)
         case rules.PowerOff(identity, clean):
             worker = found.workers[identity]
-            _set(state, found, replace(worker, phase=Phase.DEAD, ready=False, died_at=time.monotonic()))
+            _set(state, found, replace(worker, phase=Phase.DEAD, ready=False))
             # A stopped instance is as good as lost to an Auto Scaling group, which terminates it.
             eks.ec2.terminate(identity)
             eks.pool.submit(_guarded, power_off, state, found, identity, clean)
@@ -192,17 +192,16 @@ def drain(state: ClusterState, found: GroupState, worker: Worker) -> None:
 
 def power_off(state: ClusterState, found: GroupState, identity: str, clean: bool) -> None:
     """End the node's processes; a drained node has nothing left that its object could be kept for."""
-    node = found.nodes.get(identity)
-    if node is None:
-        return
-    if clean:
-        node.stop()
-        worker = found.workers.get(identity)
-        if worker is not None:
-            _set(state, found, replace(worker, died_at=time.monotonic() - rules.NODE_OBJECT_SECONDS))
-    else:
-        node.power_off()
-    state.wake.set()
+    node = found.nodes[identity]
+    try:
+        if clean:
+            node.stop()
+        else:
+            node.power_off()
+    finally:
+        ended = time.monotonic() - (rules.NODE_OBJECT_SECONDS if clean else 0.0)
+        _set(state, found, replace(found.workers[identity], died_at=ended))
+        state.wake.set()
 
 
 def forget(state: ClusterState, found: GroupState, worker: Worker) -> None:

@@ -77,8 +77,9 @@ def decide(
 
 def _for_worker(worker: Worker, running: bool, now: float) -> Action | None:
     if worker.phase is Phase.DEAD:
-        gone_for = now - (worker.died_at or 0.0)
-        return Forget(worker.instance_id) if gone_for >= NODE_OBJECT_SECONDS else None
+        if worker.died_at is None or now - worker.died_at < NODE_OBJECT_SECONDS:
+            return None
+        return Forget(worker.instance_id)
     if not running:
         return PowerOff(worker.instance_id, clean=worker.phase is Phase.DRAINED)
     if worker.phase in (Phase.DRAINED, Phase.FAILED):

@@ -1,0 +1,131 @@
+"""What a node group does next, for every situation its nodes can be in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from localcloud.aws.eks.model import Nodegroup, Phase, Worker
+from localcloud.aws.eks.rules import Drain, Forget, Launch, PowerOff, Terminate, decide, settled, victims
+
+NOW = 100.0
+
+
+def group(desired: int, status: str = "ACTIVE") -> Nodegroup:
+    return Nodegroup(
+        name="workers",
+        cluster="demo",
+        arn="arn",
+        version="1.34",
+        release_version="",
+        created_at=0,
+        modified_at=0,
+        node_role="role",
+        subnets=("subnet-a", "subnet-b"),
+        scaling={"minSize": 0, "maxSize": 9, "desiredSize": desired},
+        instance_types=("m5.large",),
+        instance_type="m5.large",
+        ami_type="",
+        capacity_type="ON_DEMAND",
+        disk_size=20,
+        labels={},
+        taints=(),
+        update_config={},
+        node_repair_config=None,
+        launch_template=None,
+        remote_access=None,
+        auto_scaling_group="",
+        status=status,
+    )
+
+
+def worker(number: int, zone: str = "a", phase: Phase = Phase.UP, **fields: float) -> Worker:
+    made = Worker(f"i-{number}", f"node-{number}", f"subnet-{zone}", zone, float(number), phase, phase is Phase.UP)
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def running(*workers: Worker) -> set[str]:
+    return {worker.instance_id for worker in workers}
+
+
+def test_missing_nodes_are_launched_over_the_subnets_in_turn() -> None:
+    assert decide(group(3), [], set(), NOW) == [Launch("subnet-a"), Launch("subnet-b"), Launch("subnet-a")]
+
+
+def test_a_missing_node_is_launched_where_there_are_fewest() -> None:
+    one = worker(1, "a")
+    assert decide(group(2), [one], running(one), NOW) == [Launch("subnet-b")]
+
+
+def test_a_complete_group_is_left_alone() -> None:
+    workers = [worker(1, "a"), worker(2, "b", Phase.STARTING)]
+    assert decide(group(2), workers, running(*workers), NOW) == []
+
+
+def test_a_terminated_instance_loses_its_power_and_is_replaced_at_once() -> None:
+    gone, kept = worker(1, "a"), worker(2, "b")
+    actions = decide(group(2), [gone, kept], running(kept), NOW)
+    assert actions == [PowerOff("i-1", clean=False), Launch("subnet-a")]
+
+
+def test_an_instance_terminated_while_its_node_starts_is_replaced_too() -> None:
+    gone = worker(1, "a", Phase.STARTING)
+    assert decide(group(1), [gone], set(), NOW) == [PowerOff("i-1", clean=False), Launch("subnet-a")]
+
+
+def test_a_node_that_died_by_itself_has_its_instance_terminated() -> None:
+    broken = worker(1, "a", Phase.FAILED)
+    assert decide(group(1), [broken], running(broken), NOW) == [Terminate("i-1"), Launch("subnet-a")]
+
+
+def test_after_a_failed_start_the_next_launch_waits() -> None:
+    assert decide(group(1), [], set(), NOW, launch_after=NOW + 1) == []
+    assert decide(group(1), [], set(), NOW, launch_after=NOW) == [Launch("subnet-a")]
+
+
+def test_the_node_object_of_a_dead_node_goes_some_seconds_after_its_last_process() -> None:
+    dying, dead = worker(1, phase=Phase.DEAD), worker(2, phase=Phase.DEAD, died_at=NOW - 5)
+    just = worker(3, phase=Phase.DEAD, died_at=NOW - 4)
+    assert decide(group(0), [dying, dead, just], set(), NOW) == [Forget("i-2")]
+
+
+def test_a_surplus_node_is_drained_then_terminated_then_shut_down() -> None:
+    surplus = worker(1)
+    assert decide(group(0), [surplus], running(surplus), NOW) == [Drain("i-1")]
+    draining = replace(surplus, phase=Phase.DRAINING)
+    assert decide(group(0), [draining], running(draining), NOW) == []
+    drained = replace(surplus, phase=Phase.DRAINED)
+    assert decide(group(0), [drained], running(drained), NOW) == [Terminate("i-1")]
+    assert decide(group(0), [drained], set(), NOW) == [PowerOff("i-1", clean=True)]
+
+
+def test_deleting_a_group_drains_all_of_it() -> None:
+    workers = [worker(1, "a"), worker(2, "b")]
+    actions = decide(group(2, "DELETING"), workers, running(*workers), NOW)
+    assert sorted(actions, key=str) == [Drain("i-1"), Drain("i-2")]
+
+
+@pytest.mark.parametrize(
+    ("zones", "count", "chosen"),
+    [
+        ("ab", 1, ["i-2"]),
+        ("aab", 1, ["i-2"]),
+        ("abb", 1, ["i-3"]),
+        ("aabb", 2, ["i-4", "i-2"]),
+        ("aaa", 2, ["i-3", "i-2"]),
+        ("ab", 0, []),
+        ("ab", -1, []),
+    ],
+    ids=["the newest", "fullest zone first", "newest there", "zones in turn", "one zone", "none", "too few"],
+)
+def test_who_goes_first(zones: str, count: int, chosen: list[str]) -> None:
+    workers = [worker(number, zone) for number, zone in enumerate(zones, 1)]
+    assert [victim.instance_id for victim in victims(workers, count)] == chosen
+
+
+def test_a_group_is_settled_when_just_the_wanted_nodes_are_ready() -> None:
+    assert settled(group(1), [worker(1)])
+    assert not settled(group(1), [worker(1, phase=Phase.STARTING)])
+    assert not settled(group(1), [worker(1), worker(2, phase=Phase.DEAD)])
+    assert settled(group(0), [])

@@ -1,0 +1,341 @@
+"""Stand-ins for what is outside the EKS API: EC2, IAM and the machine that runs clusters. They keep state."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any, ClassVar
+
+from localcloud.aws.ec2 import InstanceType, Launched, LaunchSpec, Subnet
+from localcloud.aws.eks.model import Json
+from localcloud.aws.eks.state import Eks, Settings
+from localcloud.aws.principals import Principal, Role, SessionCredentials, UnknownCredentials
+from localcloud.errors import CloudError
+
+ACCOUNT = "123456789012"
+REGION = "us-west-2"
+OPERATOR = Principal(f"arn:aws:iam::{ACCOUNT}:user/operator", f"arn:aws:iam::{ACCOUNT}:user/operator", ACCOUNT, "s", ())
+
+
+def trust(*services: str, actions: Sequence[str] = ("sts:AssumeRole",)) -> Json:
+    """A trust policy for services."""
+    statement = {"Effect": "Allow", "Principal": {"Service": list(services)}, "Action": list(actions)}
+    return {"Version": "2012-10-17", "Statement": [statement]}
+
+
+@dataclass
+class FakePrincipals:
+    """`Principals` over dictionaries."""
+
+    roles: dict[str, Role] = field(default_factory=dict)
+    keys: dict[str, Principal] = field(default_factory=dict)
+    bucket_policies: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    assumed: list[tuple[str, str]] = field(default_factory=list)
+
+    def add_role(self, name: str, document: Json) -> str:
+        arn = f"arn:aws:iam::{ACCOUNT}:role/{name}"
+        self.roles[arn] = Role(arn, document)
+        return arn
+
+    def find(self, access_key: str, session_token: str | None) -> Principal:
+        try:
+            return self.keys[access_key]
+        except KeyError as error:
+            raise UnknownCredentials(access_key) from error
+
+    def role(self, arn: str) -> Role | None:
+        return self.roles.get(arn)
+
+    def assume(self, role_arn: str, session_name: str, seconds: int) -> SessionCredentials:
+        self.assumed.append((role_arn, session_name))
+        session = f"arn:aws:sts::{ACCOUNT}:assumed-role/{role_arn.rpartition('/')[2]}/{session_name}"
+        return SessionCredentials("ASIA", "secret", "token", datetime(2030, 1, 1, tzinfo=UTC), session, "AROA:x")
+
+    def bucket_policy(self, bucket: str) -> Mapping[str, Any] | None:
+        return self.bucket_policies.get(bucket)
+
+
+class FakeEc2:
+    """`Ec2` with two subnets in two zones and one launch template."""
+
+    def __init__(self) -> None:
+        self.subnets = {f"subnet-{zone}": Subnet(f"subnet-{zone}", "vpc-1", f"us-west-2{zone}") for zone in "ab"}
+        self.groups: dict[str, str] = {"sg-own": "own"}
+        self.interfaces: dict[str, str] = {}
+        self.instances: dict[str, str] = {}
+        self.launched: list[LaunchSpec] = []
+        self._numbers = count(1)
+
+    def subnet(self, identity: str) -> Subnet | None:
+        return self.subnets.get(identity)
+
+    def security_group_exists(self, identity: str) -> bool:
+        return identity in self.groups
+
+    def instance_type(self, name: str) -> InstanceType | None:
+        return {"m5.large": InstanceType(name, 2, 8192), "t3.medium": InstanceType(name, 2, 4096)}.get(name)
+
+    def launch_template(self, identity: str | None, name: str | None, version: str | None) -> Mapping[str, Any] | None:
+        if identity != "lt-1":
+            return None
+        return {"id": "lt-1", "name": "workers", "version": version or "1", "data": {}}
+
+    def create_security_group(self, name: str, description: str, vpc_id: str, tags: Mapping[str, str]) -> str:
+        identity = f"sg-{next(self._numbers)}"
+        self.groups[identity] = name
+        return identity
+
+    def delete_security_group(self, identity: str) -> None:
+        self.groups.pop(identity)
+
+    def create_interface(self, subnet: str, groups: Sequence[str], description: str, tags: Mapping[str, str]) -> str:
+        identity = f"eni-{next(self._numbers)}"
+        self.interfaces[identity] = subnet
+        return identity
+
+    def delete_interface(self, identity: str) -> None:
+        self.interfaces.pop(identity)
+
+    def run(self, spec: LaunchSpec) -> Launched:
+        number = next(self._numbers)
+        self.launched.append(spec)
+        self.instances[f"i-{number}"] = "running"
+        return Launched(f"i-{number}", f"10.0.0.{number}", f"ip-10-0-0-{number}.us-west-2.compute.internal")
+
+    def terminate(self, identity: str) -> None:
+        self.instances[identity] = "terminated"
+
+    def running(self) -> set[str]:
+        return {identity for identity, state in self.instances.items() if state == "running"}
+
+
+class FakeClient:
+    """An API server's objects by path, and the reviews it answers."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str | None, str], Json] = {}
+        self.patches: list[tuple[str, Json]] = []
+        self.review: Json = {"authenticated": False, "error": "unknown token"}
+
+    def apply(self, manifest: Json) -> Json:
+        metadata = manifest["metadata"]
+        self.objects[(manifest["kind"], metadata.get("namespace"), metadata["name"])] = manifest
+        return manifest
+
+    def get(self, path: str) -> Json:
+        kind = {"clusterrolebindings": "ClusterRoleBinding", "rolebindings": "RoleBinding"}[
+            path.partition("?")[0].rpartition("/")[2]
+        ]
+        label = path.rpartition("%3D")[2]
+        found = [item for (known, _, _), item in self.objects.items() if known == kind]
+        return {"items": [item for item in found if label in item["metadata"]["labels"].values()]}
+
+    def delete(self, path: str) -> bool:
+        parts = path.split("/")
+        kind = {"clusterrolebindings": "ClusterRoleBinding", "rolebindings": "RoleBinding"}[parts[-2]]
+        namespace = parts[parts.index("namespaces") + 1] if "namespaces" in parts else None
+        return self.objects.pop((kind, namespace, parts[-1]), None) is not None
+
+    def create(self, path: str, body: Json) -> Json:
+        return {"status": self.review}
+
+    def patch(self, path: str, body: Json) -> Json:
+        self.patches.append((path, body))
+        return {}
+
+    def request(self, method: str, path: str, body: Json, content_type: str) -> Json:
+        self.patches.append((path, body))
+        return {}
+
+
+@dataclass
+class FakePlane:
+    """A control plane that is ready at once."""
+
+    spec: Json
+    endpoint: str = "https://198.18.0.2:6443"
+    issuer: str = "https://oidc.eks.us-west-2.amazonaws.com/id/ABC"
+    ca_pem: str = "-----BEGIN CERTIFICATE-----"
+    client: Any = field(default_factory=FakeClient)
+    deleted_nodes: list[str] = field(default_factory=list)
+    drained: list[str] = field(default_factory=list)
+    stopped: bool = False
+
+    def start(self, deadline: float) -> None: ...
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def delete_node(self, name: str) -> None:
+        self.deleted_nodes.append(name)
+
+    def drain(self, name: str, deadline: float) -> None:
+        self.drained.append(name)
+
+
+@dataclass
+class FakeNode:
+    """A node that is Ready once it was started, unless told to fail."""
+
+    spec: Json
+    fails: bool = False
+    running: bool = False
+    ended: str | None = None
+
+    def start(self) -> None:
+        if self.fails:
+            raise CloudError(f"node {self.spec['name']}: containerd died")
+        self.running = True
+
+    def stop(self) -> None:
+        self.running, self.ended = False, "stopped"
+
+    def power_off(self) -> None:
+        self.running, self.ended = False, "powered off"
+
+    def alive(self) -> bool:
+        return self.running
+
+    def ready(self) -> bool:
+        return self.running
+
+
+@dataclass
+class FakeAddons:
+    """Addons whose status a test sets."""
+
+    VERSIONS: ClassVar[dict[str, list[str]]] = {
+        "vpc-cni": ["v1.20.4-eksbuild.1", "v1.20.3-eksbuild.1"],
+        "coredns": ["v1.12.4-eksbuild.1"],
+        "kube-proxy": ["v1.34.0-eksbuild.4"],
+    }
+    installed: dict[str, tuple[str, Json]] = field(default_factory=dict)
+    statuses: dict[str, str] = field(default_factory=dict)
+
+    def install(self, name: str, version: str, configuration: Json) -> None:
+        self.installed[name] = (version, configuration)
+
+    def remove(self, name: str) -> None:
+        self.installed.pop(name, None)
+
+    def status(self, name: str) -> str:
+        return self.statuses.get(name, "ACTIVE")
+
+
+class FakeMachine:
+    """`Machine` that hands out the fakes and keeps them."""
+
+    def __init__(self) -> None:
+        self.planes: list[FakePlane] = []
+        self.nodes: dict[str, FakeNode] = {}
+        self.software = FakeAddons()
+        self.next_node_fails = False
+
+    def control_plane(self, spec: Json) -> FakePlane:
+        self.planes.append(FakePlane(spec))
+        return self.planes[-1]
+
+    def node(self, control_plane: Any, spec: Json) -> FakeNode:
+        node = FakeNode(spec, fails=self.next_node_fails)
+        self.next_node_fails = False
+        self.nodes[spec["instance_id"]] = node
+        return node
+
+    def addons(self, control_plane: Any) -> FakeAddons:
+        return self.software
+
+    def addon_versions(self) -> dict[str, list[str]]:
+        return dict(FakeAddons.VERSIONS)
+
+
+class InlinePool:
+    """An executor that does the work at once, in the caller's thread."""
+
+    def submit(self, work: Any, *args: Any) -> Any:
+        work(*args)
+        return _Done()
+
+    def shutdown(self, **_: Any) -> None: ...
+
+
+class _Done:
+    def result(self) -> None: ...
+
+
+@dataclass
+class World:
+    """An EKS API with fakes around it, whose rounds a test turns itself."""
+
+    eks: Eks
+    ec2: FakeEc2
+    principals: FakePrincipals
+    machine: FakeMachine
+    cluster_role: str
+    node_role: str
+    pod_role: str
+
+    def call(self, operation: str, caller: Principal = OPERATOR, **params: Any) -> Json:
+        from localcloud.aws.eks.service import OPERATIONS
+
+        if "clusterName" in params:
+            params.setdefault("name", params["clusterName"])
+        answer: Json = json.loads(json.dumps(OPERATIONS[operation](self.eks, caller, params)))
+        return answer
+
+    def cluster(self, name: str = "demo", **params: Any) -> None:
+        """Create a cluster and start it."""
+        from localcloud.aws.eks import reconcile
+
+        given: Json = {
+            "roleArn": self.cluster_role,
+            "resourcesVpcConfig": {"subnetIds": sorted(self.ec2.subnets)},
+            "accessConfig": {"authenticationMode": "API"},
+            "bootstrapSelfManagedAddons": False,
+        }
+        self.call("CreateCluster", name=name, **(given | params))
+        reconcile.start(self.eks, self.eks.clusters[name])
+
+    def nodegroup(self, desired: int, name: str = "workers", **params: Any) -> Json:
+        """Create a node group."""
+        scaling = {"minSize": 0, "maxSize": 8, "desiredSize": desired}
+        given: Json = {"nodeRole": self.node_role, "subnets": sorted(self.ec2.subnets), "scalingConfig": scaling}
+        return self.call(
+            "CreateNodegroup",
+            clusterName="demo",
+            nodegroupName=name,
+            **(given | {"instanceTypes": ["m5.large"]} | params),
+        )["nodegroup"]
+
+    def turn(self, rounds: int = 1, later_seconds: float = 0.0) -> None:
+        """Let the reconciler do some rounds, now or later."""
+        from localcloud.aws.eks import reconcile
+
+        for _ in range(rounds):
+            reconcile.step(self.eks, self.eks.clusters["demo"], time.monotonic() + later_seconds)
+
+    def status(self, name: str = "workers") -> str:
+        """A node group's status."""
+        return str(self.call("DescribeNodegroup", clusterName="demo", nodegroupName=name)["nodegroup"]["status"])
+
+
+def world(monkeypatch: Any) -> World:
+    """A fresh account; no thread runs, so that nothing happens but what a test asks for."""
+    monkeypatch.setattr(threading.Thread, "start", lambda self: None)
+    ec2, principals, machine = FakeEc2(), FakePrincipals(), FakeMachine()
+    eks = Eks(Settings(ACCOUNT, REGION, lambda kind, cluster: (kind, cluster)), ec2, principals, machine)
+    eks.pool = InlinePool()  # type: ignore[assignment]
+    pod = trust("pods.eks.amazonaws.com", actions=("sts:AssumeRole", "sts:TagSession"))
+    return World(
+        eks,
+        ec2,
+        principals,
+        machine,
+        cluster_role=principals.add_role("cluster", trust("eks.amazonaws.com")),
+        node_role=principals.add_role("node", trust("ec2.amazonaws.com")),
+        pod_role=principals.add_role("pod", pod),
+    )
