@@ -2,7 +2,8 @@
 
     python -m localcloud.plugins.kubernetes ENGINE_ADDRESS
 
-The layers, each leaning on the ones before it only: `kinds`, `metadata`, `quantity`, `errors` (facts and pure functions) →
-`diff`, `force_new`, `state`, `field_managers` (pure) → `kubeconfig`, `client`, `schema` (the API server) → `awaiting`
-(pure deciders and the loop that asks them) → `provider` (the protocol).
+The layers, each leaning on the ones before it only: `kinds`, `metadata`, `quantity`, `errors` (facts and pure
+functions) → `diff`, `force_new`, `plan`, `check`, `state`, `field_managers` (pure) → `kubeconfig`, `credentials`,
+`client`, `schema` (the API server) → `awaiting` (pure deciders and the loop that asks them) → `operations` → `provider`
+(the protocol).
 """

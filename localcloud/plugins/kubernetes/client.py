@@ -21,7 +21,7 @@ from urllib.parse import quote, urlencode
 import urllib3
 
 from localcloud.plugins.kubernetes.credentials import Credentials
-from localcloud.plugins.kubernetes.errors import ApiError, Unreachable, UnknownKind, from_status
+from localcloud.plugins.kubernetes.errors import ApiError, UnknownKind, Unreachable, from_status
 from localcloud.plugins.kubernetes.kubeconfig import Connection
 from localcloud.plugins.kubernetes.metadata import Object, name, namespace
 
@@ -40,6 +40,7 @@ class ResourceType:
     namespaced: bool
 
     def path(self, namespace: str, name: str = "") -> str:
+        """The URL path of the collection in a namespace, or of one object of it."""
         root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
         where = f"/namespaces/{quote(namespace or 'default')}" if self.namespaced else ""
         return f"{root}{where}/{self.plural}" + (f"/{quote(name)}" if name else "")
@@ -91,6 +92,7 @@ class Cluster:
         return found
 
     def path_of(self, obj: Object) -> str:
+        """The URL path of an object."""
         kind = self.resource_type(str(obj.get("apiVersion")), str(obj.get("kind")))
         return kind.path(namespace(obj), name(obj))
 
@@ -103,7 +105,7 @@ class Cluster:
         return self.request("GET", self.path_of(obj))
 
     def list_objects(self, api_version: str, kind: str, where: str, *, labels: str = "") -> list[Object]:
-        """The objects of a kind in a namespace, each with its apiVersion and kind, which the API server leaves out in lists."""
+        """The objects of a kind in a namespace, with the apiVersion and kind that lists leave out."""
         path = self.resource_type(api_version, kind).path(where)
         items = self.request("GET", path, {"labelSelector": labels} if labels else {}).get("items") or []
         return [{"apiVersion": api_version, "kind": kind, **item} for item in items]
@@ -116,13 +118,16 @@ class Cluster:
         return self.request("PATCH", self.path_of(obj), query, obj, _APPLY)
 
     def replace(self, obj: Object, *, manager: str, dry_run: bool) -> Object:
+        """Puts the object in the place of the existing one, whose resourceVersion it carries."""
         query = {"fieldManager": manager, "fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
         return self.request("PUT", self.path_of(obj), query, obj)
 
     def json_patch(self, obj: Object, operations: list[dict[str, Any]]) -> Object:
+        """Changes the object by a JSON patch (RFC 6902)."""
         return self.request("PATCH", self.path_of(obj), {}, operations, _JSON_PATCH)
 
     def delete(self, obj: Object, propagation: str) -> Object:
+        """Starts the deletion."""
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
         return self.request("DELETE", self.path_of(obj), {}, options)
 
@@ -188,7 +193,9 @@ class Cluster:
                 method, url, body=data, headers=headers, timeout=TIMEOUT, preload_content=not stream, retries=_RETRIES
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise Unreachable(f'cluster "{self.connection.name}" at {self.connection.server}: {_cause(error)}') from error
+            raise Unreachable(
+                f'cluster "{self.connection.name}" at {self.connection.server}: {_cause(error)}'
+            ) from error
 
     def _pool_manager(self) -> urllib3.PoolManager:
         with self._lock:
@@ -202,8 +209,11 @@ class Cluster:
             return self._pool
 
 
-_RETRIES: Final = urllib3.Retry(total=2, connect=1, read=0, status=0, other=0, redirect=0, backoff_factor=0.2)
-"""Only what surely did not reach the API server is sent again."""
+_RETRIES: Final = urllib3.Retry(
+    total=2, connect=1, read=1, status=0, other=0, redirect=0, backoff_factor=0.2, allowed_methods=None
+)
+"""A pooled connection may have been closed meanwhile. Every request here may arrive twice: an apply or a deletion changes
+nothing the second time, the others carry a resourceVersion."""
 
 
 def ssl_context(connection: Connection) -> ssl.SSLContext:

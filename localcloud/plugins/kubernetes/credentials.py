@@ -1,4 +1,4 @@
-"""What proves to the API server who we are: a token of the kubeconfig, or one that a command prints (kept until it expires)."""
+"""What proves to the API server who we are: a token, or a command that prints one (kept until it expires)."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class Credentials:
 
     @property
     def renewable(self) -> bool:
+        """Whether a refused token can be had anew."""
         return self._connection.exec is not None
 
     def headers(self) -> dict[str, str]:
@@ -88,7 +89,9 @@ def run(command: Exec) -> dict[str, Any]:
             check=False,
         )
     except FileNotFoundError as error:
-        raise Unreachable(f"getting credentials: `{command.command}` is not on PATH. {command.hint}".rstrip()) from error
+        raise Unreachable(
+            f"getting credentials: `{command.command}` is not on PATH. {command.hint}".rstrip()
+        ) from error
     except subprocess.TimeoutExpired as error:
         raise Unreachable(f"getting credentials: `{line}` did not end within {COMMAND_SECONDS} s") from error
     if done.returncode != 0:

@@ -2,8 +2,8 @@
 
     compare(prune(live, old_inputs), new_inputs)        # {("spec", "replicas"): Change.UPDATE}
 
-The live object is cut down to the shape of the old inputs first: what others put there (defaults, status) is no difference,
-what others changed there is.
+The live object is cut down to the shape of the old inputs first: what others added (defaults, status) is no difference,
+what others changed is.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ _MISSING = object()
 
 
 class Change(enum.Enum):
+    """What happens to a property."""
+
     ADD = "add"
     DELETE = "delete"
     UPDATE = "update"
@@ -39,7 +41,12 @@ def normalize(obj: Object) -> Object:
     """The inputs in the form that the API server gives them back: no read-only metadata, a Secret's strings as data."""
     obj = without_read_only(obj)
     strings = obj.get("stringData")
-    if obj.get("apiVersion") != "v1" or obj.get("kind") != "Secret" or not isinstance(strings, dict) or has_unknown(strings):
+    if (
+        obj.get("apiVersion") != "v1"
+        or obj.get("kind") != "Secret"
+        or not isinstance(strings, dict)
+        or has_unknown(strings)
+    ):
         return obj
     data = obj.get("data")
     encoded = {key: base64.b64encode(str(value).encode()).decode() for key, value in strings.items()}

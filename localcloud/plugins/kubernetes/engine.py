@@ -12,6 +12,8 @@ from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc
 
 
 class Severity(enum.Enum):
+    """How the engine shows a message."""
+
     INFO = engine_pb2.INFO
     WARNING = engine_pb2.WARNING
     ERROR = engine_pb2.ERROR
@@ -20,9 +22,11 @@ class Severity(enum.Enum):
 class Log(Protocol):
     """Where messages go."""
 
-    def log(self, urn: str, severity: Severity, message: str) -> None: ...
+    def log(self, urn: str, severity: Severity, message: str) -> None:
+        """Shows a message that stays."""
 
-    def status(self, urn: str, severity: Severity, message: str) -> None: ...
+    def status(self, urn: str, severity: Severity, message: str) -> None:
+        """Shows progress beside the resource, until the next."""
 
 
 class EngineLog:
@@ -34,9 +38,11 @@ class EngineLog:
         self._stub: engine_pb2_grpc.EngineStub | None = None
 
     def log(self, urn: str, severity: Severity, message: str) -> None:
+        """Shows a message that stays."""
         self._send(urn, severity, message, ephemeral=False)
 
     def status(self, urn: str, severity: Severity, message: str) -> None:
+        """Shows progress beside the resource, until the next."""
         self._send(urn, severity, message, ephemeral=True)
 
     def _send(self, urn: str, severity: Severity, message: str, *, ephemeral: bool) -> None:

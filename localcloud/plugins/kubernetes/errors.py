@@ -1,9 +1,9 @@
 """What can go wrong between the plug-in and a cluster.
 
-    ClusterError
-    ├── Unreachable        no connection, no usable kubeconfig, or credentials that could not be had
-    ├── UnknownKind        the API server does not serve the resource's apiVersion and kind
-    └── ApiError           the API server answered with a Status: `code`, `reason`, `message`
+ClusterError
+├── Unreachable        no connection, no usable kubeconfig, or credentials that could not be had
+├── UnknownKind        the API server does not serve the resource's apiVersion and kind
+└── ApiError           the API server answered with a Status: `code`, `reason`, `message`
 """
 
 from __future__ import annotations
@@ -38,18 +38,22 @@ class ApiError(ClusterError):
 
     @property
     def not_found(self) -> bool:
+        """There is no such object, or no such path."""
         return self.code == 404
 
     @property
     def conflict(self) -> bool:
+        """Another field manager owns a field, or the object changed meanwhile."""
         return self.code == 409 and self.reason == "Conflict"
 
     @property
     def immutable(self) -> bool:
+        """A field was changed that can only be set when the object is created."""
         return self.code == 422 and "field is immutable" in str(self)
 
     @property
     def namespace_missing(self) -> bool:
+        """The namespace of the object isn't there."""
         return self.not_found and self.details.get("kind") == "namespaces"
 
 

@@ -20,12 +20,12 @@ _CLIENT_SIDE_PULUMI: Final = (("pulumi-kubernetes", "Update"), ("pulumi-resource
 
 
 def new_manager_name() -> str:
-    """A field manager's name of the form that the provider uses; each resource has one of its own, kept in the state."""
+    """A field manager's name as the provider makes it up for a new resource; the state keeps it."""
     return f"pulumi-kubernetes-{secrets.token_hex(4)}"
 
 
 def adopt_client_side(live: Mapping[str, Any], manager: str) -> list[Any] | None:
-    """The managedFields with what `kubectl apply`, `edit` and client-side Pulumi set handed to `manager`; None if unchanged.
+    """The managedFields with what `kubectl apply` or `edit` set handed to `manager`; None if nothing is.
 
     Fields set through a subresource (`kubectl scale`) keep their owner.
     """
@@ -34,7 +34,9 @@ def adopt_client_side(live: Mapping[str, Any], manager: str) -> list[Any] | None
     if not adopted:
         return None
     kept = [copy.deepcopy(entry) for entry in entries if entry not in adopted]
-    ours = next((entry for entry in kept if entry.get("manager") == manager and entry.get("operation") == "Apply"), None)
+    ours = next(
+        (entry for entry in kept if entry.get("manager") == manager and entry.get("operation") == "Apply"), None
+    )
     if ours is None:
         ours = {**copy.deepcopy(adopted[0]), "manager": manager, "operation": "Apply"}
         kept.append(ours)
@@ -57,7 +59,7 @@ def _merge(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def keep_ignored(inputs: Object, live: Object, ignore: Sequence[Path], manager: str) -> Object:
-    """The inputs to apply when some paths are ignored: a path that only others own is left out, else its live value is kept."""
+    """The inputs to apply when paths are ignored: one that only others own is left out, else its live value is kept."""
     inputs = copy.deepcopy(inputs)
     entries = metadata(live).get("managedFields") or []
     for path in ignore:

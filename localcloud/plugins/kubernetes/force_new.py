@@ -1,7 +1,7 @@
 """Which changed properties replace an object instead of updating it.
 
-The facts are those of pulumi-kubernetes (provider/pkg/provider/diff.go). A pattern is a path with `*` for any element of
-a list; a change at, below or above the pattern's place counts.
+The facts are those of pulumi-kubernetes (provider/pkg/provider/diff.go). A pattern is a path with `*` for any element
+of a list; a change at, below or above the pattern's place counts.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ IDENTITY: Final = _patterns("metadata.name", "metadata.namespace")
 _SELECTOR: Final = _patterns("spec.selector")
 _ROLE_BINDING: Final = _patterns("roleRef")
 _POD_FIELDS: Final = (
-    "affinity automountServiceAccountToken dnsConfig dnsPolicy enableServiceLinks hostAliases hostIPC hostNetwork hostPID "
-    "hostname imagePullSecrets nodeName nodeSelector overhead preemptionPolicy priority priorityClassName readinessGates "
-    "restartPolicy runtimeClassName schedulerName securityContext serviceAccount serviceAccountName shareProcessNamespace "
-    "subdomain terminationGracePeriodSeconds volumes"
+    "affinity automountServiceAccountToken dnsConfig dnsPolicy enableServiceLinks hostAliases hostIPC hostNetwork "
+    "hostPID hostname imagePullSecrets nodeName nodeSelector overhead preemptionPolicy priority priorityClassName "
+    "readinessGates restartPolicy runtimeClassName schedulerName securityContext serviceAccount serviceAccountName "
+    "shareProcessNamespace subdomain terminationGracePeriodSeconds volumes"
 ).split()
 _CONTAINER_FIELDS: Final = (
-    "args command env image imagePullPolicy lifecycle livenessProbe ports readinessProbe resources securityContext stdin "
-    "stdinOnce terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts workingDir"
+    "args command env image imagePullPolicy lifecycle livenessProbe ports readinessProbe resources securityContext "
+    "stdin stdinOnce terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts workingDir"
 ).split()
 _VOLUME_SOURCES: Final = (
-    "awsElasticBlockStore azureDisk azureFile cephfs cinder csi fc flexVolume flocker gcePersistentDisk glusterfs hostPath "
-    "iscsi local nfs photonPersistentDisk portworxVolume quobyte rbd scaleIO storageos vsphereVolume"
+    "awsElasticBlockStore azureDisk azureFile cephfs cinder csi fc flexVolume flocker gcePersistentDisk glusterfs "
+    "hostPath iscsi local nfs photonPersistentDisk portworxVolume quobyte rbd scaleIO storageos vsphereVolume"
 ).split()
 
 _TABLE: Final[Mapping[tuple[str, str], tuple[Pattern, ...]]] = {
@@ -51,7 +51,9 @@ _TABLE: Final[Mapping[tuple[str, str], tuple[Pattern, ...]]] = {
     ("", "ConfigMap"): _patterns("binaryData", "data"),
     ("", "Secret"): _patterns("type", "stringData", "data"),
     ("", "PersistentVolume"): _patterns(*(f"spec.{source}" for source in _VOLUME_SOURCES)),
-    ("", "PersistentVolumeClaim"): _patterns("spec"),
+    ("", "PersistentVolumeClaim"): _patterns(
+        "spec.accessModes", "spec.selector", "spec.storageClassName", "spec.volumeName"
+    ),
     ("", "Pod"): _patterns(
         *(f"spec.{field}" for field in _POD_FIELDS),
         *(f"spec.{group}.*.{field}" for group in ("containers", "initContainers") for field in _CONTAINER_FIELDS),
@@ -64,12 +66,14 @@ _TABLE: Final[Mapping[tuple[str, str], tuple[Pattern, ...]]] = {
 }
 
 
-def force_new(obj: Mapping[str, Any], *, config_map_mutable: bool = False, secret_mutable: bool = False) -> tuple[Pattern, ...]:
+def force_new(
+    obj: Mapping[str, Any], *, config_map_mutable: bool = False, secret_mutable: bool = False
+) -> tuple[Pattern, ...]:
     """The patterns that replace an object of this kind.
 
     Args:
         obj: the new inputs.
-        config_map_mutable, secret_mutable: the provider's settings; an object marked `immutable` is replaced all the same.
+        config_map_mutable, secret_mutable: the provider's settings; one marked `immutable` is replaced all the same.
     """
     key = (group_of(str(obj.get("apiVersion", ""))), str(obj.get("kind", "")))
     patterns = _TABLE.get(key, ())

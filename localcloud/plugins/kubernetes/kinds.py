@@ -1,6 +1,6 @@
 """What kind of Kubernetes object a Pulumi type token names, and whether it lives in a namespace.
 
-    Token.parse("kubernetes:batch/v1:JobPatch")     # group batch, version v1, kind Job, a patch
+Token.parse("kubernetes:batch/v1:JobPatch")     # group batch, version v1, kind Job, a patch
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class Token:
 
     @property
     def api_version(self) -> str:
+        """`group/version`, or the version alone in the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @staticmethod
@@ -76,7 +77,9 @@ class Token:
         if package != "kubernetes" or not version or not kind:
             raise UnsupportedType(f'unrecognized resource type "{token}": expected kubernetes:GROUP/VERSION:KIND')
         if group in _NOT_COVERED:
-            raise UnsupportedType(f'resource type "{token}" is not covered by the local stand-in of the kubernetes provider')
+            raise UnsupportedType(
+                f'resource type "{token}" is not covered by the local stand-in of the kubernetes provider'
+            )
         group = "" if group == "core" else group
         if group in BUILT_IN_GROUPS and kind.endswith("List"):
             raise UnsupportedType(

@@ -1,6 +1,6 @@
 """Reads a kubeconfig: the API server's address, how to trust it, and who we are to it.
 
-    connection = Kubeconfig.load(contents_or_path).connection(context=None, cluster=None)
+connection = Kubeconfig.load(contents_or_path).connection(context=None, cluster=None)
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ class Kubeconfig:
                 text, folder = path.read_text(), path.parent
         tree = _parse(text)
         if not isinstance(tree, dict):
-            raise Unreachable("failed to parse kubeconfig data in `kubernetes:config:kubeconfig`: it is no mapping and no file")
+            raise Unreachable(
+                "failed to parse kubeconfig data in `kubernetes:config:kubeconfig`: it is no mapping and no file"
+            )
         return Kubeconfig(
             clusters=_by_name(tree, "clusters", "cluster"),
             contexts=_by_name(tree, "contexts", "context"),

@@ -36,22 +36,26 @@ def metadata(obj: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def name(obj: Mapping[str, Any]) -> str:
+    """The name; empty while there is none or it is unknown."""
     value = metadata(obj).get("name")
     return value if isinstance(value, str) else ""
 
 
 def namespace(obj: Mapping[str, Any]) -> str:
+    """The namespace; empty while there is none or it is unknown."""
     value = metadata(obj).get("namespace")
     return value if isinstance(value, str) else ""
 
 
 def annotation(obj: Mapping[str, Any], key: str) -> str:
+    """The value of an annotation; empty where there is none."""
     annotations = metadata(obj).get("annotations")
     value = annotations.get(key) if isinstance(annotations, dict) else None
     return value if isinstance(value, str) else ""
 
 
 def annotated_true(obj: Mapping[str, Any], key: str) -> bool:
+    """Whether an annotation says `true`."""
     return annotation(obj, key) == "true"
 
 
@@ -102,7 +106,7 @@ def _mark_autonamed(obj: Object) -> None:
 
 
 def keep_managed_by_label(obj: Object, old: Mapping[str, Any]) -> None:
-    """Sets the label `managed-by: pulumi` where the old inputs had it (objects made by old versions of the provider)."""
+    """Sets the label `managed-by: pulumi` where the old inputs had it, made by an old version of the provider."""
     labels = metadata(old).get("labels")
     if not isinstance(labels, dict) or labels.get(MANAGED_BY_LABEL) != "pulumi":
         return
@@ -127,10 +131,14 @@ def timeout_seconds(custom: float, inputs: Mapping[str, Any], default: float) ->
 
 
 def deletion_propagation(inputs: Mapping[str, Any]) -> str:
-    return {"orphan": "Orphan", "background": "Background"}.get(annotation(inputs, DELETION_PROPAGATION).lower(), "Foreground")
+    """What happens to dependents: waited for (`Foreground`) unless the annotation says otherwise."""
+    return {"orphan": "Orphan", "background": "Background"}.get(
+        annotation(inputs, DELETION_PROPAGATION).lower(), "Foreground"
+    )
 
 
 def owned_by(obj: Mapping[str, Any], owner: Mapping[str, Any]) -> bool:
+    """Whether the owner is among the object's owner references."""
     uid = metadata(owner).get("uid")
     references = metadata(obj).get("ownerReferences")
     return uid is not None and isinstance(references, list) and any(item.get("uid") == uid for item in references)

@@ -1,4 +1,4 @@
-"""Creating, reading, updating and deleting objects on a cluster, waits included. Plain objects in, plain objects out."""
+"""Creating, reading, updating and deleting objects on a cluster, waits included; plain objects in and out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from localcloud.plugins.kubernetes import field_managers
-from localcloud.plugins.kubernetes.awaiting.wait import DEFAULT_SECONDS, NotReady, Waiter, awaiter_for, skips_delete_wait
+from localcloud.plugins.kubernetes.awaiting.wait import (
+    DEFAULT_SECONDS,
+    NotReady,
+    Waiter,
+    awaiter_for,
+    skips_delete_wait,
+)
 from localcloud.plugins.kubernetes.client import Cluster
 from localcloud.plugins.kubernetes.engine import Log, Severity
 from localcloud.plugins.kubernetes.errors import ApiError, ClusterError, UnknownKind
@@ -26,8 +32,13 @@ from localcloud.plugins.kubernetes.metadata import (
     timeout_seconds,
 )
 
-RETRY_SECONDS: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
-"""Pauses between tries of a creation whose namespace or definition isn't there yet (pulumi-kubernetes tries six times)."""
+RETRY_SECONDS: Final = 31.0
+"""How long a creation is tried whose namespace or definition isn't there yet, as long as pulumi-kubernetes does."""
+PAUSE_SECONDS: Final = 0.5
+_STILL_GOING: Final = (
+    '{kind} "{id}" is still being deleted (its `pulumi.com/skipAwait` skips that wait too); waiting for it. '
+    "The official provider does not wait here and may fail; run it again then"
+)
 _CONFLICT_HELP: Final = (
     "Server-Side Apply field conflict detected. See https://www.pulumi.com/registry/packages/kubernetes/how-to-guides/"
     "managing-resources-with-server-side-apply/#handle-field-conflicts-on-existing-resources for troubleshooting help."
@@ -82,22 +93,34 @@ class Operations:
         return live if context.preview else self._await(live, inputs, context)
 
     def _create(self, inputs: Object, context: Context) -> Object:
-        for pause in (*RETRY_SECONDS, None):
+        deadline = time.monotonic() + RETRY_SECONDS
+        while True:
             try:
-                if not context.patch and not self.upsert and self._exists(inputs):
-                    raise AlreadyExists(inputs)
+                if not context.patch:
+                    self._make_way(inputs, context)
                 return self._apply(inputs, context)
             except (UnknownKind, ApiError) as error:
                 retryable = isinstance(error, UnknownKind) or error.not_found
-                if not retryable or pause is None or self.cancelled.wait(0):
+                if not retryable or time.monotonic() > deadline or self.cancelled.wait(PAUSE_SECONDS):
                     raise
                 self.log.status(context.urn, Severity.INFO, f"Retry; creation failed: {error}")
-                self.cancelled.wait(pause)
-        raise AssertionError("unreachable: the last try returns or raises")
+
+    def _make_way(self, inputs: Object, context: Context) -> None:
+        """Sees to it that nothing of the name is there: what is going is waited for, the rest is an error."""
+        existing = self._existing(inputs)
+        if existing is None:
+            return
+        if existing["metadata"].get("deletionTimestamp"):
+            message = _STILL_GOING.format(kind=existing.get("kind"), id=object_id(existing))
+            self.log.log(context.urn, Severity.WARNING, message)
+            seconds = timeout_seconds(context.timeout, inputs, DEFAULT_SECONDS)
+            self._waiter(context.urn).until_gone(existing, time.monotonic() + seconds)
+        elif not self.upsert:
+            raise AlreadyExists(inputs)
 
     def _preview_create(self, inputs: Object, context: Context) -> Object:
         try:
-            if not self.upsert and self._exists(inputs):
+            if not self.upsert and self._existing(inputs) is not None:
                 raise NoPreview
             return self._apply(inputs, context)
         except ApiError as error:
@@ -110,14 +133,13 @@ class Operations:
         set_metadata(renamed, "name", f"{name(inputs)}-{secrets.token_hex(3)[:5]}")
         return self._apply(renamed, context)
 
-    def _exists(self, obj: Object) -> bool:
+    def _existing(self, obj: Object) -> Object | None:
         try:
-            self.cluster.get(obj)
+            return self.cluster.get(obj)
         except ApiError as error:
             if error.not_found or error.code == 403:
-                return False
+                return None
             raise
-        return True
 
     def read(self, obj: Object) -> Object | None:
         """The live object, or None when it is gone, or its kind is."""
@@ -164,7 +186,7 @@ class Operations:
         return updated
 
     def _adopt(self, live: Object, manager: str) -> Object:
-        """Takes over what `kubectl apply` and `kubectl edit` own, so that the program's values win without a conflict."""
+        """Takes over what `kubectl apply` and `kubectl edit` own, so that the program's values meet no conflict."""
         fields = field_managers.adopt_client_side(live, manager)
         if fields is None:
             return live
@@ -217,8 +239,8 @@ class Operations:
         except ApiError as error:
             if not error.conflict or "Apply" not in str(error):
                 raise
-            explained = f'{_CONFLICT_HELP}\nThe resource managed by field manager "{context.manager}" had an apply conflict: {error}'
-            raise ApiError(error.code, error.reason, explained, error.details) from error
+            cause = f'The resource managed by field manager "{context.manager}" had an apply conflict: {error}'
+            raise ApiError(error.code, error.reason, f"{_CONFLICT_HELP}\n{cause}", error.details) from error
 
     def _await(self, live: Object, inputs: Object, context: Context, previous: Object | None = None) -> Object:
         awaiter = awaiter_for(live, inputs)

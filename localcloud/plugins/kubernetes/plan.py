@@ -9,8 +9,8 @@ from typing import Any
 from pulumi.provider.experimental import provider as sdk
 
 from localcloud.plugins.kubernetes import metadata
-from localcloud.plugins.kubernetes.diff import Change, compare, ignored, render_path, value_at
-from localcloud.plugins.kubernetes.force_new import IDENTITY, Path, force_new, matches
+from localcloud.plugins.kubernetes.diff import Change, compare, ignored, normalize, prune, render_path, value_at
+from localcloud.plugins.kubernetes.force_new import IDENTITY, Path, Pattern, force_new, matches
 from localcloud.plugins.kubernetes.metadata import Object
 
 _KINDS = {
@@ -37,11 +37,16 @@ class Plan:
 
     @property
     def replaces(self) -> list[str]:
-        return [render_path(path) for path in sorted(self.replacing, key=render_path)] + [render_path(path) for path in self.forced]
+        """The paths that replace the object, as the engine writes them."""
+        return [render_path(path) for path in sorted(self.replacing, key=render_path)] + [
+            render_path(path) for path in self.forced
+        ]
 
     def response(self, old_live: Object, new: Object) -> sdk.DiffResponse:
         """What the engine is told. An object with a name of the program's choice goes before its successor comes."""
-        same_identity = metadata.name(new) == metadata.name(old_live) and metadata.namespace(new) == metadata.namespace(old_live)
+        same_identity = metadata.name(new) == metadata.name(old_live) and metadata.namespace(new) == metadata.namespace(
+            old_live
+        )
         first = bool(self.replaces) and metadata.has_name(new) and not metadata.annotated_true(new, metadata.AUTONAMED)
         return sdk.DiffResponse(
             changes=bool(self.changes or self.forced),
@@ -55,51 +60,68 @@ class Plan:
         )
 
 
-def plan(
-    old: Object,
-    new: Object,
-    *,
-    old_inputs: Object,
-    namespaced: bool,
-    live_name: str,
-    ignore: Sequence[Path] = (),
-    patch: bool = False,
-    config_map_mutable: bool = False,
-    secret_mutable: bool = False,
-) -> Plan:
-    """Compares the live object, cut to the shape of the old inputs, with the new inputs.
+@dataclass(frozen=True)
+class Rules:
+    """What besides the objects decides.
 
     Args:
-        old: the pruned live object.
-        new: the new inputs.
-        old_inputs: the last inputs; they tell an empty value that the API server drops from one that is new.
-        namespaced: whether the kind lives in namespaces; then none means `default`, else a namespace is an error of spelling.
-        live_name: the object's name, which is no difference where the old inputs left it to the cluster.
-        ignore: paths of `ignoreChanges`.
+        namespaced: whether the kind lives in namespaces: then none means `default`, else one is dropped.
+        ignore: the paths of `ignoreChanges`.
         patch: whether it is a Patch resource, which only its identity replaces.
         config_map_mutable, secret_mutable: the provider's settings.
     """
-    old, new = _with_namespace(old, namespaced), _with_namespace(new, namespaced)
+
+    namespaced: bool = True
+    ignore: Sequence[Path] = ()
+    patch: bool = False
+    config_map_mutable: bool = False
+    secret_mutable: bool = False
+
+    def replacing(self, new: Object) -> tuple[Pattern, ...]:
+        """The patterns whose change replaces the object."""
+        if self.patch:
+            return IDENTITY
+        return force_new(new, config_map_mutable=self.config_map_mutable, secret_mutable=self.secret_mutable)
+
+
+def plan(live: Object, old_inputs: Object, new_inputs: Object, rules: Rules) -> Plan:
+    """Compares the live object, cut to the shape of the old inputs, with the new inputs.
+
+    Args:
+        live: the object as the state has it.
+        old_inputs: the last inputs.
+        new_inputs: the new inputs.
+        rules: what else decides.
+    """
+    old_inputs = normalize(old_inputs)
+    old = _with_namespace(prune(live, old_inputs), rules.namespaced)
+    new = _with_namespace(normalize(new_inputs), rules.namespaced)
     if metadata.name(new):
-        old = {**old, "metadata": {**metadata.metadata(old), "name": live_name}}
-    old.setdefault("apiVersion", new.get("apiVersion"))
-    old.setdefault("kind", new.get("kind"))
+        old = {**old, "metadata": {**metadata.metadata(old), "name": metadata.name(live)}}
+    old = {"apiVersion": new.get("apiVersion"), "kind": new.get("kind"), **old}
     found = {
         path: change
         for path, change in compare(old, new).items()
-        if not any(ignored(path, each) for each in ignore) and not (change is Change.ADD and _dropped(path, new, old_inputs))
+        if not any(ignored(path, each) for each in rules.ignore)
+        and not (change is Change.ADD and _dropped(path, new, old_inputs))
     }
-    patterns = IDENTITY if patch else force_new(new, config_map_mutable=config_map_mutable, secret_mutable=secret_mutable)
-    replacing = {path for path, change in found.items() if matches(patterns, path, None if change is Change.DELETE else value_at(new, path))}
+    patterns = rules.replacing(new)
+    replacing = {path for path, change in found.items() if matches(patterns, path, _new_value(new, path, change))}
     if found.get(("metadata",)) is Change.DELETE:
         replacing.add(("metadata",))
     return Plan(found, frozenset(replacing))
 
 
+def _new_value(new: Object, path: Path, change: Change) -> Any:
+    return None if change is Change.DELETE else value_at(new, path)
+
+
 def _with_namespace(obj: Object, namespaced: bool) -> Object:
     if not isinstance(obj.get("metadata", {}), dict):
         return {**obj}
-    meta: dict[str, Any] = {key: value for key, value in metadata.metadata(obj).items() if key != "namespace" or namespaced}
+    meta: dict[str, Any] = {
+        key: value for key, value in metadata.metadata(obj).items() if key != "namespace" or namespaced
+    }
     if namespaced and not meta.get("namespace"):
         meta["namespace"] = "default"
     return {**obj, "metadata": meta}

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from pulumi.provider.experimental import provider as sdk
-from pulumi.provider.experimental.property_value import PropertyValue
 
 from localcloud.plugins.kubernetes import config as configuration
 from localcloud.plugins.kubernetes import metadata, state
@@ -20,14 +19,14 @@ from localcloud.plugins.kubernetes.client import Cluster
 from localcloud.plugins.kubernetes.config import Config
 from localcloud.plugins.kubernetes.diff import normalize, parse_path, prune
 from localcloud.plugins.kubernetes.engine import Log, Severity
-from localcloud.plugins.kubernetes.errors import ApiError, ClusterError, Unreachable, UnknownKind
+from localcloud.plugins.kubernetes.errors import ApiError, ClusterError, UnknownKind, Unreachable
 from localcloud.plugins.kubernetes.field_managers import new_manager_name
 from localcloud.plugins.kubernetes.kinds import Token, UnsupportedType, built_in_namespaced
 from localcloud.plugins.kubernetes.metadata import Object
 from localcloud.plugins.kubernetes.operations import Context, NoPreview, Operations
-from localcloud.plugins.kubernetes.plan import Plan, plan
+from localcloud.plugins.kubernetes.plan import Plan, Rules, plan
 from localcloud.plugins.kubernetes.schema import unknown_fields
-from localcloud.plugins.serve import DeleteRequest, DiffRequest, InitFailed, PluginError, UpdateRequest
+from localcloud.plugins.serve import DeleteRequest, DiffRequest, InitFailed, PluginError
 from localcloud.plugins.values import has_unknown, to_plain
 
 _Result = TypeVar("_Result")
@@ -50,10 +49,15 @@ class KubernetesProvider(sdk.Provider):
     # Configuration
 
     async def check_config(self, request: sdk.CheckRequest) -> sdk.CheckResponse:
-        failures = [sdk.CheckFailure(key, reason) for key, reason in configuration.problems(to_plain(request.new_inputs)).items()]
+        """Refuses unknown settings and those that are not covered."""
+        failures = [
+            sdk.CheckFailure(key, reason)
+            for key, reason in configuration.problems(to_plain(request.new_inputs)).items()
+        ]
         return sdk.CheckResponse(inputs=request.new_inputs, failures=failures)
 
     async def diff_config(self, request: sdk.DiffRequest) -> sdk.DiffResponse:
+        """Tells whether a changed configuration means another cluster."""
         difference = configuration.diff(to_plain(request.old_state), to_plain(request.new_inputs))
         kinds = {
             key: sdk.PropertyDiffKind.UPDATE_REPLACE if key in difference.replaces else sdk.PropertyDiffKind.UPDATE
@@ -67,39 +71,52 @@ class KubernetesProvider(sdk.Provider):
         )
 
     async def configure(self, request: sdk.ConfigureRequest) -> sdk.ConfigureResponse:
+        """Takes the configuration; the cluster is not asked yet."""
         variables = {key.rpartition(":")[2]: value for key, value in request.variables.items()}
         self._config = Config.read({**variables, **to_plain(request.args)}, os.environ)
         return sdk.ConfigureResponse(accept_secrets=True, supports_preview=True)
 
     async def cancel(self) -> None:
+        """Ends the waits."""
         self._cancelled.set()
 
     async def invoke(self, request: sdk.InvokeRequest) -> sdk.InvokeResponse:
+        """Refuses: none of the provider's functions is covered."""
         raise PluginError(f'function "{request.tok}" is not covered by the local stand-in of the kubernetes provider')
 
     # The protocol's methods: each does its work in a thread, as most of it waits for the cluster
 
     async def check(self, request: sdk.CheckRequest) -> sdk.CheckResponse:
+        """Completes the inputs."""
         return await _in_thread(lambda: self._check(request))
 
     async def diff(self, request: sdk.DiffRequest) -> sdk.DiffResponse:
+        """Tells what a change of inputs means."""
         return await _in_thread(lambda: self._diff(request))
 
     async def create(self, request: sdk.CreateRequest) -> sdk.CreateResponse:
+        """Creates an object, or says what would come of it."""
         return await _in_thread(lambda: self._create(request))
 
     async def read(self, request: sdk.ReadRequest) -> sdk.ReadResponse:
+        """Reads an object for a refresh or an import."""
         return await _in_thread(lambda: self._read(request))
 
     async def update(self, request: sdk.UpdateRequest) -> sdk.UpdateResponse:
+        """Changes an object, or says what would come of it."""
         return await _in_thread(lambda: self._update(request))
 
     async def delete(self, request: sdk.DeleteRequest) -> None:
+        """Deletes an object."""
         await _in_thread(lambda: self._delete(request))
 
     def _check(self, request: sdk.CheckRequest) -> sdk.CheckResponse:
         if self._config.skip_update_unreachable and not self._reachable():
-            self._log.log(request.urn, Severity.WARNING, "Cluster is unreachable but skipUpdateUnreachable flag is set to true, skipping...")
+            self._log.log(
+                request.urn,
+                Severity.WARNING,
+                "Cluster is unreachable but skipUpdateUnreachable flag is set to true, skipping...",
+            )
             return sdk.CheckResponse(inputs=request.old_inputs)
         token = Token.parse(request.type)
         old = state.to_object(request.old_inputs)
@@ -115,7 +132,7 @@ class KubernetesProvider(sdk.Provider):
         return sdk.CheckResponse(inputs=state.from_object(inputs, request.new_inputs), failures=failures)
 
     def _failures(self, token: str, inputs: Object) -> list[sdk.CheckFailure]:
-        """What can be told wrong without a dry run: the kind, and fields that it lacks. Nothing while the cluster is away."""
+        """What is wrong as far as can be told without a dry run, and with the cluster in reach."""
         api_version, kind = str(inputs.get("apiVersion")), str(inputs.get("kind"))
         if built_in_namespaced(api_version, kind) is None:
             return []  # a custom resource, whose definition may be about to be created
@@ -137,19 +154,15 @@ class KubernetesProvider(sdk.Provider):
         old_inputs, old_live = state.split_checkpoint(request.old_state)
         if not old_inputs and isinstance(request, DiffRequest):
             old_inputs = state.to_object(request.old_inputs)
-        new = normalize(state.to_object(request.new_inputs))
-        token = Token.parse(request.type)
-        result = plan(
-            prune(old_live, normalize(old_inputs)),
-            new,
-            old_inputs=normalize(old_inputs),
+        new = state.to_object(request.new_inputs)
+        rules = Rules(
             namespaced=self._namespaced(new),
-            live_name=metadata.name(old_live),
             ignore=[parse_path(path) for path in request.ignore_changes],
-            patch=token.patch,
+            patch=Token.parse(request.type).patch,
             config_map_mutable=self._config.config_map_mutable,
             secret_mutable=self._config.secret_mutable,
         )
+        result = plan(old_live, old_inputs, new, rules)
         if metadata.annotated_true(new, metadata.REPLACE_UNREADY):
             result = self._replace_unready(request.urn, new, old_live, result)
         return result.response(old_live, new)
@@ -183,21 +196,27 @@ class KubernetesProvider(sdk.Provider):
         except NoPreview:
             return sdk.CreateResponse(resource_id="", properties=request.properties)
         except NotReady as error:
+            if error.gone_wanted:
+                raise PluginError(f'resource "{request.urn}" was not created: {error}') from error
             summary = (
-                f'resource "{request.urn}" was successfully created, but the Kubernetes API server reported that it failed to '
-                f"fully initialize or become live: {error}"
+                f'resource "{request.urn}" was successfully created, but the Kubernetes API server reported that it '
+                f"failed to fully initialize or become live: {error}"
             )
-            raise InitFailed(metadata.object_id(error.live), checkpoint(error.live), request.properties, [summary, *error.reasons]) from error
+            raise InitFailed(
+                metadata.object_id(error.live), checkpoint(error.live), request.properties, [summary, *error.reasons]
+            ) from error
         except Unreachable as error:
             raise PluginError(f"configured Kubernetes cluster is unreachable: {error}") from error
         except UnknownKind as error:
             raise PluginError(
-                f'creation of resource "{request.urn}" with kind {token.api_version}/{token.kind} failed because the Kubernetes API '
-                "server reported that the apiVersion for this resource does not exist. Verify that any required CRDs have been "
-                f"created: {error}"
+                f'creation of resource "{request.urn}" with kind {token.api_version}/{token.kind} failed because the '
+                "Kubernetes API server reported that the apiVersion for this resource does not exist. Verify that any "
+                f"required CRDs have been created: {error}"
             ) from error
         except ClusterError as error:
-            raise PluginError(f'resource "{request.urn}" was not successfully created by the Kubernetes API server: {error}') from error
+            raise PluginError(
+                f'resource "{request.urn}" was not successfully created by the Kubernetes API server: {error}'
+            ) from error
         if request.preview:
             live = {key: value for key, value in live.items() if key != "status"}
         return sdk.CreateResponse(
@@ -233,7 +252,9 @@ class KubernetesProvider(sdk.Provider):
             return sdk.ReadResponse(resource_id="")
         if self._config.skip_update_unreachable:
             return sdk.ReadResponse(request.resource_id, request.properties, request.inputs)
-        raise PluginError(f"failed to read resource state due to unreachable cluster ({error}). {_REMOVE_HELP}") from error
+        raise PluginError(
+            f"failed to read resource state due to unreachable cluster ({error}). {_REMOVE_HELP}"
+        ) from error
 
     def _update(self, request: sdk.UpdateRequest) -> sdk.UpdateResponse:
         inputs = metadata.without_read_only(state.to_object(request.news))
@@ -261,10 +282,13 @@ class KubernetesProvider(sdk.Provider):
                 return sdk.UpdateResponse(request.news)
             raise PluginError(f'update of resource "{request.urn}" failed: {error}') from error
 
-    def _half_updated(self, request: sdk.UpdateRequest, live: Object, properties: state.Properties, reasons: tuple[str, ...]) -> InitFailed:
+    def _half_updated(
+        self, request: sdk.UpdateRequest, live: Object, properties: state.Properties, reasons: tuple[str, ...]
+    ) -> InitFailed:
         called = metadata.object_id(live)
         summary = (
-            f'the Kubernetes API server reported that "{called}" failed to fully initialize or become live: ' + "; ".join(reasons)
+            f'the Kubernetes API server reported that "{called}" failed to fully initialize or become live: '
+            + "; ".join(reasons)
         )
         return InitFailed(request.resource_id, properties, request.news, [summary, *reasons])
 
@@ -328,7 +352,7 @@ class KubernetesProvider(sdk.Provider):
             return True
 
     def _default_namespace(self, obj: Object) -> str:
-        """The namespace for an object without one; empty for a kind outside namespaces or without a usable kubeconfig."""
+        """The namespace for an object without one; empty outside namespaces, or without a usable kubeconfig."""
         if not self._namespaced(obj):
             return ""
         if self._config.namespace:
@@ -356,6 +380,3 @@ async def _in_thread(work: Callable[[], _Result]) -> _Result:
         return await asyncio.to_thread(work)
     except (ClusterError, UnsupportedType, BadExpression) as error:
         raise PluginError(str(error)) from error
-
-
-__all__ = ["KubernetesProvider", "Mapping", "PropertyValue", "UpdateRequest"]

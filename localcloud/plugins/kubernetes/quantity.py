@@ -16,7 +16,19 @@ _SCALE: Final = {
     **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", start=1)},
 }
 _PLACES: Final = frozenset(
-    {"allocatable", "capacity", "divisor", "hard", "limits", "max", "min", "overhead", "podFixed", "requests", "sizeLimit"}
+    {
+        "allocatable",
+        "capacity",
+        "divisor",
+        "hard",
+        "limits",
+        "max",
+        "min",
+        "overhead",
+        "podFixed",
+        "requests",
+        "sizeLimit",
+    }
 )
 
 

@@ -17,7 +17,9 @@ def unknown_fields(document: Mapping[str, Any], api_version: str, kind: str, obj
     """The paths in the object that its schema doesn't declare; none when the document has no schema of the kind."""
     schemas = document.get("components", {}).get("schemas", {})
     wanted = {"group": group_of(api_version), "version": api_version.rpartition("/")[2], "kind": kind}
-    schema = next((each for each in schemas.values() if wanted in each.get("x-kubernetes-group-version-kind", [])), None)
+    schema = next(
+        (each for each in schemas.values() if wanted in each.get("x-kubernetes-group-version-kind", [])), None
+    )
     found: list[str] = []
     if schema is not None:
         _walk(schemas, schema, obj, (), found)
@@ -44,7 +46,9 @@ def _walk(schemas: Mapping[str, Any], schema: Mapping[str, Any], value: Any, pat
 def _resolve(schemas: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Follows `$ref`, also where it is the one member of an `allOf` (that is how defaults are put beside it)."""
     while True:
-        reference = schema.get("$ref") or next((each["$ref"] for each in schema.get("allOf", []) if "$ref" in each), None)
+        reference = schema.get("$ref") or next(
+            (each["$ref"] for each in schema.get("allOf", []) if "$ref" in each), None
+        )
         if reference is None:
             return schema
         schema = schemas.get(reference.rpartition("/")[2], {})

@@ -1,7 +1,7 @@
 """Property values ↔ Kubernetes objects, and the state ("checkpoint object") that the plug-in hands to the engine.
 
-The state is the live object plus `__inputs`, `__initialApiVersion` and `__fieldManager`, as pulumi-kubernetes writes it, so
-that a stack can go from this plug-in to the official one and back.
+The state is the live object plus `__inputs`, `__initialApiVersion` and `__fieldManager`, as pulumi-kubernetes writes
+it, so that a stack can go from this plug-in to the official one and back.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DASHED: Final = {
         "validations",
     )
 }
-"""Property names are identifiers in the SDKs, so these keys of a CustomResourceDefinition are spelt with underscores."""
+"""Property names are identifiers in the SDKs: these keys of a CustomResourceDefinition are spelt with underscores."""
 _UNDERSCORED: Final = {dashed: underscored for underscored, dashed in _DASHED.items()}
 
 
@@ -42,12 +42,14 @@ def to_object(properties: Mapping[str, PropertyValue]) -> Object:
 
 
 def from_object(obj: Mapping[str, Any], like: Mapping[str, PropertyValue]) -> Properties:
-    """The object as properties, secret wherever `like` (the program's inputs) is secret, and in the data of a Secret."""
+    """The object as properties, secret wherever `like` (the program's inputs) is, and in the data of a Secret."""
     properties = {key: wrap(value) for key, value in _rename(_without_nulls(obj), _UNDERSCORED).items()}
     return _mark_secrets(properties, like)
 
 
-def checkpoint(inputs: Object, live: Object, like: Mapping[str, PropertyValue], initial_api_version: str, manager: str) -> Properties:
+def checkpoint(
+    inputs: Object, live: Object, like: Mapping[str, PropertyValue], initial_api_version: str, manager: str
+) -> Properties:
     """The state of a resource.
 
     Args:

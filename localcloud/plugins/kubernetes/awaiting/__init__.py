@@ -1,1 +1,1 @@
-"""Waiting until an object is ready or gone: pure deciders (`workloads`, `services`, `others`, `conditions`) and a loop (`wait`)."""
+"""Waiting until an object is ready or gone: pure deciders and a loop (`wait`) that asks them."""

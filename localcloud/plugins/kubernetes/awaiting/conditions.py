@@ -1,6 +1,6 @@
-"""The annotation `pulumi.com/waitFor`: JSONPath expressions and conditions that an object must fulfil, as `kubectl wait` has them.
+"""The annotation `pulumi.com/waitFor`: what to wait for, as `kubectl wait` has it.
 
-    decider("jsonpath={.status.phase}=Running")      decider('["condition=Ready", "jsonpath={.status.address}"]')
+decider("jsonpath={.status.phase}=Running")      decider('["condition=Ready", "jsonpath={.status.address}"]')
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class Expression:
     expected: str | None
 
     def holds(self, obj: Object) -> bool:
+        """Whether the object fulfils it."""
         found = self.values(obj)
         return bool(found) if self.expected is None else any(_text(value) == self.expected for value in found)
 

@@ -18,7 +18,7 @@ class Ready:
 
 @dataclass(frozen=True)
 class Waiting:
-    """Not yet: `message` is the progress, `problems` is what the user is told if it stays like that until the time is up."""
+    """Not yet: `message` is the progress, `problems` is what the user is told if it stays like that to the end."""
 
     message: str
     problems: tuple[str, ...] = ()
@@ -49,11 +49,13 @@ class Related:
 
 
 def status(obj: Object) -> Mapping[str, Any]:
+    """The object's status; empty when there is none."""
     value = obj.get("status")
     return value if isinstance(value, Mapping) else {}
 
 
 def spec(obj: Object) -> Mapping[str, Any]:
+    """The object's spec; empty when there is none."""
     value = obj.get("spec")
     return value if isinstance(value, Mapping) else {}
 
@@ -65,6 +67,7 @@ def condition(obj: Object, kind: str) -> Mapping[str, Any]:
 
 
 def is_true(obj: Object, kind: str) -> bool:
+    """Whether the object has the condition, and it is True."""
     return condition(obj, kind).get("status") == "True"
 
 
@@ -74,6 +77,7 @@ def settled(obj: Object) -> bool:
 
 
 def full_name(obj: Object) -> str:
+    """The name, after the namespace unless that is the default one."""
     meta = obj.get("metadata", {})
     where = meta.get("namespace", "")
     return f"{where}/{meta.get('name')}" if where not in ("", "default") else str(meta.get("name"))

@@ -1,4 +1,4 @@
-"""When Services, Ingresses, volumes, claims, quotas, token Secrets and definitions count as ready, as pulumi-kubernetes has it."""
+"""When Services, Ingresses, volumes, claims, quotas, token Secrets and definitions count as ready."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from localcloud.plugins.kubernetes.awaiting.decision import (
 )
 
 _NO_PODS = (
-    "Service does not target any Pods. Selected Pods may not be ready, or field '.spec.selector' may not match labels on any Pods"
+    "Service does not target any Pods. Selected Pods may not be ready, or field '.spec.selector' may not match labels "
+    "on any Pods"
 )
 
 
@@ -29,13 +30,17 @@ def decide_service(service: Object, related: Related) -> Decision:
     wanted = spec(service)
     addressed = wanted.get("type") != "LoadBalancer" or bool(status(service).get("loadBalancer", {}).get("ingress"))
     free = wanted.get("clusterIP") == "None" or wanted.get("type") == "ExternalName" or not wanted.get("selector")
-    targeted = free or any(_serves(endpoint) for each in related.endpoint_slices for endpoint in each.get("endpoints") or ())
+    targeted = free or any(
+        _serves(endpoint) for each in related.endpoint_slices for endpoint in each.get("endpoints") or ()
+    )
     if targeted and addressed:
         return Ready("Service initialization complete")
     problems: tuple[str, ...] = () if targeted else (_NO_PODS,)
     if not addressed:
         problems += ("Service was not allocated an IP address; does your cloud provider support this?",)
-    message = "[2/3] Attempting to allocate IP address to Service" if targeted else "[1/3] Finding Pods to direct traffic to"
+    message = (
+        "[2/3] Attempting to allocate IP address to Service" if targeted else "[1/3] Finding Pods to direct traffic to"
+    )
     return Waiting(message, problems)
 
 
@@ -93,4 +98,6 @@ def decide_definition(definition: Object, related: Related) -> Decision:
     names = condition(definition, "NamesAccepted")
     if names.get("status") == "False":
         return Failed((f"[{names.get('reason')}] {names.get('message')}",))
-    return Waiting("Waiting for the CustomResourceDefinition to be established", ("The definition was not established",))
+    return Waiting(
+        "Waiting for the CustomResourceDefinition to be established", ("The definition was not established",)
+    )

@@ -35,7 +35,7 @@ def decide_pod(pod: Object, related: Related) -> Decision:
 
 
 def pod_problems(pod: Object) -> tuple[str, ...]:
-    """The reasons, in the words of scheduler and kubelet, why the pod isn't ready; none when it is or is only starting."""
+    """The reasons, in the words of scheduler and kubelet, why the pod isn't ready; none while it starts."""
     if is_true(pod, "Ready") or status(pod).get("phase") == "Succeeded":
         return ()
     scheduled = condition(pod, "PodScheduled")
@@ -55,7 +55,9 @@ def _container_problems(state: Mapping[str, Any]) -> Iterator[str]:
         yield f"[{waiting.get('reason')}] {waiting.get('message', '')}".rstrip()
     ended = state.get("state", {}).get("terminated")
     if ended and ended.get("exitCode", 0) != 0:
-        reason = ended.get("message") or f'container "{state.get("name")}" completed with exit code {ended.get("exitCode")}'
+        reason = (
+            ended.get("message") or f'container "{state.get("name")}" completed with exit code {ended.get("exitCode")}'
+        )
         yield f"[{ended.get('reason', 'Error')}] {reason}"
     last = state.get("lastState", {}).get("terminated")
     if last:

@@ -1,6 +1,6 @@
 """The loop that asks a decider until an object is ready, and the one that waits until it is gone.
 
-Each turn reads the object and what belongs to it, decides, and sleeps on a watch of the object: a change wakes it at once.
+Each turn reads the object and what belongs to it, decides, and sleeps on a watch of the object, which a change ends.
 """
 
 from __future__ import annotations
@@ -17,7 +17,15 @@ from localcloud.plugins.kubernetes.awaiting.decision import Decision, Failed, Re
 from localcloud.plugins.kubernetes.client import Cluster
 from localcloud.plugins.kubernetes.errors import ApiError, ClusterError, Unreachable
 from localcloud.plugins.kubernetes.kinds import group_of
-from localcloud.plugins.kubernetes.metadata import SKIP_AWAIT, WAIT_FOR, Object, annotated_true, annotation, name, namespace
+from localcloud.plugins.kubernetes.metadata import (
+    SKIP_AWAIT,
+    WAIT_FOR,
+    Object,
+    annotated_true,
+    annotation,
+    name,
+    namespace,
+)
 
 TURN_SECONDS: Final = 10
 """How long a watch is waited on before everything is read anew: pods' troubles do not always change their owner."""
@@ -67,11 +75,12 @@ _SKIPS_DELETE_WAIT: Final = frozenset(
 
 
 class NotReady(Exception):
-    """The object did not become ready; the last live object and the reasons, the first of which sums up."""
+    """The object did not become ready, or (`gone_wanted`) did not go; the last live object and why."""
 
-    def __init__(self, live: Object, reasons: tuple[str, ...]) -> None:
+    def __init__(self, live: Object, reasons: tuple[str, ...], *, gone_wanted: bool = False) -> None:
         super().__init__("; ".join(reasons))
         self.live = live
+        self.gone_wanted = gone_wanted
         self.reasons = reasons
 
 
@@ -86,6 +95,7 @@ def awaiter_for(obj: Object, inputs: Object) -> Awaiter | None:
 
 
 def skips_delete_wait(inputs: Object) -> bool:
+    """Whether the object's deletion is not waited for."""
     return annotated_true(inputs, SKIP_AWAIT) and inputs.get("kind") in _SKIPS_DELETE_WAIT
 
 
@@ -165,7 +175,7 @@ class Waiter:
             self.progress(False, reason)
             left = deadline - time.monotonic()
             if left <= 0 or self.cancelled.is_set():
-                raise NotReady(live, (f"timed out waiting for deletion: {reason}",))
+                raise NotReady(live, (f"timed out waiting for deletion: {reason}",), gone_wanted=True)
             self._sleep(live, min(left, TURN_SECONDS), None)
 
     def related(self, live: Object, wanted: tuple[str, ...], previous: Object | None) -> Related:
@@ -188,7 +198,9 @@ class Waiter:
         if not wanted:
             return None
         try:
-            return self.cluster.get({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": wanted}})
+            return self.cluster.get(
+                {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": wanted}}
+            )
         except ApiError:
             return None
 
@@ -205,7 +217,10 @@ class Waiter:
         if seconds <= _POLL_SECONDS:
             self.cancelled.wait(seconds)
             return
-        query = {"fieldSelector": f"metadata.name={name(live)}", "resourceVersion": str(live["metadata"]["resourceVersion"])}
+        query = {
+            "fieldSelector": f"metadata.name={name(live)}",
+            "resourceVersion": str(live["metadata"]["resourceVersion"]),
+        }
         try:
             kind = self.cluster.resource_type(str(live.get("apiVersion")), str(live.get("kind")))
             next(self.cluster.watch(kind.path(namespace(live)), query, int(seconds)), None)

@@ -1,4 +1,4 @@
-"""When Deployments, StatefulSets, DaemonSets, Jobs and ReplicationControllers count as ready, as pulumi-kubernetes has it."""
+"""When Deployments, StatefulSets, DaemonSets, Jobs and ReplicationControllers count as ready."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def decide_deployment(deployment: Object, related: Related) -> Decision:
     available = is_true(deployment, "Available")
     progressing = condition(deployment, "Progressing")
     rolled = progressing.get("status") == "True" and progressing.get("reason") == "NewReplicaSetAvailable"
-    unbound = [each["metadata"]["name"] for each in _claims(deployment, related) if status(each).get("phase") != "Bound"]
+    unbound = [
+        each["metadata"]["name"] for each in _claims(deployment, related) if status(each).get("phase") != "Bound"
+    ]
     live = replica_set is not None and ready >= wanted
     if available and live and not unbound and (rolled or revision == "1"):
         return Ready("Deployment initialization complete")
@@ -57,7 +59,9 @@ def _owned(related: Related, deployment: Object) -> list[Object]:
 
 def _claims(deployment: Object, related: Related) -> list[Object]:
     volumes = spec(deployment).get("template", {}).get("spec", {}).get("volumes") or []
-    names = {volume["persistentVolumeClaim"].get("claimName") for volume in volumes if volume.get("persistentVolumeClaim")}
+    names = {
+        volume["persistentVolumeClaim"].get("claimName") for volume in volumes if volume.get("persistentVolumeClaim")
+    }
     return [claim for claim in related.claims if claim["metadata"]["name"] in names]
 
 

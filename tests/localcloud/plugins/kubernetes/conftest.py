@@ -44,7 +44,7 @@ class ControlPlane:
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """etcd, kube-apiserver and kube-controller-manager; there is no node, so the tests play kubelet by patching status."""
+    """etcd, kube-apiserver and kube-controller-manager; no node: the tests play kubelet by patching status."""
     folder = tmp_path_factory.mktemp("control-plane")
     with contextlib.ExitStack() as stack:
         yield _start(folder, stack)
@@ -92,7 +92,10 @@ def _kubeconfig(folder: Path, port: int) -> str:
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [
-                {"name": "test", "cluster": {"server": f"https://127.0.0.1:{port}", "certificate-authority-data": authority}}
+                {
+                    "name": "test",
+                    "cluster": {"server": f"https://127.0.0.1:{port}", "certificate-authority-data": authority},
+                }
             ],
             "users": [{"name": "admin", "user": {"token": TOKEN}}],
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,29 +13,35 @@ import pytest
 
 pytestmark = pytest.mark.e2e
 
+IGNORING = """
+on = pulumi.ResourceOptions(provider=provider, ignore_changes=['spec.parallelism', 'spec.completions'])
+"""
+IMPATIENT = """
+on = pulumi.ResourceOptions(provider=provider, custom_timeouts=pulumi.CustomTimeouts(create='3s', update='3s'))
+"""
 Eventually = Callable[[Callable[[], Any]], Any]
 
 
 def config_map(namespace: str, data: dict[str, str], name: str = "settings") -> str:
-    return f"k8s.core.v1.ConfigMap('settings', metadata={{'name': {name!r}, 'namespace': {namespace!r}}}, data={data!r}, opts=on)\n"
+    metadata = {"name": name, "namespace": namespace}
+    return f"k8s.core.v1.ConfigMap('settings', metadata={metadata!r}, data={data!r}, opts=on)\n"
 
 
-def job(namespace: str, parallelism: int = 1, extra: str = "") -> str:
-    return f"""
-k8s.batch.v1.Job('job', metadata={{'name': 'job', 'namespace': {namespace!r}, 'annotations': {{'pulumi.com/skipAwait': 'true'}}}},
-    spec={{'parallelism': {parallelism}, 'completions': {parallelism}, 'completionMode': 'Indexed', 'template': {{'spec': {{
-        'restartPolicy': 'Never', 'containers': [{{'name': 'main', 'image': 'none', 'resources': {{
-            'requests': {{'cpu': '1000m', 'memory': '1024Mi'}}}}}}]}}}}}}, opts=on{extra})
-"""
+def job(namespace: str, parallelism: int = 1, *, wait: bool = False, labels: dict[str, str] | None = None) -> str:
+    metadata = {"name": "job", "namespace": namespace, "labels": labels or {}}
+    if not wait:
+        metadata["annotations"] = {"pulumi.com/skipAwait": "true"}
+    requests = {"requests": {"cpu": "1000m", "memory": "1024Mi"}}
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none", "resources": requests}]}
+    counts = {"parallelism": parallelism, "completions": parallelism, "completionMode": "Indexed"}
+    return f"k8s.batch.v1.Job('job', metadata={metadata!r}, spec={counts | {'template': {'spec': pod}}!r}, opts=on)\n"
 
 
-def deployment(namespace: str, replicas: int = 0, labels: str = "web") -> str:
-    return f"""
-k8s.apps.v1.Deployment('web', metadata={{'name': 'web', 'namespace': {namespace!r}}},
-    spec={{'replicas': {replicas}, 'selector': {{'matchLabels': {{'app': {labels!r}}}}}, 'template': {{
-        'metadata': {{'labels': {{'app': {labels!r}}}}}, 'spec': {{'containers': [{{'name': 'main', 'image': 'none'}}]}}}}}},
-    opts=on)
-"""
+def deployment(namespace: str, replicas: int = 0, **extra: object) -> str:
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template, **extra}
+    metadata = {"name": "web", "namespace": namespace}
+    return f"k8s.apps.v1.Deployment('web', metadata={metadata!r}, spec={spec!r}, opts=on)\n"
 
 
 def live(control_plane: Any, api_version: str, kind: str, namespace: str, name: str) -> dict[str, Any]:
@@ -43,7 +50,9 @@ def live(control_plane: Any, api_version: str, kind: str, namespace: str, name: 
     return found
 
 
-def patch(control_plane: Any, obj: dict[str, Any], body: dict[str, Any], *, suffix: str = "", manager: str = "kubectl") -> None:
+def patch(
+    control_plane: Any, obj: dict[str, Any], body: dict[str, Any], *, suffix: str = "", manager: str = "kubectl"
+) -> None:
     path = control_plane.cluster.path_of(obj) + suffix
     control_plane.cluster.request("PATCH", path, {"fieldManager": manager}, body, "application/merge-patch+json")
 
@@ -81,12 +90,17 @@ def test_mutable_config_maps_are_updated_in_place(stack: Any, control_plane: Any
 
 
 def test_unnamed_objects_get_a_name_and_keep_it(stack: Any, control_plane: Any, namespace: str) -> None:
-    body = "c = k8s.core.v1.ConfigMap('made', metadata={{'namespace': {0!r}}}, data={{'a': {1!r}}}, opts=on)\npulumi.export('n', c.metadata['name'])\n"
+    body = (
+        "c = k8s.core.v1.ConfigMap('made', metadata={{'namespace': {0!r}}}, data={{'a': {1!r}}}, opts=on)\n"
+        "pulumi.export('n', c.metadata['name'])\n"
+    )
     stack.program(body.format(namespace, "1"))
     stack.up(preview=True)
     first = json.loads(stack.pulumi("stack", "output", "--json").output)["n"]
     assert re.fullmatch(r"made-[0-9a-f]{8}", first)
-    assert live(control_plane, "v1", "ConfigMap", namespace, first)["metadata"]["annotations"] == {"pulumi.com/autonamed": "true"}
+    assert live(control_plane, "v1", "ConfigMap", namespace, first)["metadata"]["annotations"] == {
+        "pulumi.com/autonamed": "true"
+    }
     stack.pulumi("preview", "--expect-no-changes")
     stack.program(body.format(namespace, "2"))
     stack.up(preview=True)
@@ -105,10 +119,8 @@ def test_changed_parallelism_replaces_a_job_unless_ignored(stack: Any, control_p
     replaced = live(control_plane, "batch/v1", "Job", namespace, "job")
     assert replaced["metadata"]["uid"] != uid
     assert replaced["spec"]["parallelism"] == 2
-    ignore = ".merge(pulumi.ResourceOptions(ignore_changes=['spec.parallelism', 'spec.completions']))"
     patch(control_plane, replaced, {"spec": {"parallelism": 3, "completions": 3}}, manager="scaler")
-    labelled = job(namespace, 4).replace("'annotations'", "'labels': {'x': 'y'}, 'annotations'")
-    stack.program(labelled.replace("opts=on)", "opts=pulumi.ResourceOptions.merge(on, " + ignore.removeprefix(".merge(") + ")"))
+    stack.program(IGNORING + job(namespace, 4, labels={"x": "y"}))
     stack.up(preview=True)
     after = live(control_plane, "batch/v1", "Job", namespace, "job")
     assert after["metadata"]["uid"] == replaced["metadata"]["uid"]
@@ -151,7 +163,7 @@ def test_object_gone_is_created_again_after_a_refresh(stack: Any, control_plane:
 
 
 def test_unknown_field_is_refused_by_name(stack: Any, namespace: str) -> None:
-    stack.program(deployment(namespace).replace("'replicas'", "'replicaz': 3, 'replicas'"))
+    stack.program(deployment(namespace, replicaz=3))
     result = stack.pulumi("preview", ok=False)
     assert result.returncode != 0
     assert "replicaz" in result.output
@@ -162,8 +174,8 @@ def test_unknown_field_is_refused_while_another_value_is_unknown(stack: Any, nam
     stack.program(
         f"first = k8s.core.v1.Namespace('made', opts=on)\n"
         f"k8s.core.v1.ConfigMap('c', metadata={{'namespace': first.metadata['uid']}}, data={{}}, opts=on)\n"
-        f"pulumi.CustomResource('kubernetes:core/v1:Secret', 's', {{'apiVersion': 'v1', 'kind': 'Secret', 'dat': {{}},\n"
-        f"    'metadata': {{'name': 's', 'namespace': {namespace!r}, 'labels': {{'u': first.status['phase']}}}}}}, on)\n"
+        "pulumi.CustomResource('kubernetes:core/v1:Secret', 's', {'apiVersion': 'v1', 'kind': 'Secret', 'dat': {},\n"
+        f"    'metadata': {{'namespace': {namespace!r}, 'labels': {{'u': first.status['phase']}}}}}}, on)\n"
     )
     result = stack.pulumi("preview", ok=False)
     assert result.returncode != 0
@@ -172,8 +184,9 @@ def test_unknown_field_is_refused_while_another_value_is_unknown(stack: Any, nam
 
 def test_unknown_type_is_refused_by_name(stack: Any, namespace: str) -> None:
     stack.program(
+        f"where = {{'name': 'j', 'namespace': {namespace!r}}}\n"
         "pulumi.CustomResource('kubernetes:batch/v1:Joob', 'j',\n"
-        f"    {{'apiVersion': 'batch/v1', 'kind': 'Joob', 'metadata': {{'name': 'j', 'namespace': {namespace!r}}}}}, on)\n"
+        "    {'apiVersion': 'batch/v1', 'kind': 'Joob', 'metadata': where}, on)\n"
     )
     result = stack.pulumi("preview", ok=False)
     assert result.returncode != 0
@@ -182,7 +195,8 @@ def test_unknown_type_is_refused_by_name(stack: Any, namespace: str) -> None:
 
 def test_secrets_are_encrypted_in_the_state(stack: Any, control_plane: Any, namespace: str) -> None:
     stack.program(
-        f"k8s.core.v1.Secret('s', metadata={{'name': 's', 'namespace': {namespace!r}}}, string_data={{'k': 'hunter2'}}, opts=on)\n"
+        f"where = {{'name': 's', 'namespace': {namespace!r}}}\n"
+        "k8s.core.v1.Secret('s', metadata=where, string_data={'k': 'hunter2'}, opts=on)\n"
     )
     stack.up(preview=True)
     encoded = base64.b64encode(b"hunter2").decode()
@@ -194,7 +208,12 @@ def test_secrets_are_encrypted_in_the_state(stack: Any, control_plane: Any, name
 
 
 def test_existing_object_is_not_taken_over_unless_told(stack: Any, control_plane: Any, namespace: str) -> None:
-    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": namespace}, "data": {"z": "1"}}
+    obj = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "settings", "namespace": namespace},
+        "data": {"z": "1"},
+    }
     control_plane.cluster.apply(obj, manager="someone", force=True, dry_run=False)
     stack.program(config_map(namespace, {"a": "1"}))
     assert "already exists" in stack.up(ok=False).output
@@ -206,7 +225,12 @@ def test_existing_object_is_not_taken_over_unless_told(stack: Any, control_plane
 def test_existing_object_is_imported_by_namespace_and_name(stack: Any, control_plane: Any, namespace: str) -> None:
     stack.program(config_map(namespace, {"a": "1"}, "other"))
     stack.up()
-    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "found", "namespace": namespace}, "data": {"z": "1"}}
+    obj = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "found", "namespace": namespace},
+        "data": {"z": "1"},
+    }
     control_plane.cluster.apply(obj, manager="someone", force=True, dry_run=False)
     both = config_map(namespace, {"a": "1"}, "other") + (
         f"k8s.core.v1.ConfigMap('found', metadata={{'name': 'found', 'namespace': {namespace!r}}}, data={{'z': '1'}},\n"
@@ -214,18 +238,17 @@ def test_existing_object_is_imported_by_namespace_and_name(stack: Any, control_p
     )
     stack.program(both)
     stack.up(preview=True)
-    assert {each["id"] for each in stack.state() if each["type"].endswith("ConfigMap")} == {f"{namespace}/other", f"{namespace}/found"}
+    assert {each["id"] for each in stack.state() if each["type"].endswith("ConfigMap")} == {
+        f"{namespace}/other",
+        f"{namespace}/found",
+    }
     stack.pulumi("preview", "--expect-no-changes")
 
 
 def test_failed_wait_leaves_the_object_in_the_state_and_the_next_up_tries_again(
     stack: Any, control_plane: Any, namespace: str
 ) -> None:
-    stack.program(
-        deployment(namespace, replicas=1).replace(
-            "opts=on", "opts=pulumi.ResourceOptions.merge(on, pulumi.ResourceOptions(custom_timeouts={'create': '3s', 'update': '3s'}))"
-        )
-    )
+    stack.program(IMPATIENT + deployment(namespace, replicas=1))
     failed = stack.up(ok=False)
     assert failed.returncode != 0
     assert "Minimum number of live Pods was not attained" in failed.output
@@ -238,10 +261,10 @@ def test_failed_wait_leaves_the_object_in_the_state_and_the_next_up_tries_again(
     assert "initErrors" not in stack.resource("Deployment")
 
 
-def test_job_is_waited_for_until_it_is_complete(stack: Any, control_plane: Any, namespace: str, eventually: Eventually) -> None:
-    import threading
-
-    stack.program(job(namespace).replace("'annotations': {'pulumi.com/skipAwait': 'true'}", "'labels': {}"))
+def test_job_is_waited_for_until_it_is_complete(
+    stack: Any, control_plane: Any, namespace: str, eventually: Eventually
+) -> None:
+    stack.program(job(namespace, wait=True))
 
     def finish() -> None:
         target = eventually(lambda: live(control_plane, "batch/v1", "Job", namespace, "job"))
@@ -257,12 +280,59 @@ def test_job_is_waited_for_until_it_is_complete(stack: Any, control_plane: Any, 
     assert "Complete" in conditions
 
 
+def test_failed_job_fails_the_update_with_the_reason(stack: Any, namespace: str) -> None:
+    stack.program(job(namespace, wait=True).replace("'completions'", "'activeDeadlineSeconds': 1, 'completions'"))
+    failed = stack.up(ok=False)
+    assert failed.returncode != 0
+    assert "[DeadlineExceeded]" in failed.output
+    assert stack.resource("Job")["initErrors"]
+
+
+def test_patch_sets_its_fields_and_gives_them_up_again(stack: Any, control_plane: Any, namespace: str) -> None:
+    whole = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "c", "namespace": namespace},
+        "data": {"a": "1"},
+    }
+    control_plane.cluster.apply(whole, manager="someone", force=True, dry_run=False)
+    where = {"name": "c", "namespace": namespace}
+    stack.program(f"k8s.core.v1.ConfigMapPatch('p', metadata={where!r}, data={{'b': '2'}}, opts=on)\n")
+    stack.up(preview=True)
+    assert live(control_plane, "v1", "ConfigMap", namespace, "c")["data"] == {"a": "1", "b": "2"}
+    stack.pulumi("preview", "--expect-no-changes")
+    stack.pulumi("destroy", "--yes", "--skip-preview")
+    assert live(control_plane, "v1", "ConfigMap", namespace, "c")["data"] == {"a": "1"}
+
+
+def test_wait_for_annotation_is_waited_for(
+    stack: Any, control_plane: Any, namespace: str, eventually: Eventually
+) -> None:
+    annotations = {"pulumi.com/waitFor": "jsonpath={.data.ready}=yes"}
+    metadata = {"name": "w", "namespace": namespace, "annotations": annotations}
+    stack.program(f"k8s.core.v1.ConfigMap('w', metadata={metadata!r}, opts=on)\n")
+
+    def answer() -> None:
+        waiting = eventually(lambda: live(control_plane, "v1", "ConfigMap", namespace, "w"))
+        patch(control_plane, waiting, {"data": {"ready": "yes"}})
+
+    other = threading.Thread(target=answer)
+    other.start()
+    stack.up()
+    other.join()
+    assert stack.resource("ConfigMap")["outputs"]["data"] == {"ready": "yes"}
+
+
 def test_custom_resource_is_created_right_after_its_definition(stack: Any, control_plane: Any, namespace: str) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "x_kubernetes_preserve_unknown_fields": True}},
+    }
     stack.program(f"""
 crd = k8s.apiextensions.v1.CustomResourceDefinition('crd', metadata={{'name': 'toys.example.test'}}, spec={{
     'group': 'example.test', 'scope': 'Namespaced', 'names': {{'plural': 'toys', 'singular': 'toy', 'kind': 'Toy'}},
-    'versions': [{{'name': 'v1', 'served': True, 'storage': True, 'schema': {{'openAPIV3Schema': {{
-        'type': 'object', 'properties': {{'spec': {{'type': 'object', 'x_kubernetes_preserve_unknown_fields': True}}}}}}}}}}]}}, opts=on)
+    'versions': [{{'name': 'v1', 'served': True, 'storage': True,
+        'schema': {{'openAPIV3Schema': {schema!r}}}}}]}}, opts=on)
 k8s.apiextensions.CustomResource('toy', api_version='example.test/v1', kind='Toy', spec={{'size': 3}},
     metadata={{'name': 'toy', 'namespace': {namespace!r}}},
     opts=pulumi.ResourceOptions.merge(on, pulumi.ResourceOptions(depends_on=[crd])))
@@ -279,7 +349,9 @@ def test_unreachable_cluster_is_named_and_its_objects_can_be_dropped(stack: Any,
     config = json.loads(stack.kubeconfig)
     config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:9"
     stack.kubeconfig = json.dumps(config)
-    stack.program(config_map(namespace, {"a": "1", "b": "2"}), cluster_identifier="same", enable_config_map_mutable=True)
+    stack.program(
+        config_map(namespace, {"a": "1", "b": "2"}), cluster_identifier="same", enable_config_map_mutable=True
+    )
     failed = stack.up(ok=False)
     assert failed.returncode != 0
     assert "configured Kubernetes cluster is unreachable" in failed.output
