@@ -99,6 +99,11 @@ class ControlPlane:
         return self._plan.issuer
 
     @property
+    def pod_cidr(self) -> str:
+        """The range of all pods of the cluster."""
+        return self._plan.pod_cidr
+
+    @property
     def ca_pem(self) -> str:
         """Certificate of the cluster's authority."""
         return self.authority.pair.certificate

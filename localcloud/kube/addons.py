@@ -1,0 +1,105 @@
+"""EKS addons of one cluster: what each one starts on the nodes and puts into the cluster.
+
+    addons = Addons(control_plane)
+    addons.install("vpc-cni", "v1.20.4-eksbuild.2", {})
+    addons.status("vpc-cni")        # ACTIVE
+
+As on EKS a cluster without vpc-cni has no Ready node, one without kube-proxy no services, and without
+aws-efs-csi-driver no volume of `efs.csi.aws.com` is mounted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from localcloud.kube import addon_manifests as manifests
+from localcloud.kube.client import object_path
+from localcloud.kube.control_plane import ControlPlane
+from localcloud.kube.errors import ApiError, KubeError
+
+ON_NODES = frozenset({"vpc-cni", "kube-proxy", "aws-efs-csi-driver", "eks-pod-identity-agent"})
+
+
+class Addons:
+    """Installs and removes addons; both may be called again."""
+
+    # What EKS offers for 1.34, newest first:
+    # https://docs.aws.amazon.com/eks/latest/userguide/eks-add-ons.html
+    VERSIONS: ClassVar[dict[str, list[str]]] = {
+        "vpc-cni": ["v1.20.4-eksbuild.2", "v1.20.3-eksbuild.1"],
+        "coredns": ["v1.12.4-eksbuild.1", "v1.12.3-eksbuild.1"],
+        "kube-proxy": ["v1.34.0-eksbuild.4", "v1.34.0-eksbuild.2"],
+        "aws-efs-csi-driver": ["v2.1.13-eksbuild.1", "v2.1.11-eksbuild.1"],
+        "eks-pod-identity-agent": ["v1.3.9-eksbuild.3", "v1.3.8-eksbuild.2"],
+    }
+
+    def __init__(self, control_plane: ControlPlane) -> None:
+        self._plane = control_plane
+        self._installed: dict[str, list[dict[str, Any]]] = {}
+
+    def install(self, name: str, version: str, configuration: Mapping[str, Any]) -> None:
+        """Install an addon, or change its configuration.
+
+        Raises:
+            KubeError: There is no such addon or version.
+        """
+        known = self.VERSIONS.get(name)
+        if known is None:
+            raise KubeError(f"addon {name} does not exist: choose one of {', '.join(sorted(self.VERSIONS))}")
+        if version not in known:
+            raise KubeError(f"addon {name} has no version {version}: choose one of {', '.join(known)}")
+        objects = objects_of(name, configuration)
+        for each in objects:
+            self._plane.client.apply(each)
+        self._installed[name] = objects
+        if name in ON_NODES:
+            with self._plane.lock:
+                self._plane.node_addons.add(name)
+                for node in self._plane.nodes.values():
+                    if node.alive():
+                        node.enable(name)
+
+    def remove(self, name: str) -> None:
+        """Remove what the addon put into the cluster and runs on nodes."""
+        for each in reversed(self._installed.pop(name, objects_of(name, {}))):
+            self._plane.client.delete(object_path(each), {"propagationPolicy": "Background"})
+        with self._plane.lock:
+            self._plane.node_addons.discard(name)
+            for node in self._plane.nodes.values():
+                node.disable(name)
+
+    def status(self, name: str) -> str:
+        """ACTIVE, CREATING (not all of it runs yet) or DEGRADED (it can't be asked, or isn't there)."""
+        if name not in self._installed:
+            return "DEGRADED"
+        if name != "coredns":
+            return "ACTIVE"
+        try:
+            found = self._plane.client.find(f"/apis/apps/v1/namespaces/{manifests.NAMESPACE}/deployments/coredns")
+        except ApiError:
+            return "DEGRADED"
+        return "DEGRADED" if found is None else deployment_status(found)
+
+
+def objects_of(name: str, configuration: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The objects that an addon consists of, in order of creation."""
+    if name == "coredns":
+        return manifests.coredns(configuration)
+    if name == "aws-efs-csi-driver":
+        accounts = [manifests.service_account(f"efs-csi-{part}-sa") for part in ("controller", "node")]
+        return [*accounts, manifests.csi_driver()]
+    if name == "vpc-cni":
+        return [manifests.service_account("aws-node")]
+    if name == "kube-proxy":
+        return [manifests.service_account("kube-proxy")]
+    return []
+
+
+def deployment_status(deployment: Mapping[str, Any]) -> str:
+    """ACTIVE once a Deployment is available as its current generation."""
+    status = deployment.get("status", {})
+    if status.get("observedGeneration", 0) < deployment["metadata"].get("generation", 1):
+        return "CREATING"
+    conditions = {each["type"]: each["status"] for each in status.get("conditions", [])}
+    return "ACTIVE" if conditions.get("Available") == "True" else "CREATING"

@@ -1,0 +1,280 @@
+"""A node: a simulated host with its own network, file system and processes, that joins a cluster as a worker.
+
+    node = Node(instance, supervisor, control_plane, spec)
+    node.start()            # returns at once; ready() says when Kubernetes may use it
+    node.power_off()        # everything on it dies this instant
+
+See init.py for what runs inside, node_config.py for what it is told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import platform
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from localcloud import toolchain
+from localcloud.instance import Instance
+from localcloud.kube import cgroups
+from localcloud.kube import node_config as config
+from localcloud.kube.commands import run
+from localcloud.kube.control_plane import ControlPlane
+from localcloud.kube.errors import ApiError, KubeError
+from localcloud.kube.kubeconfig import client_kubeconfig
+from localcloud.kube.network import NETNS_DIR, POD_IDENTITY_ADDRESS, Network, NodeLink
+from localcloud.kube.node_config import Machine, NodeSpec
+from localcloud.kube.pki import write_private
+from localcloud.supervise import Supervisor
+
+HERE = Path(__file__).resolve().parent
+CHECKOUT = HERE.parent.parent
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+CNI_FILE = "10-aws.conflist"
+OPERATOR = {"AWS_ACCESS_KEY_ID": "localcloud", "AWS_SECRET_ACCESS_KEY": "localcloud"}
+
+
+class Node:
+    """One node; `start` makes everything, `stop` and `power_off` leave nothing."""
+
+    def __init__(
+        self, instance: Instance, supervisor: Supervisor, control_plane: ControlPlane, spec: NodeSpec
+    ) -> None:
+        self.spec = spec
+        self.pod_cidr = ""
+        self._instance = instance
+        self._supervisor = supervisor
+        self._plane = control_plane
+        self._process = f"node-{spec.instance_id}"
+        self._directory = instance.state / "nodes" / spec.instance_id
+        self._cgroup = f"{instance.cgroup}/{spec.instance_id}"
+
+    def start(self) -> None:
+        """Boot the node; returns when its init runs, some seconds before it is ready.
+
+        Raises:
+            KubeError: The host or the API server refused something; what was made so far is removed.
+        """
+        plane = self._plane
+        with plane.lock:
+            self.pod_cidr = plane.allocate_pod_cidr()
+            plane.nodes[self.spec.name] = self
+        try:
+            self._register()
+            Network(self._instance).attach_node(self._link())
+            self._write_files()
+            with plane.lock:  # addons that come or go while we start see us, or we see them
+                for addon in plane.node_addons:
+                    self._write_addon(addon)
+            self._spawn()
+        except BaseException:
+            self._clean_up()
+            raise
+
+    def stop(self) -> None:
+        """Shut down; drain before, if the pods matter."""
+        self._supervisor.stop(self._process, grace_seconds=1)
+        self._clean_up()
+
+    def power_off(self) -> None:
+        """Cut the power: nothing on the node gets a chance to say goodbye. The Node object stays."""
+        self._supervisor.kill(self._process)
+        self._clean_up()
+
+    def alive(self) -> bool:
+        """Whether the node's init runs."""
+        return self._supervisor.alive(self._process)
+
+    def ready(self) -> bool:
+        """Whether Kubernetes calls the node Ready."""
+        try:
+            node = self._plane.client.find(f"/api/v1/nodes/{self.spec.name}")
+        except ApiError:
+            return False
+        conditions = (node or {}).get("status", {}).get("conditions", [])
+        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+    def enable(self, addon: str) -> None:
+        """Start what an addon runs on nodes."""
+        self._write_addon(addon)
+        self._poke()
+
+    def disable(self, addon: str) -> None:
+        """Stop what an addon runs on nodes; its mounts and rules stay until the node goes, as on EKS."""
+        (self._directory / "services" / f"{addon}.json").unlink(missing_ok=True)
+        if addon == "vpc-cni":
+            (self._directory / "cni" / CNI_FILE).unlink(missing_ok=True)
+        self._poke()
+
+    def _link(self) -> NodeLink:
+        return NodeLink.of(self._instance, self.spec.instance_id, self.spec.private_ip, self.pod_cidr)
+
+    def _register(self) -> None:
+        """Create the Node object ahead of kubelet, so that its labels, taints and pod range are there from the start."""
+        body = config.node_object(self.spec, self.pod_cidr, ARCHITECTURES.get(platform.machine(), platform.machine()))
+        client = self._plane.client
+        try:
+            client.create("/api/v1/nodes", body)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            self._plane.delete_node(self.spec.name)  # of an earlier instance with the same address
+            client.create("/api/v1/nodes", body)
+
+    def _write_files(self) -> None:
+        _remove(self._directory)
+        for name in ("kubelet", "pods", "kubernetes", "cni", "containerd-config", "services"):
+            (self._directory / name).mkdir(parents=True)
+        copy_image(toolchain.node_image(), self._directory / "containerd")
+        self._write_credentials()
+        folder = self._directory / "kubernetes"
+        machine = Machine(os.cpu_count() or 1, _host_memory_mib())
+        kubelet = config.kubelet_config(self.spec, machine, self._cgroup)
+        (folder / "kubelet.json").write_text(config.document(kubelet))
+        proxy = config.kube_proxy_config(self.spec, self._plane.pod_cidr)
+        (folder / "kube-proxy.json").write_text(config.document(proxy))
+        (folder / "resolv.conf").write_text("")
+        containerd = self._directory / "containerd-config"
+        (containerd / "config.toml").write_text(config.containerd_config())
+        spec = config.base_runtime_spec(_default_runtime_spec(), str(toolchain.trainer_site_packages()))
+        (containerd / "base.json").write_text(config.document(spec))
+        self._write_service("containerd", [_host_binary("containerd"), "--config=/etc/containerd/config.toml"])
+        kubelet_argv = [str(toolchain.binary("kubelet")), *config.kubelet_flags(self.spec)]
+        self._write_service("kubelet", kubelet_argv, after=config.CONTAINERD_SOCKET)
+        os.mkfifo(self._directory / "control")
+
+    def _write_credentials(self) -> None:
+        folder, authority = self._directory / "kubernetes", self._plane.authority
+        ca_pem = authority.pair.certificate
+        (folder / "ca.crt").write_text(ca_pem)
+        authority.issue(self.spec.name, hosts=[self.spec.name, self.spec.private_ip]).write(folder, "kubelet")
+        users = {
+            "kubelet": authority.issue(f"system:node:{self.spec.name}", organization="system:nodes"),
+            "kube-proxy": authority.issue("system:kube-proxy"),
+        }
+        for name, pair in users.items():
+            write_private(folder / f"{name}.kubeconfig", client_kubeconfig(self._plane.endpoint, ca_pem, pair, name))
+
+    def _write_addon(self, addon: str) -> None:
+        if addon == "vpc-cni":
+            draft = self._directory / "cni" / "draft"
+            draft.write_text(config.document(config.cni_config(self.pod_cidr)))
+            draft.rename(draft.with_name(CNI_FILE))
+        elif addon == "kube-proxy":
+            argv = [str(toolchain.binary("kube-proxy")), f"--config={config.KUBERNETES_DIR}/kube-proxy.json"]
+            self._write_service(addon, argv)
+        elif addon == "aws-efs-csi-driver":
+            argv = [sys.executable, "-m", "localcloud.kube.csi", self.spec.name, self.spec.zone]
+            env = {**OPERATOR, "PYTHONPATH": str(CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1"}
+            env |= {"AWS_ENDPOINT_URL": self._instance.cloud_endpoint, "AWS_REGION": self.spec.region}
+            self._write_service(addon, argv, env=env)
+        elif addon == "eks-pod-identity-agent":
+            argv = [sys.executable, "-I", str(HERE / "pod_identity_agent.py")]
+            argv += [POD_IDENTITY_ADDRESS, self._instance.cloud_endpoint, self.spec.cluster]
+            self._write_service(addon, argv)
+
+    def _write_service(
+        self, name: str, argv: list[str], *, after: str | None = None, env: dict[str, str] | None = None
+    ) -> None:
+        description = config.service(name, argv, log_prefix=self._process, after=after, env=env)
+        path = self._directory / "services" / f"{name}.json"
+        draft = path.with_suffix(".draft")
+        draft.write_text(config.document(description))
+        draft.rename(path)
+
+    def _spawn(self) -> None:
+        instance = self._instance
+        (instance.state / "efs").mkdir(exist_ok=True)
+        (instance.state / "logs").mkdir(exist_ok=True)
+        image = toolchain.node_image()
+        plan = config.init_plan(
+            hostname=self.spec.name,
+            cgroups=[str(folder) for folder in cgroups.create(self._cgroup)],
+            folders={
+                "node": str(self._directory),
+                "image": str(image),
+                "efs": str(instance.state / "efs"),
+                "logs": str(instance.state / "logs"),
+            },
+            snapshots=sorted(path.name for path in (image / config.SNAPSHOTS).iterdir()),
+        )
+        path = self._directory / "plan.json"
+        path.write_text(config.document(plan))
+        namespaces = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"]
+        init = [sys.executable, "-I", str(HERE / "init.py"), str(path)]
+        netns = NETNS_DIR / self._link().netns
+        self._supervisor.spawn(self._process, ["nsenter", f"--net={netns}", "--", *namespaces, "--", *init])
+
+    def _poke(self) -> None:
+        """Tell init to look at its services again; no matter if it isn't there."""
+        with contextlib.suppress(OSError):
+            descriptor = os.open(self._directory / "control", os.O_WRONLY | os.O_NONBLOCK)
+            try:
+                os.write(descriptor, b"\n")
+            finally:
+                os.close(descriptor)
+
+    def _clean_up(self) -> None:
+        """Remove what a dead node leaves; its mounts went with its mount namespace."""
+        self._supervisor.kill(self._process)
+        cgroups.destroy(self._cgroup)
+        with contextlib.suppress(OSError):  # shared by the nodes; the last one out takes it along
+            for folder in cgroups.folders(self._instance.cgroup):
+                folder.rmdir()
+        Network(self._instance).detach_node(self._link())
+        _remove(self._directory)
+        with self._plane.lock:
+            if self._plane.nodes.get(self.spec.name) is self:
+                del self._plane.nodes[self.spec.name]
+
+
+def copy_image(image: Path, target: Path) -> None:
+    """Give a node its containerd root: blobs by hard link, databases as copies, layers left to be mounted."""
+    layers = set((image / config.SNAPSHOTS).iterdir())
+
+    def duplicate(source: str, destination: str) -> None:
+        if source.endswith(".db"):
+            shutil.copy2(source, destination)
+        else:
+            os.link(source, destination)
+
+    def skip_layers(folder: str, names: list[str]) -> set[str]:
+        return {name for name in names if Path(folder, name).parent in layers}
+
+    try:
+        shutil.copytree(image, target, copy_function=duplicate, ignore=skip_layers)
+    except OSError as error:
+        raise KubeError(
+            f"{target} can't be made from {image} ({error}): keep the state directory and the cache on one file system"
+        ) from error
+
+
+def _remove(directory: Path) -> None:
+    """Delete a node's directory, but nothing that is mounted inside it."""
+    for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
+        point = line.split()[1]
+        if point.startswith(f"{directory}/"):
+            run(["umount", "--lazy", point])
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _host_binary(name: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        raise KubeError(f"{name} is not installed: run `make up`, which installs it")
+    return path
+
+
+def _host_memory_mib() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // config.MIB
+
+
+@functools.cache
+def _default_runtime_spec() -> dict[str, Any]:
+    spec: dict[str, Any] = json.loads(run([_host_binary("ctr"), "oci", "spec"]))
+    return spec

@@ -1,0 +1,311 @@
+"""What a node's programs are told, as pure functions: kubelet, containerd, CNI, kube-proxy and init's plan.
+
+Inside its mount namespace a node has the usual paths (/var/lib/kubelet, /etc/cni/net.d, /run/containerd …), all private.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from localcloud.kube.control_plane_config import CLUSTER_DOMAIN, DNS_ADDRESS
+
+MIB = 1 << 20
+BROUGHT = "/run/localcloud"
+KUBERNETES_DIR = "/etc/kubernetes"
+CNI_CONFIG_DIR = "/etc/cni/net.d"
+CNI_PLUGIN_DIR = "/usr/lib/cni"
+CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
+PAUSE_IMAGE = "docker.io/localcloud/pause:1"
+SITE_PACKAGES = "/opt/site-packages"
+SNAPSHOTS = "io.containerd.snapshotter.v1.overlayfs/snapshots"
+MAX_PODS = 110
+KUBE_RESERVED_MEMORY_MIB = 255
+KUBE_RESERVED_CPU_MILLIS = 70
+
+# kubelet sets these for the whole kernel and fails if it can't. The node shows it a file that says they are so already.
+KERNEL_OVERRIDES = {
+    "/proc/sys/vm/overcommit_memory": "1",
+    "/proc/sys/vm/panic_on_oom": "0",
+    "/proc/sys/kernel/panic": "10",
+    "/proc/sys/kernel/panic_on_oops": "1",
+    "/proc/sys/kernel/keys/root_maxkeys": "1000000",
+    "/proc/sys/kernel/keys/root_maxbytes": "25000000",
+}
+
+EFFECTS = {
+    "NO_SCHEDULE": "NoSchedule",
+    "NO_EXECUTE": "NoExecute",
+    "PREFER_NO_SCHEDULE": "PreferNoSchedule",
+}
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """What a node is to be.
+
+    Args:
+        name: `ip-10-0-1-23.us-west-2.compute.internal`.
+        private_ip: Its EC2 instance's.
+        vcpus: Of the instance type; what pods may request, if the host has that much.
+        memory_mib: Likewise, in MiB.
+        zone: Availability zone.
+        labels: Beside those that every node has.
+        taints: Of Kubernetes or of the EKS API (`NO_SCHEDULE`).
+    """
+
+    name: str
+    private_ip: str
+    instance_id: str
+    instance_type: str
+    vcpus: int
+    memory_mib: int
+    zone: str
+    region: str
+    cluster: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the host really has."""
+
+    cpus: int
+    memory_mib: int
+
+
+def provider_id(spec: NodeSpec) -> str:
+    """How the cloud knows the node."""
+    return f"aws:///{spec.zone}/{spec.instance_id}"
+
+
+def node_object(spec: NodeSpec, pod_cidr: str, architecture: str) -> dict[str, Any]:
+    """The Node that kubelet will find when it registers: labels that it may not set itself are there already."""
+    labels = {
+        "kubernetes.io/hostname": spec.name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": architecture,
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": architecture,
+        "node.kubernetes.io/instance-type": spec.instance_type,
+        "beta.kubernetes.io/instance-type": spec.instance_type,
+        "topology.kubernetes.io/region": spec.region,
+        "topology.kubernetes.io/zone": spec.zone,
+        "failure-domain.beta.kubernetes.io/region": spec.region,
+        "failure-domain.beta.kubernetes.io/zone": spec.zone,
+        **spec.labels,
+    }
+    node: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": spec.name, "labels": labels},
+        "spec": {"providerID": provider_id(spec), "podCIDR": pod_cidr, "podCIDRs": [pod_cidr]},
+    }
+    if spec.taints:
+        node["spec"]["taints"] = [taint(each) for each in spec.taints]
+    return node
+
+
+def taint(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A taint as Kubernetes has it, also from the EKS API's form."""
+    effect = str(given["effect"])
+    made = {"key": given["key"], "effect": EFFECTS.get(effect, effect)}
+    if given.get("value"):
+        made["value"] = given["value"]
+    return made
+
+
+def reserved(spec: NodeSpec, machine: Machine) -> dict[str, str]:
+    """What kubelet holds back so that pods can request what the instance type has, not what the host has."""
+    cpu = max(0, machine.cpus - spec.vcpus) * 1000 + KUBE_RESERVED_CPU_MILLIS
+    memory = max(0, machine.memory_mib - spec.memory_mib) + KUBE_RESERVED_MEMORY_MIB
+    return {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}
+
+
+def kubelet_config(spec: NodeSpec, machine: Machine, cgroup: str) -> dict[str, Any]:
+    """KubeletConfiguration; `cgroup` is the node's, under which pods get theirs."""
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": spec.private_ip,
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": f"{KUBERNETES_DIR}/ca.crt"},
+        },
+        "authorization": {"mode": "Webhook"},
+        "tlsCertFile": f"{KUBERNETES_DIR}/kubelet.crt",
+        "tlsPrivateKeyFile": f"{KUBERNETES_DIR}/kubelet.key",
+        "readOnlyPort": 0,
+        "containerRuntimeEndpoint": f"unix://{CONTAINERD_SOCKET}",
+        "providerID": provider_id(spec),
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": f"/{cgroup}",
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "clusterDomain": CLUSTER_DOMAIN,
+        "clusterDNS": [DNS_ADDRESS],
+        "resolvConf": f"{KUBERNETES_DIR}/resolv.conf",
+        "systemReserved": reserved(spec, machine),
+        "enforceNodeAllocatable": ["pods"],
+        "maxPods": MAX_PODS,
+        "nodeStatusUpdateFrequency": "4s",
+        "nodeStatusReportFrequency": "1m",
+        "nodeLeaseDurationSeconds": 20,
+        "imageGCHighThresholdPercent": 100,
+        "imageGCLowThresholdPercent": 99,
+        "evictionHard": {
+            "memory.available": "50Mi",
+            "nodefs.available": "0%",
+            "nodefs.inodesFree": "0%",
+            "imagefs.available": "0%",
+            "imagefs.inodesFree": "0%",
+        },
+        "serializeImagePulls": False,
+        "makeIPTablesUtilChains": False,
+        "volumePluginDir": "/run/kubelet-plugins",
+        "registerNode": True,
+        "logging": {"verbosity": 1},
+    }
+
+
+def kubelet_flags(spec: NodeSpec) -> list[str]:
+    """Arguments of kubelet."""
+    return [
+        f"--config={KUBERNETES_DIR}/kubelet.json",
+        f"--kubeconfig={KUBERNETES_DIR}/kubelet.kubeconfig",
+        f"--hostname-override={spec.name}",
+        f"--node-ip={spec.private_ip}",
+        "--root-dir=/var/lib/kubelet",
+    ]
+
+
+def kube_proxy_config(spec: NodeSpec, cluster_pod_cidr: str) -> dict[str, Any]:
+    """KubeProxyConfiguration. Conntrack's limits belong to the whole kernel, so they are left as they are."""
+    return {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "nftables",
+        "clientConnection": {"kubeconfig": f"{KUBERNETES_DIR}/kube-proxy.kubeconfig"},
+        "hostnameOverride": spec.name,
+        "clusterCIDR": cluster_pod_cidr,
+        "nftables": {"minSyncPeriod": "200ms"},
+        "conntrack": {
+            "maxPerCore": 0,
+            "min": 0,
+            "tcpEstablishedTimeout": "0s",
+            "tcpCloseWaitTimeout": "0s",
+        },
+    }
+
+
+def cni_config(pod_cidr: str) -> dict[str, Any]:
+    """How pods get their addresses: a point-to-point link each, as Amazon's plug-in makes them too."""
+    network = {
+        "type": "ptp",
+        "ipMasq": False,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": pod_cidr}]], "routes": [{"dst": "0.0.0.0/0"}]},
+    }
+    return {"cniVersion": "0.4.0", "name": "aws-cni", "plugins": [network]}
+
+
+def containerd_config() -> str:
+    """containerd's configuration."""
+    return f"""version = 2
+root = "/var/lib/containerd"
+state = "/run/containerd"
+disabled_plugins = [
+  "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper",
+  "io.containerd.snapshotter.v1.zfs", "io.containerd.internal.v1.tracing", "io.containerd.tracing.processor.v1.otlp",
+]
+[grpc]
+address = "{CONTAINERD_SOCKET}"
+[plugins."io.containerd.internal.v1.opt"]
+path = "/run/containerd-opt"
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "{PAUSE_IMAGE}"
+restrict_oom_score_adj = true
+enable_unprivileged_ports = true
+disable_apparmor = true
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = "{CNI_PLUGIN_DIR}"
+conf_dir = "{CNI_CONFIG_DIR}"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+base_runtime_spec = "/etc/containerd/base.json"
+"""
+
+
+def base_runtime_spec(default: Mapping[str, Any], site_packages: str | None) -> dict[str, Any]:
+    """The OCI spec that every container starts from.
+
+    Args:
+        default: What `ctr oci spec` prints.
+        site_packages: A folder in the node mounted read-only at /opt/site-packages, so that gigabytes of Python
+            packages are in no image.
+    """
+    spec = copy.deepcopy(dict(default))
+    spec["process"].pop("rlimits", None)  # its 1024 open files would be less than what containers have on EKS
+    if site_packages is not None:
+        options = ["rbind", "ro", "nosuid", "nodev"]
+        spec["mounts"].append(
+            {"destination": SITE_PACKAGES, "type": "bind", "source": site_packages, "options": options}
+        )
+    return spec
+
+
+def init_plan(
+    *, hostname: str, cgroups: Sequence[str], folders: Mapping[str, str], snapshots: Sequence[str]
+) -> dict[str, Any]:
+    """What init does before it starts services.
+
+    Args:
+        folders: The host's folders that the node needs, by name; it finds them at /run/localcloud/<name>. `node` is
+            its own, `image` the containerd root that its images come from.
+        snapshots: The image's unpacked layers, which are mounted rather than copied.
+    """
+    node = f"{BROUGHT}/node"
+    binds = [
+        [f"{node}/kubelet", "/var/lib/kubelet"],
+        [f"{node}/containerd", "/var/lib/containerd"],
+        [f"{node}/pods", "/var/log/pods"],
+        [f"{node}/kubernetes", KUBERNETES_DIR],
+        [f"{node}/cni", CNI_CONFIG_DIR],
+        [f"{node}/containerd-config", "/etc/containerd"],
+    ]
+    binds += [[f"{BROUGHT}/image/{SNAPSHOTS}/{name}", f"/var/lib/containerd/{SNAPSHOTS}/{name}"] for name in snapshots]
+    return {
+        "hostname": hostname,
+        "cgroups": list(cgroups),
+        "folders": dict(folders),
+        "private": ["/etc", "/var/lib", "/var/log"],
+        "binds": binds,
+        "overrides": KERNEL_OVERRIDES,
+    }
+
+
+def service(
+    name: str,
+    argv: Sequence[str],
+    *,
+    log_prefix: str,
+    after: str | None = None,
+    env: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """A service for init.
+
+    Args:
+        log_prefix: Its log is `<prefix>-<name>.log` among the instance's.
+        after: A path that has to exist first.
+    """
+    log = f"{BROUGHT}/logs/{log_prefix}-{name}.log"
+    return {"argv": list(argv), "env": dict(env or {}), "log": log, "after": after}
+
+
+def document(value: Mapping[str, Any]) -> str:
+    """A configuration file's text; JSON is YAML."""
+    return json.dumps(value, indent=1) + "\n"
