@@ -67,7 +67,7 @@ class Session:
         """Starts the one-machine cloud unless it runs, and returns the session that knows its address."""
         said = self.ask(sys.executable, "-m", "localcloud", "start")
         # What follows the blank line is for those who start it by hand: the variables that `activate` sets.
-        print(said.split("\n\n")[0].strip(), flush=True)
+        print(said.split("\n\n")[0].strip().removesuffix("; to use it:"), flush=True)
         return Session.open()
 
     def select_stack(self) -> None:
