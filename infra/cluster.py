@@ -110,7 +110,7 @@ def _administrator(arn: str, partition: pulumi.Input[str]) -> eks.AccessEntryArg
         access_policies={
             "admin": eks.AccessPolicyAssociationArgs(
                 policy_arn=pulumi.Output.concat("arn:", partition, ":", ADMIN_POLICY),
-                access_scope={"type": "cluster"},
+                access_scope=aws.eks.AccessPolicyAssociationAccessScopeArgs(type="cluster"),
             )
         },
     )

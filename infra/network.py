@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
+from functools import partial
 
 import pulumi
 import pulumi_aws as aws
@@ -113,14 +114,15 @@ class Network(pulumi.ComponentResource):
     def _zones(self, wanted: settings.Network) -> list[pulumi.Input[str]]:
         if not isinstance(wanted.zones, int):
             return list(wanted.zones)
-        count = wanted.zones
         found = aws.get_availability_zones_output(
             state="available",
             exclude_zone_ids=list(hardware.ZONE_IDS_WITHOUT_EKS),
             filters=[{"name": "opt-in-status", "values": ["opt-in-not-required"]}],
             opts=pulumi.InvokeOutputOptions(parent=self),
         )
-        return [found.names.apply(lambda names, index=index: zone_name(names, index, count)) for index in range(count)]
+        return [
+            found.names.apply(partial(zone_name, index=index, wanted=wanted.zones)) for index in range(wanted.zones)
+        ]
 
     def _subnets(self, kind: str, ranges: tuple[str, ...], zones: list[pulumi.Input[str]]) -> list[aws.ec2.Subnet]:
         # EKS and its load balancer controller find subnets by these tags.

@@ -137,7 +137,7 @@ def run(program: Callable[[], Any], config: Mapping[str, Any], stack: str = "loc
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # the SDK's own
-            pulumi.runtime.test(program)()
+            pulumi.runtime.test(program)()  # type: ignore[no-untyped-call]
     finally:
         pulumi.export = original
     graph.outputs = kept
