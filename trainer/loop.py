@@ -41,6 +41,7 @@ from trainer.sampler import Step, plan, steps_per_epoch
 from trainer.state import State
 
 _PROBE_SECONDS = 0.5
+_HANDOVER_SECONDS = 30.0
 _LEAVE_SECONDS = 15.0
 _FORM_SECONDS = 20.0
 _SYNC_SECONDS = 600.0
@@ -260,6 +261,10 @@ class Loop:
 
     def _restore(self) -> None:
         """Nobody has the job's state: take it from the volume, or begin."""
+        # Those who leave without passing the state on save it first, and withdraw their record after that.
+        self._parts.coordinator.wait(
+            lambda view: not any(member.leaving for member in view.members), time.monotonic() + _HANDOVER_SECONDS
+        )
         state, found = self._parts.state, self._parts.checkpoints.load()
         if found:
             state.unpack(found.payload)
@@ -356,10 +361,11 @@ class Loop:
         return exit_codes.FINISHED
 
     def _left(self) -> int:
-        """Out of the membership, in good order; the last one out leaves a checkpoint behind."""
-        state, view = self._parts.state, self._parts.coordinator.view
-        alone = view.generation is None or not view.generation.members or self._overdue()
-        if state.present and alone:
+        """Out of the membership, in good order; who leaves nobody behind that has the state leaves a checkpoint."""
+        state, successor = self._parts.state, self._parts.coordinator.view.generation
+        heirs = [member for member in self._generation.members if successor and successor.rank(member.id) is not None
+                 ] if self._generation else []
+        if state.present and (not heirs or self._overdue()):
             self._parts.checkpoints.save(state.step, state.pack())
         self._log.event("left", member=self._parts.member_id, step=state.step if state.present else None,
                         seconds=time.monotonic() - (self._leaving_since or time.monotonic()))

@@ -1,0 +1,150 @@
+"""Real workers against a real etcd: they come, go, are killed, and training goes on."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from contract import exit_codes
+from tests.trainer.workers import Worker
+
+pytestmark = pytest.mark.e2e
+
+Start = Callable[..., Worker]
+LONG = ("--epochs", "2000", "--min-step-seconds", "0.05")
+
+
+def step_numbers(worker: Worker) -> list[int]:
+    return [int(line["step"]) for line in worker.steps()]
+
+
+def assert_each_step_once(worker: Worker) -> None:
+    numbers = step_numbers(worker)
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+def two(start: Start, *arguments: str) -> tuple[Worker, Worker]:
+    a = start("a", *(arguments or LONG))
+    a.wait_for(lambda worker: worker.steps())
+    b = start("b", *(arguments or LONG))
+    b.wait_for_world(2)
+    return a, b
+
+
+def test_survivors_of_a_kill_go_on_in_the_same_process_and_repeat_no_step(start: Start) -> None:
+    a, b = two(start)
+    b.signal(signal.SIGKILL)
+    a.wait_for(lambda worker: worker.events("recovered"), seconds=20)
+    assert a.events("recovered")[0]["world_size"] == "1"
+    assert [event["peer"] for event in a.events("peer_lost")] == ["b"]
+    a.wait_for_world(1)
+    assert_each_step_once(a)
+
+
+def test_the_oldest_worker_can_be_killed_as_well(start: Start) -> None:
+    a, b = two(start)
+    c = start("c", *LONG)
+    c.wait_for_world(3)
+    a.signal(signal.SIGKILL)
+    for worker in (b, c):
+        worker.wait_for(lambda worker: worker.events("recovered"), seconds=20)
+        worker.wait_for_world(2)
+        assert_each_step_once(worker)
+
+
+def test_a_newcomer_gets_the_state_from_a_peer_and_nobody_repeats_a_step(start: Start) -> None:
+    a, b = two(start)
+    c = start("c", *LONG)
+    c.wait_for_world(3)
+    synced = c.events("state_synced")[0]
+    assert synced["from_rank"] == "0"
+    assert step_numbers(c)[0] == int(synced["step"]) + 1
+    for worker in (a, b):
+        worker.wait_for_world(3)
+        assert worker.events("step_discarded") == []
+        assert_each_step_once(worker)
+
+
+def test_a_worker_asked_to_leave_does_so_without_a_failure_for_the_others(start: Start) -> None:
+    a, b = two(start)
+    a.signal(signal.SIGTERM)
+    assert a.wait(20) == exit_codes.LEFT
+    assert a.events("left")
+    b.wait_for_world(1)
+    assert b.events("step_discarded") == []
+    assert b.events("peer_lost") == []
+    assert_each_step_once(b)
+
+
+def test_the_last_worker_to_leave_saves_a_checkpoint_from_which_the_job_goes_on(start: Start) -> None:
+    a, b = two(start)
+    for worker in (a, b):
+        worker.signal(signal.SIGTERM)
+    assert [worker.wait(30) for worker in (a, b)] == [exit_codes.LEFT, exit_codes.LEFT]
+    reached = max(step_numbers(a)[-1], step_numbers(b)[-1])
+    again = start("a", *LONG)
+    again.wait_for(lambda worker: worker.steps())
+    assert step_numbers(again)[0] == reached + 1
+
+
+def test_a_job_whose_workers_were_all_killed_goes_on_from_its_last_checkpoint(start: Start) -> None:
+    arguments = (*LONG, "--checkpoint-every", "10", "--lease-seconds", "3")
+    a, b = two(start, *arguments)
+    b.wait_for(lambda worker: step_numbers(worker)[-1] >= 25)
+    a.signal(signal.SIGKILL)
+    b.signal(signal.SIGKILL)
+    again = start("a", *arguments)
+    again.wait_for(lambda worker: worker.steps())
+    assert step_numbers(again)[0] > 10
+    assert step_numbers(again)[0] % 10 == 1
+
+
+def test_a_frozen_worker_is_left_behind_and_comes_back_as_a_newcomer(start: Start) -> None:
+    arguments = (*LONG, "--lease-seconds", "2", "--peer-timeout-seconds", "1")
+    a, b = two(start, *arguments)
+    b.signal(signal.SIGSTOP)
+    a.wait_for(lambda worker: worker.events("recovered"), seconds=20)
+    a.wait_for_world(1)
+    b.signal(signal.SIGCONT)
+    a.wait_for_world(2)
+    b.wait_for(lambda worker: worker.events("state_synced"))
+    assert_each_step_once(a)
+
+
+def test_below_the_minimum_workers_wait_and_say_so(start: Start) -> None:
+    a = start("a", *LONG, "--min-workers", "2")
+    a.wait_for(lambda worker: worker.events("waiting"))
+    assert a.events("waiting")[0]["reason"] == "below_min"
+    b = start("b", *LONG, "--min-workers", "2")
+    b.wait_for_world(2)
+    assert step_numbers(a)[0] == 1
+    b.signal(signal.SIGKILL)
+    a.wait_for(lambda worker: len(worker.events("waiting")) == 2, seconds=20)
+    a.signal(signal.SIGTERM)
+    assert a.wait(20) == exit_codes.LEFT
+
+
+def test_above_the_maximum_a_worker_waits_in_line_until_there_is_room(start: Start) -> None:
+    arguments = (*LONG, "--max-workers", "1")
+    a = start("a", *arguments)
+    a.wait_for(lambda worker: worker.steps())
+    b = start("b", *arguments)
+    b.wait_for(lambda worker: worker.events("waiting"))
+    assert b.events("waiting")[0]["reason"] == "in_line"
+    a.signal(signal.SIGTERM)
+    assert a.wait(20) == exit_codes.LEFT
+    b.wait_for(lambda worker: worker.steps())
+    assert step_numbers(b)[0] > step_numbers(a)[-1]
+
+
+def test_a_short_run_reaches_97_percent_with_equal_parameters_and_stays_finished(start: Start) -> None:
+    a, b = start("a"), start("b")
+    assert [worker.wait(120) for worker in (a, b)] == [exit_codes.FINISHED, exit_codes.FINISHED]
+    ends = [worker.events("finished")[0] for worker in (a, b)]
+    assert float(ends[0]["accuracy"]) >= 0.97
+    assert ends[0]["parameters"] == ends[1]["parameters"]
+    late = start("late")
+    assert late.wait(30) == exit_codes.FINISHED
+    assert late.steps() == []

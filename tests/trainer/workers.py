@@ -1,0 +1,96 @@
+"""Real etcd and real worker processes for the tests of the trainer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from trainer.log import parse
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def free_port() -> int:
+    """A TCP port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def run_etcd(binary: Path, folder: Path, port: int) -> Iterator[str]:
+    """One etcd member for as long as the generator lives; yields its URL."""
+    url, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{free_port()}"
+    arguments = ["--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", peer,
+                 "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"]
+    with (folder / "etcd.log").open("w") as log:
+        process = subprocess.Popen([binary, "--data-dir", folder / "etcd", *arguments], stdout=log, stderr=log)
+    try:
+        _wait_for_health(url)
+        yield url
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait_for_health(url: str) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            with urllib.request.urlopen(f"{url}/health", timeout=1):
+                return
+        except (urllib.error.URLError, OSError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+class Worker:
+    """One ``python -m trainer`` process, and what it has logged so far."""
+
+    def __init__(self, name: str, arguments: list[str], folder: Path) -> None:
+        self.name = name
+        self._path = folder / f"{name}-{time.monotonic_ns()}.log"
+        self.started_at = time.monotonic()
+        with self._path.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "trainer", "--worker", name, *arguments],
+                cwd=CHECKOUT, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )
+
+    def text(self) -> str:
+        return self._path.read_text()
+
+    def lines(self) -> list[dict[str, str]]:
+        return [parse(line) for line in self.text().splitlines()]
+
+    def events(self, name: str) -> list[dict[str, str]]:
+        return [line for line in self.lines() if line.get("event") == name]
+
+    def steps(self) -> list[dict[str, str]]:
+        return [line for line in self.lines() if "loss" in line]
+
+    def wait_for(self, condition: Callable[[Worker], object], seconds: float = 60) -> None:
+        """Until the log satisfies ``condition``; fails with the log when it does not in time."""
+        deadline = time.monotonic() + seconds
+        while not condition(self):
+            if time.monotonic() > deadline or (self.process.poll() is not None and not condition(self)):
+                raise AssertionError(f"{self.name}, exit code {self.process.poll()}, logged:\n{self.text()[-4000:]}")
+            time.sleep(0.05)
+
+    def wait_for_world(self, size: int, seconds: float = 60) -> None:
+        """Until the last step was made by so many workers."""
+        self.wait_for(lambda worker: worker.steps() and worker.steps()[-1]["world_size"] == str(size), seconds)
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def wait(self, seconds: float = 60) -> int:
+        return self.process.wait(seconds)
