@@ -5,11 +5,16 @@ In this process it is moto's backend (`MotoEc2`); a test passes a fake that keep
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from localcloud.errors import CloudError
+
 AMI = "ami-0e15c10ca1c10ad00"
+# AWS keeps the first four addresses of a subnet, and the last one.
+FIRST_HOST = 4
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,7 @@ class MotoEc2:
     def __init__(self, account: str, region: str) -> None:
         self._account = account
         self._region = region
+        self._last_address: dict[str, int] = {}
 
     @property
     def _backend(self) -> Any:
@@ -189,6 +195,7 @@ class MotoEc2:
             is_instance_type_default=False,
             region_name=self._region,
             subnet_id=spec.subnet,
+            private_ip=self._next_address(spec.subnet),
             security_group_ids=list(spec.security_groups),
             launch_template=template,
             instance_market_options="spot" if spec.spot else {},
@@ -197,6 +204,21 @@ class MotoEc2:
         )
         instance = reservation.instances[0]
         return Launched(str(instance.id), str(instance.private_ip), str(instance.private_dns_name))
+
+    def _next_address(self, subnet: str) -> str:
+        """An address that was not in use a moment ago, unlike moto's choice, which is the lowest free one.
+
+        A replacement would otherwise get the dead node's address and, with it, its name in Kubernetes.
+        """
+        network = ipaddress.ip_network(self._backend.get_subnet(subnet).cidr_block)
+        taken = {interface.private_ip_address for interface in list(self._backend.enis.values())}
+        usable = range(FIRST_HOST, network.num_addresses - 1)
+        last = self._last_address.get(subnet, FIRST_HOST - 1)
+        for number in (*range(last + 1, usable.stop), *usable):
+            if str(network[number]) not in taken:
+                self._last_address[subnet] = number
+                return str(network[number])
+        raise CloudError(f"subnet {subnet} ({network}) has no free address: use a larger one")
 
     def terminate(self, identity: str) -> None:
         """See `Ec2.terminate`."""

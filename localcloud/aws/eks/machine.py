@@ -62,8 +62,6 @@ class Node(Protocol):
 class Addons(Protocol):
     """The addons of one control plane."""
 
-    VERSIONS: dict[str, list[str]]
-
     def install(self, name: str, version: str, configuration: dict[str, Any]) -> None:
         """Install or update."""
 

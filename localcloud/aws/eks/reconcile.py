@@ -207,7 +207,9 @@ def power_off(state: ClusterState, found: GroupState, identity: str, clean: bool
 def forget(state: ClusterState, found: GroupState, worker: Worker) -> None:
     """Delete the Node object, as the cloud controller manager does for instances that are gone."""
     found.nodes.pop(worker.instance_id, None)
-    if state.plane is not None:
+    heirs = {other.node_name for group in state.groups.values() for other in group.workers.values()}
+    # An address, and with it the node's name, may have been given to another instance meanwhile.
+    if state.plane is not None and worker.node_name not in heirs:
         state.plane.delete_node(worker.node_name)
 
 

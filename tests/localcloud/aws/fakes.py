@@ -236,17 +236,17 @@ class FakeMachine:
         self.software = FakeAddons()
         self.next_node_fails = False
 
-    def control_plane(self, spec: Json) -> FakePlane:
+    def control_plane(self, spec: Json) -> Any:
         self.planes.append(FakePlane(spec))
         return self.planes[-1]
 
-    def node(self, control_plane: Any, spec: Json) -> FakeNode:
+    def node(self, control_plane: Any, spec: Json) -> Any:
         node = FakeNode(spec, fails=self.next_node_fails)
         self.next_node_fails = False
         self.nodes[spec["instance_id"]] = node
         return node
 
-    def addons(self, control_plane: Any) -> FakeAddons:
+    def addons(self, control_plane: Any) -> Any:
         return self.software
 
     def addon_versions(self) -> dict[str, list[str]]:
@@ -304,12 +304,14 @@ class World:
         """Create a node group."""
         scaling = {"minSize": 0, "maxSize": 8, "desiredSize": desired}
         given: Json = {"nodeRole": self.node_role, "subnets": sorted(self.ec2.subnets), "scalingConfig": scaling}
-        return self.call(
+        answer = self.call(
             "CreateNodegroup",
             clusterName="demo",
             nodegroupName=name,
             **(given | {"instanceTypes": ["m5.large"]} | params),
-        )["nodegroup"]
+        )
+        group: Json = answer["nodegroup"]
+        return group
 
     def turn(self, rounds: int = 1, later_seconds: float = 0.0) -> None:
         """Let the reconciler do some rounds, now or later."""
