@@ -136,7 +136,7 @@ class ControlPlane:
         return self._client
 
     def start(self, deadline: float) -> None:
-        """Start everything from nothing; returns once the API server is ready.
+        """Start everything from nothing; returns once the API server is ready and pods can be created.
 
         Args:
             deadline: In seconds of time.monotonic().
@@ -154,6 +154,8 @@ class ControlPlane:
         self._spawn("kube-controller-manager", config.controller_manager_flags(self._plan))
         self._spawn("kube-scheduler", config.scheduler_flags(self._plan))
         self._wait_until("/readyz", deadline)
+        # Pods need their namespace's service account, which appears once the controllers run.
+        self._wait_until("/api/v1/namespaces/default/serviceaccounts/default", deadline)
         if self.spec.pod_identity:
             bundle = base64.b64encode(self.spec.pod_identity.ca_pem.encode()).decode()
             self.client.apply(config.pod_identity_webhook(self.spec.pod_identity.url, bundle))
@@ -222,7 +224,7 @@ class ControlPlane:
         self._supervisor.spawn(self._process(component), [str(toolchain.binary(component)), *flags], netns=True)
 
     def _wait_until(self, path: str, deadline: float) -> None:
-        """Poll a health path until it answers ok."""
+        """Poll a path of the API server until it answers with success."""
         while True:
             self._check_processes()
             try:

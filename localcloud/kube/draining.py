@@ -55,11 +55,11 @@ def pods_on(client: Client, node: str) -> list[dict[str, Any]]:
 
 
 def evictable(pod: dict[str, Any]) -> bool:
-    """Whether a drain waits for this pod: not finished ones, not a DaemonSet's, not a static pod's mirror."""
+    """Whether a drain waits for this pod: one that runs or is still being taken down, and no DaemonSet's or mirror."""
     metadata = pod["metadata"]
     owners = {owner["kind"] for owner in metadata.get("ownerReferences", [])}
     mirrored = MIRROR_ANNOTATION in metadata.get("annotations", {})
-    finished = pod.get("status", {}).get("phase") in FINISHED
+    finished = pod.get("status", {}).get("phase") in FINISHED and "deletionTimestamp" not in metadata
     return not (finished or mirrored or "DaemonSet" in owners)
 
 

@@ -1,0 +1,155 @@
+"""The driver's services: Identity and Node of the CSI, and the registration that kubelet finds it by."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NoReturn
+
+import grpc
+
+from localcloud.kube.csi import efs, protocol
+from localcloud.kube.csi.protocol import Message, Rpc
+from localcloud.kube.csi.volume import InvalidVolume, Volume, entered_by, location, parse
+
+NAME = "efs.csi.aws.com"
+VERSION = "v2.1.13"
+CSI = protocol.build("csi.v1", protocol.CSI_MESSAGES)
+REGISTRATION = protocol.build("pluginregistration", protocol.REGISTRATION_MESSAGES)
+THREADS = 8
+
+
+class Driver:
+    """Mounts volumes for kubelet.
+
+    Args:
+        root: The directory of all file systems.
+        zone: The node's availability zone.
+        ask: EFS.
+    """
+
+    def __init__(self, node: str, zone: str, root: Path, ask: efs.Ask) -> None:
+        self._node, self._zone, self._root, self._ask = node, zone, root, ask
+
+    def publish(self, request: Message, context: grpc.ServicerContext) -> Message:
+        """NodePublishVolume: bind-mount the volume at the pod's path; done already is fine."""
+        try:
+            volume = entered_by(parse(request.volume_id), list(request.volume_capability.mount.mount_flags))
+            source = self._source(volume)
+        except InvalidVolume as error:
+            _abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except efs.NotMountable as error:
+            source_text = f'Could not mount "{request.volume_id}" at "{request.target_path}"'
+            _abort(context, grpc.StatusCode.INTERNAL, f"{source_text}: mount failed: {error}")
+        target = Path(request.target_path)
+        target.mkdir(parents=True, exist_ok=True)
+        if not os.path.ismount(target) and not is_bound(target):
+            _mount(context, "--bind", str(source), str(target))
+            if request.readonly:
+                _mount(context, "-o", "remount,bind,ro", str(target))
+        return CSI["NodePublishVolumeResponse"]()
+
+    def unpublish(self, request: Message, context: grpc.ServicerContext) -> Message:
+        """NodeUnpublishVolume: take the mount away; gone already is fine."""
+        target = Path(request.target_path)
+        if is_bound(target):
+            _run(context, ["umount", str(target)])
+        if target.is_dir():
+            target.rmdir()  # never more than an empty directory: behind a mount there would be data
+        return CSI["NodeUnpublishVolumeResponse"]()
+
+    def identity(self) -> dict[str, Rpc]:
+        """The methods of csi.v1.Identity."""
+        info = CSI["GetPluginInfoResponse"](name=NAME, vendor_version=VERSION)
+        ready = CSI["ProbeResponse"](ready=CSI["BoolValue"](value=True))
+        return {
+            "GetPluginInfo": _csi("GetPluginInfo", lambda *_: info),
+            "GetPluginCapabilities": _csi("GetPluginCapabilities", _nothing("GetPluginCapabilities")),
+            "Probe": _csi("Probe", lambda *_: ready),
+        }
+
+    def node(self) -> dict[str, Rpc]:
+        """The methods of csi.v1.Node."""
+        info = CSI["NodeGetInfoResponse"](node_id=self._node)
+        return {
+            "NodePublishVolume": _csi("NodePublishVolume", self.publish),
+            "NodeUnpublishVolume": _csi("NodeUnpublishVolume", self.unpublish),
+            "NodeGetCapabilities": _csi("NodeGetCapabilities", _nothing("NodeGetCapabilities")),
+            "NodeGetInfo": _csi("NodeGetInfo", lambda *_: info),
+        }
+
+    def _source(self, volume: Volume) -> Path:
+        point = efs.check(self._ask, volume, self._zone)
+        top = location(self._root, Volume(volume.file_system), point.path)
+        if not top.exists():
+            if point.path != "/" and point.mode is None:
+                raise efs.NotMountable(f"mount.nfs4: access denied: {point.path} does not exist in the file system")
+            top.mkdir(parents=True, mode=0o755)
+            if point.mode is not None:
+                os.chown(top, point.uid or 0, point.gid or 0)
+                top.chmod(point.mode)
+        source = location(self._root, volume, point.path)
+        if not source.is_dir():
+            raise efs.NotMountable(f"mount.nfs4: {volume.path} does not exist in the file system")
+        return source
+
+
+def registration(socket: Path) -> dict[str, Rpc]:
+    """The methods of kubelet's Registration, for a driver that listens on `socket`."""
+    info = REGISTRATION["PluginInfo"](type="CSIPlugin", name=NAME, endpoint=str(socket), supported_versions=["1.0.0"])
+
+    def notified(status: Message, _: grpc.ServicerContext) -> Message:
+        if not status.plugin_registered:
+            print(f"kubelet refused the registration: {status.error}", flush=True)
+        return REGISTRATION["RegistrationStatusResponse"]()
+
+    return {
+        "GetInfo": Rpc(REGISTRATION["InfoRequest"], REGISTRATION["PluginInfo"], lambda *_: info),
+        "NotifyRegistrationStatus": Rpc(
+            REGISTRATION["RegistrationStatus"], REGISTRATION["RegistrationStatusResponse"], notified
+        ),
+    }
+
+
+def serve(socket: Path, handlers: list[grpc.GenericRpcHandler]) -> grpc.Server:
+    """A gRPC server on a unix socket."""
+    socket.parent.mkdir(parents=True, exist_ok=True)
+    socket.unlink(missing_ok=True)
+    server = grpc.server(ThreadPoolExecutor(THREADS))
+    for each in handlers:
+        server.add_generic_rpc_handlers((each,))
+    server.add_insecure_port(f"unix:{socket}")
+    server.start()
+    return server
+
+
+def is_bound(target: Path) -> bool:
+    """Whether something is mounted at `target`; a bind mount of the same disk doesn't show in its device number."""
+    quoted = str(target).replace(" ", "\\040")
+    return any(line.split()[4] == quoted for line in Path("/proc/self/mountinfo").read_text().splitlines())
+
+
+def _csi(name: str, answer: protocol.Method) -> Rpc:
+    return Rpc(CSI[f"{name}Request"], CSI[f"{name}Response"], answer)
+
+
+def _nothing(name: str) -> protocol.Method:
+    return lambda *_: CSI[f"{name}Response"]()
+
+
+def _mount(context: grpc.ServicerContext, *arguments: str) -> None:
+    _run(context, ["mount", *arguments])
+
+
+def _run(context: grpc.ServicerContext, argv: list[str]) -> None:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        _abort(context, grpc.StatusCode.INTERNAL, f"{' '.join(argv)}: {done.stderr.strip()}")
+
+
+def _abort(context: grpc.ServicerContext, code: grpc.StatusCode, message: str) -> NoReturn:
+    print(message, flush=True)
+    context.abort(code, message)
+    raise AssertionError("abort raises")
