@@ -27,8 +27,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("contract", "trainer")
 START = ROOT / "workloads" / "in_bundle" / "start.py"
 REQUIREMENTS = ROOT / "requirements" / "trainer.txt"
-PURE_PYTHON = ("etcd3gw", "pillow", "scikit-learn")
-"""Packages that the trainer imports and images with PyTorch may lack, pinned as in the requirements."""
+NEEDS = {"train": ("numpy", "pillow"), "dataset": ("boto3", "pillow", "scikit-learn")}
+"""Packages that each sub-command imports and images with PyTorch may lack; pinned as in the requirements."""
 
 _DATE = (1980, 1, 1, 0, 0, 0)
 
@@ -52,14 +52,16 @@ class Bundle:
 
 def pack(root: Path = ROOT) -> Bundle:
     """The bundle of the sources under `root`."""
-    files = {"__main__.py": START.read_bytes(), "requirements.txt": pinned(REQUIREMENTS.read_text()).encode()}
+    locked = REQUIREMENTS.read_text()
+    files = {f"requirements/{command}.txt": pinned(locked, names).encode() for command, names in NEEDS.items()}
+    files["__main__.py"] = START.read_bytes()
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*.py")):
             files[path.relative_to(root).as_posix()] = path.read_bytes()
     return Bundle(to_zip(files))
 
 
-def pinned(locked: str, names: tuple[str, ...] = PURE_PYTHON) -> str:
+def pinned(locked: str, names: tuple[str, ...]) -> str:
     """The lines `name==version` for `names` out of a hash-locked requirements file."""
     found = dict(re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", locked, flags=re.MULTILINE))
     return "".join(f"{name}=={found[name]}\n" for name in names)

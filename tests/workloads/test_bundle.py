@@ -47,7 +47,7 @@ def test_it_holds_code_and_nothing_else(tmp_path: Path) -> None:
 def test_it_runs_the_trainer_with_its_arguments(tmp_path: Path) -> None:
     files = {
         "__main__.py": bundle.START.read_bytes(),
-        "requirements.txt": b"pyyaml==1.0\n",  # here in another version, which is left alone
+        "requirements/train.txt": b"pyyaml==1.0\n",  # here in another version, which is left alone
         "trainer/__init__.py": b"",
         "trainer/__main__.py": b"import sys; print('trainer', sys.argv[1:])",
     }

@@ -1,7 +1,7 @@
 """Entry point of the code bundle: the bundle's `__main__.py`, run in the pod as `python3 bundle.zip ARGS`.
 
-Installs the pure-Python packages that the image lacks (images with PyTorch but nothing of ours), then hands over
-to the trainer. In an image that has them it costs a few milliseconds and touches no network.
+Installs the packages that the sub-command needs and the image lacks, then hands over to the trainer. In an image that
+has them it costs a few milliseconds and touches no network.
 
 Until the trainer has set its own, a handler for SIGTERM stands: process 1 of a container ignores signals without.
 """
@@ -17,7 +17,6 @@ import zipfile
 from pathlib import Path
 from types import FrameType
 
-REQUIREMENTS = "requirements.txt"
 SITE_PACKAGES = "site-packages"
 LEFT = 143
 """As in contract/exit_codes.py, which can't be imported before this file has run."""
@@ -34,11 +33,11 @@ def missing(requirements: list[str]) -> list[str]:
     return absent
 
 
-def requirements(bundle: Path) -> list[str]:
-    """The pinned packages that the bundle asks for."""
+def requirements(bundle: Path, command: str) -> list[str]:
+    """The pinned packages that the bundle asks for on behalf of a sub-command; none for one that it doesn't know."""
     with zipfile.ZipFile(bundle) as archive:
-        lines = archive.read(REQUIREMENTS).decode().splitlines()
-    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+        listed = zipfile.Path(archive, f"requirements/{command}.txt")
+        return listed.read_text().split() if listed.exists() else []
 
 
 def leave(_signal: int, _frame: FrameType | None) -> None:
@@ -52,7 +51,7 @@ def main() -> None:
     bundle = Path(sys.argv[0])
     target = bundle.parent / SITE_PACKAGES
     sys.path.append(str(target))
-    absent = missing(requirements(bundle))
+    absent = missing(requirements(bundle, sys.argv[1] if len(sys.argv) > 1 else "train"))
     if absent:
         print(f"event=installing packages={','.join(absent)}", flush=True)
         install = [
