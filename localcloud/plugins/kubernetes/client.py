@@ -212,7 +212,7 @@ class Cluster:
 _RETRIES: Final = urllib3.Retry(
     total=2, connect=1, read=1, status=0, other=0, redirect=0, backoff_factor=0.2, allowed_methods=None
 )
-"""A pooled connection may have been closed meanwhile. Every request here may arrive twice: an apply or a deletion changes
+"""A pooled connection may have been closed meanwhile. Any request may arrive twice: an apply or a deletion changes
 nothing the second time, the others carry a resourceVersion."""
 
 

@@ -180,7 +180,7 @@ class Operations:
             updated = self._apply(applied, context, live)
         if context.preview:
             return updated
-        updated = self._await(updated, inputs, context, live)
+        updated = self._await(updated, inputs, context)
         if old_manager != context.manager:
             self.relinquish(updated, old_manager)
         return updated
@@ -242,12 +242,12 @@ class Operations:
             cause = f'The resource managed by field manager "{context.manager}" had an apply conflict: {error}'
             raise ApiError(error.code, error.reason, f"{_CONFLICT_HELP}\n{cause}", error.details) from error
 
-    def _await(self, live: Object, inputs: Object, context: Context, previous: Object | None = None) -> Object:
+    def _await(self, live: Object, inputs: Object, context: Context) -> Object:
         awaiter = awaiter_for(live, inputs)
         if awaiter is None or context.patch:
             return live
         seconds = timeout_seconds(context.timeout, inputs, awaiter.seconds)
-        return self._waiter(context.urn).until_ready(live, awaiter, time.monotonic() + seconds, previous)
+        return self._waiter(context.urn).until_ready(live, awaiter, time.monotonic() + seconds)
 
     def _waiter(self, urn: str) -> Waiter:
         def progress(warning: bool, message: str) -> None:

@@ -205,18 +205,8 @@ class KubernetesProvider(sdk.Provider):
             raise InitFailed(
                 metadata.object_id(error.live), checkpoint(error.live), request.properties, [summary, *error.reasons]
             ) from error
-        except Unreachable as error:
-            raise PluginError(f"configured Kubernetes cluster is unreachable: {error}") from error
-        except UnknownKind as error:
-            raise PluginError(
-                f'creation of resource "{request.urn}" with kind {token.api_version}/{token.kind} failed because the '
-                "Kubernetes API server reported that the apiVersion for this resource does not exist. Verify that any "
-                f"required CRDs have been created: {error}"
-            ) from error
         except ClusterError as error:
-            raise PluginError(
-                f'resource "{request.urn}" was not successfully created by the Kubernetes API server: {error}'
-            ) from error
+            raise _creation_error(request.urn, token, error) from error
         if request.preview:
             live = {key: value for key, value in live.items() if key != "status"}
         return sdk.CreateResponse(
@@ -373,6 +363,18 @@ def imported_inputs(live: Object) -> Object:
     }
     kept: dict[str, Any] = {key: value for key, value in metadata.metadata(inputs).items() if key != "annotations"}
     return {**inputs, "metadata": {**kept, **({"annotations": annotations} if annotations else {})}}
+
+
+def _creation_error(urn: str, token: Token, error: ClusterError) -> PluginError:
+    if isinstance(error, Unreachable):
+        return PluginError(f"configured Kubernetes cluster is unreachable: {error}")
+    if isinstance(error, UnknownKind):
+        return PluginError(
+            f'creation of resource "{urn}" with kind {token.api_version}/{token.kind} failed because the Kubernetes '
+            "API server reported that the apiVersion for this resource does not exist. Verify that any required "
+            f"CRDs have been created: {error}"
+        )
+    return PluginError(f'resource "{urn}" was not successfully created by the Kubernetes API server: {error}')
 
 
 async def _in_thread(work: Callable[[], _Result]) -> _Result:

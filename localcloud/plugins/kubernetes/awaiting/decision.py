@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 Object = Mapping[str, Any]
@@ -44,8 +44,6 @@ class Related:
     claims: tuple[Object, ...] = ()
     endpoint_slices: tuple[Object, ...] = ()
     storage_class: Object | None = None
-    previous: Object | None = field(default=None)
-    """The object as it was before the update; None after a creation."""
 
 
 def status(obj: Object) -> Mapping[str, Any]:

@@ -113,13 +113,12 @@ class Waiter:
     cancelled: threading.Event
     progress: Callable[[bool, str], None]
 
-    def until_ready(self, live: Object, awaiter: Awaiter, deadline: float, previous: Object | None = None) -> Object:
+    def until_ready(self, live: Object, awaiter: Awaiter, deadline: float) -> Object:
         """The live object once it is ready.
 
         Args:
             live: the object as the API server last gave it.
             deadline: on the monotonic clock.
-            previous: the object before an update.
 
         Raises:
             NotReady: it failed, the deadline passed, the user gave up, or the object was deleted meanwhile.
@@ -128,7 +127,7 @@ class Waiter:
         while True:
             try:
                 live = self.cluster.get(live)
-                decision = awaiter.decide(live, self.related(live, awaiter.related, previous))
+                decision = awaiter.decide(live, self.related(live, awaiter.related))
             except ApiError as error:
                 if error.not_found:
                     raise NotReady(live, ("the object was deleted while waiting for it",)) from error
@@ -149,7 +148,7 @@ class Waiter:
 
     def check(self, live: Object, awaiter: Awaiter) -> tuple[str, ...]:
         """Why a live object isn't ready at this moment; empty when it is."""
-        decision = awaiter.decide(live, self.related(live, awaiter.related, None))
+        decision = awaiter.decide(live, self.related(live, awaiter.related))
         if isinstance(decision, Ready):
             return ()
         return decision.problems or ("the resource is not ready",)
@@ -178,7 +177,7 @@ class Waiter:
                 raise NotReady(live, (f"timed out waiting for deletion: {reason}",), gone_wanted=True)
             self._sleep(live, min(left, TURN_SECONDS), None)
 
-    def related(self, live: Object, wanted: tuple[str, ...], previous: Object | None) -> Related:
+    def related(self, live: Object, wanted: tuple[str, ...]) -> Related:
         """The objects that a decision looks at."""
         where = namespace(live)
         listed = {
@@ -191,7 +190,7 @@ class Waiter:
         }
         found = {key: tuple(listed[key]()) for key in wanted if key in listed}
         storage_class = self._storage_class(live) if "storage_class" in wanted else None
-        return Related(**found, storage_class=storage_class, previous=previous)
+        return Related(**found, storage_class=storage_class)
 
     def _storage_class(self, claim: Object) -> Object | None:
         wanted = claim.get("spec", {}).get("storageClassName")
