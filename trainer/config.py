@@ -75,8 +75,9 @@ class Config:
             "--threads": (self.threads, 1),
         }
         problems = [f"{name} is required" for name, value in required.items() if not value]
-        problems += [f"{name} is {value:g}, the least is {least:g}" for name, (value, least) in at_least.items()
-                     if value < least]
+        problems += [
+            f"{name} is {value:g}, the least is {least:g}" for name, (value, least) in at_least.items() if value < least
+        ]
         if self.max_workers < self.min_workers:
             problems.append(f"--max-workers is {self.max_workers}, less than --min-workers, {self.min_workers}")
         if not self.lr > 0:
@@ -100,7 +101,12 @@ def parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         ("--job", env.JOB, "", "name of the job"),
         ("--etcd", env.ETCD, "", "etcd's URLs, comma-separated"),
         ("--worker", env.WORKER, socket.gethostname(), "this worker's name in the log"),
-        ("--host", env.HOST, "", "address under which the others reach this worker (default: found by the route to etcd)"),
+        (
+            "--host",
+            env.HOST,
+            "",
+            "address under which the others reach this worker (default: found by the route to etcd)",
+        ),
         ("--data", env.DATA, "", "dataset in ImageFolder layout: train/<class>/*.png and val/<class>/*.png"),
         ("--checkpoints", env.CHECKPOINTS, "", "directory for checkpoints, shared by all workers"),
         ("--min-workers", env.MIN_WORKERS, "1", "training waits below this number"),
@@ -113,8 +119,12 @@ def parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     how.add_argument("--batch-size", type=int, default=64, help="of all workers together (default %(default)s)")
     how.add_argument("--lr", type=float, default=2e-3, help="AdamW's, falls along a cosine (default %(default)s)")
     how.add_argument("--seed", type=int, default=0, help="default %(default)s")
-    how.add_argument("--min-step-seconds", type=float, default=0.0,
-                     help="slow training down to this much per step, for a demonstration (default: as fast as it goes)")
+    how.add_argument(
+        "--min-step-seconds",
+        type=float,
+        default=0.0,
+        help="slow training down to this much per step, for a demonstration (default: as fast as it goes)",
+    )
     how.add_argument("--threads", type=int, default=1, help="torch's threads on the CPU (default %(default)s)")
     _add_operation(top.add_argument_group("reports and faults"))
     return top
@@ -123,10 +133,22 @@ def parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
 def _add_operation(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--report-every", type=int, default=10, metavar="STEPS", help="default %(default)s")
     group.add_argument("--checkpoint-every", type=int, default=200, metavar="STEPS", help="default %(default)s")
-    group.add_argument("--lease-seconds", type=int, default=10,
-                       help="a worker that etcd has not heard of for so long is out (default %(default)s)")
-    group.add_argument("--peer-timeout-seconds", type=float, default=3.0,
-                       help="how long survivors of a failure wait for a peer that says nothing (default %(default)s)")
-    group.add_argument("--group-timeout-seconds", type=float, default=30.0,
-                       help="longest wait for a peer within a step (default %(default)s)")
+    group.add_argument(
+        "--lease-seconds",
+        type=int,
+        default=10,
+        help="a worker that etcd has not heard of for so long is out (default %(default)s)",
+    )
+    group.add_argument(
+        "--peer-timeout-seconds",
+        type=float,
+        default=3.0,
+        help="how long survivors of a failure wait for a peer that says nothing (default %(default)s)",
+    )
+    group.add_argument(
+        "--group-timeout-seconds",
+        type=float,
+        default=30.0,
+        help="longest wait for a peer within a step (default %(default)s)",
+    )
     group.add_argument("--debug", action="store_true", help="more events in the log")

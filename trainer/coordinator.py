@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from contract import keys
 from trainer import membership
@@ -135,6 +136,10 @@ class Coordinator:
                 self._condition.wait(left)
             return True
 
+    def wait_for_news(self, seen: View, deadline: float) -> None:
+        """Wait until the view is another one than ``seen``, or until the deadline."""
+        self.wait(lambda view: view is not seen, deadline)
+
     def _publish(self) -> None:
         """Write this worker's record; if etcd is away, the lease thread does so when it is back."""
         with self._record_lock:
@@ -174,7 +179,7 @@ class Coordinator:
         while not self._stopping:
             try:
                 snapshot = self._store.read(keys.job(self._job))
-                self._update(lambda _, entries=snapshot.entries: _view(entries))
+                self._update(partial(_replaced, snapshot.entries))
                 self._watch_from(snapshot.revision + 1)
             except StoreError as error:
                 if time.monotonic() - complained > 10:
@@ -191,9 +196,7 @@ class Coordinator:
             try:
                 for events in self._store.watch(keys.job(self._job), revision):
                     revision = max([revision, *(event.revision + 1 for event in events)])
-                    self._update(lambda view, events=events: _apply(view, events))
-                    if self._stopping:
-                        return
+                    self._update(partial(_applied, events))
             except Compacted:
                 return
 
@@ -247,14 +250,14 @@ class Coordinator:
         return True
 
 
-def _view(entries: tuple[Entry, ...]) -> View:
+def _replaced(entries: tuple[Entry, ...], _: View) -> View:
     view = View()
     for entry in entries:
         view = _with_entry(view, entry)
     return view
 
 
-def _apply(view: View, events: tuple[Event, ...]) -> View:
+def _applied(events: tuple[Event, ...], view: View) -> View:
     for event in events:
         view = _with_entry(view, event.entry) if event.entry else _without_key(view, event.key)
     return view

@@ -49,7 +49,9 @@ class ImageFolder:
             if file.suffix.lower() in SUFFIXES
         )
         if not self.files:
-            raise ConfigError(f"{root} holds no images (<class>/<image>.png): run `trainer dataset` first, or see --data")
+            raise ConfigError(
+                f"{root} holds no images (<class>/<image>.png): run `trainer dataset` first, or see --data"
+            )
         with Image.open(self.files[0][0]) as first:
             self._mode = "L" if first.mode in ("1", "L", "I", "I;16", "F") else "RGB"
             self._size = first.size
@@ -98,6 +100,9 @@ def _shifted(
     moved = np.zeros_like(image)
     height, width = image.shape[:2]
     to_rows, to_columns = slice(max(rows, 0), height + min(rows, 0)), slice(max(columns, 0), width + min(columns, 0))
-    from_rows, from_columns = slice(max(-rows, 0), height - max(rows, 0)), slice(max(-columns, 0), width - max(columns, 0))
+    from_rows, from_columns = (
+        slice(max(-rows, 0), height - max(rows, 0)),
+        slice(max(-columns, 0), width - max(columns, 0)),
+    )
     moved[to_rows, to_columns] = image[from_rows, from_columns]
     return moved

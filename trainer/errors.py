@@ -1,12 +1,12 @@
 """Everything the trainer raises on purpose.
 
-    TrainerError
-    ├── ConfigError        the command line, the environment or the data is wrong: exit code 2, no retry helps
-    ├── StoreError         etcd did not answer, or not as expected: retried by whoever called
-    │   └── Compacted      a watch asked for a revision that etcd has dropped: read everything again
-    ├── RecordError        a record in etcd or a checkpoint is of a version or shape this code does not know
-    ├── GroupBroken        a peer is lost, or the membership changed: the step in flight must be discarded
-    └── Diverged           the loss is not a number: training stops, the last checkpoint is kept
+TrainerError
+├── ConfigError        the command line, the environment or the data is wrong: exit code 2, no retry helps
+├── StoreError         etcd did not answer, or not as expected: retried by whoever called
+│   └── Compacted      a watch asked for a revision that etcd has dropped: read everything again
+├── RecordError        a record in etcd or a checkpoint is of a version or shape this code does not know
+├── GroupBroken        a peer is lost, or the membership changed: the step in flight must be discarded
+└── Diverged           the loss is not a number: training stops, the last checkpoint is kept
 """
 
 from __future__ import annotations

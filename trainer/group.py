@@ -31,6 +31,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import GradBucket, Store, TCPStore
 from torch.distributed import distributed_c10d as c10d
 from torch.nn.parallel import DistributedDataParallel
 
@@ -52,7 +53,7 @@ class Group(ABC):
         self.rank = 0
         self.size = 1
         self._timeout_seconds = timeout_seconds
-        self._server = dist.TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)
+        self._server = TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)
         self._failure: str | None = None
         self._pending: set[Future] = set()
         self._events: set[threading.Event] = set()
@@ -151,7 +152,7 @@ class Group(ABC):
                 self._events.discard(done)
         self.check()
 
-    def reduce_bucket(self, bucket: dist.GradBucket) -> Future:
+    def reduce_bucket(self, bucket: GradBucket) -> Future:
         """DDP's communication hook: sums a bucket; never fails, see the module's docstring."""
         # Not the bucket itself: an abandoned all-reduce may still write when the next step uses the bucket.
         buffer, sums = bucket.buffer(), bucket.buffer().clone()
@@ -191,8 +192,8 @@ class Reconfigured(Group):
     def __init__(self, device: torch.device, timeout_seconds: float) -> None:
         super().__init__(device, timeout_seconds)
         self._store = meeting.SwitchedStore()
-        self._handle: Callable[[], str] = getattr(c10d, "_get_reconfigure_handle")
-        self._reconfigure: Callable[..., Any] = getattr(c10d, "_reconfigure")
+        self._handle: Callable[[], str] = c10d._get_reconfigure_handle
+        self._reconfigure: Callable[..., Any] = c10d._reconfigure
         _init(device, self._store, 0, 1, timeout_seconds, enable_reconfigure=True)
 
     def _connect(self, uuid: int, store: MeetingStore) -> None:
@@ -218,10 +219,11 @@ def open_group(host: str, device: torch.device, timeout_seconds: float) -> Group
     return (Reconfigured if able else Restarted)(device, timeout_seconds)
 
 
-def _init(device: torch.device, store: dist.Store, rank: int, size: int, timeout_seconds: float, **more: bool) -> None:
+def _init(device: torch.device, store: Store, rank: int, size: int, timeout_seconds: float, **more: bool) -> None:
     backend = "nccl" if device.type == "cuda" else "gloo"
     timeout = timedelta(seconds=timeout_seconds)
-    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout, **more)
+    initialize: Any = dist.init_process_group  # its type information lacks what the private API adds
+    initialize(backend, store=store, rank=rank, world_size=size, timeout=timeout, **more)
 
 
 def _options(timeout_seconds: float) -> Any:

@@ -4,8 +4,8 @@
     log.progress(step=120, epoch=3, world_size=2, generation=4, loss=0.3121, samples_per_s=850)
     log.event("peer_lost", peer="digits-1", generation=4)
 
-    step=120 epoch=3 world_size=2 generation=4 loss=0.3121 samples_per_s=850 worker=digits-0 time=2026-01-01T10:00:00.120Z
-    event=peer_lost peer=digits-1 generation=4 worker=digits-0 time=2026-01-01T10:00:00.450Z
+    step=120 epoch=3 world_size=2 generation=4 loss=0.3121 samples_per_s=850 worker=digits-0 time=…T10:00:00.120Z
+    event=peer_lost peer=digits-1 generation=4 worker=digits-0 time=…T10:00:00.450Z
 
 Fields keep the order they are given in. Values with spaces, quotes or equals signs are quoted as JSON strings.
 """

@@ -117,7 +117,7 @@ class Loop:
         self._model = group.wrap(state.model)
         images, labels = self._batch((0,), 0)
         for _ in range(2):
-            nn.functional.cross_entropy(self._model(images), labels).backward()
+            torch.autograd.backward(nn.functional.cross_entropy(self._model(images), labels))
             state.optimizer.zero_grad()
 
     def run(self) -> int:
@@ -150,15 +150,19 @@ class Loop:
             if view.generation is not None and not inside:
                 self._say_waiting("in_line", len(view.generation.members))
                 coordinator.ready_after(view.number)
-            if coordinator.view is view:
-                coordinator.wait(lambda now, seen=view: now is not seen, time.monotonic() + 0.5)
+            coordinator.wait_for_news(view, time.monotonic() + 0.5)
 
     def _enter(self, generation: Generation) -> None:
         """Say who came and who went."""
         before = self._generation
         if before is None:
-            self._log.event("joined", member=self._parts.member_id, generation=generation.number,
-                            rank=generation.rank(self._parts.member_id), world_size=len(generation.members))
+            self._log.event(
+                "joined",
+                member=self._parts.member_id,
+                generation=generation.number,
+                rank=generation.rank(self._parts.member_id),
+                world_size=len(generation.members),
+            )
         elif generation.cause == "lost":
             for member in before.members:
                 if generation.rank(member.id) is None:
@@ -171,12 +175,14 @@ class Loop:
         """Too few workers: stand still, with the state in memory, until the membership changes."""
         self._say_waiting("below_min", len(generation.members))
         coordinator = self._parts.coordinator
-        while coordinator.view.number == generation.number and not self._overdue() and not coordinator.view.finished:
-            lost = lost_members(coordinator.view, generation, self._parts.member_id)
+        while not self._overdue():
+            view = coordinator.view
+            if view.number != generation.number or view.finished:
+                return
+            lost = lost_members(view, generation, self._parts.member_id)
             if lost:
                 raise GroupBroken(f"lost {', '.join(lost)}")
-            seen = coordinator.view
-            coordinator.wait(lambda now, seen=seen: now is not seen, time.monotonic() + 0.5)
+            coordinator.wait_for_news(view, time.monotonic() + 0.5)
 
     def _train_in(self, generation: Generation) -> None:
         """Train until the membership changes or the job is finished. Raises GroupBroken on any failure of a peer."""
@@ -205,7 +211,9 @@ class Loop:
         addresses = tuple((member.host, member.store_port) for member in generation.members)
         self._forming = True
         try:
-            group.form(generation.uuid, rank, addresses, time.monotonic() + _FORM_SECONDS, self._still_wanted(generation))
+            group.form(
+                generation.uuid, rank, addresses, time.monotonic() + _FORM_SECONDS, self._still_wanted(generation)
+            )
         finally:
             self._forming = False
         if not group.keeps_wrapper:
@@ -256,8 +264,9 @@ class Loop:
         address = (peer.host, peer.peer_port)
         payload = sync.fetch(address, generation.uuid, wanted, started + _SYNC_SECONDS)
         state.unpack(payload)
-        self._log.event("state_synced", from_rank=source, step=state.step, bytes=len(payload),
-                        seconds=time.monotonic() - started)
+        self._log.event(
+            "state_synced", from_rank=source, step=state.step, bytes=len(payload), seconds=time.monotonic() - started
+        )
 
     def _restore(self) -> None:
         """Nobody has the job's state: take it from the volume, or begin."""
@@ -273,8 +282,9 @@ class Loop:
 
     def _plan(self) -> Step:
         config = self._config
-        return plan(self._parts.state.cursor, total=len(self._parts.train), batch_size=config.batch_size,
-                    seed=config.seed)
+        return plan(
+            self._parts.state.cursor, total=len(self._parts.train), batch_size=config.batch_size, seed=config.seed
+        )
 
     def _batch(self, samples: tuple[int, ...], epoch: int) -> tuple[torch.Tensor, torch.Tensor]:
         images, labels = self._parts.train.batch(samples, Augment(self._config.seed, epoch))
@@ -289,7 +299,7 @@ class Loop:
         state.optimizer.zero_grad()
         total = nn.functional.cross_entropy(self._model(images), labels, reduction="sum") * bool(mine)
         loss = total / len(step.samples)
-        loss.backward()
+        torch.autograd.backward(loss)
         return float(loss.item())
 
     def _vote(self, generation: Generation, loss: float) -> Vote:
@@ -300,8 +310,10 @@ class Loop:
         group.all_reduce(ballot)
         committed, switch, mean = ballot.tolist()
         if not math.isfinite(mean):
-            raise Diverged(f"the loss of step {self._parts.state.step + 1} is {mean}: lower --lr and look at the data; "
-                           "the last checkpoint is kept")
+            raise Diverged(
+                f"the loss of step {self._parts.state.step + 1} is {mean}: lower --lr and look at the data; "
+                "the last checkpoint is kept"
+            )
         return Vote(committed == len(generation.members), switch == len(generation.members), mean)
 
     def _commit(self, step: Step) -> None:
@@ -315,8 +327,10 @@ class Loop:
 
     def _report(self, generation: Generation, step: Step, loss: float, started: float) -> None:
         self._meter.count(len(step.samples))
-        state, first = self._parts.state, self._change.committed(self._log, state_step=self._parts.state.step,
-                                                                 generation=generation)
+        state, first = (
+            self._parts.state,
+            self._change.committed(self._log, state_step=self._parts.state.step, generation=generation),
+        )
         if first or state.step % self._config.report_every == 0:
             self._log.progress(
                 step=state.step,
@@ -363,12 +377,19 @@ class Loop:
     def _left(self) -> int:
         """Out of the membership, in good order; who leaves nobody behind that has the state leaves a checkpoint."""
         state, successor = self._parts.state, self._parts.coordinator.view.generation
-        heirs = [member for member in self._generation.members if successor and successor.rank(member.id) is not None
-                 ] if self._generation else []
+        heirs = (
+            [member for member in self._generation.members if successor and successor.rank(member.id) is not None]
+            if self._generation
+            else []
+        )
         if state.present and (not heirs or self._overdue()):
             self._parts.checkpoints.save(state.step, state.pack())
-        self._log.event("left", member=self._parts.member_id, step=state.step if state.present else None,
-                        seconds=time.monotonic() - (self._leaving_since or time.monotonic()))
+        self._log.event(
+            "left",
+            member=self._parts.member_id,
+            step=state.step if state.present else None,
+            seconds=time.monotonic() - (self._leaving_since or time.monotonic()),
+        )
         return exit_codes.LEFT
 
     def _overdue(self) -> bool:
@@ -378,5 +399,10 @@ class Loop:
     def _say_waiting(self, reason: str, workers: int) -> None:
         if self._waiting_for != reason:
             self._waiting_for = reason
-            self._log.event("waiting", reason=reason, workers=workers, min_workers=self._config.min_workers,
-                            max_workers=self._config.max_workers)
+            self._log.event(
+                "waiting",
+                reason=reason,
+                workers=workers,
+                min_workers=self._config.min_workers,
+                max_workers=self._config.max_workers,
+            )

@@ -1,7 +1,7 @@
 """The command line: ``train`` (the default) and ``dataset``.
 
-    python -m trainer [train] --job digits --etcd http://127.0.0.1:2379 --data DIR --checkpoints DIR
-    python -m trainer dataset --name digits --out DIR
+python -m trainer [train] --job digits --etcd http://127.0.0.1:2379 --data DIR --checkpoints DIR
+python -m trainer dataset --name digits --out DIR
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,7 +76,13 @@ def _train(config: Config) -> int:
     if asked_to_leave.is_set():
         log.event("left", reason="asked to leave before it had joined")
         return exit_codes.LEFT
-    threading.Thread(target=lambda: (asked_to_leave.wait(), loop.leave()), name="leave", daemon=True).start()
+
+    def leave_when_asked() -> None:
+        asked_to_leave.wait()
+        loop.leave()
+
+    # Not in the signal handler: leaving writes to etcd and takes locks that the interrupted code may hold.
+    threading.Thread(target=leave_when_asked, name="leave", daemon=True).start()
     try:
         return loop.run()
     finally:
@@ -111,18 +118,19 @@ class _Worker:
 
     def prepare(self) -> Loop:
         """Import torch, load the data, build and warm up the model, and only then announce this worker."""
+        import torch  # the slowest import by far: the log has begun, and a wrong --data is found without it
+
         from trainer import state as states
         from trainer.coordinator import Coordinator, Hooks
         from trainer.data import ImageFolder
-        from trainer.membership import Limits, Member
-        from trainer.sync import PeerServer, is_gone
-
-        import torch  # the slowest import by far: the log has begun, and a wrong --data is found without it
-
         from trainer.group import open_group
         from trainer.loop import Loop, Parts
+        from trainer.membership import Limits, Member
         from trainer.model import SmallCNN
+        from trainer.sync import PeerServer, is_gone
 
+        # A kernel of one input channel has two equal descriptions of its strides; DDP warns about that, to no effect.
+        warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
         config = self._config
         torch.set_num_threads(config.threads)
         torch.manual_seed(config.seed)
@@ -142,8 +150,13 @@ class _Worker:
         parts = Parts(self.coordinator, group, server, self._checkpoints, state, train, val, member_id)
         loop = Loop(config, parts, self._log)
         loop.warm_up()
-        self._log.event("prepared", seconds=time.monotonic() - self._started, device=str(device),
-                        train_images=len(train), val_images=len(val))
+        self._log.event(
+            "prepared",
+            seconds=time.monotonic() - self._started,
+            device=str(device),
+            train_images=len(train),
+            val_images=len(val),
+        )
         self.coordinator.start(Hooks(loop.membership_changed, lambda member: is_gone((member.host, member.peer_port))))
         self.coordinator.wait(lambda view: True, time.monotonic() + _FIRST_VIEW_SECONDS)
         self.coordinator.announce(signature)
@@ -157,5 +170,7 @@ def _route_to(url: str) -> str:
         try:
             probe.connect((parts.hostname or "", parts.port or 2379))
         except OSError as error:
-            raise ConfigError(f"etcd's address {url!r} cannot be resolved ({error}): see --etcd, or give --host") from error
+            raise ConfigError(
+                f"etcd's address {url!r} cannot be resolved ({error}): see --etcd, or give --host"
+            ) from error
         return str(probe.getsockname()[0])

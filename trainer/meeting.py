@@ -18,6 +18,9 @@ from typing import Any
 
 import torch.distributed as dist
 
+# torch.distributed offers these too, but its type information does not say so.
+from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
+
 from trainer.errors import GroupBroken
 
 Address = tuple[str, int]
@@ -25,18 +28,20 @@ Address = tuple[str, int]
 _SLICE = timedelta(milliseconds=200)
 
 
-class MeetingStore(dist.Store):
+class MeetingStore(Store):
     """The keys of one generation, kept by the torch store of the process that has rank 0 in it."""
 
-    def __init__(self, uuid: int, server: dist.Store, wanted: Callable[[], None], deadline: float) -> None:
+    def __init__(self, uuid: int, server: Store, wanted: Callable[[], None], deadline: float) -> None:
         super().__init__()
-        self._keys = dist.PrefixStore(str(uuid), server)
+        self._keys = PrefixStore(str(uuid), server)
         self._wanted, self._deadline = wanted, deadline
 
     def set(self, key: str, value: Any) -> None:
+        """Write a key."""
         self._keys.set(key, value)
 
     def get(self, key: str) -> bytes:
+        """Wait for a key and return its value."""
         self.wait([key])
         return bytes(self._keys.get(key))
 
@@ -51,19 +56,23 @@ class MeetingStore(dist.Store):
                     raise GroupBroken("a peer did not come to the meeting in time") from error
 
     def compare_set(self, key: str, expected: Any, value: Any) -> bytes:
+        """Write a key if it has the expected value, or does not exist and that is empty; its value afterwards."""
         return bytes(self._keys.compare_set(key, expected, value))
 
     def add(self, key: str, amount: int) -> int:
+        """Add to a counter; its new value."""
         return int(self._keys.add(key, amount))
 
     def check(self, keys: list[str]) -> bool:
+        """Whether all keys exist, without waiting."""
         return bool(self._keys.check(keys))
 
     def delete_key(self, key: str) -> bool:
+        """Remove a key; whether it existed."""
         return bool(self._keys.delete_key(key))
 
 
-class SwitchedStore(dist.Store):
+class SwitchedStore(Store):
     """The one store that a ProcessGroup is made with; the meeting behind it changes with every generation."""
 
     def __init__(self) -> None:
@@ -77,12 +86,12 @@ class SwitchedStore(dist.Store):
         return super().__getattribute__(name)
 
 
-def join(address: Address, wanted: Callable[[], None], deadline: float) -> dist.TCPStore:
+def join(address: Address, wanted: Callable[[], None], deadline: float) -> TCPStore:
     """A client of another process's torch store. Raises GroupBroken like ``MeetingStore.wait``."""
     while True:
         wanted()
         try:
-            return dist.TCPStore(*address, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=1))
+            return TCPStore(*address, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=1))
         except (dist.DistNetworkError, dist.DistStoreError) as error:
             if time.monotonic() > deadline:
                 raise GroupBroken(f"rank 0 at {address[0]}:{address[1]} does not answer") from error

@@ -176,7 +176,9 @@ def lost_members(view: View, generation: Generation, me: str) -> list[str]:
     A member that a newer generation leaves out does not count: it left in good order.
     """
     newer = view.generation if view.number > generation.number else None
-    expected = [member for member in generation.members if member.id != me and not (newer and newer.rank(member.id) is None)]
+    expected = [
+        member for member in generation.members if member.id != me and not (newer and newer.rank(member.id) is None)
+    ]
     living = [(member, view.member(member.id)) for member in expected]
     return [member.worker for member, now in living if now is None or now.ready_after >= generation.number]
 

@@ -57,7 +57,8 @@ class Watch(Protocol):
 
     def __iter__(self) -> Iterator[tuple[Event, ...]]: ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End the iteration, from any thread."""
 
 
 class Store(Protocol):
@@ -104,32 +105,40 @@ class EtcdStore:
         self._local = threading.local()
 
     def read(self, prefix: str) -> Snapshot:
+        """See ``Store.read``."""
         answer = self._call("/v3/kv/range", {"key": _b64(prefix), "range_end": _b64(_end(prefix))})
         entries = tuple(_entry(kv) for kv in answer.get("kvs", ()))
         return Snapshot(int(answer["header"]["revision"]), entries)
 
     def put(self, key: str, value: bytes, lease: int = 0) -> None:
+        """See ``Store.put``."""
         self._call("/v3/kv/put", {"key": _b64(key), "value": _b64(value), "lease": str(lease)})
 
     def put_if(self, key: str, value: bytes, mod_revision: int) -> bool:
+        """See ``Store.put_if``."""
         compare = {"key": _b64(key), "target": "MOD", "result": "EQUAL", "mod_revision": str(mod_revision)}
         put = {"request_put": {"key": _b64(key), "value": _b64(value)}}
         return bool(self._call("/v3/kv/txn", {"compare": [compare], "success": [put]}).get("succeeded"))
 
     def delete(self, key: str) -> None:
+        """See ``Store.delete``."""
         self._call("/v3/kv/deleterange", {"key": _b64(key)})
 
     def grant(self, ttl_seconds: int) -> int:
+        """See ``Store.grant``."""
         return int(self._call("/v3/lease/grant", {"TTL": str(ttl_seconds)})["ID"])
 
     def keep_alive(self, lease: int) -> bool:
+        """See ``Store.keep_alive``."""
         return int(self._call("/v3/lease/keepalive", {"ID": str(lease)}).get("result", {}).get("TTL", 0)) > 0
 
     def revoke(self, lease: int) -> None:
+        """See ``Store.revoke``."""
         # A lease that ran out by itself is what the caller wanted; etcd answers 404 to that.
         self._call("/v3/lease/revoke", {"ID": str(lease)}, accept_missing=True)
 
     def watch(self, prefix: str, from_revision: int) -> Watch:
+        """See ``Store.watch``."""
         body = {"key": _b64(prefix), "range_end": _b64(_end(prefix)), "start_revision": str(from_revision)}
         failures = []
         for index in self._order():
@@ -241,6 +250,7 @@ class _WatchStream:
             yield tuple(_event(event) for event in result["events"])
 
     def close(self) -> None:
+        """End the iteration, from any thread."""
         self._closed = True
         # Shutting down wakes the thread that reads; closing alone would not.
         with contextlib.suppress(OSError):

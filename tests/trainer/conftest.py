@@ -41,8 +41,20 @@ def start(etcd: str, digits: Path, tmp_path: Path, request: pytest.FixtureReques
 
     def start_worker(name: str, *arguments: str) -> Worker:
         job = request.node.name
-        common = ["--job", job, "--etcd", etcd, "--host", "127.0.0.1", "--data", str(digits),
-                  "--checkpoints", str(tmp_path / "checkpoints"), "--report-every", "1"]
+        common = [
+            "--job",
+            job,
+            "--etcd",
+            etcd,
+            "--host",
+            "127.0.0.1",
+            "--data",
+            str(digits),
+            "--checkpoints",
+            str(tmp_path / "checkpoints"),
+            "--report-every",
+            "1",
+        ]
         started.append(Worker(name, [*common, *arguments], tmp_path))
         return started[-1]
 

@@ -28,8 +28,18 @@ def free_port() -> int:
 def run_etcd(binary: Path, folder: Path, port: int) -> Iterator[str]:
     """One etcd member for as long as the generator lives; yields its URL."""
     url, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{free_port()}"
-    arguments = ["--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", peer,
-                 "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"]
+    arguments = [
+        "--listen-client-urls",
+        url,
+        "--advertise-client-urls",
+        url,
+        "--listen-peer-urls",
+        peer,
+        "--initial-advertise-peer-urls",
+        peer,
+        "--initial-cluster",
+        f"default={peer}",
+    ]
     with (folder / "etcd.log").open("w") as log:
         process = subprocess.Popen([binary, "--data-dir", folder / "etcd", *arguments], stdout=log, stderr=log)
     try:
@@ -62,7 +72,10 @@ class Worker:
         with self._path.open("w") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "trainer", "--worker", name, *arguments],
-                cwd=CHECKOUT, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, "OMP_NUM_THREADS": "1"},
+                cwd=CHECKOUT,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
             )
 
     def text(self) -> str:

@@ -1,0 +1,35 @@
+"""The words the processes share."""
+
+from __future__ import annotations
+
+import re
+
+from contract import env, exit_codes, keys, labels
+
+
+def test_the_selector_of_a_jobs_workers_is_stable_and_names_the_job() -> None:
+    selector = labels.selector(labels.worker_pods("digits"))
+    assert selector == labels.selector(dict(reversed(labels.worker_pods("digits").items())))
+    assert "tidewater.dev/job=digits" in selector.split(",")
+
+
+def test_every_label_key_is_one_that_kubernetes_accepts() -> None:
+    for key in labels.worker_pods("digits"):
+        assert re.fullmatch(r"[a-z0-9.-]+/[a-z0-9-]+", key), key
+
+
+def test_environment_variables_have_one_prefix_and_distinct_names() -> None:
+    names = [value for name, value in vars(env).items() if name.isupper()]
+    assert all(name.startswith("TIDEWATER_") for name in names)
+    assert len(set(names)) == len(names)
+
+
+def test_every_key_of_a_job_is_below_its_prefix_and_not_below_anothers() -> None:
+    for key in (keys.generation("a"), keys.member("a", "x"), keys.finished("a")):
+        assert key.startswith(keys.job("a"))
+        assert not key.startswith(keys.job("a2"))
+
+
+def test_leaving_is_not_success_since_a_job_would_count_it_as_completed() -> None:
+    assert exit_codes.LEFT == 128 + 15
+    assert exit_codes.FINISHED not in exit_codes.NOT_THE_WORKERS_FAULT
