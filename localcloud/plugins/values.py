@@ -5,13 +5,14 @@
 
 The SDK's `PropertyValue` (pulumi 3.250) loses unknown values: it reads the unknown marker as an ordinary string,
 refuses output values that have no value yet, cannot write `Computed`, and its `Computed.__eq__` raises.
+It drops the hashes of assets, and refuses assets known by their hash alone, as old ones are in a diff.
 `repair_property_value()` mends reading and writing once, at start-up of a plug-in, so that the SDK's own server
 (construct, call) profits too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any, Final
 
 import pulumi
@@ -22,6 +23,10 @@ from pulumi.runtime import rpc
 _UNKNOWN_MARKER: Final[str] = rpc.UNKNOWN
 _SIGNATURE: Final[str] = rpc._special_sig_key
 _OUTPUT: Final[str] = rpc._special_output_value_sig
+_ASSET: Final[str] = rpc._special_asset_sig
+_ARCHIVE: Final[str] = rpc._special_archive_sig
+_HASH: Final = "hash"
+_CONTENT: Final = frozenset({"path", "text", "uri", "assets"})
 
 
 class Unknown:
@@ -127,18 +132,48 @@ def repair_property_value() -> None:
         if kind == "struct_value":
             fields = value.struct_value.fields
             # Looking a missing key up in a protobuf map adds it, hence the test.
-            if _SIGNATURE in fields and fields[_SIGNATURE].string_value == _OUTPUT:
+            signature = fields[_SIGNATURE].string_value if _SIGNATURE in fields else ""
+            if signature == _OUTPUT:
                 return _unmarshal_output(fields)
+            if signature in (_ASSET, _ARCHIVE):
+                return _unmarshal_asset(fields, lambda: unmarshal_known(value))
         return unmarshal_known(value)
 
     def marshal(self: PropertyValue) -> struct_pb2.Value:
         if isinstance(self.value, Computed):
             return PropertyValue(_UNKNOWN_MARKER).marshal()
+        if asset_hash(self.value) and not self.is_secret and not self.dependencies:
+            return _marshal_asset(self.value, lambda: marshal_known(self))
         return marshal_known(self)
 
     PropertyValue.unmarshal = staticmethod(unmarshal)  # type: ignore[method-assign]
     PropertyValue.marshal = marshal  # type: ignore[method-assign]
     PropertyValue._keeps_unknowns = True  # type: ignore[attr-defined]
+
+
+def asset_hash(value: Any) -> str:
+    """The hash of an asset's or archive's content, as the engine worked it out; empty where it didn't."""
+    return str(getattr(value, _HASH, "")) if isinstance(value, (pulumi.Asset, pulumi.Archive)) else ""
+
+
+def _unmarshal_asset(
+    fields: MutableMapping[str, struct_pb2.Value], known: Callable[[], PropertyValue]
+) -> PropertyValue:
+    """An asset or archive with its hash; in a diff the engine leaves out what is hashed."""
+    signature = fields[_SIGNATURE].string_value
+    asset: Any = known().value if _CONTENT & set(fields) else _hashed(signature)
+    asset.hash = fields[_HASH].string_value if _HASH in fields else ""
+    return PropertyValue(asset)
+
+
+def _hashed(signature: str) -> pulumi.Asset | pulumi.Archive:
+    return pulumi.Asset() if signature == _ASSET else pulumi.Archive()
+
+
+def _marshal_asset(asset: Any, known: Callable[[], struct_pb2.Value]) -> struct_pb2.Value:
+    marshalled = known()
+    marshalled.struct_value.fields[_HASH].string_value = asset_hash(asset)
+    return marshalled
 
 
 def _unmarshal_output(fields: Mapping[str, struct_pb2.Value]) -> PropertyValue:
