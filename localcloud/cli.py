@@ -29,6 +29,7 @@ START_SECONDS = 60.0
 STOP_SECONDS = 90.0
 POLL_SECONDS = 0.1
 KEPT_ON_RESET = ("instance.json",)
+OF_THE_ACCOUNT = ("efs", "clusters", "nodes", "processes")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -60,6 +61,7 @@ def start(arguments: argparse.Namespace) -> int:
     if _forget_account(instance):
         print("the account of that daemon is gone: whatever it held has to be created again")
     preflight.check(instance)
+    shutil.rmtree(instance.state / "logs", ignore_errors=True)
     began = time.monotonic()
     log = instance.state / "logs" / "daemon.log"
     process = _spawn(instance, log)
@@ -132,13 +134,15 @@ def logs(arguments: argparse.Namespace) -> int:
 def reset(arguments: argparse.Namespace) -> int:
     """Stop, and delete everything in the state directory but the instance's addresses."""
     state: Path = arguments.state.resolve()
-    path = state / "instance.json"
-    with contextlib.suppress(CloudError):
-        stop(arguments)
-    readable = _readable(state)
-    if not path.exists() and state.exists() and any(state.iterdir()):
+    if not state.exists():
+        raise CloudError(f"there is no state directory {state}")
+    if not (state / "instance.json").exists():
         raise CloudError(f"{state} has no instance.json, so it is not localcloud's: delete it yourself if it is")
-    for entry in state.iterdir() if state.exists() else ():
+    readable = _readable(state)
+    if readable:
+        stop(arguments)
+        _check_unmounted(Instance.open(state))
+    for entry in state.iterdir():
         if entry.name not in KEPT_ON_RESET or not readable:
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
     print(f"{state} is empty")
@@ -248,12 +252,16 @@ def _forget_account(instance: Instance) -> bool:
     record = daemon.record_path(instance)
     killed = record.exists()
     record.unlink(missing_ok=True)
-    if left := cleanup.mounts(instance, Path("/proc/self/mounts").read_text()):
-        # Deleting through a mount would delete what is mounted.
-        raise CloudError(f"{left[0]} is still mounted: unmount it (`umount {left[0]}`) and try again")
-    for name in ("efs", "clusters", "nodes", "processes"):
+    _check_unmounted(instance)
+    for name in OF_THE_ACCOUNT:
         shutil.rmtree(instance.state / name, ignore_errors=True)
     return killed
+
+
+def _check_unmounted(instance: Instance) -> None:
+    """Deleting through a mount would delete what is mounted."""
+    if left := cleanup.mounts(instance, Path("/proc/self/mounts").read_text()):
+        raise CloudError(f"{left[0]} is still mounted: unmount it (`umount {left[0]}`) and try again")
 
 
 def _last_line(log: Path) -> str:

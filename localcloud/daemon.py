@@ -72,7 +72,8 @@ class _Cloud:
 
         self.incarnation = str(uuid.uuid4())
         self._instance = instance
-        Network(instance).create()
+        self._network = Network(instance)
+        self._network.create()
         moto_rules.install()
         account, region = instance.account, instance.region
         principals = MotoPrincipals(account, region)
@@ -108,6 +109,7 @@ class _Cloud:
             server.server_close()
         reconcile.shut_down(self.eks)
         self._servers[0].shutdown()
+        self._network.destroy()
 
     def _status(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         from werkzeug.wrappers import Response
