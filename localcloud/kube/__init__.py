@@ -1,15 +1,15 @@
 """Kubernetes on one machine: control planes, nodes, the network between them, and EKS addons.
 
-    from localcloud import kube
+from localcloud import kube
 
-    network = kube.Network(instance)
-    network.create()
-    plane = kube.ControlPlane(instance, supervisor, kube.ControlPlaneSpec("demo", "1.34", 0, None, None))
-    plane.start(time.monotonic() + 60)
-    addons = kube.Addons(plane)
-    addons.install("vpc-cni", kube.Addons.VERSIONS["vpc-cni"][0], {})
-    node = kube.Node(instance, supervisor, plane, kube.NodeSpec(...))
-    node.start()
+network = kube.Network(instance)
+network.create()
+plane = kube.ControlPlane(instance, supervisor, kube.ControlPlaneSpec("demo", "1.34", 0, None, None))
+plane.start(time.monotonic() + 60)
+addons = kube.Addons(plane)
+addons.install("vpc-cni", kube.Addons.VERSIONS["vpc-cni"][0], {})
+node = kube.Node(instance, supervisor, plane, kube.NodeSpec(...))
+node.start()
 """
 
 from __future__ import annotations

@@ -130,9 +130,7 @@ class Client:
         connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
         if connection is not None:
             return connection, False
-        connection = http.client.HTTPSConnection(
-            self._host, self._port, context=self._tls, timeout=TIMEOUT_SECONDS
-        )
+        connection = http.client.HTTPSConnection(self._host, self._port, context=self._tls, timeout=TIMEOUT_SECONDS)
         self._local.connection = connection
         return connection, True
 

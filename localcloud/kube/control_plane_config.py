@@ -134,6 +134,7 @@ def controller_manager_flags(plan: Plan) -> list[str]:
         "--node-monitor-period=2s",
         "--node-monitor-grace-period=16s",
         "--terminated-pod-gc-threshold=100",
+        "--pvclaimbinder-sync-period=1s",  # a claim that is seen before its volume waits that long
         "--profiling=false",
     ]
 
@@ -162,9 +163,7 @@ def pod_identity_webhook(url: str, ca_bundle: str) -> dict[str, Any]:
             {
                 "name": "pod-identity-webhook.amazonaws.com",
                 "clientConfig": {"url": url, "caBundle": ca_bundle},
-                "rules": [
-                    {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-                ],
+                "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
                 "admissionReviewVersions": ["v1"],
                 "failurePolicy": "Ignore",
                 "sideEffects": "None",

@@ -1,8 +1,8 @@
 """The errors of the Kubernetes half: each names the process or object at fault.
 
-    CloudError
-    └── KubeError              a control plane, node or addon could not do what was asked
-        └── ApiError           the API server answered with an error; has its HTTP `status`
+CloudError
+└── KubeError              a control plane, node or addon could not do what was asked
+    └── ApiError           the API server answered with an error; has its HTTP `status`
 """
 
 from __future__ import annotations

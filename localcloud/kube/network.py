@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localcloud.instance import Instance
+from localcloud.kube import cgroups
 from localcloud.kube.commands import run, succeeds
 
 NETNS_DIR = Path("/run/netns")
@@ -95,7 +96,7 @@ class Network:
             run([*inside, "-f", "-"], stdin=MASQUERADE)
 
     def destroy(self) -> list[str]:
-        """Remove the link and the namespace.
+        """Remove the link and the namespace, and the cgroup that the nodes had theirs in.
 
         Returns:
             What was there and is gone now.
@@ -107,6 +108,9 @@ class Network:
         if (NETNS_DIR / instance.netns).exists():
             run(["ip", "netns", "delete", instance.netns])
             removed.append(f"network namespace {instance.netns}")
+        if cgroups.folders(instance.cgroup):
+            cgroups.destroy(instance.cgroup)
+            removed.append(f"cgroup {instance.cgroup}")
         return removed
 
     def attach_node(self, link: NodeLink) -> None:

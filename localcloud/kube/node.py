@@ -42,9 +42,7 @@ OPERATOR = {"AWS_ACCESS_KEY_ID": "localcloud", "AWS_SECRET_ACCESS_KEY": "localcl
 class Node:
     """One node; `start` makes everything, `stop` and `power_off` leave nothing."""
 
-    def __init__(
-        self, instance: Instance, supervisor: Supervisor, control_plane: ControlPlane, spec: NodeSpec
-    ) -> None:
+    def __init__(self, instance: Instance, supervisor: Supervisor, control_plane: ControlPlane, spec: NodeSpec) -> None:
         self.spec = spec
         self.pod_cidr = ""
         self._instance = instance
@@ -115,7 +113,7 @@ class Node:
         return NodeLink.of(self._instance, self.spec.instance_id, self.spec.private_ip, self.pod_cidr)
 
     def _register(self) -> None:
-        """Create the Node object ahead of kubelet, so that its labels, taints and pod range are there from the start."""
+        """Create the Node object ahead of kubelet, so that labels, taints and pod range are there from the start."""
         body = config.node_object(self.spec, self.pod_cidr, ARCHITECTURES.get(platform.machine(), platform.machine()))
         client = self._plane.client
         try:
@@ -223,9 +221,6 @@ class Node:
         """Remove what a dead node leaves; its mounts went with its mount namespace."""
         self._supervisor.kill(self._process)
         cgroups.destroy(self._cgroup)
-        with contextlib.suppress(OSError):  # shared by the nodes; the last one out takes it along
-            for folder in cgroups.folders(self._instance.cgroup):
-                folder.rmdir()
         Network(self._instance).detach_node(self._link())
         _remove(self._directory)
         with self._plane.lock:

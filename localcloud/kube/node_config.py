@@ -1,6 +1,7 @@
 """What a node's programs are told, as pure functions: kubelet, containerd, CNI, kube-proxy and init's plan.
 
-Inside its mount namespace a node has the usual paths (/var/lib/kubelet, /etc/cni/net.d, /run/containerd …), all private.
+Inside its mount namespace a node has the usual paths (/var/lib/kubelet, /etc/cni/net.d, /run/containerd …), all its
+own.
 """
 
 from __future__ import annotations

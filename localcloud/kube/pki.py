@@ -105,9 +105,7 @@ class Authority:
 def signing_key() -> tuple[str, str]:
     """A key for service-account tokens: (private PEM, public PEM)."""
     key = ec.generate_private_key(ec.SECP256R1())
-    public = key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
+    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     return private_pem(key), public.decode()
 
 

@@ -42,9 +42,10 @@ def api(endpoint: str, region: str, key: str, secret: str) -> Ask:
     signer = SigV4Auth(Credentials(key, secret), "elasticfilesystem", region)
 
     def ask(path: str, query: dict[str, str]) -> dict[str, Any]:
-        request = AWSRequest("GET", f"{endpoint}{API}{path}?{urlencode(query)}")
+        url = f"{endpoint}{API}{path}?{urlencode(query)}"
+        request = AWSRequest("GET", url)
         signer.add_auth(request)
-        plain = urllib.request.Request(request.url, headers=dict(request.headers.items()))
+        plain = urllib.request.Request(url, headers=dict(request.headers.items()))
         try:
             with urllib.request.urlopen(plain, timeout=TIMEOUT_SECONDS) as response:
                 answer: dict[str, Any] = json.load(response)

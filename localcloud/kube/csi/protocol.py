@@ -78,9 +78,7 @@ def build(package: str, messages: Mapping[str, Mapping[str, tuple[int, str]]]) -
             _add_field(message, f".{package}", field, number, kind)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in messages
-    }
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in messages}
 
 
 def handler(service: str, methods: Mapping[str, Rpc]) -> grpc.GenericRpcHandler:

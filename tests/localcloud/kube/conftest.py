@@ -24,7 +24,7 @@ ACCESS_POINT = "fsap-0123456789abcdef0"
 READY_SECONDS = 60
 
 
-@pytest.fixture()
+@pytest.fixture
 def spec() -> kube.NodeSpec:
     return node_spec(0)
 

@@ -1,0 +1,32 @@
+"""A node's cgroups in both layouts, on a plain directory tree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from localcloud.kube import cgroups
+
+
+def test_v1_gets_a_folder_per_hierarchy_but_none_beside_symlinks_or_in_v2(tmp_path: Path) -> None:
+    for name in ("cpu,cpuacct", "memory", "unified"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "cgroup.procs").write_text("")
+    (tmp_path / "cpu").symlink_to("cpu,cpuacct")
+    made = cgroups.create("lc-1/i-1", tmp_path)
+    assert made == [tmp_path / "cpu,cpuacct/lc-1/i-1", tmp_path / "memory/lc-1/i-1"]
+
+
+def test_v2_puts_the_nodes_own_processes_into_a_leaf(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu memory")
+    for name in ("lc-1", "lc-1/i-1"):  # the kernel fills these; a plain directory does not
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "cgroup.controllers").write_text("cpu memory")
+    assert cgroups.create("lc-1/i-1", tmp_path) == [tmp_path / "lc-1/i-1/system"]
+    assert (tmp_path / "lc-1/i-1/cgroup.subtree_control").read_text() == "+memory"
+
+
+def test_removal_starts_with_the_innermost(tmp_path: Path) -> None:
+    (tmp_path / "memory/lc-1/i-1/kubepods/pod1").mkdir(parents=True)
+    cgroups.destroy("lc-1/i-1", tmp_path)
+    assert not (tmp_path / "memory/lc-1/i-1").exists()
+    assert (tmp_path / "memory/lc-1").exists()

@@ -1,0 +1,82 @@
+"""What a node's programs are told."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from localcloud.kube import node_config as config
+from localcloud.kube.node_config import Machine, NodeSpec
+
+
+def test_labels_of_the_kubernetes_namespace_are_on_the_node_before_kubelet_registers(spec: NodeSpec) -> None:
+    node = config.node_object(spec, "100.64.3.0/24", "amd64")
+    assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "us-west-2a"
+    assert node["metadata"]["labels"]["eks.amazonaws.com/nodegroup"] == "workers"
+    assert node["spec"]["podCIDR"] == "100.64.3.0/24"
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        pytest.param({"key": "k", "effect": "NO_SCHEDULE"}, {"key": "k", "effect": "NoSchedule"}, id="of EKS"),
+        pytest.param(
+            {"key": "k", "value": "v", "effect": "NoExecute"},
+            {"key": "k", "value": "v", "effect": "NoExecute"},
+            id="of Kubernetes",
+        ),
+    ],
+)
+def test_taints_are_taken_in_both_forms(given: dict[str, str], made: dict[str, str]) -> None:
+    assert config.taint(given) == made
+
+
+@pytest.mark.parametrize(
+    ("machine", "cpu", "memory"),
+    [
+        pytest.param(Machine(16, 65536), "14070m", "57599Mi", id="a bigger host holds back the rest"),
+        pytest.param(Machine(1, 4096), "70m", "255Mi", id="a smaller host gives what it has"),
+    ],
+)
+def test_pods_may_request_what_the_instance_type_has(spec: NodeSpec, machine: Machine, cpu: str, memory: str) -> None:
+    assert config.reserved(spec, machine) == {"cpu": cpu, "memory": memory}
+
+
+def test_kubelet_runs_on_cgroup_v1_below_the_nodes_own_cgroup(spec: NodeSpec) -> None:
+    kubelet = config.kubelet_config(spec, Machine(2, 8192), "lc-1f2e3d/i-1")
+    assert kubelet["failCgroupV1"] is False
+    assert kubelet["cgroupRoot"] == "/lc-1f2e3d/i-1"
+    assert kubelet["providerID"] == "aws:///us-west-2a/i-0123456789abcdef0"
+
+
+def test_kube_proxy_leaves_the_kernels_conntrack_limits_alone(spec: NodeSpec) -> None:
+    proxy = config.kube_proxy_config(spec, "100.64.0.0/16")
+    assert proxy["mode"] == "nftables"
+    assert proxy["conntrack"]["maxPerCore"] == 0
+
+
+def test_site_packages_are_mounted_read_only_and_the_given_default_is_not_changed() -> None:
+    default = {"process": {"rlimits": [{"type": "RLIMIT_NOFILE"}]}, "mounts": []}
+    spec = config.base_runtime_spec(default, "/cache/trainer")
+    assert spec["mounts"][0]["source"] == "/cache/trainer"
+    assert "ro" in spec["mounts"][0]["options"]
+    assert "rlimits" not in spec["process"]
+    assert default["mounts"] == []
+
+
+def test_image_layers_are_mounted_not_copied() -> None:
+    plan = config.init_plan(hostname="n", cgroups=[], folders={"image": "/cache/image"}, snapshots=["1", "2"])
+    layers = [bind for bind in plan["binds"] if "/snapshots/" in bind[1]]
+    assert [bind[1].rsplit("/", 1)[1] for bind in layers] == ["1", "2"]
+    assert all(bind[0].startswith("/run/localcloud/image/") for bind in layers)
+
+
+def test_unix_sockets_of_a_node_are_short_wherever_the_state_directory_is(spec: NodeSpec) -> None:
+    assert len(config.CONTAINERD_SOCKET) < 108
+    assert "--root-dir=/var/lib/kubelet" in config.kubelet_flags(spec)
+
+
+def test_a_specification_can_not_be_changed(spec: NodeSpec) -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        spec.name = "other"  # type: ignore[misc]
