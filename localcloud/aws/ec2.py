@@ -212,7 +212,9 @@ class MotoEc2:
         """
         found = self._backend.get_subnet(subnet)
         network = ipaddress.ip_network(found.cidr_block)
-        taken = set(found._subnet_ips) | {interface.private_ip_address for interface in list(self._backend.enis.values())}
+        taken = set(found._subnet_ips) | {
+            interface.private_ip_address for interface in list(self._backend.enis.values())
+        }
         usable = range(FIRST_HOST, network.num_addresses - 1)
         last = self._last_address.get(subnet, FIRST_HOST - 1)
         for number in (*range(last + 1, usable.stop), *usable):

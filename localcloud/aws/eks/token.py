@@ -121,6 +121,6 @@ def review(eks: Eks, cluster: str, request: Json) -> Json:
 def _decoded(token: str) -> str:
     text = token.removeprefix(PREFIX)
     try:
-        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError) as error:
         raise BadToken("it is not base64url") from error
