@@ -45,7 +45,7 @@ class Driver:
             _abort(context, grpc.StatusCode.INTERNAL, f"{source_text}: mount failed: {error}")
         target = Path(request.target_path)
         target.mkdir(parents=True, exist_ok=True)
-        if not os.path.ismount(target) and not is_bound(target):
+        if not is_bound(target):
             _mount(context, "--bind", str(source), str(target))
             if request.readonly:
                 _mount(context, "-o", "remount,bind,ro", str(target))

@@ -15,7 +15,7 @@ import pytest
 from localcloud import toolchain
 from localcloud.kube import cgroups
 from localcloud.kube.draining import pods_on
-from tests.localcloud.kube.conftest import ACCESS_POINT, FILE_SYSTEM, Cluster, traces, wait_for
+from tests.localcloud.kube.harness import ACCESS_POINT, FILE_SYSTEM, Cluster, traces, wait_for
 
 pytestmark = pytest.mark.e2e
 
