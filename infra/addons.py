@@ -11,11 +11,8 @@ import pulumi_aws as aws
 import settings
 from infra.account import Account
 from infra.cluster import addon
-from infra.identity import Identity
+from infra.identity import EFS_CSI_NAMESPACE, EFS_CSI_SERVICE_ACCOUNT, Identity
 from infra.node_groups import NodeGroup
-
-EFS_CSI_NAMESPACE = "kube-system"
-EFS_CSI_SERVICE_ACCOUNT = "efs-csi-controller-sa"
 
 
 class Addons(pulumi.ComponentResource):

@@ -21,6 +21,11 @@ EFS_CSI_POLICY = "service-role/AmazonEFSCSIDriverPolicy"
 """https://docs.aws.amazon.com/eks/latest/userguide/efs-csi.html"""
 
 
+EFS_CSI_NAMESPACE = "kube-system"
+EFS_CSI_SERVICE_ACCOUNT = "efs-csi-controller-sa"
+TRAINER_SERVICE_ACCOUNT = "trainer"
+
+
 def cluster_arn(name: str, *, region: str, account: str, partition: str) -> str:
     """The ARN that a cluster of this name has."""
     return f"arn:{partition}:eks:{region}:{account}:cluster/{name}"
@@ -35,22 +40,20 @@ class Identity(pulumi.ComponentResource):
     ready: list[pulumi.Resource]
 
     def __init__(self, stack: settings.Settings, account: Account, bucket: Bucket, encryption: Encryption) -> None:
-        name, region, dataset_uri = stack.name, stack.region, stack.training.dataset.uri
+        name, dataset_uri = stack.name, stack.training.dataset.uri
         super().__init__("tidewater:infra:Identity", name, None, account.options)
         self._name = name
         self._account = account
         self._child = pulumi.ResourceOptions(parent=self)
         self.ready = []
-        pods = pulumi.Output.all(account.id, account.partition).apply(
-            lambda found: policies.to_json(
-                policies.pod_identity_trust(
-                    found[0], cluster_arn(name, region=region, account=found[0], partition=found[1])
-                )
-            )
+        self._cluster_arn = pulumi.Output.all(account.id, account.partition).apply(
+            lambda found: cluster_arn(name, region=stack.region, account=found[0], partition=found[1])
         )
         nodes = policies.to_json(policies.service_trust("ec2.amazonaws.com", "sts:AssumeRole"))
         self.node_role_arn = self._role("node", "The nodes of the cluster", nodes, NODE_POLICIES).arn
-        self.efs_csi_role_arn = self._role("efs-csi", "The EFS CSI driver's controller", pods, (EFS_CSI_POLICY,)).arn
+        csi = self._pods_trust(EFS_CSI_NAMESPACE, EFS_CSI_SERVICE_ACCOUNT)
+        self.efs_csi_role_arn = self._role("efs-csi", "The EFS CSI driver's controller", csi, (EFS_CSI_POLICY,)).arn
+        pods = self._pods_trust(stack.training.namespace, TRAINER_SERVICE_ACCOUNT)
         trainer = self._role("trainer", "The training pods", pods, ())
         self.trainer_role_arn = trainer.arn
         self.ready.append(
@@ -66,6 +69,11 @@ class Identity(pulumi.ComponentResource):
             )
         )
         self.register_outputs({"trainerRoleArn": trainer.arn})
+
+    def _pods_trust(self, namespace: str, service_account: str) -> pulumi.Output[str]:
+        return self._cluster_arn.apply(
+            lambda arn: policies.to_json(policies.pod_identity_trust(arn, namespace, service_account))
+        )
 
     def _role(self, label: str, description: str, trust: pulumi.Input[str], managed: tuple[str, ...]) -> aws.iam.Role:
         role = aws.iam.Role(

@@ -25,8 +25,8 @@ def service_trust(service: str, *actions: str) -> Document:
     return _document({"Effect": "Allow", "Principal": {"Service": service}, "Action": list(actions)})
 
 
-def pod_identity_trust(account: str, cluster_arn: str) -> Document:
-    """Lets EKS Pod Identity take the role for pods of one cluster.
+def pod_identity_trust(cluster_arn: str, namespace: str, service_account: str) -> Document:
+    """Lets EKS Pod Identity take the role for one service account of one cluster.
 
     https://docs.aws.amazon.com/eks/latest/userguide/pod-id-role.html
     """
@@ -36,8 +36,11 @@ def pod_identity_trust(account: str, cluster_arn: str) -> Document:
             "Principal": {"Service": "pods.eks.amazonaws.com"},
             "Action": ["sts:AssumeRole", "sts:TagSession"],
             "Condition": {
-                "StringEquals": {"aws:SourceAccount": account},
-                "ArnEquals": {"aws:SourceArn": cluster_arn},
+                "StringEquals": {
+                    "aws:RequestTag/eks-cluster-arn": cluster_arn,
+                    "aws:RequestTag/kubernetes-namespace": namespace,
+                    "aws:RequestTag/kubernetes-service-account": service_account,
+                }
             },
         }
     )

@@ -7,12 +7,11 @@ import pulumi_aws as aws
 
 import settings
 from contract import labels
+from infra.outputs import TRAINER_SERVICE_ACCOUNT as SERVICE_ACCOUNT
 from infra.outputs import ClusterOutputs
 from workloads import objects
 from workloads.manifests import Manifest, metadata
 from workloads.namespace import Namespace
-
-SERVICE_ACCOUNT = "trainer"
 
 
 def service_account_manifest(namespace: str) -> Manifest:

@@ -60,10 +60,10 @@ def test_a_dataset_from_elsewhere_needs_no_right(uri: str | None) -> None:
     assert policies.dataset_object_arn(uri, "aws") is None
 
 
-def test_pod_identity_may_take_a_role_for_one_cluster_only() -> None:
-    (statement,) = policies.pod_identity_trust("123456789012", "arn:of:cluster")["Statement"]
+def test_pod_identity_may_take_a_role_for_one_service_account_of_one_cluster_only() -> None:
+    (statement,) = policies.pod_identity_trust("arn:of:cluster", "lab", "trainer")["Statement"]
     assert statement["Action"] == ["sts:AssumeRole", "sts:TagSession"]
-    assert statement["Condition"]["ArnEquals"] == {"aws:SourceArn": "arn:of:cluster"}
+    assert set(statement["Condition"]["StringEquals"].values()) == {"arn:of:cluster", "lab", "trainer"}
 
 
 def test_the_same_document_is_always_the_same_text() -> None:

@@ -58,7 +58,7 @@ def add(
     for other in state.associations.values():
         if (other.namespace, other.service_account) == (namespace, service_account):
             raise in_use(f"Association already exists: {other.id}", clusterName=state.cluster.name)
-    eks.check_role(role_arn, SERVICE, TRUST_ACTIONS, "roleArn")
+    eks.check_role(role_arn, SERVICE, TRUST_ACTIONS, "roleArn", session_tags(eks, state, subject))
     identity, now = f"a-{new_id(17)}", time.time()
     made = Association(
         id=identity,
@@ -98,7 +98,8 @@ def update(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
     """UpdatePodIdentityAssociation: another role."""
     state, found = _find(eks, params)
     role = str(params.get("roleArn") or found.role_arn)
-    eks.check_role(role, SERVICE, TRUST_ACTIONS, "roleArn")
+    subject = (found.namespace, found.service_account)
+    eks.check_role(role, SERVICE, TRUST_ACTIONS, "roleArn", session_tags(eks, state, subject))
     with state.lock:
         found = replace(
             found,
@@ -117,6 +118,21 @@ def delete(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
     with state.lock:
         state.associations.pop(found.id, None)
     return {"association": association_json(found)}
+
+
+def session_tags(eks: Eks, state: ClusterState, subject: tuple[str, str]) -> dict[str, tuple[str, ...]]:
+    """The tags that EKS puts on the session, as condition keys: trust policies narrow a role down by them.
+
+    https://docs.aws.amazon.com/eks/latest/userguide/pod-id-abac.html
+    """
+    namespace, service_account = subject
+    tags = {
+        "eks-cluster-arn": eks.arn("cluster", state.cluster.name),
+        "eks-cluster-name": state.cluster.name,
+        "kubernetes-namespace": namespace,
+        "kubernetes-service-account": service_account,
+    }
+    return {f"aws:requesttag/{key}": (value,) for key, value in tags.items()}
 
 
 def association_of(state: ClusterState, namespace: str, service_account: str) -> Association | None:
@@ -139,7 +155,8 @@ def assume_role(eks: Eks, cluster: str, token: str) -> Json:
     if found is None:
         raise not_found(f"No association found for service account {account} in namespace {namespace}")
     try:
-        eks.check_role(found.role_arn, SERVICE, TRUST_ACTIONS, "roleArn")
+        tags = session_tags(eks, state, (namespace, account))
+        eks.check_role(found.role_arn, SERVICE, TRUST_ACTIONS, "roleArn", tags)
     except EksError as error:
         raise EksError(
             "AccessDeniedException", f"Unauthorized Exception! EKS does not have permissions: {error}"

@@ -122,8 +122,15 @@ class Eks:
         taken = {state.cluster.index for state in self.clusters.values()}
         return next(number for number in range(256) if number not in taken)
 
-    def check_role(self, arn: str, service: str, actions: tuple[str, ...], field_name: str) -> None:
-        """A role must exist and trust the service that is to assume it."""
+    def check_role(
+        self,
+        arn: str,
+        service: str,
+        actions: tuple[str, ...],
+        field_name: str,
+        context: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
+        """A role must exist and trust the service that is to assume it; `context` adds condition keys."""
         role = self.principals.role(arn)
         if role is None:
             raise invalid(
@@ -131,7 +138,7 @@ class Eks:
                 "or the trusted entity is not correct"
             )
         for action in actions:
-            question = Query(action, arn, self.trust_context(), (f"service:{service}",))
+            question = Query(action, arn, {**self.trust_context(), **(context or {})}, (f"service:{service}",))
             if evaluate([role.trust], question) is not Decision.ALLOW:
                 raise invalid(
                     f"{field_name}: Trust policy of role {arn} does not let {service} do {action}: "
