@@ -36,6 +36,22 @@ THREADS: Final = 64
 """Requests served at once by `asyncio.to_thread`; most of them sleep, waiting for something to become ready."""
 
 
+def type_of(urn: str) -> str:
+    """A resource's own type. A URN's type has those of the parents before it: `my:Component$aws:ec2/vpc:Vpc`."""
+    return urn.split("::")[2].rsplit("$", 1)[-1]
+
+
+def name_of(urn: str) -> str:
+    """A resource's name; there may be a `::` in it."""
+    return urn.split("::", 3)[3]
+
+
+def repair_requests() -> None:
+    """Makes `request.type` and `request.name` of the SDK's requests right for children of components."""
+    sdk._extract_type = type_of
+    sdk._extract_name = name_of
+
+
 class PluginError(Exception):
     """An error shown to the user as its message alone, without the name of a class or a traceback."""
 
@@ -257,6 +273,7 @@ def serve(
     if not arguments:
         sys.exit(f"the stand-in for {package} is started by the Pulumi engine: the engine's address is missing")
     repair_property_value()
+    repair_requests()
     end_with_the_engine()
     asyncio.run(_serve(servicer(package_version(package), provider, arguments[0])))
 
