@@ -1,0 +1,1 @@
+"""The resource types, a module per service."""
