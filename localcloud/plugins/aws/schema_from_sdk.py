@@ -44,9 +44,11 @@ def known_tokens() -> list[str]:
 def _resource(token: str, objects: dict[str, Any]) -> dict[str, Any]:
     _, path, name = token.split(":")
     # The module of the class itself: the package's own namespace has nested types of the same name.
-    package_module = importlib.import_module("pulumi_aws." + path.split("/")[0])
-    module = importlib.import_module(getattr(package_module, name).__module__)
-    arguments, state = getattr(module, name + "Args"), getattr(module, f"_{name}State")
+    package, file = path.split("/")
+    module = importlib.import_module(f"pulumi_aws.{package}.{re.sub('([A-Z])', r'_\1', file).lower()}")
+    # Where a nested type has the name already, the SDK calls the resource's own arguments ...InitArgs.
+    arguments = getattr(module, name + "InitArgs", None) or getattr(module, name + "Args")
+    state = getattr(module, f"_{name}State")
     return {
         "inputs": _fields(arguments, objects),
         "required": _required(arguments),
