@@ -9,7 +9,7 @@ How the parts hang together:
     membership   who trains together: frozen records and one pure function that decides
     store        etcd, behind a small protocol        coordinator  applies the decisions, in threads
     group        torch's process group, re-formed in the process
-    loop         forward, backward, vote, commit      sync         state from a peer
+    loop         forward, backward, vote, commit      handover, sync   state from a peer
     sampler      one cursor for all ranks             checkpoint   the volume, for when everyone is gone
     data, dataset, model, log, config, errors
 

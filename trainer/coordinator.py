@@ -187,7 +187,9 @@ class Coordinator:
                     complained = time.monotonic()
                 time.sleep(_RETRY_SECONDS)
             except RecordError as error:
-                self._fatal = error
+                with self._condition:
+                    self._fatal = error
+                    self._condition.notify_all()
                 return
 
     def _watch_from(self, revision: int) -> None:

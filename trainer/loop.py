@@ -26,39 +26,21 @@ import torch
 from torch import nn
 
 from contract import exit_codes, keys
-from trainer import sync
-from trainer.checkpoint import Checkpoints
+from trainer import handover, sync
 from trainer.config import Config
-from trainer.coordinator import Coordinator
-from trainer.data import Augment, ImageFolder
+from trainer.data import Augment
 from trainer.ending import evaluate, finish
 from trainer.errors import Diverged, GroupBroken
-from trainer.group import Group
 from trainer.log import Log
 from trainer.membership import Generation, View, lost_members
 from trainer.meter import Change, Meter
+from trainer.parts import Parts
 from trainer.sampler import Step, plan, steps_per_epoch
-from trainer.state import State
 
 _PROBE_SECONDS = 0.5
-_HANDOVER_SECONDS = 30.0
+_LEASE_RETRY_SECONDS = 0.2
 _LEAVE_SECONDS = 15.0
 _FORM_SECONDS = 20.0
-_SYNC_SECONDS = 600.0
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What the loop works with."""
-
-    coordinator: Coordinator
-    group: Group
-    server: sync.PeerServer
-    checkpoints: Checkpoints
-    state: State
-    train: ImageFolder
-    val: ImageFolder
-    member_id: str
 
 
 @dataclass(frozen=True)
@@ -188,7 +170,7 @@ class Loop:
         """Train until the membership changes or the job is finished. Raises GroupBroken on any failure of a peer."""
         rank = generation.rank(self._parts.member_id) or 0
         self._form(generation, rank)
-        self._synchronise(generation, rank)
+        handover.synchronise(self._parts, generation, rank, self._still_wanted(generation), self._log)
         self._meter.start()
         while not self._overdue():
             if self._parts.state.cursor.epoch >= self._config.epochs:
@@ -202,6 +184,8 @@ class Loop:
                 self._commit(step)
                 self._report(generation, step, vote.loss, started)
                 self._save(rank)
+            else:
+                self._await_lease(len(generation.members))
             if vote.switch:
                 return None
         return None
@@ -238,47 +222,10 @@ class Loop:
 
         return check
 
-    def _synchronise(self, generation: Generation, rank: int) -> None:
-        """Bring everyone to the state of the rank that has committed most."""
-        group, state, server = self._parts.group, self._parts.state, self._parts.server
-        positions = torch.zeros(len(generation.members), dtype=torch.float64, device=group.device)
-        positions[rank] = state.step + 1 if state.present else 0
-        group.all_reduce(positions)
-        most = positions.max().item()
-        source = int(positions.argmax().item())
-        behind = [peer for peer, position in enumerate(positions.tolist()) if position < most or (not most and peer)]
-        if rank == source and not most:
-            self._restore()
-        if not behind:
-            return
-        if rank == source:
-            server.offer(generation.uuid, state.pack())
-        if rank in behind:
-            self._fetch_state(generation, source)
-        group.all_reduce(torch.zeros(1, device=group.device), timeout_seconds=_SYNC_SECONDS)
-        server.withdraw()
-
-    def _fetch_state(self, generation: Generation, source: int) -> None:
-        started, peer, state = time.monotonic(), generation.members[source], self._parts.state
-        wanted = self._still_wanted(generation)
-        address = (peer.host, peer.peer_port)
-        payload = sync.fetch(address, generation.uuid, wanted, started + _SYNC_SECONDS)
-        state.unpack(payload)
-        self._log.event(
-            "state_synced", from_rank=source, step=state.step, bytes=len(payload), seconds=time.monotonic() - started
-        )
-
-    def _restore(self) -> None:
-        """Nobody has the job's state: take it from the volume, or begin."""
-        # Those who leave without passing the state on save it first, and withdraw their record after that.
-        self._parts.coordinator.wait(
-            lambda view: not any(member.leaving for member in view.members), time.monotonic() + _HANDOVER_SECONDS
-        )
-        state, found = self._parts.state, self._parts.checkpoints.load()
-        if found:
-            state.unpack(found.payload)
-            self._log.event("checkpoint_loaded", step=found.step, path=str(found.path))
-        state.present = True
+    def _await_lease(self, workers: int) -> None:
+        """etcd has been away for longer than a lease lasts: others may train without some of these workers."""
+        self._say_waiting("etcd", workers)
+        self._parts.coordinator.wait(lambda _: False, time.monotonic() + _LEASE_RETRY_SECONDS)
 
     def _plan(self) -> Step:
         config = self._config
@@ -326,6 +273,7 @@ class Loop:
         state.cursor = step.after
 
     def _report(self, generation: Generation, step: Step, loss: float, started: float) -> None:
+        self._waiting_for = ""
         self._meter.count(len(step.samples))
         state, first = (
             self._parts.state,

@@ -124,9 +124,10 @@ class _Worker:
         from trainer.coordinator import Coordinator, Hooks
         from trainer.data import ImageFolder
         from trainer.group import open_group
-        from trainer.loop import Loop, Parts
+        from trainer.loop import Loop
         from trainer.membership import Limits, Member
         from trainer.model import SmallCNN
+        from trainer.parts import Parts
         from trainer.sync import PeerServer, is_gone
 
         # A kernel of one input channel has two equal descriptions of its strides; DDP warns about that, to no effect.
