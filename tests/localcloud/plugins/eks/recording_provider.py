@@ -54,7 +54,7 @@ class Recorder(sdk.Provider):
 
     async def create(self, request: sdk.CreateRequest) -> sdk.CreateResponse:
         inputs = to_plain(request.properties)
-        token = request.type.rsplit("$", 1)[-1]
+        token = request.type
         if request.preview:
             unknown = dict.fromkeys(COMPUTED.get(token, {}), UNKNOWN)
             return sdk.CreateResponse("", from_plain({**unknown, **inputs}))
