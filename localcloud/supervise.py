@@ -70,10 +70,7 @@ class Supervisor:
         Raises:
             ProcessFailed: The name is taken by a living process, or the program can't be executed.
         """
-        _check_name(name)
-        if self.alive(name):
-            raise ProcessFailed(f"process {name} runs already: stop it first")
-        self._records.mkdir(parents=True, exist_ok=True)
+        self._check(name)
         log = log or self._logs / f"{name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         prefix = ["nsenter", f"--net=/run/netns/{self._instance.netns}", "--"] if netns else []
@@ -96,6 +93,13 @@ class Supervisor:
             self._children[child.pid] = child
         _write_record(self._record(name), process)
         return process
+
+    def _check(self, name: str) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+            raise ProcessFailed(f"process name {name!r} is not a file name: use letters, digits, '.', '_' and '-'")
+        if self.alive(name):
+            raise ProcessFailed(f"process {name} runs already: stop it first")
+        self._records.mkdir(parents=True, exist_ok=True)
 
     def stop(self, name: str, grace_seconds: float = 5) -> None:
         """TERM the process group, KILL what is left of it after `grace_seconds`, and reap; no error if it is gone."""
@@ -187,11 +191,6 @@ def _write_record(path: Path, process: Process) -> None:
     temporary = path.with_suffix(".new")
     temporary.write_text(json.dumps({"pid": process.pid, "started": process.started, "log": str(process.log)}))
     temporary.replace(path)
-
-
-def _check_name(name: str) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise ProcessFailed(f"process name {name!r} is not a file name: use letters, digits, '.', '_' and '-'")
 
 
 def _signal_group(pid: int, number: int) -> None:

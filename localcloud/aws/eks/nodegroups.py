@@ -84,6 +84,7 @@ def update_config(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Jso
         if (changed.labels, changed.taints) != (group.labels, group.taints):
             found.relabel |= set(found.workers)
             found.removed_labels |= set(group.labels) - set(changed.labels)
+            found.removed_taints |= {(taint["key"], taint["effect"]) for taint in kubernetes_taints(group)}
         found.group = changed
         shown = {key: params[key] for key in ("scalingConfig", "labels", "taints", "updateConfig") if key in params}
         update = eks.add_update(state, "ConfigUpdate", shown, nodegroup=group.name)
@@ -136,9 +137,6 @@ def _checked(eks: Eks, state: ClusterState, name: str, params: Mapping[str, Any]
         raise invalid(f"The following supplied instance types do not exist: [{', '.join(sorted(unknown))}]")
     role = str(params["nodeRole"])
     eks.check_role(role, "ec2.amazonaws.com", ("sts:AssumeRole",), "nodeRole")
-    capacity = str(params.get("capacityType") or "ON_DEMAND")
-    if capacity not in CAPACITY_TYPES:
-        raise invalid(f"capacityType {capacity!r} is none of {', '.join(CAPACITY_TYPES)}")
     return Nodegroup(
         name=name,
         cluster=cluster.name,
@@ -153,7 +151,7 @@ def _checked(eks: Eks, state: ClusterState, name: str, params: Mapping[str, Any]
         instance_types=wanted,
         instance_type=chosen,
         ami_type=str(params.get("amiType") or DEFAULT_AMI_TYPE),
-        capacity_type=capacity,
+        capacity_type=_capacity(params.get("capacityType") or "ON_DEMAND"),
         disk_size=None if template else int(params.get("diskSize") or DEFAULT_DISK_GIB),
         labels=dict(params.get("labels") or {}),
         taints=_taints(params.get("taints") or []),
@@ -164,6 +162,12 @@ def _checked(eks: Eks, state: ClusterState, name: str, params: Mapping[str, Any]
         auto_scaling_group=f"eks-{name}-{identity}",
         tags=checked_tags(params.get("tags")),
     )
+
+
+def _capacity(given: Any) -> str:
+    if given not in CAPACITY_TYPES:
+        raise invalid(f"capacityType {given!r} is none of {', '.join(CAPACITY_TYPES)}")
+    return str(given)
 
 
 def _subnets(eks: Eks, state: ClusterState, given: list[Any]) -> tuple[str, ...]:

@@ -221,12 +221,11 @@ def relabel(state: ClusterState, found: GroupState, worker: Worker) -> None:
     client, path = state.plane.client, f"/api/v1/nodes/{worker.node_name}"
     labels: Json = dict.fromkeys(found.removed_labels - set(wanted)) | wanted
     client.patch(path, {"metadata": {"labels": labels}})
-    client.request(
-        "PATCH",
-        path,
-        {"spec": {"taints": nodegroups.kubernetes_taints(found.group)}},
-        "application/merge-patch+json",
-    )
+    taints = nodegroups.kubernetes_taints(found.group)
+    ours = found.removed_taints | {(taint["key"], taint["effect"]) for taint in taints}
+    present = client.get(path)["spec"].get("taints") or []
+    others = [taint for taint in present if (taint["key"], taint["effect"]) not in ours]
+    client.request("PATCH", path, {"spec": {"taints": [*others, *taints]}}, "application/merge-patch+json")
     found.relabel.discard(worker.instance_id)
 
 

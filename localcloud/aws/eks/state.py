@@ -48,6 +48,7 @@ class GroupState:
     launch_after: float = 0.0
     relabel: set[str] = field(default_factory=set)
     removed_labels: set[str] = field(default_factory=set)
+    removed_taints: set[tuple[str, str]] = field(default_factory=set)
 
 
 @dataclass

@@ -128,6 +128,8 @@ class FakeClient:
         return manifest
 
     def get(self, path: str) -> Json:
+        if path.startswith("/api/v1/nodes/"):
+            return {"spec": {"taints": [{"key": "own", "effect": "NoSchedule"}]}}
         kind = {"clusterrolebindings": "ClusterRoleBinding", "rolebindings": "RoleBinding"}[
             path.partition("?")[0].rpartition("/")[2]
         ]

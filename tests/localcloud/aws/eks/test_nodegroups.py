@@ -139,8 +139,10 @@ def test_changed_labels_reach_the_nodes_that_are_there(world: World) -> None:
         labels={"addOrUpdateLabels": {"new": "1"}, "removeLabels": ["old"]},
     )
     world.turn()
-    labels = world.machine.planes[0].client.patches[0][1]["metadata"]["labels"]
+    patches = world.machine.planes[0].client.patches
+    labels = patches[0][1]["metadata"]["labels"]
     assert (labels["old"], labels["new"], labels["kept"]) == (None, "1", "1")
+    assert patches[1][1]["spec"]["taints"] == [{"key": "own", "effect": "NoSchedule"}]
 
 
 def test_the_nodes_role_gets_an_access_entry(world: World) -> None:
