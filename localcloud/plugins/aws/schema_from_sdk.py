@@ -45,7 +45,8 @@ def _resource(token: str, objects: dict[str, Any]) -> dict[str, Any]:
     _, path, name = token.split(":")
     # The module of the class itself: the package's own namespace has nested types of the same name.
     package, file = path.split("/")
-    module = importlib.import_module(f"pulumi_aws.{package}.{re.sub('([A-Z])', r'_\1', file).lower()}")
+    snake = re.sub("([A-Z])", r"_\1", file).lower()
+    module = importlib.import_module(f"pulumi_aws.{package}.{snake}")
     # Where a nested type has the name already, the SDK calls the resource's own arguments ...InitArgs.
     arguments = getattr(module, name + "InitArgs", None) or getattr(module, name + "Args")
     state = getattr(module, f"_{name}State")

@@ -102,7 +102,7 @@ def _cluster(call: Call) -> Tree | None:
     return answer["cluster"] if answer else None
 
 
-def read_clustery(call: Call) -> None:
+def _cluster_ready(call: Call) -> None:
     wait_for_status(call, lambda: _cluster(call), f"EKS cluster {call.id}")
 
 
@@ -152,7 +152,7 @@ def _cluster_update(call: Call) -> None:
     def apply(operation: Callable[..., Any], **arguments: Any) -> None:
         update = operation(name=call.id, **arguments)["update"]
         wait_for_update(call, update, f"EKS cluster {call.id}", name=call.id)
-        read_clustery(call)
+        _cluster_ready(call)
 
     if "version" in changed:
         apply(eks.update_cluster_version, version=inputs["version"])
@@ -331,7 +331,7 @@ ENTRIES: Final = [
         defaults={"bootstrapSelfManagedAddons": True},
         naming=Naming(longest=100),
         create=_cluster_create,
-        ready=read_clustery,
+        ready=_cluster_ready,
         read=read_cluster,
         update=_cluster_update,
         delete=_cluster_delete,
