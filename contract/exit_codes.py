@@ -1,10 +1,10 @@
 """Exit codes of the trainer, and what each means to whoever restarts it.
 
-    FINISHED      0    the job is done (now, or before this process started); never start it again
-    FAILED        1    an error that a restart may cure
-    USAGE         2    bad command line, configuration or data: a restart gives the same again
-    LEFT          143  left in good order on SIGTERM (128 + 15, what a shell reports for SIGTERM);
-                       not 0, since a Job would then count this worker's work as completed
+FINISHED      0    the job is done (now, or before this process started); never start it again
+FAILED        1    an error that a restart may cure
+USAGE         2    bad command line, configuration or data: a restart gives the same again
+LEFT          143  left in good order on SIGTERM (128 + 15, what a shell reports for SIGTERM);
+                   not 0, since a Job would then count this worker's work as completed
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Where the elastic runtime keeps its records in etcd, and the versions of those records.
 
-    /tidewater/<job>/generation           the membership all workers agree on (GENERATION_VERSION)
-    /tidewater/<job>/members/<member id>  one per living worker, bound to its lease (MEMBER_VERSION)
-    /tidewater/<job>/finished             written once, at the end of the job (FINISHED_VERSION)
+/tidewater/<job>/generation           the membership all workers agree on (GENERATION_VERSION)
+/tidewater/<job>/members/<member id>  one per living worker, bound to its lease (MEMBER_VERSION)
+/tidewater/<job>/finished             written once, at the end of the job (FINISHED_VERSION)
 """
 
 from __future__ import annotations
