@@ -87,6 +87,10 @@ def _read(call: Call) -> Tree | None:
     latest = ec2.describe_launch_template_versions(LaunchTemplateId=call.id, Versions=["$Latest"])
     version = latest["LaunchTemplateVersions"][0]
     data = inputs_from_data(version.get("LaunchTemplateData") or {})
+    # moto keeps the template's own tags among those for what it launches; AWS doesn't.
+    launched = [item for item in data.pop("tagSpecifications", []) if item.get("resourceType") != "launch-template"]
+    if launched:
+        data["tagSpecifications"] = launched
     return {
         **data,
         "arn": call.arn("ec2", f"launch-template/{call.id}"),
