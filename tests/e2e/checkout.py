@@ -24,6 +24,8 @@ from typing import Any, TypeVar
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND_TIMEOUT_SECONDS = 600
 STACK = "local"
+SHORT_TRAINING = "--epochs 30"
+"""Arguments of the trainer that end within seconds, with the accuracy that the long run reaches too."""
 
 T = TypeVar("T")
 

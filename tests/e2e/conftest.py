@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -24,7 +24,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
-) -> Iterator[None]:  # pragma: no cover - pytest's own protocol
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Remembers the first failure of a module whose tests build on one another."""
     report = yield
     if item.get_closest_marker("incremental") and item.parent and report.failed:

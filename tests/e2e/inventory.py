@@ -20,7 +20,8 @@ Inventory = dict[str, frozenset[str]]
 
 
 def _client(endpoint: str, service: str) -> Any:
-    return boto3.client(
+    connect: Any = boto3.client  # its type lists every service by name
+    return connect(
         service,
         endpoint_url=endpoint,
         region_name="us-west-2",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.checkout import Checkout, wait_until
+from tests.e2e.checkout import SHORT_TRAINING, Checkout, wait_until
 from tests.e2e.inventory import Inventory, added, aws_inventory, host_leftovers
 from tests.e2e.training import (
     assert_steps_only_grow,
@@ -195,7 +195,7 @@ def test_resize_to_one_leaves_one_worker_training(checkout: Checkout) -> None:
 
 
 def test_a_finished_job_stays_finished(checkout: Checkout) -> None:
-    with checkout.config(trainerArgs=checkout.short_training):
+    with checkout.config(trainerArgs=SHORT_TRAINING):
         checkout.run("pulumi up --yes")
         job = f"job/{checkout.outputs['jobName']}"
         checkout.run(f"kubectl wait -n {checkout.namespace} --for=condition=complete {job} --timeout=300s")
