@@ -106,6 +106,11 @@ class Servicer(ProviderServicer):
     async def Diff(self, request: Any, context: Any) -> provider_pb2.DiffResponse:  # noqa: N802
         return _diff_response(await self._provider.diff(_diff_request(request)))
 
+    async def Read(self, request: Any, context: Any) -> provider_pb2.ReadResponse:  # noqa: N802
+        """An absent resource has neither an id nor properties: an import of one must fail."""
+        response = await super().Read(request, context)
+        return response if response.id else provider_pb2.ReadResponse()
+
     async def Update(self, request: Any, context: Any) -> provider_pb2.UpdateResponse:  # noqa: N802
         update = UpdateRequest(
             request.urn,

@@ -87,7 +87,7 @@ def _policy_document(call: Call) -> Tree:
 
 
 def _merged(inputs: Tree) -> list[Tree]:
-    """The statements of the sources, the own ones, and the overrides; a later statement replaces one of the same Sid."""
+    """The statements of the sources, the own ones, and the overrides; a later one replaces one of the same Sid."""
     own = [_statement(statement) for statement in inputs.get("statements") or []]
     parts = [*_parsed(inputs, "sourcePolicyDocuments"), *own, *_parsed(inputs, "overridePolicyDocuments")]
     merged: list[Tree] = []

@@ -327,7 +327,8 @@ ENTRIES: Final = [
     Entry(
         token="aws:ec2/flowLog:FlowLog",
         covers=words(
-            "vpcId subnetId eniId trafficType logDestination logDestinationType iamRoleArn maxAggregationInterval logFormat"
+            "vpcId subnetId eniId trafficType logDestination logDestinationType iamRoleArn maxAggregationInterval"
+            " logFormat"
         ),
         replace_on=ALL,
         defaults={"logDestinationType": "cloud-watch-logs", "maxAggregationInterval": 600},

@@ -341,12 +341,12 @@ ENTRIES: Final = [
     Entry(
         token="aws:ec2/securityGroupRule:SecurityGroupRule",
         covers=words(
-            "type securityGroupId protocol fromPort toPort cidrBlocks ipv6CidrBlocks prefixListIds sourceSecurityGroupId"
-            " self description"
+            "type securityGroupId protocol fromPort toPort cidrBlocks ipv6CidrBlocks prefixListIds"
+            " sourceSecurityGroupId self description"
         ),
         replace_on=words(
-            "type securityGroupId protocol fromPort toPort cidrBlocks ipv6CidrBlocks prefixListIds sourceSecurityGroupId"
-            " self"
+            "type securityGroupId protocol fromPort toPort cidrBlocks ipv6CidrBlocks prefixListIds"
+            " sourceSecurityGroupId self"
         ),
         tags=False,
         create=_rule_create,

@@ -325,8 +325,8 @@ ENTRIES: Final = [
         token="aws:eks/cluster:Cluster",
         covers=_PLAIN | words("name roleArn vpcConfig encryptionConfig enabledClusterLogTypes"),
         replace_on=words(
-            "name roleArn bootstrapSelfManagedAddons encryptionConfig accessConfig.bootstrapClusterCreatorAdminPermissions"
-            " kubernetesNetworkConfig.ipFamily kubernetesNetworkConfig.serviceIpv4Cidr"
+            "name roleArn bootstrapSelfManagedAddons encryptionConfig"
+            " accessConfig.bootstrapClusterCreatorAdminPermissions kubernetesNetworkConfig.ipFamily kubernetesNetworkConfig.serviceIpv4Cidr"
         ),
         defaults={"bootstrapSelfManagedAddons": True},
         naming=Naming(longest=100),

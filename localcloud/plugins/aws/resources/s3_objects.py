@@ -67,7 +67,7 @@ def _is_archive(source: Any) -> bool:
 
 
 def archive(source: Any) -> bytes:
-    """An archive as a zip; the same members give the same bytes. A file that is an archive already is taken as it is."""
+    """An archive as a zip; the same members give the same bytes. A file is an archive already."""
     path = getattr(source, "path", None)
     if path is not None and Path(path).is_file():
         return Path(path).read_bytes()
