@@ -108,7 +108,7 @@ class Servicer(ProviderServicer):
 
     async def Read(self, request: Any, context: Any) -> provider_pb2.ReadResponse:  # noqa: N802
         """An absent resource has neither an id nor properties: an import of one must fail."""
-        response = await super().Read(request, context)
+        response = await super().Read(request, context)  # type: ignore[no-untyped-call]
         return response if response.id else provider_pb2.ReadResponse()
 
     async def Update(self, request: Any, context: Any) -> provider_pb2.UpdateResponse:  # noqa: N802

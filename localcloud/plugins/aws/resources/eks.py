@@ -326,7 +326,8 @@ ENTRIES: Final = [
         covers=_PLAIN | words("name roleArn vpcConfig encryptionConfig enabledClusterLogTypes"),
         replace_on=words(
             "name roleArn bootstrapSelfManagedAddons encryptionConfig"
-            " accessConfig.bootstrapClusterCreatorAdminPermissions kubernetesNetworkConfig.ipFamily kubernetesNetworkConfig.serviceIpv4Cidr"
+            " accessConfig.bootstrapClusterCreatorAdminPermissions"
+            " kubernetesNetworkConfig.ipFamily kubernetesNetworkConfig.serviceIpv4Cidr"
         ),
         defaults={"bootstrapSelfManagedAddons": True},
         naming=Naming(longest=100),
