@@ -16,16 +16,16 @@ def selector(job: str) -> str:
 
 
 def next_steps(namespace: str, job: str, maximum: int) -> str:
-    """What to run now."""
-    pods = f"-n {namespace} -l '{selector(job)}'"
-    return "\n".join(
-        [
-            f"watch it train:  kubectl logs {pods} --prefix --tail=5 -f",
-            f"see the workers: kubectl get pods {pods} -o wide",
-            f"resize it:       pulumi config set workers {min(3, maximum)} && pulumi up --yes",
-            "take it down:    pulumi destroy --yes",
-        ]
-    )
+    """What to run now: commands, each with what it does."""
+    pods = f"-n {namespace} -l {labels.JOB}={job}"
+    steps = {
+        f"kubectl logs {pods} --prefix --tail=5 -f": "watch it train",
+        f"kubectl get pods {pods} -o wide": "see the workers",
+        f"pulumi config set workers {min(3, maximum)} && pulumi up --yes": "resize it while it trains",
+        "pulumi destroy --yes": "take it all down",
+    }
+    width = max(map(len, steps))
+    return "\n".join(f"{command:{width}}  # {purpose}" for command, purpose in steps.items())
 
 
 def export(stack: settings.Settings, cluster: ClusterOutputs, code_uri: pulumi.Input[str]) -> None:
