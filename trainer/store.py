@@ -4,8 +4,8 @@
     snapshot = store.read("/tidewater/digits/")
     for events in store.watch("/tidewater/digits/", snapshot.revision + 1): ...
 
-The standard library's HTTP client is used instead of etcd3gw, which talks to one endpoint only, has no time-out
-on its streams, and would be one more thing to install in a GPU image. Gateway reference:
+The standard library's HTTP client does: a client package would be one more thing to install in a GPU image, and
+etcd3gw talks to one endpoint only and has no time-out on its streams. Gateway reference:
 https://etcd.io/docs/v3.5/dev-guide/api_grpc_gateway/
 """
 
