@@ -24,8 +24,7 @@ ON_NODES = frozenset({"vpc-cni", "kube-proxy", "aws-efs-csi-driver", "eks-pod-id
 class Addons:
     """Installs and removes addons; both may be called again."""
 
-    # What EKS offers for 1.34, newest first:
-    # https://docs.aws.amazon.com/eks/latest/userguide/eks-add-ons.html
+    # In the form of EKS's own, newest first; the builds are examples for 1.34, not the list that AWS offers today.
     VERSIONS: ClassVar[dict[str, list[str]]] = {
         "vpc-cni": ["v1.20.4-eksbuild.2", "v1.20.3-eksbuild.1"],
         "coredns": ["v1.12.4-eksbuild.1", "v1.12.3-eksbuild.1"],

@@ -2,7 +2,7 @@
 
     parse("fs-0123456789abcdef0::fsap-0fedcba9876543210")
 
-https://github.com/kubernetes-sigs/aws-efs-csi-driver/blob/v2.1.13/pkg/driver/node.go, parseVolumeId.
+The form is that of the official driver's handles: file system, path and access point, separated by colons.
 """
 
 from __future__ import annotations
