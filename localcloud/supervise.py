@@ -72,22 +72,8 @@ class Supervisor:
         """
         self._check(name)
         log = log or self._logs / f"{name}.log"
-        log.parent.mkdir(parents=True, exist_ok=True)
         prefix = ["nsenter", f"--net=/run/netns/{self._instance.netns}", "--"] if netns else []
-        command = [*prefix, *(str(part) for part in argv)]
-        with log.open("ab") as output:
-            try:
-                child = subprocess.Popen(
-                    command,
-                    env=None if env is None else dict(env),
-                    cwd=cwd,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise ProcessFailed(f"process {name} can't be started: {error}; is {command[0]} installed?") from error
+        child = _popen(name, [*prefix, *map(str, argv)], env, cwd, log)
         process = Process(name, child.pid, _start_time(child.pid) or 0, log)
         with self._lock:
             self._children[child.pid] = child
@@ -185,6 +171,25 @@ class Supervisor:
             return Process(path.stem, int(record["pid"]), int(record["started"]), Path(record["log"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
+
+
+def _popen(
+    name: str, command: list[str], env: Mapping[str, str] | None, cwd: Path | None, log: Path
+) -> subprocess.Popen[bytes]:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        try:
+            return subprocess.Popen(
+                command,
+                env=None if env is None else dict(env),
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ProcessFailed(f"process {name} can't be started: {error}; is {command[0]} installed?") from error
 
 
 def _write_record(path: Path, process: Process) -> None:
