@@ -116,6 +116,7 @@ class Entry:
         ready: waits after create and update; an error here leaves the resource in the state, to be repaired or deleted.
         covers: the inputs that are carried out.
         replace_on: the inputs that cannot be changed in place.
+        computed: the inputs for which AWS finds a value when the program gives none: taking one out changes nothing.
         defaults: values of inputs that the program does not give.
         ordered: the lists whose order matters.
         documents: the inputs that are JSON, compared by meaning.
@@ -124,7 +125,6 @@ class Entry:
         recomputed: the outputs that any update changes.
         secrets: the outputs that are secret.
         delete_first: whether a replacement can only be made after the old one is gone.
-        unread: inputs that only matter to the plug-in, or that AWS never tells again.
         tags: whether the type has tags.
     """
 
@@ -136,6 +136,7 @@ class Entry:
     ready: Act | None = None
     covers: frozenset[str] = frozenset()
     replace_on: frozenset[str] = frozenset()
+    computed: frozenset[str] = frozenset()
     defaults: Mapping[str, Any] = field(default_factory=dict)
     ordered: frozenset[str] = frozenset()
     documents: frozenset[str] = frozenset()

@@ -221,7 +221,8 @@ def _changed(entry: Entry, olds: Tree, news: Tree) -> set[str]:
     return {
         name
         for name in names
-        if not same(olds.get(name), news.get(name), ordered=name in entry.ordered, document=name in entry.documents)
+        if not (name in entry.computed and news.get(name) is None)
+        and not same(olds.get(name), news.get(name), ordered=name in entry.ordered, document=name in entry.documents)
     }
 
 

@@ -13,6 +13,7 @@ import json
 import re
 import types
 import typing
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,9 @@ SCHEMA_FILE = Path(__file__).with_name("schema.json")
 def build(tokens: Iterable[str]) -> dict[str, Any]:
     """The schema of the resource types in `tokens`, and the names of all types that the SDK knows."""
     objects: dict[str, Any] = {}
-    resources = {token: _resource(token, objects) for token in sorted(tokens)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the SDK warns of its old names on import
+        resources = {token: _resource(token, objects) for token in sorted(tokens)}
     return {"resources": resources, "objects": dict(sorted(objects.items())), "known": known_tokens()}
 
 

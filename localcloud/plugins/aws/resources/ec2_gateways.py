@@ -304,6 +304,7 @@ ENTRIES: Final = [
         token="aws:ec2/natGateway:NatGateway",
         covers=words("subnetId allocationId connectivityType privateIp"),
         replace_on=words("subnetId allocationId connectivityType privateIp"),
+        computed=words("privateIp"),
         defaults={"connectivityType": "public"},
         create=_nat_create,
         ready=_nat_ready,
@@ -317,6 +318,7 @@ ENTRIES: Final = [
             "vpcId serviceName vpcEndpointType routeTableIds subnetIds securityGroupIds policy privateDnsEnabled"
         ),
         replace_on=words("vpcId serviceName vpcEndpointType"),
+        computed=words("routeTableIds subnetIds securityGroupIds policy privateDnsEnabled"),
         defaults={"vpcEndpointType": "Gateway"},
         documents=words("policy"),
         create=_endpoint_create,
@@ -331,6 +333,7 @@ ENTRIES: Final = [
             " logFormat"
         ),
         replace_on=ALL,
+        computed=words("logDestination logFormat iamRoleArn"),
         defaults={"logDestinationType": "cloud-watch-logs", "maxAggregationInterval": 600},
         one_of=(words("vpcId subnetId eniId"),),
         create=_flow_create,

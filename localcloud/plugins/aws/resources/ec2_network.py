@@ -181,8 +181,8 @@ def _table_read(call: Call) -> Tree | None:
         "ownerId": table.get("OwnerId"),
         "tags": tag_map(table.get("Tags")),
     }
-    # Routes belong either to this table's own input or to Route resources; only the former are compared.
-    if call.inputs.get("routes"):
+    # Routes belong either to this table's own input or to Route resources: only an import takes all that there are.
+    if call.inputs.get("routes") or not call.inputs:
         found["routes"] = [_inline_form(route) for route in table["Routes"] if _is_own(route)]
     return found
 
@@ -278,33 +278,45 @@ def _association_create(call: Call) -> str:
     return str(answer["AssociationId"])
 
 
-def _association_read(call: Call) -> Tree | None:
+def _association(call: Call) -> Tree | None:
+    """The association by id, or by what it joins: a change of the table gave it an id that the state doesn't know."""
+    known = call.state or call.inputs
+    table_id, target = known.get("routeTableId"), known.get("subnetId") or known.get("gatewayId")
     if "/" in call.id:  # import: SUBNET/TABLE
-        subnet, _, table_id = call.id.partition("/")
-        filters = [{"Name": "route-table-id", "Values": [table_id]}]
-    else:
-        subnet, filters = "", [{"Name": "association.route-table-association-id", "Values": [call.id]}]
-    table = first(call, "describe_route_tables", "RouteTables", Filters=filters)
-    for association in (table or {}).get("Associations", []):
-        if association["RouteTableAssociationId"] == call.id or (subnet and association.get("SubnetId") == subnet):
-            call.id = association["RouteTableAssociationId"]
-            return {
-                "routeTableId": association["RouteTableId"],
-                "subnetId": association.get("SubnetId"),
-                "gatewayId": association.get("GatewayId"),
-            }
+        target, _, table_id = call.id.partition("/")
+    by_id = [{"Name": "association.route-table-association-id", "Values": [call.id]}]
+    by_table = [{"Name": "route-table-id", "Values": [table_id or ""]}]
+    for filters in (by_id, by_table):
+        table = first(call, "describe_route_tables", "RouteTables", Filters=filters)
+        for association in (table or {}).get("Associations", []):
+            joined = association.get("SubnetId") or association.get("GatewayId")
+            if association["RouteTableAssociationId"] == call.id or (joined and joined == target):
+                return dict(association)
     return None
 
 
+def _association_read(call: Call) -> Tree | None:
+    association = _association(call)
+    if association is None:
+        return None
+    call.id = association["RouteTableAssociationId"]
+    names = {"routeTableId": "RouteTableId", "subnetId": "SubnetId", "gatewayId": "GatewayId"}
+    return {name: association[key] for name, key in names.items() if association.get(key)}
+
+
 def _association_update(call: Call) -> None:
-    answer = call.client("ec2").replace_route_table_association(
-        AssociationId=call.id, RouteTableId=call.inputs["routeTableId"]
+    association = _association(call) or {"RouteTableAssociationId": call.id}
+    call.client("ec2").replace_route_table_association(
+        AssociationId=association["RouteTableAssociationId"], RouteTableId=call.inputs["routeTableId"]
     )
-    call.id = answer["NewAssociationId"]
+    call.state = {}  # from here on what it joins is in the inputs
 
 
 def _association_delete(call: Call) -> None:
-    ignore_absent(lambda: call.client("ec2").disassociate_route_table(AssociationId=call.id))
+    association = _association(call)
+    if association:
+        found = association["RouteTableAssociationId"]
+        ignore_absent(lambda: call.client("ec2").disassociate_route_table(AssociationId=found))
 
 
 def _vpc_ready(call: Call) -> None:
@@ -333,6 +345,7 @@ ENTRIES: Final = [
             "vpcId cidrBlock availabilityZone availabilityZoneId mapPublicIpOnLaunch assignIpv6AddressOnCreation"
         ),
         replace_on=words("vpcId cidrBlock availabilityZone availabilityZoneId"),
+        computed=words("availabilityZone availabilityZoneId"),
         defaults={"assignIpv6AddressOnCreation": False, "mapPublicIpOnLaunch": False},
         one_of=(words("availabilityZone availabilityZoneId"),),
         create=_subnet_create,
@@ -343,6 +356,7 @@ ENTRIES: Final = [
     Entry(
         token="aws:ec2/routeTable:RouteTable",
         covers=words("vpcId routes"),
+        computed=words("routes"),
         replace_on=words("vpcId"),
         create=_table_create,
         read=_table_read,

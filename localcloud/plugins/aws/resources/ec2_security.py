@@ -79,9 +79,9 @@ def _group_read(call: Call) -> Tree | None:
         "ownerId": group["OwnerId"],
         "tags": tag_map(group.get("Tags")),
     }
-    # Rules are this resource's only when it declares some; otherwise they belong to rule resources.
+    # Rules are this resource's when it declares some; else they belong to rule resources. An import takes them all.
     for direction, key in (("ingress", "IpPermissions"), ("egress", "IpPermissionsEgress")):
-        if call.inputs.get(direction) is not None:
+        if call.inputs.get(direction) is not None or not call.inputs:
             found[direction] = [rule for item in group[key] for rule in inline_rules(item, call.id)]
     return found
 
@@ -288,6 +288,8 @@ def _single(direction: str) -> Entry:
             rule = {"IpProtocol": _protocol(inputs["ipProtocol"]), "Description": inputs.get("description") or ""}
             ports = (("fromPort", "FromPort"), ("toPort", "ToPort"))
             rule |= {key: int(inputs[name]) for name, key in ports if name in inputs}
+            if rule["IpProtocol"] == "-1":
+                rule |= {"FromPort": -1, "ToPort": -1}
             targets = {"cidrIpv4": "CidrIpv4", "cidrIpv6": "CidrIpv6", "prefixListId": "PrefixListId"}
             targets |= {"referencedSecurityGroupId": "ReferencedGroupId"}
             rule |= {key: inputs[name] for name, key in targets.items() if inputs.get(name)}
@@ -321,6 +323,7 @@ ENTRIES: Final = [
         token="aws:ec2/securityGroup:SecurityGroup",
         covers=words("name namePrefix description vpcId ingress egress revokeRulesOnDelete"),
         replace_on=words("name namePrefix description vpcId"),
+        computed=words("vpcId ingress egress"),
         defaults={"description": "Managed by Pulumi", "revokeRulesOnDelete": False},
         naming=Naming(),
         one_of=(words("name namePrefix"),),
@@ -332,6 +335,7 @@ ENTRIES: Final = [
     Entry(
         token="aws:ec2/defaultSecurityGroup:DefaultSecurityGroup",
         covers=words("vpcId ingress egress revokeRulesOnDelete"),
+        computed=words("vpcId"),
         replace_on=words("vpcId"),
         create=_default_group_create,
         read=_group_read,

@@ -127,6 +127,7 @@ ENTRIES: Final = [
         token="aws:ec2/launchTemplate:LaunchTemplate",
         covers=_DATA | words("name namePrefix description defaultVersion updateDefaultVersion"),
         replace_on=words("name namePrefix"),
+        computed=words("defaultVersion"),
         naming=Naming(longest=125),
         one_of=(words("name namePrefix"), words("defaultVersion updateDefaultVersion")),
         recomputed=words("latestVersion defaultVersion"),

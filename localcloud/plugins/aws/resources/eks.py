@@ -329,6 +329,7 @@ ENTRIES: Final = [
             " accessConfig.bootstrapClusterCreatorAdminPermissions"
             " kubernetesNetworkConfig.ipFamily kubernetesNetworkConfig.serviceIpv4Cidr"
         ),
+        computed=words("version accessConfig kubernetesNetworkConfig upgradePolicy deletionProtection"),
         defaults={"bootstrapSelfManagedAddons": True},
         naming=Naming(longest=100),
         create=_cluster_create,
@@ -343,6 +344,9 @@ ENTRIES: Final = [
         replace_on=words(
             "clusterName nodeGroupName nodeRoleArn subnetIds instanceTypes amiType capacityType diskSize remoteAccess"
             " launchTemplate.id launchTemplate.name"
+        ),
+        computed=words(
+            "amiType capacityType diskSize instanceTypes version releaseVersion updateConfig nodeRepairConfig"
         ),
         ordered=words("instanceTypes"),
         naming=Naming(property="nodeGroupName", longest=63, prefix_property="nodeGroupNamePrefix"),

@@ -326,6 +326,7 @@ ENTRIES: Final = [
         ),
         replace_on=_NAMES | words("path"),
         defaults={"path": "/", "maxSessionDuration": 3600, "forceDetachPolicies": False},
+        computed=words("inlinePolicies managedPolicyArns"),
         documents=words("assumeRolePolicy"),
         naming=Naming(longest=64),
         one_of=(_NAMES,),

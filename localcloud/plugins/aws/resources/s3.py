@@ -313,6 +313,7 @@ _BUCKET: Final = Entry(
     token="aws:s3/bucket:Bucket",
     covers=words("bucket bucketPrefix forceDestroy objectLockEnabled"),
     replace_on=words("bucket bucketPrefix objectLockEnabled"),
+    computed=words("objectLockEnabled"),
     defaults={"forceDestroy": False},
     naming=Naming(property="bucket", longest=63, prefix_property="bucketPrefix", lower=True),
     one_of=(words("bucket bucketPrefix"),),

@@ -173,6 +173,7 @@ _OBJECT: Final = Entry(
     token="aws:s3/bucketObjectv2:BucketObjectv2",
     covers=_BODIES | frozenset(_HEADERS) | words("bucket key etag sourceHash forceDestroy"),
     replace_on=words("bucket key"),
+    computed=words("bucketKeyEnabled contentType etag kmsKeyId serverSideEncryption storageClass"),
     defaults={"forceDestroy": False},
     naming=Naming(property="key", longest=1024, suffix=False),
     one_of=(_BODIES,),
