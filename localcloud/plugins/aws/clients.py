@@ -17,7 +17,7 @@ from localcloud.plugins.serve import PluginError
 CONFIG_KEYS: Final = frozenset(
     "accessKey secretKey token profile region endpoints defaultTags maxRetries retryMode s3UsePathStyle "
     "skipCredentialsValidation skipMetadataApiCheck skipRegionValidation skipRequestingAccountId insecure "
-    "allowedAccountIds forbiddenAccountIds sharedConfigFiles sharedCredentialsFiles version".split()
+    "allowedAccountIds forbiddenAccountIds version".split()
 )
 """What the stand-in takes of the provider's configuration. The `skip…` switches, retries and `insecure` have nothing to
 act on here: nothing is checked at configuration, and the endpoint is plain HTTP."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -80,7 +81,7 @@ def _policy_document(call: Call) -> Tree:
     text = json.dumps(document, indent=2)
     return {
         **inputs,
-        "id": str(abs(hash(text)) % 2**32),
+        "id": str(zlib.crc32(text.encode())),
         "json": text,
         "minifiedJson": json.dumps(document, separators=(",", ":")),
     }
