@@ -40,7 +40,8 @@ class Cluster(pulumi.ComponentResource):
 
     def __init__(self, stack: settings.Settings, account: Account, network: Network, encryption: Encryption) -> None:
         name, wanted = stack.name, stack.cluster
-        super().__init__("tidewater:infra:Cluster", name, None, account.options)
+        options = pulumi.ResourceOptions(transforms=[kubeconfig_stays_secret])
+        super().__init__("tidewater:infra:Cluster", name, None, pulumi.ResourceOptions.merge(account.options, options))
         log_group = control_plane_log_group(
             name,
             key_arn=encryption.key_arn,
@@ -72,7 +73,7 @@ class Cluster(pulumi.ComponentResource):
             tags=stack.all_tags,
             opts=pulumi.ResourceOptions(
                 parent=self,
-                additional_secret_outputs=["kubeconfig", "kubeconfigJson"],
+                additional_secret_outputs=["core", "kubeconfig", "kubeconfigJson"],
                 # EKS would make the log group itself, without retention or key, if ours weren't there first.
                 depends_on=[log_group],
             ),
@@ -83,6 +84,14 @@ class Cluster(pulumi.ComponentResource):
         # Nodes need the routes for pulling images and for leaving the cluster in good order.
         self.ready = [cluster, identity_agent, *network.ready]
         self.register_outputs({"name": name})
+
+
+def kubeconfig_stays_secret(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
+    """pulumi-eks gives the kubeconfig to a provider of its own, in whose state it would stand for all to read."""
+    if args.type_ != "pulumi:providers:kubernetes":
+        return None
+    props = {**args.props, "kubeconfig": pulumi.Output.secret(args.props["kubeconfig"])}
+    return pulumi.ResourceTransformResult(props=props, opts=args.opts)
 
 
 def addon(

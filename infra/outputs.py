@@ -60,6 +60,8 @@ def cluster_outputs(
         # A kubeconfig that changes (a new certificate, another profile) must not replace every object.
         cluster_identifier=stack.name,
         enable_server_side_apply=True,
+        # Whatever somebody changed with kubectl is ours again with the next `up`, instead of a conflict.
+        enable_patch_force=True,
         # An `up` that was killed may have made objects that it had no time to record; the next one takes them over.
         upsert_existing_objects=True,
         opts=pulumi.ResourceOptions(depends_on=[*base.cluster.ready, *nodes]),

@@ -10,7 +10,9 @@ children here, since those are made by its plug-in.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
+import runpy
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +22,8 @@ from typing import Any
 import pulumi
 import yaml
 from pulumi.runtime import mocks
+from pulumi.runtime import settings as runtime_settings
+from pulumi.runtime.proto import callback_pb2
 
 import settings
 
@@ -81,6 +85,11 @@ class _Cloud(mocks.Mocks):
         raise AssertionError(f"the program asked for {args.token}")
 
 
+class _Transforms:
+    def register_transform(self, transform: Any) -> callback_pb2.Callback:
+        return callback_pb2.Callback(target="mock", token=transform.__name__)
+
+
 def _plain(value: Any) -> Any:
     return value.path if isinstance(value, pulumi.FileAsset) else value
 
@@ -112,12 +121,17 @@ def stack_config(name: str) -> dict[str, Any]:
 
 
 def deploy(config: Mapping[str, Any], stack: str = "local") -> Graph:
-    """Runs the whole program with this config.
+    """Runs the whole program with this config, once for all tests that ask for the same.
 
     Raises:
         whatever the program raises.
     """
-    return run(lambda: __import__("runpy").run_path(str(ROOT / "__main__.py"), run_name="__main__"), config, stack)
+    return _deploy(json.dumps(config, sort_keys=True), stack)
+
+
+@functools.cache
+def _deploy(config: str, stack: str) -> Graph:
+    return run(lambda: runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__"), json.loads(config), stack)
 
 
 def run(program: Callable[[], Any], config: Mapping[str, Any], stack: str = "local") -> Graph:
@@ -125,6 +139,9 @@ def run(program: Callable[[], Any], config: Mapping[str, Any], stack: str = "loc
     graph = Graph()
     asyncio.set_event_loop(asyncio.new_event_loop())
     mocks.set_mocks(_Cloud(graph), project=settings.PROJECT, stack=stack)
+    # Mocks know no transforms; here they are registered and never called.
+    runtime_settings.SETTINGS.feature_support["transforms"] = True
+    runtime_settings.SETTINGS.callbacks = _Transforms()
     pulumi.runtime.set_all_config({f"tidewater:{key}": _as_config(value) for key, value in config.items()})
     kept: dict[str, Any] = {}
     original = pulumi.export

@@ -7,8 +7,7 @@ import pulumi_aws as aws
 
 import settings
 from contract import labels
-from infra.outputs import TRAINER_SERVICE_ACCOUNT as SERVICE_ACCOUNT
-from infra.outputs import ClusterOutputs
+from infra.outputs import TRAINER_SERVICE_ACCOUNT, ClusterOutputs
 from workloads import objects
 from workloads.manifests import Manifest, metadata
 from workloads.namespace import Namespace
@@ -19,7 +18,7 @@ def service_account_manifest(namespace: str) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
-        "metadata": metadata(SERVICE_ACCOUNT, {labels.NAME: labels.APPLICATION}, namespace=namespace),
+        "metadata": metadata(TRAINER_SERVICE_ACCOUNT, {labels.NAME: labels.APPLICATION}, namespace=namespace),
         "automountServiceAccountToken": False,
     }
 
@@ -32,12 +31,12 @@ class TrainerAccess(pulumi.ComponentResource):
         super().__init__("tidewater:workloads:TrainerAccess", place, None, cluster.options(namespace))
         child = pulumi.ResourceOptions(parent=self)
         objects.register(service_account_manifest(place), opts=child)
-        name = f"{cluster.name}-{place}-{SERVICE_ACCOUNT}"
+        name = f"{cluster.name}-{place}-{TRAINER_SERVICE_ACCOUNT}"
         aws.eks.PodIdentityAssociation(
             name,
             cluster_name=cluster.name,
             namespace=place,
-            service_account=SERVICE_ACCOUNT,
+            service_account=TRAINER_SERVICE_ACCOUNT,
             role_arn=cluster.trainer_role_arn,
             tags={"Name": name},
             opts=child,

@@ -11,9 +11,8 @@ import pulumi
 
 import settings
 from contract import exit_codes, labels
-from infra.outputs import ClusterOutputs
+from infra.outputs import TRAINER_SERVICE_ACCOUNT, ClusterOutputs
 from workloads import objects
-from workloads.access import SERVICE_ACCOUNT
 from workloads.manifests import (
     BUNDLE,
     CODE_MOUNT,
@@ -64,7 +63,7 @@ def job_manifest(wanted: settings.Training, code_uri: Text) -> Manifest:
                 "metadata": {"labels": own},
                 "spec": {
                     "automountServiceAccountToken": False,
-                    "serviceAccountName": SERVICE_ACCOUNT,
+                    "serviceAccountName": TRAINER_SERVICE_ACCOUNT,
                     "restartPolicy": "Never",
                     "nodeSelector": SYSTEM_NODES,
                     "securityContext": NON_ROOT,

@@ -64,7 +64,6 @@ def priority_class_manifest(name: str, value: int, description: str) -> Manifest
         "metadata": metadata(name, {labels.NAME: labels.APPLICATION}),
         "value": value,
         "description": description,
-        "globalDefault": False,
     }
 
 

@@ -27,7 +27,6 @@ def volume_manifest(name: str, namespace: str, volume_handle: Text) -> Manifest:
             "volumeMode": "Filesystem",
             "accessModes": ["ReadWriteMany"],
             "persistentVolumeReclaimPolicy": "Retain",
-            "storageClassName": "",
             "claimRef": {"namespace": namespace, "name": CLAIM},
             "csi": {"driver": "efs.csi.aws.com", "volumeHandle": volume_handle},
         },

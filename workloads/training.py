@@ -17,9 +17,8 @@ import pulumi
 
 import settings
 from contract import env, exit_codes, labels
-from infra.outputs import ClusterOutputs
+from infra.outputs import TRAINER_SERVICE_ACCOUNT, ClusterOutputs
 from workloads import dataset, etcd, objects, scaler
-from workloads.access import SERVICE_ACCOUNT
 from workloads.manifests import (
     BUNDLE,
     CODE_MOUNT,
@@ -77,7 +76,7 @@ def job_spec(stack: settings.Settings, code_uri: Text, priority_class: str) -> J
         workers=stack.workers,
         images=wanted.images,
         code_uri=code_uri,
-        service_account=SERVICE_ACCOUNT,
+        service_account=TRAINER_SERVICE_ACCOUNT,
         etcd=etcd.endpoint(wanted.namespace),
         data=dataset.directory(wanted.dataset),
         arguments=wanted.trainer_args,
