@@ -53,9 +53,9 @@ def clients(endpoint: str) -> Clients:
     )
 
 
-@pytest.fixture()
+@pytest.fixture
 def engine(endpoint: str) -> Iterator[Engine]:
-    yield make_engine(endpoint)
+    return make_engine(endpoint)
 
 
 def make_engine(endpoint: str, **config: Any) -> Engine:
@@ -66,7 +66,7 @@ def make_engine(endpoint: str, **config: Any) -> Engine:
         "accessKey": "localcloud",
         "secretKey": "localcloud",
         "s3UsePathStyle": True,
-        "endpoints": [{service: endpoint for service in services}],
+        "endpoints": [dict.fromkeys(services, endpoint)],
         **config,
     }
     provider = AwsProvider()
