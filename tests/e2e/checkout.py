@@ -90,7 +90,7 @@ class Checkout:
     def start(self, command: str, **more: Any) -> subprocess.Popen[str]:
         """Starts `command` in an activated shell, in a process group of its own."""
         return subprocess.Popen(
-            ["bash", "-c", f". ./activate >/dev/null && {command}"],
+            ["bash", "-c", f". ./activate >/dev/null || exit\n{command}"],
             cwd=self.path,
             env=self.environment(),
             text=True,

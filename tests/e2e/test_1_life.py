@@ -71,8 +71,8 @@ def test_outputs_are_there_and_the_kubeconfig_is_a_secret(checkout: Checkout) ->
 def test_kubectl_logs_exec_describe_and_port_forward_work(checkout: Checkout) -> None:
     pod, namespace = running_workers(checkout)[0], checkout.namespace
     assert "step=" in checkout.run(f"kubectl logs -n {namespace} {pod} --tail=20").text
-    shell = checkout.run(f"kubectl exec -n {namespace} {pod} -- sh -c 'echo from $HOSTNAME'")
-    assert f"from {pod}" in shell.text
+    shell = checkout.run(f"kubectl exec -n {namespace} {pod} -- sh -c 'echo I am $HOSTNAME'")
+    assert f"I am {pod.rsplit('-', 1)[0]}\n" in shell.text  # an indexed job's pods are named NAME-INDEX inside
     assert "Scheduled" in checkout.run(f"kubectl describe pod -n {namespace} {pod}").text
     forwarded = checkout.run(
         f"kubectl port-forward -n {namespace} svc/etcd :2379 >forward.log & forward=$!; "
