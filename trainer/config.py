@@ -101,12 +101,7 @@ def parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         ("--job", env.JOB, "", "name of the job"),
         ("--etcd", env.ETCD, "", "etcd's URLs, comma-separated"),
         ("--worker", env.WORKER, socket.gethostname(), "this worker's name in the log"),
-        (
-            "--host",
-            env.HOST,
-            "",
-            "address under which the others reach this worker (default: found by the route to etcd)",
-        ),
+        ("--host", env.HOST, "", "address at which others reach this worker (default: by the route to etcd)"),
         ("--data", env.DATA, "", "dataset in ImageFolder layout: train/<class>/*.png and val/<class>/*.png"),
         ("--checkpoints", env.CHECKPOINTS, "", "directory for checkpoints, shared by all workers"),
         ("--min-workers", env.MIN_WORKERS, "1", "training waits below this number"),

@@ -121,14 +121,14 @@ class _Worker:
         import torch  # the slowest import by far: the log has begun, and a wrong --data is found without it
 
         from trainer import state as states
-        from trainer.coordinator import Coordinator, Hooks
+        from trainer.coordinator import Coordinator
         from trainer.data import ImageFolder
         from trainer.group import open_group
         from trainer.loop import Loop
         from trainer.membership import Limits, Member
         from trainer.model import SmallCNN
         from trainer.parts import Parts
-        from trainer.sync import PeerServer, is_gone
+        from trainer.sync import PeerServer
 
         # A kernel of one input channel has two equal descriptions of its strides; DDP warns about that, to no effect.
         warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
@@ -151,17 +151,18 @@ class _Worker:
         parts = Parts(self.coordinator, group, server, self._checkpoints, state, train, val, member_id)
         loop = Loop(config, parts, self._log)
         loop.warm_up()
-        self._log.event(
-            "prepared",
-            seconds=time.monotonic() - self._started,
-            device=str(device),
-            train_images=len(train),
-            val_images=len(val),
-        )
+        seconds = time.monotonic() - self._started
+        self._log.event("prepared", seconds=seconds, device=str(device), train_images=len(train), val_images=len(val))
+        self._announce(loop, signature)
+        return loop
+
+    def _announce(self, loop: Loop, signature: str) -> None:
+        from trainer.coordinator import Hooks
+        from trainer.sync import is_gone
+
         self.coordinator.start(Hooks(loop.membership_changed, lambda member: is_gone((member.host, member.peer_port))))
         self.coordinator.wait(lambda view: True, time.monotonic() + _FIRST_VIEW_SECONDS)
         self.coordinator.announce(signature)
-        return loop
 
 
 def _route_to(url: str) -> str:
