@@ -36,7 +36,7 @@ def two(start: Start, *arguments: str) -> tuple[Worker, Worker]:
 def test_survivors_of_a_kill_go_on_in_the_same_process_and_repeat_no_step(start: Start) -> None:
     a, b = two(start)
     b.signal(signal.SIGKILL)
-    a.wait_for(lambda worker: worker.events("recovered"), seconds=20)
+    a.wait_for(lambda worker: worker.events("recovered"))
     assert a.events("recovered")[0]["world_size"] == "1"
     assert [event["peer"] for event in a.events("peer_lost")] == ["b"]
     a.wait_for_world(1)
@@ -49,7 +49,7 @@ def test_the_oldest_worker_can_be_killed_as_well(start: Start) -> None:
     c.wait_for_world(3)
     a.signal(signal.SIGKILL)
     for worker in (b, c):
-        worker.wait_for(lambda worker: worker.events("recovered"), seconds=20)
+        worker.wait_for(lambda worker: worker.events("recovered"))
         worker.wait_for_world(2)
         assert_each_step_once(worker)
 
@@ -70,7 +70,7 @@ def test_a_newcomer_gets_the_state_from_a_peer_and_nobody_repeats_a_step(start: 
 def test_a_worker_asked_to_leave_does_so_without_a_failure_for_the_others(start: Start) -> None:
     a, b = two(start)
     a.signal(signal.SIGTERM)
-    assert a.wait(20) == exit_codes.LEFT
+    assert a.wait() == exit_codes.LEFT
     assert a.events("left")
     b.wait_for_world(1)
     assert b.events("step_discarded") == []
@@ -82,7 +82,7 @@ def test_the_last_worker_to_leave_saves_a_checkpoint_from_which_the_job_goes_on(
     a, b = two(start)
     for worker in (a, b):
         worker.signal(signal.SIGTERM)
-    assert [worker.wait(30) for worker in (a, b)] == [exit_codes.LEFT, exit_codes.LEFT]
+    assert [worker.wait() for worker in (a, b)] == [exit_codes.LEFT, exit_codes.LEFT]
     reached = max(step_numbers(a)[-1], step_numbers(b)[-1])
     again = start("a", *LONG)
     again.wait_for(lambda worker: worker.steps())
@@ -105,7 +105,7 @@ def test_a_frozen_worker_is_left_behind_and_comes_back_as_a_newcomer(start: Star
     arguments = (*LONG, "--lease-seconds", "2", "--peer-timeout-seconds", "1")
     a, b = two(start, *arguments)
     b.signal(signal.SIGSTOP)
-    a.wait_for(lambda worker: worker.events("recovered"), seconds=20)
+    a.wait_for(lambda worker: worker.events("recovered"))
     a.wait_for_world(1)
     b.signal(signal.SIGCONT)
     a.wait_for_world(2)
@@ -121,9 +121,9 @@ def test_below_the_minimum_workers_wait_and_say_so(start: Start) -> None:
     b.wait_for_world(2)
     assert step_numbers(a)[0] == 1
     b.signal(signal.SIGKILL)
-    a.wait_for(lambda worker: len(worker.events("waiting")) == 2, seconds=20)
+    a.wait_for(lambda worker: len(worker.events("waiting")) == 2)
     a.signal(signal.SIGTERM)
-    assert a.wait(20) == exit_codes.LEFT
+    assert a.wait() == exit_codes.LEFT
 
 
 def test_above_the_maximum_a_worker_waits_in_line_until_there_is_room(start: Start) -> None:
@@ -134,17 +134,17 @@ def test_above_the_maximum_a_worker_waits_in_line_until_there_is_room(start: Sta
     b.wait_for(lambda worker: worker.events("waiting"))
     assert b.events("waiting")[0]["reason"] == "in_line"
     a.signal(signal.SIGTERM)
-    assert a.wait(20) == exit_codes.LEFT
+    assert a.wait() == exit_codes.LEFT
     b.wait_for(lambda worker: worker.steps())
     assert step_numbers(b)[0] > step_numbers(a)[-1]
 
 
 def test_a_short_run_reaches_97_percent_with_equal_parameters_and_stays_finished(start: Start) -> None:
     a, b = start("a"), start("b")
-    assert [worker.wait(120) for worker in (a, b)] == [exit_codes.FINISHED, exit_codes.FINISHED]
+    assert [worker.wait() for worker in (a, b)] == [exit_codes.FINISHED, exit_codes.FINISHED]
     ends = [worker.events("finished")[0] for worker in (a, b)]
     assert float(ends[0]["accuracy"]) >= 0.97
     assert ends[0]["parameters"] == ends[1]["parameters"]
     late = start("late")
-    assert late.wait(30) == exit_codes.FINISHED
+    assert late.wait() == exit_codes.FINISHED
     assert late.steps() == []

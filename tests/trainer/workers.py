@@ -16,6 +16,8 @@ from pathlib import Path
 from trainer.log import parse
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+PATIENCE_SECONDS = 180
+"""Far beyond what anything here takes, even on a machine that is busy with other things."""
 
 
 def free_port() -> int:
@@ -51,7 +53,7 @@ def run_etcd(binary: Path, folder: Path, port: int) -> Iterator[str]:
 
 
 def _wait_for_health(url: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
             with urllib.request.urlopen(f"{url}/health", timeout=1):
@@ -90,7 +92,7 @@ class Worker:
     def steps(self) -> list[dict[str, str]]:
         return [line for line in self.lines() if "loss" in line]
 
-    def wait_for(self, condition: Callable[[Worker], object], seconds: float = 60) -> None:
+    def wait_for(self, condition: Callable[[Worker], object], seconds: float = PATIENCE_SECONDS) -> None:
         """Until the log satisfies ``condition``; fails with the log when it does not in time."""
         deadline = time.monotonic() + seconds
         while not condition(self):
@@ -98,12 +100,12 @@ class Worker:
                 raise AssertionError(f"{self.name}, exit code {self.process.poll()}, logged:\n{self.text()[-4000:]}")
             time.sleep(0.05)
 
-    def wait_for_world(self, size: int, seconds: float = 60) -> None:
+    def wait_for_world(self, size: int, seconds: float = PATIENCE_SECONDS) -> None:
         """Until the last step was made by so many workers."""
         self.wait_for(lambda worker: worker.steps() and worker.steps()[-1]["world_size"] == str(size), seconds)
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def wait(self, seconds: float = 60) -> int:
+    def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
         return self.process.wait(seconds)

@@ -17,7 +17,7 @@ from localcloud.supervise import Supervisor
 
 FILE_SYSTEM = "fs-0123456789abcdef0"
 ACCESS_POINT = "fsap-0123456789abcdef0"
-READY_SECONDS = 60
+READY_SECONDS = 180
 
 
 def node_spec(number: int) -> kube.NodeSpec:
@@ -48,7 +48,9 @@ class Cluster:
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         command = [str(toolchain.binary("kubectl")), "--kubeconfig", str(self.plane.admin_kubeconfig), *arguments]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, timeout=READY_SECONDS + 30, check=False
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -15,12 +15,12 @@ import pytest
 from localcloud import toolchain
 from localcloud.kube import cgroups
 from localcloud.kube.draining import pods_on
-from tests.localcloud.kube.harness import ACCESS_POINT, FILE_SYSTEM, Cluster, traces, wait_for
+from tests.localcloud.kube.harness import ACCESS_POINT, FILE_SYSTEM, READY_SECONDS, Cluster, traces, wait_for
 
 pytestmark = pytest.mark.e2e
 
 SERVE = "import http.server as h; h.test(h.SimpleHTTPRequestHandler, port=8000)"
-FETCH = "import urllib.request, sys; print(urllib.request.urlopen(sys.argv[1], timeout=5).read().decode())"
+FETCH = "import urllib.request, sys; print(urllib.request.urlopen(sys.argv[1], timeout=30).read().decode())"
 
 
 def web_pod(name: str, node: str) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def web(cluster: Cluster) -> Cluster:
     """One pod on each node, each behind a service, both on one volume."""
     names = [node.spec.name for node in cluster.nodes]
     cluster.apply(*volume(), web_pod("one", names[0]), web_pod("two", names[1]), service("one"), service("two"))
-    cluster.kubectl("wait", "--for=condition=Ready", "pod/one", "pod/two", "--timeout=50s")
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/one", "pod/two", f"--timeout={READY_SECONDS}s")
     wait_for("cluster DNS", lambda: cluster.addons.status("coredns") == "ACTIVE")
     return cluster
 
@@ -100,13 +100,13 @@ def test_services_are_found_by_name_and_reach_pods_of_other_nodes_and_of_the_own
 def test_pods_reach_the_api_server_and_the_aws_endpoint_but_no_outside_name(web: Cluster) -> None:
     probe = (
         "import ssl, socket, time, urllib.request\n"
-        "c = socket.create_connection(('kubernetes.default', 443), 5)\n"
+        "c = socket.create_connection(('kubernetes.default', 443), 30)\n"
         "context = ssl.create_default_context(cafile='/var/run/secrets/kubernetes.io/serviceaccount/ca.crt')\n"
         "context.wrap_socket(c, server_hostname='kubernetes.default')\n"
-        f"urllib.request.urlopen('{web.instance.cloud_endpoint}/2015-02-01/file-systems', timeout=5)\n"
+        f"urllib.request.urlopen('{web.instance.cloud_endpoint}/2015-02-01/file-systems', timeout=30)\n"
         "started = time.monotonic()\n"
         "try: socket.getaddrinfo('example.com', 80)\n"
-        "except socket.gaierror: print(f'refused in {time.monotonic() - started < 2}')\n"
+        "except socket.gaierror: print(f'refused in {time.monotonic() - started < 4}')\n"
     )
     assert web.kubectl("exec", "one", "--", "python3", "-c", probe) == "refused in True\n"
 
@@ -115,7 +115,7 @@ def test_the_pod_identity_agent_answers_pods(web: Cluster) -> None:
     probe = (
         "import urllib.request as u\n"
         "r = u.Request('http://169.254.170.23/v1/credentials', headers={'Authorization': 'token'})\n"
-        "print(u.urlopen(r, timeout=5).read().decode())"
+        "print(u.urlopen(r, timeout=30).read().decode())"
     )
     credentials = json.loads(web.kubectl("exec", "two", "--", "python3", "-c", probe))
     assert (credentials["AccessKeyId"], credentials["Token"]) == ("A", "C")
@@ -133,7 +133,7 @@ def test_logs_describe_and_port_forward_work(web: Cluster) -> None:
     try:
         assert forward.stdout is not None
         assert b"Forwarding" in forward.stdout.readline()
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as response:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as response:
             assert b"Directory listing" in response.read()
     finally:
         forward.terminate()
@@ -153,13 +153,13 @@ def test_z_a_power_cut_takes_everything_along_and_the_pods_end_with_the_node_obj
     node = web.nodes[1]
     started = time.monotonic()
     node.power_off()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
     assert not node.alive()
     name = f"{web.instance.cgroup}/{node.spec.instance_id}"
     assert cgroups.folders(name) == []
     assert not Path(f"/run/netns/{web.instance.netns}-{node.spec.instance_id}").exists()
     assert not (web.instance.state / "nodes" / node.spec.instance_id).exists()
-    wait_for("NotReady", lambda: not node.ready(), 40)
+    wait_for("NotReady", lambda: not node.ready())
     web.plane.delete_node(node.spec.name)
     assert pods_on(web.plane.client, node.spec.name) == []
     assert "from one" in (web.instance.state / "efs" / FILE_SYSTEM / "job" / "note").read_text()
@@ -167,7 +167,7 @@ def test_z_a_power_cut_takes_everything_along_and_the_pods_end_with_the_node_obj
 
 def test_zz_draining_evicts_pods_and_stopping_leaves_nothing_on_the_host(web: Cluster) -> None:
     node = web.nodes[0]
-    web.plane.drain(node.spec.name, time.monotonic() + 40)
+    web.plane.drain(node.spec.name, time.monotonic() + READY_SECONDS)
     assert pods_on(web.plane.client, node.spec.name) == []
     node.stop()
     web.plane.delete_node(node.spec.name)
@@ -175,4 +175,4 @@ def test_zz_draining_evicts_pods_and_stopping_leaves_nothing_on_the_host(web: Cl
     from localcloud.kube import Network
 
     assert Network(web.instance).destroy() != []
-    wait_for("a clean host", lambda: traces(web.instance) == [], 10)
+    wait_for("a clean host", lambda: traces(web.instance) == [])

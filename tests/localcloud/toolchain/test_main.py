@@ -23,7 +23,7 @@ def test_on_a_machine_that_is_set_up_installing_is_quiet_and_quick() -> None:
         check=True,
     )
     assert (done.stdout, done.stderr) == ("", "")
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 30
 
 
 def test_the_environments_python_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

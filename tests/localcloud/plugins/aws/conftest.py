@@ -54,7 +54,7 @@ def clients(endpoint: str) -> Clients:
 
 
 @pytest.fixture
-def engine(endpoint: str) -> Iterator[Engine]:
+def engine(endpoint: str) -> Engine:
     return make_engine(endpoint)
 
 

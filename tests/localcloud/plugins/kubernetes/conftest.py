@@ -26,7 +26,7 @@ from localcloud.plugins.kubernetes.kubeconfig import Kubeconfig
 
 CHECKOUT = Path(__file__).parents[4]
 TOKEN = "only-for-tests"
-START_SECONDS = 90
+START_SECONDS = 180
 
 
 def free_port() -> int:
@@ -164,7 +164,8 @@ class Stack:
 
 
 @pytest.fixture
-def stack(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Stack]:
+def stack(control_plane: ControlPlane, tmp_path: Path) -> Stack:
+    """A stack of the test's own; what it makes ends with the namespace, or with the control plane."""
     project = tmp_path / "project"
     project.mkdir()
     (project / "Pulumi.yaml").write_text("name: standin\nruntime:\n  name: python\n")
@@ -181,8 +182,7 @@ def stack(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Stack]:
     }
     made = Stack(project, control_plane.kubeconfig, environment)
     made.pulumi("stack", "init", "test")
-    yield made
-    made.pulumi("destroy", "--yes", "--skip-preview", ok=False)
+    return made
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> It
 def eventually() -> Callable[[Callable[[], Any]], Any]:
     """Calls until the answer is true, for what another process does."""
 
-    def wait(ask: Callable[[], Any], seconds: float = 30) -> Any:
+    def wait(ask: Callable[[], Any], seconds: float = 90) -> Any:
         deadline = time.monotonic() + seconds
         while True:
             with contextlib.suppress(ClusterError, KeyError, IndexError):
