@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import threading
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -12,10 +10,9 @@ from typing import Any
 import boto3
 import pytest
 from botocore.exceptions import ClientError
-from werkzeug.serving import make_server
 
-from localcloud.daemon import MOTO_SETTINGS
 from tests.localcloud.aws import fakes
+from tests.localcloud.aws.account import serve_account
 from tests.localcloud.aws.fakes import ACCOUNT, REGION
 
 Clients = Callable[[str], Any]
@@ -24,23 +21,7 @@ ROOT_TRUST = {"Statement": [{"Effect": "Allow", "Principal": {"AWS": f"arn:aws:i
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    os.environ.update(MOTO_SETTINGS)
-    from localcloud.aws import moto_rules
-    from localcloud.aws.ec2 import MotoEc2
-    from localcloud.aws.eks.service import EksService
-    from localcloud.aws.eks.state import Eks, Settings
-    from localcloud.aws.gateway import Gateway
-    from localcloud.aws.principals import MotoPrincipals
-
-    moto_rules.install()
-    principals = MotoPrincipals(ACCOUNT, REGION)
-    principals.create_operator()
-    settings = Settings(ACCOUNT, REGION, lambda kind, cluster: None)
-    eks = Eks(settings, MotoEc2(ACCOUNT, REGION), principals, fakes.FakeMachine())
-    server = make_server("127.0.0.1", 0, Gateway(ACCOUNT, principals, {"eks": EksService(eks)}, [], {}), threaded=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
+    yield from serve_account()
 
 
 def session(endpoint: str, key: str, secret: str, token: str | None = None) -> Clients:

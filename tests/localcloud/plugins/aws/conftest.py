@@ -1,10 +1,8 @@
-"""An account that keeps state: the gateway with moto and an EKS whose machines are fakes, in this process."""
+"""The aws plug-in in front of an account that keeps state."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,36 +12,14 @@ from pulumi.provider.experimental import provider as sdk
 from localcloud.plugins.aws.clients import Clients, Settings
 from localcloud.plugins.aws.provider import AwsProvider
 from localcloud.plugins.values import from_plain
-from tests.localcloud.aws import fakes
-from tests.localcloud.aws.fakes import ACCOUNT, REGION
+from tests.localcloud.aws.account import serve_account
+from tests.localcloud.aws.fakes import REGION
 from tests.localcloud.plugins.aws.harness import Engine
 
 
 @pytest.fixture(scope="session")
 def endpoint() -> Iterator[str]:
-    from localcloud.daemon import MOTO_SETTINGS
-
-    os.environ.update(MOTO_SETTINGS)
-    from werkzeug.serving import make_server
-
-    from localcloud.aws import moto_rules
-    from localcloud.aws.ec2 import MotoEc2
-    from localcloud.aws.eks.service import EksService
-    from localcloud.aws.eks.state import Eks
-    from localcloud.aws.eks.state import Settings as EksSettings
-    from localcloud.aws.gateway import Gateway
-    from localcloud.aws.principals import MotoPrincipals
-
-    moto_rules.install()
-    principals = MotoPrincipals(ACCOUNT, REGION)
-    principals.create_operator()
-    settings = EksSettings(ACCOUNT, REGION, lambda kind, cluster: None)
-    eks = Eks(settings, MotoEc2(ACCOUNT, REGION), principals, fakes.FakeMachine())
-    gateway = Gateway(ACCOUNT, principals, {"eks": EksService(eks)}, [], {})
-    server = make_server("127.0.0.1", 0, gateway, threaded=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
+    yield from serve_account()
 
 
 @pytest.fixture(scope="session")
