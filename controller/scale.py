@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 INTERVAL_SECONDS = 3.0
+SETTLING_SECONDS = 0.25
 RETRY_SECONDS = 1.0
 TIMEOUT_SECONDS = 10.0
 FIELD_MANAGER = "tidewater-scaler"
@@ -54,6 +55,14 @@ def correction(job: Job, workers: int) -> Job | None:
     return {"spec": {"parallelism": workers, "completions": workers}}
 
 
+def settled(job: Job, workers: int) -> bool:
+    """Whether the Job has its size and no pod too many: those above it are ending, if they haven't yet.
+
+    Pulumi goes on to take nodes away once the scaler is ready, so the pods that are to go must be marked by then.
+    """
+    return finished(job) or (correction(job, workers) is None and job.get("status", {}).get("active", 0) <= workers)
+
+
 class Api:
     """One Job, as the API server shows it to the pod's service account."""
 
@@ -81,17 +90,21 @@ class Api:
         return found
 
 
-def hold(api: Jobs, workers: int, ready: Path) -> None:
-    """Looks once, and corrects. `ready` exists from the first time on that the Job has its size.
+def hold(api: Jobs, workers: int, ready: Path) -> bool:
+    """Looks once, and corrects; says whether the Job is settled. `ready` exists from the first time on that it is.
 
     Raises:
         OSError: the API server can't be reached, or refuses; try again.
     """
-    change = correction(api.get(), workers)
+    job = api.get()
+    change = correction(job, workers)
     if change is not None:
-        api.patch(change)
+        job = api.patch(change)
         print(f"event=scaled workers={workers}", flush=True)
+    if not settled(job, workers):
+        return False
     ready.touch()
+    return True
 
 
 def main() -> None:
@@ -106,8 +119,8 @@ def main() -> None:
     api = Api(arguments.namespace, arguments.job)
     while True:
         try:
-            hold(api, arguments.workers, arguments.ready_file)
-            time.sleep(INTERVAL_SECONDS)
+            done = hold(api, arguments.workers, arguments.ready_file)
+            time.sleep(INTERVAL_SECONDS if done else SETTLING_SECONDS)
         except (OSError, ValueError) as error:
             reason = error.read().decode(errors="replace") if isinstance(error, urllib.error.HTTPError) else error
             print(f"event=retry reason={json.dumps(str(reason))}", flush=True)

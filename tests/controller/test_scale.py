@@ -55,6 +55,16 @@ def test_it_is_ready_when_the_job_has_its_size(tmp_path: Path) -> None:
     assert api.patches == 1
 
 
+def test_it_is_not_ready_before_the_pods_above_the_size_are_ending(tmp_path: Path) -> None:
+    api, ready = FakeApi(job(3, 3)), tmp_path / "ready"
+    api.job["status"]["active"] = 3
+    assert not scale.hold(api, 1, ready)
+    assert not ready.exists()
+    api.job["status"]["active"] = 1
+    assert scale.hold(api, 1, ready)
+    assert ready.exists()
+
+
 def test_it_is_not_ready_while_the_api_cannot_be_reached(tmp_path: Path) -> None:
     class Unreachable(FakeApi):
         def get(self) -> dict[str, Any]:

@@ -77,7 +77,9 @@ def step(eks: Eks, state: ClusterState, now: float) -> bool:
     running = eks.ec2.running()
     for found in list(state.groups.values()):
         observe(state, found, running)
-        actions = rules.decide(found.group, list(found.workers.values()), running, now, found.launch_after)
+        workers = list(found.workers.values())
+        busy = occupied(state, workers) if rules.surplus(found.group, workers) else set()
+        actions = rules.decide(found.group, workers, running, now, launch_after=found.launch_after, busy=busy)
         for action in actions:
             act(eks, state, found, action)
         conclude(state, found, now)
@@ -97,6 +99,15 @@ def observe(state: ClusterState, found: GroupState, running: set[str]) -> None:
             _set(state, found, replace(worker, ready=True))
         elif identity in found.relabel and worker.ready:
             relabel(state, found, worker)
+
+
+def occupied(state: ClusterState, workers: list[Worker]) -> set[str]:
+    """The instances whose nodes run pods that nobody has asked to end."""
+    if state.plane is None:
+        return set()
+    pods = state.plane.client.get("/api/v1/pods?fieldSelector=status.phase=Running")["items"]
+    nodes = {pod["spec"]["nodeName"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
+    return {worker.instance_id for worker in workers if worker.node_name in nodes}
 
 
 def conclude(state: ClusterState, found: GroupState, now: float) -> None:

@@ -56,13 +56,20 @@ Action = Launch | Drain | Terminate | PowerOff | Forget
 
 
 def decide(
-    group: Nodegroup, workers: Sequence[Worker], running: Collection[str], now: float, launch_after: float = 0.0
+    group: Nodegroup,
+    workers: Sequence[Worker],
+    running: Collection[str],
+    now: float,
+    *,
+    launch_after: float = 0.0,
+    busy: Collection[str] = (),
 ) -> list[Action]:
     """The actions that bring a node group nearer to its desired size.
 
     Args:
         running: The instance ids that EC2 says run.
         now: Monotonic clock, in seconds, as is `launch_after`: no launch before, since the last one failed.
+        busy: The instance ids whose nodes run pods.
     """
     actions: list[Action] = [
         action for worker in workers if (action := _for_worker(worker, worker.instance_id in running, now))
@@ -71,7 +78,7 @@ def decide(
     missing = group.desired - len(living)
     if missing > 0 and now >= launch_after:
         actions += [Launch(subnet) for subnet in launch_subnets(group.subnets, living, missing)]
-    actions += [Drain(worker.instance_id) for worker in victims(living, -missing)]
+    actions += [Drain(worker.instance_id) for worker in victims(living, -missing, busy)]
     return actions
 
 
@@ -99,13 +106,23 @@ def launch_subnets(subnets: Sequence[str], living: Sequence[Worker], count: int)
     return chosen
 
 
-def victims(living: Sequence[Worker], count: int) -> list[Worker]:
-    """Who goes first: from the zone with the most nodes, and there the newest."""
+def surplus(group: Nodegroup, workers: Sequence[Worker]) -> int:
+    """How many nodes are above the desired size; 0 if none is."""
+    return max(0, sum(worker.phase in LIVING for worker in workers) - group.desired)
+
+
+def victims(living: Sequence[Worker], count: int, busy: Collection[str] = ()) -> list[Worker]:
+    """Who goes first: from the zones with the most nodes, there a node without pods, and of these the newest.
+
+    AWS balances the zones and then leaves it to chance between instances of the same template and hour
+    (https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-termination-policies.html); a chance
+    may as well spare the pods.
+    """
     left = list(living)
     chosen = []
     for _ in range(max(count, 0)):
         load = Counter(worker.zone for worker in left)
-        victim = max(left, key=lambda worker: (load[worker.zone], worker.launched_at))
+        victim = max(left, key=lambda worker: (load[worker.zone], worker.instance_id not in busy, worker.launched_at))
         left.remove(victim)
         chosen.append(victim)
     return chosen

@@ -120,6 +120,7 @@ class FakeClient:
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str | None, str], Json] = {}
         self.patches: list[tuple[str, Json]] = []
+        self.pods: list[Json] = []
         self.review: Json = {"authenticated": False, "error": "unknown token"}
 
     def apply(self, manifest: Json) -> Json:
@@ -130,6 +131,8 @@ class FakeClient:
     def get(self, path: str) -> Json:
         if path.startswith("/api/v1/nodes/"):
             return {"spec": {"taints": [{"key": "own", "effect": "NoSchedule"}]}}
+        if path.startswith("/api/v1/pods"):
+            return {"items": self.pods}
         kind = {"clusterrolebindings": "ClusterRoleBinding", "rolebindings": "RoleBinding"}[
             path.partition("?")[0].rpartition("/")[2]
         ]

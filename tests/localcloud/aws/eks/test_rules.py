@@ -124,6 +124,11 @@ def test_who_goes_first(zones: str, count: int, chosen: list[str]) -> None:
     assert [victim.instance_id for victim in victims(workers, count)] == chosen
 
 
+def test_between_equals_a_node_without_pods_goes_first() -> None:
+    workers = [worker(1, "a"), worker(2, "b"), worker(3, "a")]
+    assert [victim.instance_id for victim in victims(workers, 2, busy={"i-2"})] == ["i-3", "i-1"]
+
+
 def test_a_group_is_settled_when_just_the_wanted_nodes_are_ready() -> None:
     assert settled(group(1), [worker(1)])
     assert not settled(group(1), [worker(1, phase=Phase.STARTING)])
