@@ -27,6 +27,7 @@ import grpc
 from google.protobuf import empty_pb2, json_format
 from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
 
+from localcloud.plugins.pcl import PclError, to_python
 from localcloud.plugins.run_program import EXIT_SHOWN
 from localcloud.plugins.serve import announce, end_with_the_engine, server_options
 
@@ -139,6 +140,14 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
             if request.transitiveDependencies or _canonical(name) not in required
         ]
         return language_pb2.GetProgramDependenciesResponse(dependencies=wanted)
+
+    def GenerateProgram(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Writes the code that `pulumi import` suggests."""
+        try:
+            program = to_python("\n".join(request.source.values()))
+        except PclError as error:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{error}; use --generate-code=false")
+        return language_pb2.GenerateProgramResponse(source={"__main__.py": program.encode()})
 
     def Cancel(self, request: Any, context: Any) -> Any:  # noqa: N802
         """The user pressed Ctrl-C: ends the program, not the host."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import secrets
 import time
@@ -18,8 +19,9 @@ from localcloud.plugins.aws.clients import CONFIG_KEYS, Clients, Settings, decod
 from localcloud.plugins.aws.entry import Call, Entry, Naming, Tree
 from localcloud.plugins.aws.equality import project, same
 from localcloud.plugins.aws.functions import FUNCTIONS
+from localcloud.plugins.aws.pulumi_schema import package_schema
 from localcloud.plugins.aws.registry import ENTRIES
-from localcloud.plugins.serve import InitFailed, PluginError
+from localcloud.plugins.serve import InitFailed, PluginError, package_version
 from localcloud.plugins.values import UNKNOWN, from_plain, secret_keys, to_plain
 
 Properties = dict[str, PropertyValue]
@@ -33,6 +35,10 @@ class AwsProvider(sdk.Provider):
 
     def __init__(self) -> None:
         self._clients: Clients | None = None
+
+    async def get_schema(self, request: sdk.GetSchemaRequest) -> sdk.GetSchemaResponse:
+        """The names and types of what is covered; `pulumi import` writes code by it."""
+        return sdk.GetSchemaResponse(json.dumps(package_schema(package_version("pulumi-aws"))))
 
     async def check_config(self, request: sdk.CheckRequest) -> sdk.CheckResponse:
         """Refuses configuration that is not known."""

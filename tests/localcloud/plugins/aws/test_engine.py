@@ -73,13 +73,9 @@ def test_what_exists_already_is_imported(stack: EngineStack, clients: Clients) -
     s3.create_bucket(Bucket="was-there", CreateBucketConfiguration=where)
     vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
     for token, name, identity in (("aws:s3/bucket:Bucket", "b", "was-there"), ("aws:ec2/vpc:Vpc", "v", vpc)):
-        stack.pulumi("import", token, name, identity, "--yes", "--generate-code=false")
-    stack.program(
-        "import pulumi, pulumi_aws as aws\n"
-        "kept = pulumi.ResourceOptions(protect=True)\n"
-        "aws.s3.Bucket('b', bucket='was-there', opts=kept)\n"
-        "aws.ec2.Vpc('v', cidr_block='10.9.0.0/16', opts=kept)\n"
-    )
+        printed = stack.pulumi("import", token, name, identity, "--yes", "--out", str(stack.folder / f"{name}.py"))
+        assert "= 1 imported" in printed
+    stack.program("".join((stack.folder / f"{name}.py").read_text() for name in "bv"))
     assert "3 unchanged" in stack.up()
     refused = ("import", "aws:s3/bucket:Bucket", "c", "was-never-there", "--yes", "--generate-code=false")
     assert "does not exist" in stack.pulumi(*refused, fails=True)
