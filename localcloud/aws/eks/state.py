@@ -56,6 +56,8 @@ class ClusterState:
     """A cluster and everything in it."""
 
     cluster: Cluster
+    request_token: str = ""
+    """The `clientRequestToken` of the call that made it: the same call again isn't another cluster."""
     groups: dict[str, GroupState] = field(default_factory=dict)
     addons: dict[str, Addon] = field(default_factory=dict)
     entries: dict[str, AccessEntry] = field(default_factory=dict)

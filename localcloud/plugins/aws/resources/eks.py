@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -81,7 +83,11 @@ def _cluster_create(call: Call) -> str:
         arguments["logging"] = _logging(inputs["enabledClusterLogTypes"])
     if call.tags:
         arguments["tags"] = call.tags
-    return str(call.client("eks").create_cluster(**arguments)["cluster"]["name"])
+    # A cluster takes long to make, so an `up` that is killed is likely to be killed here. The same request again, by
+    # the `up` after it, then gets the cluster that is on its way instead of "already exists".
+    token = hashlib.sha256(json.dumps(arguments, sort_keys=True).encode()).hexdigest()
+    made = call.client("eks").create_cluster(**arguments, clientRequestToken=token)
+    return str(made["cluster"]["name"])
 
 
 def _vpc_arguments(config: Tree) -> Tree:
