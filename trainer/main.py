@@ -24,6 +24,7 @@ from contract import exit_codes
 from trainer.config import Config
 from trainer.errors import ConfigError, RecordError, TrainerError
 from trainer.log import Log
+from trainer.metrics import Metrics, open_metrics
 
 if TYPE_CHECKING:
     from trainer.coordinator import Coordinator
@@ -64,11 +65,12 @@ def _dataset(arguments: list[str]) -> int:
 
 
 def _train(config: Config) -> int:
-    log = Log(config.worker, debug=config.debug)
+    metrics = open_metrics(config.metrics_port, job=config.job, worker=config.worker)
+    log = Log(config.worker, debug=config.debug, listener=metrics.event)
     log.event("started", job=config.job, pid=os.getpid(), etcd=",".join(config.etcd))
     asked_to_leave = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: asked_to_leave.set())
-    worker = _Worker(config, log)
+    worker = _Worker(config, log, metrics)
     if worker.is_finished():
         log.event("finished", reason="the job had finished before this worker started")
         return exit_codes.FINISHED
@@ -92,10 +94,10 @@ def _train(config: Config) -> int:
 class _Worker:
     """Puts one worker together, in the order that lets people see life first and disturbs others last."""
 
-    def __init__(self, config: Config, log: Log) -> None:
+    def __init__(self, config: Config, log: Log, metrics: Metrics) -> None:
         from trainer.store import EtcdStore
 
-        self._config, self._log = config, log
+        self._config, self._log, self._metrics = config, log, metrics
         self._started = time.monotonic()
         self._host = config.host or _route_to(config.etcd[0])
         self._store = EtcdStore(config.etcd)
@@ -148,7 +150,7 @@ class _Worker:
             self._store, config.job, me, limits=limits, lease_seconds=config.lease_seconds, log=self._log
         )
         state = states.State(model, lr=config.lr, signature=signature)
-        parts = Parts(self.coordinator, group, server, self._checkpoints, state, train, val, member_id)
+        parts = Parts(self.coordinator, group, server, self._checkpoints, state, train, val, member_id, self._metrics)
         loop = Loop(config, parts, self._log)
         loop.warm_up()
         seconds = time.monotonic() - self._started
