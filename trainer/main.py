@@ -1,7 +1,8 @@
-"""The command line: ``train`` (the default) and ``dataset``.
+"""The command line: ``train`` (the default), ``dataset`` and ``report``.
 
 python -m trainer [train] --job digits --etcd http://127.0.0.1:2379 --data DIR --checkpoints DIR
 python -m trainer dataset --name digits --out DIR
+python -m trainer report FILE… [--out report.png]
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from contract import exit_codes
+from trainer.addresses import route_to
 from trainer.config import Config
 from trainer.errors import ConfigError, RecordError, TrainerError
 from trainer.log import Log
@@ -42,7 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _train(Config.parse(arguments, os.environ))
         if command == "dataset":
             return _dataset(arguments)
-        raise ConfigError(f"{command!r} is not a sub-command: use train or dataset")
+        if command == "report":
+            return _report(arguments)
+        raise ConfigError(f"{command!r} is not a sub-command: use train, dataset or report")
     except (ConfigError, RecordError) as error:
         print(f"trainer: {error}", file=sys.stderr)
         return exit_codes.USAGE
@@ -61,6 +64,28 @@ def _dataset(arguments: list[str]) -> int:
     parser.add_argument("--out", type=Path, required=True, help="directory to make")
     given = parser.parse_args(arguments)
     dataset.prepare(dataset.Source(given.name, given.uri), given.out, Log(socket.gethostname()))
+    return exit_codes.FINISHED
+
+
+def _report(arguments: list[str]) -> int:
+    from trainer import chart, report
+
+    parser = argparse.ArgumentParser(
+        prog="trainer report",
+        description="Summarise the workers' logs, and draw world size, loss and throughput over time.",
+        epilog="On a cluster: kubectl logs -n training -l SELECTOR --prefix --tail=-1 > job.log",
+    )
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="log of one worker or of several")
+    parser.add_argument(
+        "--out", type=Path, default=Path("report.png"), help="picture: .png, .svg or .pdf (default %(default)s)"
+    )
+    parser.add_argument("--no-picture", action="store_true", help="only the summary")
+    given = parser.parse_args(arguments)
+    seen = report.read(given.files)
+    print(report.table(seen), end="")
+    if not given.no_picture:
+        chart.draw(seen, given.out)
+        print(f"\npicture: {given.out}")
     return exit_codes.FINISHED
 
 
@@ -99,7 +124,7 @@ class _Worker:
 
         self._config, self._log, self._metrics = config, log, metrics
         self._started = time.monotonic()
-        self._host = config.host or _route_to(config.etcd[0])
+        self._host = config.host or route_to(config.etcd[0])
         self._store = EtcdStore(config.etcd)
         self.coordinator: Coordinator
 
@@ -165,16 +190,3 @@ class _Worker:
         self.coordinator.start(Hooks(loop.membership_changed, lambda member: is_gone((member.host, member.peer_port))))
         self.coordinator.wait(lambda view: True, time.monotonic() + _FIRST_VIEW_SECONDS)
         self.coordinator.announce(signature)
-
-
-def _route_to(url: str) -> str:
-    """The address of this machine from which ``url`` is reached; no packet is sent."""
-    parts = urlsplit(url)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect((parts.hostname or "", parts.port or 2379))
-        except OSError as error:
-            raise ConfigError(
-                f"etcd's address {url!r} cannot be resolved ({error}): see --etcd, or give --host"
-            ) from error
-        return str(probe.getsockname()[0])
