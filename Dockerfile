@@ -9,7 +9,7 @@ FROM ${BASE}
 
 COPY requirements/trainer.txt /tmp/trainer.txt
 # The base image's own PyTorch stays; only what the trainer imports beside it is added, in the versions of the lock.
-RUN grep -E '^(boto3|numpy|pillow|scikit-learn)==' /tmp/trainer.txt | cut -d' ' -f1 > /tmp/wanted.txt \
+RUN grep -E '^(boto3|numpy|pillow|prometheus-client|scikit-learn)==' /tmp/trainer.txt | cut -d' ' -f1 > /tmp/wanted.txt \
     && python3 -m pip install --no-cache-dir -r /tmp/wanted.txt \
     && rm /tmp/trainer.txt /tmp/wanted.txt
 

@@ -28,3 +28,6 @@ DATA = "TIDEWATER_DATA"
 
 CHECKPOINTS = "TIDEWATER_CHECKPOINTS"
 """Directory of this job's checkpoints, on a volume that all workers share. Required."""
+
+METRICS_PORT = "TIDEWATER_METRICS_PORT"
+"""TCP port on which a worker shows its metrics to Prometheus. Default 0: on none."""

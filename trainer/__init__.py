@@ -11,6 +11,8 @@ How the parts hang together:
     group        torch's process group, re-formed in the process
     loop         forward, backward, vote, commit      handover, sync   state from a peer
     sampler      one cursor for all ranks             checkpoint   the volume, for when everyone is gone
+    metrics      what Prometheus is shown         report, chart    logs -> summary and picture
+    torchrun     etcd v3 as a rendezvous for plain torchrun, independent of the loop
     data, dataset, model, log, config, errors
 
 Importing any of these has no effect, and torch is imported only where it is used, so that

@@ -16,6 +16,8 @@ from pathlib import Path
 from contract import env
 from trainer.errors import ConfigError
 
+_LAST_PORT = 65535
+
 
 @dataclass(frozen=True)
 class Config:
@@ -40,6 +42,7 @@ class Config:
     peer_timeout_seconds: float
     group_timeout_seconds: float
     threads: int
+    metrics_port: int
     debug: bool
 
     @classmethod
@@ -73,6 +76,7 @@ class Config:
             "--peer-timeout-seconds": (self.peer_timeout_seconds, 0.1),
             "--group-timeout-seconds": (self.group_timeout_seconds, 1),
             "--threads": (self.threads, 1),
+            "--metrics-port": (self.metrics_port, 0),
         }
         problems = [f"{name} is required" for name, value in required.items() if not value]
         problems += [
@@ -80,6 +84,8 @@ class Config:
         ]
         if self.max_workers < self.min_workers:
             problems.append(f"--max-workers is {self.max_workers}, less than --min-workers, {self.min_workers}")
+        if self.metrics_port > _LAST_PORT:
+            problems.append(f"--metrics-port is {self.metrics_port}, the last port is {_LAST_PORT}")
         if not self.lr > 0:
             problems.append(f"--lr is {self.lr:g}, it must be greater than 0")
         if "/" in self.job:
@@ -106,8 +112,9 @@ def parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         ("--checkpoints", env.CHECKPOINTS, "", "directory for checkpoints, shared by all workers"),
         ("--min-workers", env.MIN_WORKERS, "1", "training waits below this number"),
         ("--max-workers", env.MAX_WORKERS, "8", "workers beyond this number wait in line"),
+        ("--metrics-port", env.METRICS_PORT, "0", "port on which Prometheus finds this worker's metrics (0: none)"),
     ):
-        kind = int if flag.endswith("workers") else str
+        kind = int if flag.endswith(("workers", "port")) else str
         where.add_argument(flag, type=kind, default=environ.get(name, fallback), help=f"{text} [{name}]")
     how = top.add_argument_group("how to train")
     how.add_argument("--epochs", type=int, default=30, help="default %(default)s")

@@ -17,11 +17,12 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TextIO
 
 Value = str | int | float | bool | None
+Listener = Callable[[str, Mapping[str, Value]], None]
 
 _BARE = re.compile(r"[^\s\"=]+")
 
@@ -40,15 +41,25 @@ def parse(text: str) -> dict[str, str]:
 
 
 class Log:
-    """Writes lines that end in the worker's name and the time in UTC. Safe to share between threads."""
+    """Writes lines that end in the worker's name and the time in UTC. Safe to share between threads.
+
+    ``listener`` hears of every event, by name and fields: so metrics and log can't tell different stories.
+    """
 
     def __init__(
-        self, worker: str, *, stream: TextIO | None = None, clock: Callable[[], float] = time.time, debug: bool = False
+        self,
+        worker: str,
+        *,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.time,
+        debug: bool = False,
+        listener: Listener = lambda name, fields: None,
     ) -> None:
         self._worker = worker
         self._stream = stream
         self._clock = clock
         self._debug = debug
+        self._listener = listener
         self._lock = threading.Lock()
 
     def progress(self, **fields: Value) -> None:
@@ -57,6 +68,7 @@ class Log:
 
     def event(self, name: str, **fields: Value) -> None:
         """Something happened that changes how training goes on."""
+        self._listener(name, fields)
         self._write(line(event=name, **fields))
 
     def debug(self, name: str, **fields: Value) -> None:

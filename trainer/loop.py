@@ -34,6 +34,7 @@ from trainer.errors import Diverged, GroupBroken
 from trainer.log import Log
 from trainer.membership import Generation, View, lost_members
 from trainer.meter import Change, Meter
+from trainer.metrics import Committed
 from trainer.parts import Parts
 from trainer.sampler import Step, plan, steps_per_epoch
 
@@ -175,6 +176,7 @@ class Loop:
         while not self._overdue():
             if self._parts.state.cursor.epoch >= self._config.epochs:
                 return self._finish(rank)
+            began = time.monotonic()
             self._pace(generation)
             started = time.monotonic()
             step = self._plan()
@@ -183,6 +185,7 @@ class Loop:
             if vote.committed:
                 self._commit(step)
                 self._report(generation, step, vote.loss, started)
+                self._measure(generation, step, vote.loss, (began, started))
                 self._save(rank)
             else:
                 self._await_lease(len(generation.members))
@@ -290,6 +293,22 @@ class Loop:
                 step_seconds=time.monotonic() - started,
                 rank=generation.rank(self._parts.member_id),
             )
+
+    def _measure(self, generation: Generation, step: Step, loss: float, times: tuple[float, float]) -> None:
+        rank, size, now = generation.rank(self._parts.member_id) or 0, len(generation.members), time.monotonic()
+        began, started = times
+        self._parts.metrics.committed(
+            Committed(
+                step=self._parts.state.step,
+                epoch=step.after.epoch,
+                world_size=size,
+                generation=generation.number,
+                loss=loss,
+                own_samples=len(step.share(rank, size)),
+                step_seconds=now - started,
+                useful_seconds=now - began,
+            )
+        )
 
     def _pace(self, generation: Generation) -> None:
         """Hold the demonstration's pace, but never hold up a change of the membership."""

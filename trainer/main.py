@@ -1,7 +1,8 @@
-"""The command line: ``train`` (the default) and ``dataset``.
+"""The command line: ``train`` (the default), ``dataset`` and ``report``.
 
 python -m trainer [train] --job digits --etcd http://127.0.0.1:2379 --data DIR --checkpoints DIR
 python -m trainer dataset --name digits --out DIR
+python -m trainer report FILE… [--out report.png]
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from contract import exit_codes
+from trainer.addresses import route_to
 from trainer.config import Config
 from trainer.errors import ConfigError, RecordError, TrainerError
 from trainer.log import Log
+from trainer.metrics import Metrics, open_metrics
 
 if TYPE_CHECKING:
     from trainer.coordinator import Coordinator
@@ -41,7 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _train(Config.parse(arguments, os.environ))
         if command == "dataset":
             return _dataset(arguments)
-        raise ConfigError(f"{command!r} is not a sub-command: use train or dataset")
+        if command == "report":
+            return _report(arguments)
+        raise ConfigError(f"{command!r} is not a sub-command: use train, dataset or report")
     except (ConfigError, RecordError) as error:
         print(f"trainer: {error}", file=sys.stderr)
         return exit_codes.USAGE
@@ -63,12 +67,35 @@ def _dataset(arguments: list[str]) -> int:
     return exit_codes.FINISHED
 
 
+def _report(arguments: list[str]) -> int:
+    from trainer import chart, report
+
+    parser = argparse.ArgumentParser(
+        prog="trainer report",
+        description="Summarise the workers' logs, and draw world size, loss and throughput over time.",
+        epilog="On a cluster: kubectl logs -n training -l SELECTOR --prefix --tail=-1 > job.log",
+    )
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="log of one worker or of several")
+    parser.add_argument(
+        "--out", type=Path, default=Path("report.png"), help="picture: .png, .svg or .pdf (default %(default)s)"
+    )
+    parser.add_argument("--no-picture", action="store_true", help="only the summary")
+    given = parser.parse_args(arguments)
+    seen = report.read(given.files)
+    print(report.table(seen), end="")
+    if not given.no_picture:
+        chart.draw(seen, given.out)
+        print(f"\npicture: {given.out}")
+    return exit_codes.FINISHED
+
+
 def _train(config: Config) -> int:
-    log = Log(config.worker, debug=config.debug)
+    metrics = open_metrics(config.metrics_port, job=config.job, worker=config.worker)
+    log = Log(config.worker, debug=config.debug, listener=metrics.event)
     log.event("started", job=config.job, pid=os.getpid(), etcd=",".join(config.etcd))
     asked_to_leave = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: asked_to_leave.set())
-    worker = _Worker(config, log)
+    worker = _Worker(config, log, metrics)
     if worker.is_finished():
         log.event("finished", reason="the job had finished before this worker started")
         return exit_codes.FINISHED
@@ -92,12 +119,12 @@ def _train(config: Config) -> int:
 class _Worker:
     """Puts one worker together, in the order that lets people see life first and disturbs others last."""
 
-    def __init__(self, config: Config, log: Log) -> None:
+    def __init__(self, config: Config, log: Log, metrics: Metrics) -> None:
         from trainer.store import EtcdStore
 
-        self._config, self._log = config, log
+        self._config, self._log, self._metrics = config, log, metrics
         self._started = time.monotonic()
-        self._host = config.host or _route_to(config.etcd[0])
+        self._host = config.host or route_to(config.etcd[0])
         self._store = EtcdStore(config.etcd)
         self.coordinator: Coordinator
 
@@ -148,7 +175,7 @@ class _Worker:
             self._store, config.job, me, limits=limits, lease_seconds=config.lease_seconds, log=self._log
         )
         state = states.State(model, lr=config.lr, signature=signature)
-        parts = Parts(self.coordinator, group, server, self._checkpoints, state, train, val, member_id)
+        parts = Parts(self.coordinator, group, server, self._checkpoints, state, train, val, member_id, self._metrics)
         loop = Loop(config, parts, self._log)
         loop.warm_up()
         seconds = time.monotonic() - self._started
@@ -163,16 +190,3 @@ class _Worker:
         self.coordinator.start(Hooks(loop.membership_changed, lambda member: is_gone((member.host, member.peer_port))))
         self.coordinator.wait(lambda view: True, time.monotonic() + _FIRST_VIEW_SECONDS)
         self.coordinator.announce(signature)
-
-
-def _route_to(url: str) -> str:
-    """The address of this machine from which ``url`` is reached; no packet is sent."""
-    parts = urlsplit(url)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect((parts.hostname or "", parts.port or 2379))
-        except OSError as error:
-            raise ConfigError(
-                f"etcd's address {url!r} cannot be resolved ({error}): see --etcd, or give --host"
-            ) from error
-        return str(probe.getsockname()[0])

@@ -8,6 +8,7 @@ from trainer.checkpoint import Checkpoints
 from trainer.coordinator import Coordinator
 from trainer.data import ImageFolder
 from trainer.group import Group
+from trainer.metrics import Metrics
 from trainer.state import State
 from trainer.sync import PeerServer
 
@@ -24,3 +25,4 @@ class Parts:
     train: ImageFolder
     val: ImageFolder
     member_id: str
+    metrics: Metrics

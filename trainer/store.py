@@ -16,6 +16,7 @@ import contextlib
 import http.client
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -97,8 +98,15 @@ class Store(Protocol):
 class EtcdStore:
     """etcd v3 over its JSON gateway. Tries the endpoints in turn, starting with the last one that worked."""
 
-    def __init__(self, endpoints: tuple[str, ...], *, timeout_seconds: float = 2.0, idle_seconds: float = 15.0) -> None:
-        self._endpoints = [_Endpoint.parse(url) for url in endpoints]
+    def __init__(
+        self,
+        endpoints: tuple[str, ...],
+        *,
+        timeout_seconds: float = 2.0,
+        idle_seconds: float = 15.0,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        self._endpoints = [_Endpoint.parse(url, context) for url in endpoints]
         self._timeout_seconds = timeout_seconds
         self._idle_seconds = idle_seconds
         self._preferred = 0
@@ -199,17 +207,20 @@ class _Endpoint:
     secure: bool
     host: str
     port: int
+    context: ssl.SSLContext | None = None
+    """Of ``https://``; None: the system's authorities, and no certificate of our own."""
 
     @classmethod
-    def parse(cls, url: str) -> _Endpoint:
+    def parse(cls, url: str, context: ssl.SSLContext | None = None) -> _Endpoint:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(f"etcd endpoint {url!r} is not a URL like http://host:2379")
-        return cls(url, parts.scheme == "https", parts.hostname, parts.port or 2379)
+        return cls(url, parts.scheme == "https", parts.hostname, parts.port or 2379, context)
 
     def connect(self, timeout_seconds: float) -> http.client.HTTPConnection:
-        kind = http.client.HTTPSConnection if self.secure else http.client.HTTPConnection
-        return kind(self.host, self.port, timeout=timeout_seconds)
+        if not self.secure:
+            return http.client.HTTPConnection(self.host, self.port, timeout=timeout_seconds)
+        return http.client.HTTPSConnection(self.host, self.port, timeout=timeout_seconds, context=self.context)
 
 
 class _WatchStream:

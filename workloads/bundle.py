@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("contract", "trainer")
 START = ROOT / "workloads" / "in_bundle" / "start.py"
 REQUIREMENTS = ROOT / "requirements" / "trainer.txt"
-NEEDS = {"train": ("numpy", "pillow"), "dataset": ("boto3", "pillow", "scikit-learn")}
+NEEDS = {"train": ("numpy", "pillow", "prometheus-client"), "dataset": ("boto3", "pillow", "scikit-learn")}
 """Packages that each sub-command imports and images with PyTorch may lack; pinned as in the requirements."""
 
 _DATE = (1980, 1, 1, 0, 0, 0)

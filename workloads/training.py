@@ -47,8 +47,18 @@ BACKOFF_LIMIT = 20
 GRACE_SECONDS = 60
 """From SIGTERM to SIGKILL: long enough for a step and a checkpoint."""
 
+METRICS_PORT = 9464
+"""Where each worker shows its metrics: the port that OpenTelemetry's exporters for Prometheus use as well."""
+
 LOST_NODE_SECONDS = 15
 """Pods of a node that doesn't answer are given up after this, instead of Kubernetes' 300."""
+
+SCRAPED = {
+    "prometheus.io/scrape": "true",
+    "prometheus.io/port": str(METRICS_PORT),
+    "prometheus.io/path": "/metrics",
+}
+"""Annotations by which the usual scrape configuration finds pods; a PodMonitor finds the port by its name, metrics."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +123,10 @@ def job_manifest(job: JobSpec) -> Manifest:
             "parallelism": job.workers.count,
             "backoffLimit": BACKOFF_LIMIT,
             "podFailurePolicy": failure_policy(),
-            "template": {"metadata": {"labels": labels.worker_pods(job.name)}, "spec": pod_spec(job)},
+            "template": {
+                "metadata": {"labels": labels.worker_pods(job.name), "annotations": SCRAPED},
+                "spec": pod_spec(job),
+            },
         },
     }
 
@@ -185,6 +198,7 @@ def worker_container(job: JobSpec) -> Manifest:
         env.MAX_WORKERS: str(job.workers.maximum),
         env.DATA: job.data,
         env.CHECKPOINTS: f"{DATA_DIRECTORY}/checkpoints/{job.name}",
+        env.METRICS_PORT: str(METRICS_PORT),
         "HOME": "/tmp",
         "USER": labels.APPLICATION,  # no such user in the image's passwd; libraries ask for the name
         "OMP_NUM_THREADS": str(threads(job.workers)),
@@ -199,6 +213,7 @@ def worker_container(job: JobSpec) -> Manifest:
             field(env.WORKER, "metadata.name"),
             field(env.HOST, "status.podIP"),
         ],
+        "ports": [{"name": "metrics", "containerPort": METRICS_PORT}],
         "resources": resources(job.workers),
         "securityContext": CONFINED,
         "volumeMounts": [

@@ -30,6 +30,12 @@ def test_every_key_of_a_job_is_below_its_prefix_and_not_below_anothers() -> None
         assert not key.startswith(keys.job("a2"))
 
 
+def test_every_key_of_a_rendezvous_is_below_its_prefix_and_apart_from_the_jobs() -> None:
+    for key in (keys.rendezvous_round("a"), keys.rendezvous_node("a", "x"), keys.rendezvous_closed("a")):
+        assert key.startswith(keys.rendezvous("a"))
+        assert not key.startswith(f"{keys.ROOT}/")
+
+
 def test_leaving_is_not_success_since_a_job_would_count_it_as_completed() -> None:
     assert exit_codes.LEFT == 128 + 15
     assert exit_codes.FINISHED not in exit_codes.NOT_THE_WORKERS_FAULT

@@ -30,9 +30,12 @@ def test_a_flag_wins_over_the_environment() -> None:
 
 def test_all_mistakes_are_named_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
-        Config.parse(["--epochs", "0", "--lr", "-1", "--max-workers", "1"], {env.MIN_WORKERS: "3"})
+        Config.parse(
+            ["--epochs", "0", "--lr", "-1", "--max-workers", "1", "--metrics-port", "65536"], {env.MIN_WORKERS: "3"}
+        )
     for words in ("--job", "--etcd", "--data", "--checkpoints", "--epochs is 0", "--lr is -1", "--max-workers is 1"):
         assert words in str(caught.value)
+    assert "--metrics-port is 65536, the last port is 65535" in str(caught.value)
 
 
 def test_help_names_every_environment_variable() -> None:

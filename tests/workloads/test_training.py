@@ -68,6 +68,16 @@ def test_the_worker_is_told_who_it_is_and_where_the_others_meet() -> None:
     assert found[env.CHECKPOINTS] == "/data/checkpoints/mine"
 
 
+def test_prometheus_finds_the_workers_metrics_by_annotation_and_by_port_name() -> None:
+    template = pod()
+    (container,) = template["spec"]["containers"]
+    (port,) = container["ports"]
+    assert port["name"] == "metrics"
+    assert environment()[env.METRICS_PORT] == str(port["containerPort"])
+    assert template["metadata"]["annotations"]["prometheus.io/port"] == str(port["containerPort"])
+    assert template["metadata"]["annotations"]["prometheus.io/scrape"] == "true"
+
+
 def test_no_credentials_are_in_the_manifest() -> None:
     assert not [name for name in environment() if name.startswith("AWS_")]
     assert pod()["spec"]["serviceAccountName"] == "trainer"

@@ -1,0 +1,294 @@
+"""torch's RendezvousHandler on etcd v3: applies the decisions of ``rounds``.
+
+torchrun's agent calls ``next_rendezvous`` before it starts workers and ``num_nodes_waiting`` several times a second
+while they run; it stops its workers before it calls ``next_rendezvous`` again. The rest happens in threads: the mirror
+follows etcd and keeps the lease, and a small server shows other nodes that this process lives.
+
+Every node keeps a torch store of its own, made anew for every round, and the one of rank 0 serves the round: its
+agents under a prefix, its workers as MASTER_ADDR and MASTER_PORT. So no key of an earlier round is ever found.
+"""
+
+from __future__ import annotations
+
+import atexit
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from torch._C._distributed_c10d import PrefixStore, TCPStore
+from torch.distributed.elastic.rendezvous.api import (
+    RendezvousClosedError,
+    RendezvousConnectionError,
+    RendezvousHandler,
+    RendezvousInfo,
+    RendezvousParameters,
+    RendezvousStateError,
+    RendezvousStoreInfo,
+    RendezvousTimeoutError,
+)
+from torch.distributed.elastic.utils.logging import get_logger
+
+from contract import keys
+from trainer import meeting
+from trainer.addresses import route_to
+from trainer.errors import ConfigError, GroupBroken, RecordError, StoreError
+from trainer.store import EtcdStore, Store
+from trainer.sync import PeerServer, is_gone
+from trainer.torchrun import rounds
+from trainer.torchrun.mirror import Entries, Mirror
+from trainer.torchrun.options import Options
+from trainer.torchrun.rounds import Inputs, Kind, Limits, Node, Round, View
+
+NAME = "etcd-v3"
+CLOSED_SECONDS = 3600
+"""So long a finished run's id can't be used again; nodes that come too late learn in that time that it is over."""
+
+_MEET_SECONDS = 30.0
+_STORE_TIMEOUT = timedelta(seconds=300)  # torch's own default
+_PROBE_SECONDS = 0.2
+
+log = get_logger(__name__)  # to where torchrun's own messages go, at the level of its LOGLEVEL
+
+
+def create(params: RendezvousParameters) -> RendezvousHandler:
+    """The handler that ``--rdzv-backend=etcd-v3`` asks for. Raises ConfigError for options that can't be used."""
+    options = Options.parse(params.endpoint, params.config)
+    if not params.run_id or "/" in params.run_id:
+        raise ConfigError(f"--rdzv-id {params.run_id!r} must be a name without a slash")
+    limits = Limits(params.min_nodes, params.max_nodes, options.last_call_seconds, options.patience_seconds)
+    store = EtcdStore(options.endpoints, context=options.tls())
+    return EtcdRendezvous(store, params.run_id, limits, options, host=params.local_addr or "")
+
+
+class EtcdRendezvous(RendezvousHandler):
+    """One agent's part in the rendezvous of one run."""
+
+    def __init__(self, store: Store, run_id: str, limits: Limits, options: Options, *, host: str = "") -> None:
+        self._store, self._run_id, self._limits, self._options, self._host = store, run_id, limits, options, host
+        self._me: Node | None = None
+        self._joined: Round | None = None
+        self._server: TCPStore | None = None
+        self._mirror = Mirror(store, keys.rendezvous(run_id), lease_seconds=options.lease_seconds)
+        self._arrivals: tuple[frozenset[str], float] = (frozenset(), 0.0)
+        self._break: tuple[int, float] | None = None
+
+    def get_backend(self) -> str:
+        """See base class."""
+        return NAME
+
+    def get_run_id(self) -> str:
+        """See base class."""
+        return self._run_id
+
+    @property
+    def use_agent_store(self) -> bool:
+        """Workers use the store of rank 0's agent, so no port has to be guessed."""
+        return True
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        """See base class. May be called again and again; the node is in one round at a time.
+
+        Raises:
+            RendezvousConnectionError: etcd has never answered within ``connect_seconds``.
+            RendezvousTimeoutError: no round with this node came about within ``join_seconds``.
+            RendezvousClosedError: the run is over.
+            RendezvousStateError: the records are of another version of this code.
+        """
+        deadline = time.monotonic() + self._options.join_seconds
+        try:
+            self._announce()
+            while True:
+                found = self._wait_for_round(deadline)
+                try:
+                    info = self._enter(found, deadline)
+                except GroupBroken as error:
+                    log.warning("Round %d of %s broke before it began: %s", found.number, self._run_id, error)
+                    self._announce()
+                    continue
+                self._joined = found
+                return info
+        except RecordError as error:
+            raise RendezvousStateError(str(error)) from error
+
+    def is_closed(self) -> bool:
+        """See base class."""
+        return self._view().closed
+
+    def set_closed(self) -> None:
+        """See base class. The id can be used again an hour later."""
+        try:
+            lease = self._store.grant(CLOSED_SECONDS)
+            self._store.put(keys.rendezvous_closed(self._run_id), b"{}", lease)
+        except StoreError as error:
+            log.warning("The rendezvous %s could not be closed: %s", self._run_id, error)
+
+    def num_nodes_waiting(self) -> int:
+        """See base class. More than 0 also when a node of the round is lost: the agent then restarts its workers."""
+        if self._me is None or self._joined is None:
+            return 0
+        try:
+            return rounds.nodes_waiting(self._view(), self._me.id, self._joined.number, self._limits)
+        except RecordError as error:
+            log.warning("%s", error)
+            return 0
+
+    def shutdown(self) -> bool:
+        """See base class. Closes the run if this node was in it; a node that only waited in line just goes."""
+        if self._joined is not None and self._view().number == self._joined.number:
+            self.set_closed()
+        self._withdraw()
+        return True
+
+    def _announce(self) -> None:
+        """Say that no worker runs here, and that a new torch store is there for the next round."""
+        if self._me is None:
+            self._connect()
+        server = TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False, timeout=_STORE_TIMEOUT)
+        self._publish(server.port)
+        self._server = server  # only now may the store go that a former record promises
+
+    def _connect(self) -> None:
+        peers = PeerServer()
+        self._mirror.start()
+        atexit.register(self._withdraw)  # an agent that is sent SIGTERM ends without a call of shutdown
+        if not self._mirror.wait(lambda _: True, time.monotonic() + self._options.connect_seconds):
+            raise RendezvousConnectionError(
+                f"etcd has not answered within {self._options.connect_seconds:g} s: {self._mirror.error}. "
+                "Look at --rdzv-endpoint (http:// or https://, the client port), "
+                "and for TLS at --rdzv-conf cacert=,cert=,key="
+            )
+        peers.start()
+        host = self._host or route_to(self._options.endpoints[0])
+        node_id = f"{socket.gethostname()}-{secrets.token_hex(4)}"
+        self._me = Node(node_id, host, peers.port, store_port=0, done_with=0)
+
+    def _publish(self, store_port: int) -> None:
+        me = self._mine()
+        number = max(self._view().number, self._joined.number if self._joined else 0, me.done_with)
+        self._me = Node(me.id, me.host, me.peer_port, store_port, done_with=number)
+        self._mirror.publish(keys.rendezvous_node(self._run_id, me.id), rounds.node_to_json(self._me))
+
+    def _withdraw(self) -> None:
+        atexit.unregister(self._withdraw)
+        self._mirror.stop()
+
+    def _mine(self) -> Node:
+        if self._me is None:
+            raise RendezvousStateError("next_rendezvous has not been called yet")
+        return self._me
+
+    def _view(self) -> View:
+        view = view_of(self._mirror.entries, self._run_id)
+        found = view.node(self._me.id) if self._me else None
+        if found is None or self._me is None:
+            return view
+        # What this node has said last holds, also when etcd's echo of it has not come back yet.
+        mine = Node(**{**self._me.__dict__, "age": found.age})
+        others = tuple(node for node in view.nodes if node.id != mine.id)
+        return View(view.round, view.round_revision, (*others, mine), view.closed)
+
+    def _wait_for_round(self, deadline: float) -> Round:
+        while True:
+            entries, view, now = self._mirror.entries, self._view(), time.monotonic()
+            action = self._action(view, now)
+            if action.kind is Kind.GIVE_UP:
+                raise RendezvousClosedError(
+                    f"the run {self._run_id!r} is over; take another --rdzv-id, or wait an hour to use this one again"
+                )
+            if action.kind is Kind.ENTER and action.round:
+                return action.round
+            if now > deadline:
+                raise RendezvousTimeoutError(
+                    f"no round of {self._run_id!r} had room for this node within {self._options.join_seconds:g} s: "
+                    f"{len(rounds.ready(view))} nodes stand ready, {len(rounds.busy(view))} are busy, "
+                    f"--nnodes={self._limits.min_nodes}:{self._limits.max_nodes}"
+                )
+            if action.kind is Kind.PROPOSE and action.round:
+                self._propose(action.round, view)
+            elif self._mine().done_with < view.number:
+                self._publish(self._mine().store_port)  # in line: still ready for the one after
+            wake_at = min(deadline, action.wake_at or deadline, time.monotonic() + self._slice(view))
+            self._mirror.wait_for_news(entries, max(wake_at, time.monotonic() + 0.01))
+
+    def _slice(self, view: View) -> float:
+        """Busy nodes of a broken round are looked at again and again: their process may be gone."""
+        return _PROBE_SECONDS if rounds.is_broken(view) else 5.0
+
+    def _action(self, view: View, now: float) -> rounds.Action:
+        self._note(view, now)
+        broken_at = self._break[1] if self._break else now
+        inputs = Inputs(self._mine().id, self._limits, arrived_at=self._arrivals[1], broken_at=broken_at)
+        action = rounds.decide(view, inputs, now)
+        asked: list[Node] = []
+        if action.kind is Kind.WAIT and rounds.is_broken(view):
+            asked = rounds.busy(view)
+        elif action.kind is Kind.PROPOSE and action.round:
+            asked = [node for node in action.round.nodes if node.id != inputs.me]
+        dead = frozenset(node.id for node in asked if is_gone((node.host, node.peer_port)))
+        if not dead:
+            return action
+        return rounds.decide(view, Inputs(**{**inputs.__dict__, "dead": dead}), now)
+
+    def _note(self, view: View, now: float) -> None:
+        """Remember since when these nodes stand ready, and since when the round is broken."""
+        standing = frozenset(node.id for node in rounds.ready(view))
+        if standing != self._arrivals[0]:
+            self._arrivals = (standing, now)
+        if not rounds.is_broken(view):
+            self._break = None
+        elif self._break is None or self._break[0] != view.number:
+            self._break = (view.number, now)
+
+    def _propose(self, proposal: Round, view: View) -> None:
+        """Compare-and-set the next round; whether that worked, the mirror will tell."""
+        try:
+            key = keys.rendezvous_round(self._run_id)
+            self._store.put_if(key, rounds.round_to_json(proposal), view.round_revision)
+        except StoreError as error:
+            log.warning("etcd did not take the next round of %s: %s", self._run_id, error)
+
+    def _enter(self, found: Round, deadline: float) -> RendezvousInfo:
+        """Meet the others at rank 0's store. Raises GroupBroken if one of them is lost before all have met."""
+        me = self._mine()
+        rank, first = found.rank(me.id) or 0, found.nodes[0]
+        check, until = self._still_holds(found), min(deadline, time.monotonic() + _MEET_SECONDS)
+        server = self._server if rank == 0 and self._server else None
+        server = server or meeting.join((first.host, first.store_port), check, until)
+        try:
+            met = meeting.MeetingStore(found.number, server, check, until)
+            met.set(f"here/{rank}", "1")
+            for other in range(len(found.nodes)):
+                met.get(f"here/{other}")
+        except RuntimeError as error:  # torch's own errors are RuntimeErrors: rank 0 is lost
+            raise GroupBroken(f"rank 0 at {first.host} is lost: {error}") from error
+        server.set_timeout(_STORE_TIMEOUT)
+        log.info("Round %d of %s: rank %d of %d", found.number, self._run_id, rank, len(found.nodes))
+        self._server = server
+        store = PrefixStore("agents", server)
+        return RendezvousInfo(store, rank, len(found.nodes), RendezvousStoreInfo(first.host, first.store_port))
+
+    def _still_holds(self, found: Round) -> Callable[[], None]:
+        def check() -> None:
+            view = self._view()
+            if view.number != found.number or rounds.is_broken(view):
+                raise GroupBroken("a node was lost, or a newer round came up")
+
+        return check
+
+
+def view_of(entries: Entries, run_id: str) -> View:
+    """The records as one view. Raises RecordError for what another version of this code has written."""
+    found = entries.get(keys.rendezvous_round(run_id))
+    nodes = tuple(
+        rounds.node_from_json(entry.value, age=entry.create_revision)
+        for key, entry in entries.items()
+        if key.startswith(keys.rendezvous_nodes(run_id))
+    )
+    return View(
+        round=rounds.round_from_json(found.value) if found else None,
+        round_revision=found.mod_revision if found else 0,
+        nodes=nodes,
+        closed=keys.rendezvous_closed(run_id) in entries,
+    )
