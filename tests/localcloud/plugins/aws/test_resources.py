@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.localcloud.plugins.aws.world import Case, World
 
 from localcloud.plugins.aws import schema
 from localcloud.plugins.aws.registry import ENTRIES
@@ -13,6 +12,7 @@ from localcloud.plugins.values import UNKNOWN
 from tests.localcloud.plugins.aws.cases import CASES
 from tests.localcloud.plugins.aws.conftest import make_engine
 from tests.localcloud.plugins.aws.harness import Engine
+from tests.localcloud.plugins.aws.world import Case, World
 
 
 @pytest.fixture(scope="module")
