@@ -174,12 +174,14 @@ class Checkout:
         return [fields for line in output.text.splitlines() if (fields := parse_logfmt(line))]
 
     @contextmanager
-    def config(self, **values: str) -> Iterator[None]:
-        """Sets config keys for the time of the block, then puts the file back as it was."""
+    def config(self, key: str, value: str) -> Iterator[None]:
+        """Sets a config key, or an item of a list (`KEY[0]`), for the time of the block.
+
+        The stack's file is put back as it was, afterwards.
+        """
         file = self.path / f"Pulumi.{STACK}.yaml"
         before = file.read_text()
-        for key, value in values.items():
-            self.run(f"pulumi config set {key} -- '{value}'")
+        self.run(f"pulumi config set {'--path ' if '[' in key else ''}'{key}' -- '{value}'")
         try:
             yield
         finally:

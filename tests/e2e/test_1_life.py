@@ -176,14 +176,14 @@ def test_refresh_sees_drift_and_up_repairs_it(checkout: Checkout) -> None:
         pytest.param("workers", "99", "maxWorkers", id="out-of-range"),
         pytest.param("workers", "many", "workers", id="wrong-type"),
         pytest.param("vpcCidr", "10.0.0.0/99", "vpcCidr", id="bad-cidr"),
-        pytest.param("instanceTypes", '["z9.huge"]', "z9.huge", id="unknown-instance-type"),
+        pytest.param("instanceTypes[0]", "z9.huge", "z9.huge", id="unknown-instance-type"),
     ],
 )
 def test_a_bad_config_is_refused_before_anything_changes(checkout: Checkout, key: str, value: str, named: str) -> None:
     before = identities(checkout)
-    with checkout.config(**{key: value}):
+    with checkout.config(key, value):
         refused = checkout.fails("pulumi up --yes")
-    assert key in refused.text
+    assert key.partition("[")[0] in refused.text
     assert named in refused.text
     assert "Traceback" not in refused.text
     assert identities(checkout) == before
@@ -199,7 +199,7 @@ def test_resize_to_one_leaves_one_worker_training(checkout: Checkout) -> None:
 
 
 def test_a_finished_job_stays_finished(checkout: Checkout) -> None:
-    with checkout.config(trainerArgs=SHORT_TRAINING):
+    with checkout.config("trainerArgs", SHORT_TRAINING):
         checkout.run("pulumi up --yes")
         job = f"job/{checkout.outputs['jobName']}"
         checkout.run(f"kubectl wait -n {checkout.namespace} --for=condition=complete {job} --timeout=300s")
