@@ -51,7 +51,10 @@ def _live_nat_gateways(ec2: Any) -> frozenset[str]:
 
 
 def _live_keys(kms: Any) -> frozenset[str]:
-    keys = [key["KeyId"] for key in kms.list_keys()["Keys"]]
+    aliases = kms.list_aliases()["Aliases"]
+    # AWS makes these by itself, when a service first encrypts something without a key of the customer's.
+    managed = {a.get("TargetKeyId") for a in aliases if a["AliasName"].startswith("alias/aws/")}
+    keys = [key["KeyId"] for key in kms.list_keys()["Keys"] if key["KeyId"] not in managed]
     described = (kms.describe_key(KeyId=key)["KeyMetadata"] for key in keys)
     return frozenset(k["KeyId"] for k in described if k["KeyState"] != "PendingDeletion")
 

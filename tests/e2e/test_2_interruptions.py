@@ -33,11 +33,16 @@ def _kill_once_printed(checkout: Checkout, command: str, sign: str, times: int =
         process.wait()
 
 
+def _cancel(checkout: Checkout) -> None:
+    """Releases the lock of an update that was killed."""
+    checkout.run("pulumi cancel --yes", expect=None)
+
+
 def _repeat(checkout: Checkout, command: str) -> Output:
     """Runs an interrupted command again, as its user would: `pulumi cancel` if the engine asks."""
     first = checkout.run(command, expect=None)
     if first.status != 0 and "pulumi cancel" in first.text:
-        checkout.run("pulumi cancel --yes")
+        _cancel(checkout)
         return checkout.run(command)
     assert first.status == 0, str(first)
     return first
@@ -46,7 +51,9 @@ def _repeat(checkout: Checkout, command: str) -> Output:
 def test_up_killed_half_way_completes_the_second_time(checkout: Checkout) -> None:
     checkout.run("python -m localcloud start")
     checkout.run("pulumi stack select local")
-    _kill_once_printed(checkout, "pulumi up --yes", " created ", times=60)
+    _kill_once_printed(checkout, "pulumi up --yes", "Cluster tidewater-local-eksCluster creating")
+    _cancel(checkout)
+    _kill_once_printed(checkout, "pulumi up --yes", "Namespace namespace-training created")
     _repeat(checkout, "pulumi up --yes")
     checkout.run("pulumi preview --expect-no-changes")
 

@@ -19,14 +19,18 @@ NAMESPACE = "kube-system"
 
 
 def create(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """CreateAddon."""
+    """CreateAddon, idempotent by `clientRequestToken`."""
     state = eks.find_active(str(params["clusterName"]))
     cluster, name = state.cluster.name, str(params["addonName"])
     version, now = _version(eks, name, params.get("addonVersion")), time.time()
     configuration = params.get("configurationValues")
     parsed(configuration)
+    token = str(params.get("clientRequestToken") or "")
     with state.lock:
-        if name in state.addons:
+        there = state.addons.get(name)
+        if there and token and state.addon_tokens.get(there.arn) == token:
+            return {"addon": addon_json(there)}
+        if there:
             raise in_use("Addon already exists.", clusterName=cluster, addonName=name)
         addon = Addon(
             name=name,
@@ -42,6 +46,7 @@ def create(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
         )
         addon = replace(addon, associations=_associate(eks, state, addon, params.get("podIdentityAssociations") or []))
         state.addons[name] = addon
+        state.addon_tokens[addon.arn] = token
         state.removed_addons.discard(name)
     _install(eks, state, addon)
     return {"addon": addon_json(addon)}

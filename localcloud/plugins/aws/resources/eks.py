@@ -62,6 +62,15 @@ def timestamp(value: Any) -> str:
     return value.strftime("%Y-%m-%dT%H:%M:%SZ") if hasattr(value, "strftime") else str(value or "")
 
 
+def request_token(arguments: Tree) -> str:
+    """The `clientRequestToken` of a create call: the same for the same arguments.
+
+    What takes long to make is likely to be on its way when an `up` is killed. The same request by the `up` after it
+    then gets what is there already instead of "already exists".
+    """
+    return hashlib.sha256(json.dumps(arguments, sort_keys=True).encode()).hexdigest()
+
+
 _VPC_CONFIG: Final = words("subnetIds securityGroupIds endpointPublicAccess endpointPrivateAccess publicAccessCidrs")
 _PLAIN: Final = words(
     "version bootstrapSelfManagedAddons kubernetesNetworkConfig accessConfig upgradePolicy deletionProtection"
@@ -83,10 +92,7 @@ def _cluster_create(call: Call) -> str:
         arguments["logging"] = _logging(inputs["enabledClusterLogTypes"])
     if call.tags:
         arguments["tags"] = call.tags
-    # A cluster takes long to make, so an `up` that is killed is likely to be killed here. The same request again, by
-    # the `up` after it, then gets the cluster that is on its way instead of "already exists".
-    token = hashlib.sha256(json.dumps(arguments, sort_keys=True).encode()).hexdigest()
-    made = call.client("eks").create_cluster(**arguments, clientRequestToken=token)
+    made = call.client("eks").create_cluster(**arguments, clientRequestToken=request_token(arguments))
     return str(made["cluster"]["name"])
 
 

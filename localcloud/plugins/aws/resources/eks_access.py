@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from localcloud.plugins.aws.entry import ALL, Call, Entry, Tree, absent_as_none, ignore_absent, own_tags, wait, words
-from localcloud.plugins.aws.resources.eks import health, timestamp, update_tags, wait_for_update
+from localcloud.plugins.aws.resources.eks import health, request_token, timestamp, update_tags, wait_for_update
 from localcloud.plugins.serve import PluginError
 
 _ADDON_OPTIONAL: Final = words("addonVersion configurationValues serviceAccountRoleArn podIdentityAssociations")
@@ -19,7 +19,7 @@ def _addon_create(call: Call) -> str:
         arguments["resolveConflicts"] = inputs["resolveConflictsOnCreate"]
     if call.tags:
         arguments["tags"] = call.tags
-    call.client("eks").create_addon(**arguments)
+    call.client("eks").create_addon(**arguments, clientRequestToken=request_token(arguments))
     return f"{inputs['clusterName']}:{inputs['addonName']}"
 
 
