@@ -106,7 +106,8 @@ def environment(environ: Mapping[str, str], place: Place) -> Change:
     wanted = {
         "PATH": os.pathsep.join([str(place.commands), str(place.python.parent), environ.get("PATH", os.defpath)]),
         "LOCALCLOUD_PYTHON": str(place.python),
-        "PULUMI_BACKEND_URL": f"file://{place.state / 'pulumi'}",
+        # Without sidecar files, which are not written atomically: one cut short by a kill makes the state unreadable.
+        "PULUMI_BACKEND_URL": f"file://{place.state / 'pulumi'}?metadata=skip",
         "PULUMI_HOME": str(place.state / "pulumi-home"),
         "PULUMI_CONFIG_PASSPHRASE": environ.get("PULUMI_CONFIG_PASSPHRASE", PASSPHRASE),
         "PULUMI_SKIP_UPDATE_CHECK": "true",

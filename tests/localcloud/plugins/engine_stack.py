@@ -25,7 +25,7 @@ class EngineStack:
             "PATH": f"{CHECKOUT / 'localcloud/plugins/bin'}:{os.environ['PATH']}",
             "LOCALCLOUD_PYTHON": sys.executable,
             "PULUMI_HOME": str(folder / "home"),
-            "PULUMI_BACKEND_URL": f"file://{folder}",
+            "PULUMI_BACKEND_URL": f"file://{folder}?metadata=skip",
             "PULUMI_CONFIG_PASSPHRASE": "x",
             "PULUMI_SKIP_UPDATE_CHECK": "true",
             **environment,

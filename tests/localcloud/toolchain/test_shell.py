@@ -32,7 +32,7 @@ def test_tools_are_pointed_at_the_cloud(place: Place) -> None:
     after = shell.environment(PERSON, place).applied_to(PERSON)
     assert after["PATH"] == f"{place.commands}:{place.python.parent}:/usr/bin:/bin"
     assert after["AWS_ENDPOINT_URL"] == "http://127.0.0.1:24600"
-    assert after["PULUMI_BACKEND_URL"] == f"file://{place.state}/pulumi"
+    assert after["PULUMI_BACKEND_URL"] == f"file://{place.state}/pulumi?metadata=skip"
     assert after["KUBECONFIG"] == f"{place.state}/kubeconfig"
     assert after["LOCALCLOUD_PYTHON"] == str(place.python)
     assert after["NO_PROXY"] == "intra,127.0.0.1,localhost,198.18.7.1,198.18.7.2"
