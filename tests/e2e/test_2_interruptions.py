@@ -19,8 +19,12 @@ from tests.e2e.inventory import aws_inventory, host_leftovers
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental]
 
 
+SETTLE_SECONDS = 1.5
+"""What is quick to make is made by then; what is awaited for long, and was printed as the sign, is still under way."""
+
+
 def _kill_once_printed(checkout: Checkout, command: str, sign: str, times: int = 1) -> None:
-    """Starts `command`, and kills its whole process group when it has printed `sign` so often."""
+    """Starts `command`, and kills its whole process group soon after it has printed `sign` so often."""
     log = Path(checkout.path, "killed.log")
     deadline = time.monotonic() + COMMAND_TIMEOUT_SECONDS
     with log.open("w") as out:
@@ -29,6 +33,7 @@ def _kill_once_printed(checkout: Checkout, command: str, sign: str, times: int =
             assert process.poll() is None, f"{command} ended by itself:\n{log.read_text()}"
             assert time.monotonic() < deadline, f"{sign!r} never came:\n{log.read_text()}"
             time.sleep(0.2)
+        time.sleep(SETTLE_SECONDS)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
@@ -53,7 +58,7 @@ def test_up_killed_half_way_completes_the_second_time(checkout: Checkout) -> Non
     checkout.run("pulumi stack select local")
     _kill_once_printed(checkout, "pulumi up --yes", "Cluster tidewater-local-eksCluster creating")
     _cancel(checkout)
-    _kill_once_printed(checkout, "pulumi up --yes", "Namespace namespace-training created")
+    _kill_once_printed(checkout, "pulumi up --yes", "Job job-dataset-digits creating")
     _repeat(checkout, "pulumi up --yes")
     checkout.run("pulumi preview --expect-no-changes")
 

@@ -28,7 +28,7 @@ def create(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
     token = str(params.get("clientRequestToken") or "")
     with state.lock:
         there = state.addons.get(name)
-        if there and token and state.addon_tokens.get(there.arn) == token:
+        if there and token and state.tokens.get(there.arn) == token:
             return {"addon": addon_json(there)}
         if there:
             raise in_use("Addon already exists.", clusterName=cluster, addonName=name)
@@ -46,7 +46,7 @@ def create(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
         )
         addon = replace(addon, associations=_associate(eks, state, addon, params.get("podIdentityAssociations") or []))
         state.addons[name] = addon
-        state.addon_tokens[addon.arn] = token
+        state.tokens[addon.arn] = token
         state.removed_addons.discard(name)
     _install(eks, state, addon)
     return {"addon": addon_json(addon)}

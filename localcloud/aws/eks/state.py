@@ -58,8 +58,8 @@ class ClusterState:
     cluster: Cluster
     request_token: str = ""
     """The `clientRequestToken` of the call that made it: the same call again isn't another cluster."""
-    addon_tokens: dict[str, str] = field(default_factory=dict)
-    """The same for addons: ARN to the token of the call that made it."""
+    tokens: dict[str, str] = field(default_factory=dict)
+    """The same for addons, by ARN, and for pod identity associations, by id."""
     groups: dict[str, GroupState] = field(default_factory=dict)
     addons: dict[str, Addon] = field(default_factory=dict)
     entries: dict[str, AccessEntry] = field(default_factory=dict)

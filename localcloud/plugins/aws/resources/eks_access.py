@@ -195,7 +195,9 @@ def _identity_create(call: Call) -> str:
     arguments = {name: inputs[name] for name in _IDENTITY_PLAIN if inputs.get(name) is not None}
     if call.tags:
         arguments["tags"] = call.tags
-    answer = call.client("eks").create_pod_identity_association(clusterName=inputs["clusterName"], **arguments)
+    arguments["clusterName"] = inputs["clusterName"]
+    token = request_token(arguments)
+    answer = call.client("eks").create_pod_identity_association(**arguments, clientRequestToken=token)
     return str(answer["association"]["associationId"])
 
 
