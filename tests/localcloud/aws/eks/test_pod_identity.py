@@ -22,13 +22,14 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return world
 
 
-def associate(world: World, account: str = "trainer") -> dict[str, Any]:
+def associate(world: World, account: str = "trainer", **more: str) -> dict[str, Any]:
     association: dict[str, Any] = world.call(
         "CreatePodIdentityAssociation",
         clusterName="demo",
         namespace="tidewater",
         serviceAccount=account,
         roleArn=world.pod_role,
+        **more,
     )["association"]
     return association
 
@@ -93,6 +94,13 @@ def test_nothing_else_is_worth_anything(world: World, prepare: Any, code: str) -
         pod_identities.assume_role(world.eks, "demo", "jwt")
     assert caught.value.code == code
     assert world.principals.assumed == []
+
+
+def test_the_same_request_again_gets_the_same_association(world: World) -> None:
+    made = associate(world, clientRequestToken="one")
+    assert associate(world, clientRequestToken="one")["associationId"] == made["associationId"]
+    with pytest.raises(EksError, match="already exists"):
+        associate(world, clientRequestToken="two")
 
 
 def test_a_role_that_does_not_trust_eks_cannot_be_associated(world: World) -> None:
