@@ -22,7 +22,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return world
 
 
-def associate(world: World, account: str = "trainer", **more: str) -> dict[str, Any]:
+def associate(world: World, account: str = "trainer", **more: Any) -> dict[str, Any]:
     association: dict[str, Any] = world.call(
         "CreatePodIdentityAssociation",
         clusterName="demo",
