@@ -19,18 +19,14 @@ NAMESPACE = "kube-system"
 
 
 def create(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """CreateAddon, idempotent by `clientRequestToken`."""
+    """CreateAddon."""
     state = eks.find_active(str(params["clusterName"]))
     cluster, name = state.cluster.name, str(params["addonName"])
     version, now = _version(eks, name, params.get("addonVersion")), time.time()
     configuration = params.get("configurationValues")
     parsed(configuration)
-    token = str(params.get("clientRequestToken") or "")
     with state.lock:
-        there = state.addons.get(name)
-        if there and token and state.tokens.get(there.arn) == token:
-            return {"addon": addon_json(there)}
-        if there:
+        if name in state.addons:
             raise in_use("Addon already exists.", clusterName=cluster, addonName=name)
         addon = Addon(
             name=name,
@@ -46,7 +42,6 @@ def create(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
         )
         addon = replace(addon, associations=_associate(eks, state, addon, params.get("podIdentityAssociations") or []))
         state.addons[name] = addon
-        state.tokens[addon.arn] = token
         state.removed_addons.discard(name)
     _install(eks, state, addon)
     return {"addon": addon_json(addon)}

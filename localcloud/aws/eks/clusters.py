@@ -21,23 +21,15 @@ UNSUPPORTED = ("outpostConfig", "remoteNetworkConfig", "computeConfig", "storage
 
 
 def create(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """CreateCluster: the answer comes at once, the control plane some seconds later.
-
-    Idempotent by `clientRequestToken`, as the API says
-    (https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateCluster.html).
-    """
+    """CreateCluster: the answer comes at once, the control plane some seconds later."""
     name = str(params["name"])
     if not NAME.fullmatch(name):
         raise invalid(f"The cluster name {name!r} must match {NAME.pattern}", clusterName=name)
-    token = str(params.get("clientRequestToken") or "")
     with eks.lock:
-        there = eks.clusters.get(name)
-        if there and token and there.request_token == token:
-            return {"cluster": cluster_json(there.cluster)}
-        if there:
+        if name in eks.clusters:
             raise in_use(f"Cluster already exists with name: {name}", clusterName=name)
         cluster = _checked(eks, caller, name, params)
-        state = ClusterState(cluster, request_token=token)
+        state = ClusterState(cluster)
         eks.clusters[name] = state
     try:
         _make_network(eks, state)

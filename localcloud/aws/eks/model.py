@@ -178,6 +178,15 @@ class Update:
     addon: str | None = None
 
 
+@dataclass(frozen=True)
+class Creation:
+    """A create call that carried a `clientRequestToken`, the ARN of what it made, and its answer."""
+
+    params: Mapping[str, Any]
+    arn: str
+    answer: Json
+
+
 def cluster_json(cluster: Cluster) -> Json:
     """The API's view of a cluster."""
     view: Json = {

@@ -21,13 +21,9 @@ SESSION_NAME_LENGTH = 64
 
 
 def create(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """CreatePodIdentityAssociation, idempotent by `clientRequestToken`."""
+    """CreatePodIdentityAssociation."""
     state = eks.find_active(str(params["clusterName"]))
-    token = str(params.get("clientRequestToken") or "")
     with state.lock:
-        there = [known for known in state.associations.values() if token and state.tokens.get(known.id) == token]
-        if there:
-            return {"association": association_json(there[0])}
         made = add(
             eks,
             state,
@@ -41,7 +37,6 @@ def create(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
             target_role_arn=params.get("targetRoleArn"),
         )
         state.associations[made.id] = made
-        state.tokens[made.id] = token
     return {"association": association_json(made)}
 
 

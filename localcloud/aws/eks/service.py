@@ -11,7 +11,7 @@ from werkzeug.wrappers import Request, Response
 
 from localcloud.aws import replies
 from localcloud.aws.access import Authorized
-from localcloud.aws.eks import access_entries, addons, clusters, nodegroups, pod_identities, tags
+from localcloud.aws.eks import access_entries, addons, clusters, idempotency, nodegroups, pod_identities, tags
 from localcloud.aws.eks.errors import EksError
 from localcloud.aws.eks.model import Json
 from localcloud.aws.eks.state import Eks
@@ -75,12 +75,17 @@ class EksService:
             return replies.json_error(400, "InvalidRequestException", f"{name} is not supported by this cloud")
         try:
             params = parameters(call.operation.params, environ, body)
-            answer = OPERATIONS[call.operation.name](self._eks, call.caller, params)
+            found = answer(self._eks, call.caller, call.operation.name, params)
         except EksError as error:
             return replies.json_error(error.status, error.code, error.message, **error.members)
         except KeyError as error:
             return replies.json_error(400, "InvalidParameterException", f"The parameter {error} is missing")
-        return Response(json.dumps(answer), 200, content_type="application/json")
+        return Response(json.dumps(found), 200, content_type="application/json")
+
+
+def answer(eks: Eks, caller: Principal, operation: str, params: Mapping[str, Any]) -> Json:
+    """What an operation answers; a create call that is repeated with its token is not carried out again."""
+    return idempotency.once(eks, operation, params, lambda: OPERATIONS[operation](eks, caller, params))
 
 
 def parameters(routed: Mapping[str, Any], environ: Mapping[str, Any], body: bytes) -> dict[str, Any]:

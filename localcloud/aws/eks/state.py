@@ -24,6 +24,7 @@ from localcloud.aws.eks.model import (
     Addon,
     Association,
     Cluster,
+    Creation,
     Json,
     Nodegroup,
     Tags,
@@ -56,10 +57,8 @@ class ClusterState:
     """A cluster and everything in it."""
 
     cluster: Cluster
-    request_token: str = ""
-    """The `clientRequestToken` of the call that made it: the same call again isn't another cluster."""
-    tokens: dict[str, str] = field(default_factory=dict)
-    """The same for addons, by ARN, and for pod identity associations, by id."""
+    creations: Mapping[tuple[str, str], Creation] = field(default_factory=dict)
+    """The calls that made it and what is in it, by operation and `clientRequestToken` (see `idempotency`)."""
     groups: dict[str, GroupState] = field(default_factory=dict)
     addons: dict[str, Addon] = field(default_factory=dict)
     entries: dict[str, AccessEntry] = field(default_factory=dict)
@@ -76,6 +75,16 @@ class ClusterState:
         """Replace fields of the cluster."""
         self.cluster = replace(self.cluster, **changes)
         return self.cluster
+
+    def arns(self) -> set[str]:
+        """The ARNs of the cluster and of what is in it, except what is being deleted."""
+        ending: list[Cluster | Nodegroup] = [self.cluster, *(member.group for member in list(self.groups.values()))]
+        lasting: list[Addon | AccessEntry | Association] = [
+            *self.addons.values(),
+            *self.entries.values(),
+            *self.associations.values(),
+        ]
+        return {item.arn for item in ending if item.status != "DELETING"} | {item.arn for item in lasting}
 
 
 @dataclass(frozen=True)
@@ -101,6 +110,7 @@ class Eks:
         self.machine = machine
         self.clusters: dict[str, ClusterState] = {}
         self.lock = threading.RLock()
+        self.creating = threading.Lock()
         self.pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="eks")
 
     def find(self, name: str) -> ClusterState:

@@ -285,11 +285,11 @@ class World:
     pod_role: str
 
     def call(self, operation: str, caller: Principal = OPERATOR, **params: Any) -> Json:
-        from localcloud.aws.eks.service import OPERATIONS
+        from localcloud.aws.eks import service
 
         if "clusterName" in params:
             params.setdefault("name", params["clusterName"])
-        answer: Json = json.loads(json.dumps(OPERATIONS[operation](self.eks, caller, params)))
+        answer: Json = json.loads(json.dumps(service.answer(self.eks, caller, operation, params)))
         return answer
 
     def cluster(self, name: str = "demo", **params: Any) -> None:

@@ -65,8 +65,10 @@ def timestamp(value: Any) -> str:
 def request_token(arguments: Tree) -> str:
     """The `clientRequestToken` of a create call: the same for the same arguments.
 
-    What takes long to make is likely to be on its way when an `up` is killed. The same request by the `up` after it
-    then gets what is there already instead of "already exists".
+    What an `up` was making when it was killed is in no state. The same request by the `up` after it then gets what is
+    there already instead of "already exists". (The official plug-in sends a new token with every call, or lets the SDK
+    do so: there, such a thing has to be imported.) Node groups send none: the engine seeds automatic names anew in
+    every `up`, so the next one asks for a group of another name.
     """
     return hashlib.sha256(json.dumps(arguments, sort_keys=True).encode()).hexdigest()
 

@@ -117,7 +117,7 @@ def _entry_create(call: Call) -> str:
         arguments["username"] = inputs["userName"]
     if call.tags:
         arguments["tags"] = call.tags
-    call.client("eks").create_access_entry(**arguments)
+    call.client("eks").create_access_entry(**arguments, clientRequestToken=request_token(arguments))
     return f"{inputs['clusterName']}:{inputs['principalArn']}"
 
 

@@ -35,13 +35,6 @@ def test_an_addon_is_installed_in_its_newest_version_unless_told(world: World) -
     assert world.machine.software.installed["vpc-cni"] == ("v1.20.4-eksbuild.1", {})
 
 
-def test_the_same_request_again_gets_the_same_addon(world: World) -> None:
-    made = create(world, clientRequestToken="one")
-    assert create(world, clientRequestToken="one")["addonArn"] == made["addonArn"]
-    with pytest.raises(EksError, match="already exists"):
-        create(world, clientRequestToken="two")
-
-
 @pytest.mark.parametrize("text", ['{"a": {"b": 1}}', "a:\n  b: 1\n"], ids=["JSON", "YAML"])
 def test_configuration_is_passed_on_as_an_object(world: World, text: str) -> None:
     assert create(world, configurationValues=text)["configurationValues"] == text

@@ -38,16 +38,6 @@ def test_a_cluster_has_a_security_group_and_an_interface_in_two_zones(world: Wor
     assert sorted(world.ec2.interfaces.values()) == ["subnet-a", "subnet-b"]
 
 
-def test_the_same_request_again_gets_the_same_cluster(world: World) -> None:
-    subnets = {"subnetIds": sorted(world.ec2.subnets)}
-    request: dict[str, Any] = {"name": "demo", "roleArn": world.cluster_role, "resourcesVpcConfig": subnets}
-    made = world.call("CreateCluster", **request, clientRequestToken="one")["cluster"]
-    again = world.call("CreateCluster", **request, clientRequestToken="one")["cluster"]
-    assert again["arn"] == made["arn"]
-    with pytest.raises(EksError, match="already exists"):
-        world.call("CreateCluster", **request, clientRequestToken="two")
-
-
 @pytest.mark.parametrize(
     ("params", "text"),
     [

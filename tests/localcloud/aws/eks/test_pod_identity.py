@@ -96,13 +96,6 @@ def test_nothing_else_is_worth_anything(world: World, prepare: Any, code: str) -
     assert world.principals.assumed == []
 
 
-def test_the_same_request_again_gets_the_same_association(world: World) -> None:
-    made = associate(world, clientRequestToken="one")
-    assert associate(world, clientRequestToken="one")["associationId"] == made["associationId"]
-    with pytest.raises(EksError, match="already exists"):
-        associate(world, clientRequestToken="two")
-
-
 def test_a_role_that_does_not_trust_eks_cannot_be_associated(world: World) -> None:
     with pytest.raises(EksError, match=r"pods\.eks\.amazonaws\.com"):
         world.call(

@@ -14,6 +14,10 @@ from tests.localcloud.plugins.aws.conftest import make_engine
 from tests.localcloud.plugins.aws.harness import Engine
 from tests.localcloud.plugins.aws.world import Case, World
 
+REPEATABLE = [
+    case for case in CASES if case.token.endswith((":Cluster", ":Addon", ":AccessEntry", ":PodIdentityAssociation"))
+]
+
 
 @pytest.fixture(scope="module")
 def world(endpoint: str) -> Iterator[World]:
@@ -66,6 +70,15 @@ def test_a_preview_knows_the_inputs_and_nothing_that_aws_makes(case: Case, world
     assert {name for name, value in outputs.items() if value is UNKNOWN} <= set(schema.outputs(case.token))
     if "arn" in schema.outputs(case.token):
         assert outputs["arn"] is UNKNOWN
+
+
+@pytest.mark.parametrize("case", REPEATABLE, ids=lambda case: case.token)
+def test_what_a_killed_up_was_making_is_taken_up_by_the_next(case: Case, world: World, engine: Engine) -> None:
+    naming = ENTRIES[case.token].naming
+    inputs = case.inputs(world) | ({naming.property: "repeated"} if naming else {})
+    made, again = engine.create(case.token, "r", inputs), engine.create(case.token, "r", inputs)
+    assert (again.id, again.outputs) == (made.id, made.outputs)
+    engine.delete(made)
 
 
 def test_every_type_has_a_case() -> None:
