@@ -23,6 +23,7 @@ __all__ = [
     "SetupError",
     "StepFailed",
     "ToolMissing",
+    "bench_python",
     "binary",
     "cache",
     "node_image",
@@ -55,6 +56,14 @@ def stack_python() -> Path:
     folder = paths.stack_folder()
     _existing(folder / "bin" / "python", "the Python environment")
     return folder / "bin" / "python"
+
+
+def bench_python() -> Path:
+    """The Python that has torchft beside the trainer's torch, for the elastic benchmark's workers."""
+    python = paths.bench_folder() / "bin" / "python"
+    if not python.exists():
+        raise ToolMissing("the elastic benchmark's environment", "`make bench-elastic`")
+    return python
 
 
 def node_image() -> Path:

@@ -15,8 +15,8 @@ class SetupError(Exception):
 class ToolMissing(SetupError):
     """A tool or folder that the set-up provides isn't there."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what} is not set up on this machine; run `make up` (or `make install`)")
+    def __init__(self, what: str, remedy: str = "`make up` (or `make install`)") -> None:
+        super().__init__(f"{what} is not set up on this machine; run {remedy}")
 
 
 class StepFailed(SetupError):

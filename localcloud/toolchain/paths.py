@@ -53,3 +53,8 @@ def trainer_folder() -> Path:
 def stack_folder() -> Path:
     """Where the virtual environment of the program, the cloud and the tests lies."""
     return cache() / "python" / f"stack-{_locked('stack', 'dev', 'trainer')}"
+
+
+def bench_folder() -> Path:
+    """Where the virtual environment of the elastic benchmark's workers lies."""
+    return cache() / "python" / f"bench-{_locked('bench', 'trainer')}"

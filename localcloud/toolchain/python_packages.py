@@ -1,4 +1,4 @@
-"""The Python environments: one for the program, the cloud and the tests, and a folder for the pods.
+"""The Python environments: one for the program, the cloud and the tests, one for benchmarks, a folder for the pods.
 
 Everything comes from the hash-locked files in `requirements/`. The pods' folder is no virtual
 environment: it is mounted into containers whose own Python of the same version reads it, and the
@@ -26,6 +26,12 @@ def steps() -> list[Step]:
         Step("trainer packages", done=lambda: paths.trainer_folder().is_dir(), run=_install_trainer, disk_gib=7),
         Step("Python environment", done=stack_is_there, run=_install_stack, disk_gib=2),
     ]
+
+
+def bench_step() -> Step:
+    """The elastic benchmark's environment, which nothing else needs."""
+    there = paths.bench_folder() / "bin" / "python"
+    return Step("benchmark environment", done=there.exists, run=_install_bench, disk_gib=0.5)
 
 
 def stack_is_there() -> bool:
@@ -74,11 +80,21 @@ def _install_trainer(console: Console, log: Path) -> None:
 
 def _install_stack(console: Console, log: Path) -> None:
     check_python(sys.version_info[:2], sys.executable)
-    with draft_of(paths.stack_folder()) as draft:
+    _install_environment(paths.stack_folder(), ["stack", "dev"], [], console, log)
+
+
+def _install_bench(console: Console, log: Path) -> None:
+    check_python(sys.version_info[:2], sys.executable)
+    # Its lock leaves out what the trainer's folder has: every system is measured with the same torch.
+    _install_environment(paths.bench_folder(), ["bench"], ["--no-deps"], console, log)
+
+
+def _install_environment(folder: Path, locks: list[str], options: list[str], console: Console, log: Path) -> None:
+    with draft_of(folder) as draft:
         # Relocatable: its scripts find their Python beside themselves, wherever the draft is moved to.
         run([_uv(), "venv", "--relocatable", "--python", sys.executable, draft], log=log, console=console)
         python = draft / "bin" / "python"
-        _pip_install(["--python", python], ["stack", "dev"], log, console)
+        _pip_install(["--python", python, *options], locks, log, console)
         query = "import sysconfig; print(sysconfig.get_path('purelib'))"
         packages = subprocess.run([python, "-c", query], check=True, capture_output=True, text=True).stdout.strip()
         (Path(packages) / "tidewater-trainer.pth").write_text(f"{paths.trainer_folder()}\n")

@@ -27,7 +27,7 @@ def test_locked_packages_have_the_version_of_the_table(lock: str, pin: str) -> N
     assert re.search(rf"^{re.escape(pin)} ", (paths.REQUIREMENTS / f"{lock}.txt").read_text(), re.MULTILINE)
 
 
-@pytest.mark.parametrize("lock", ["uv", "stack", "dev", "trainer"])
+@pytest.mark.parametrize("lock", ["uv", "stack", "dev", "trainer", "bench"])
 def test_every_locked_package_has_a_hash(lock: str) -> None:
     text = (paths.REQUIREMENTS / f"{lock}.txt").read_text()
     entries = re.split(r"^(?=\S+==)", text, flags=re.MULTILINE)[1:]
