@@ -16,8 +16,8 @@ from __future__ import annotations
 ROOT = "/tidewater"
 RENDEZVOUS_ROOT = "/tidewater-torchrun"
 
-GENERATION_VERSION = 1
-MEMBER_VERSION = 1
+GENERATION_VERSION = 2
+MEMBER_VERSION = 2
 FINISHED_VERSION = 1
 RENDEZVOUS_VERSION = 1
 

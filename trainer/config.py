@@ -1,6 +1,6 @@
 """What a worker is told: command-line flags, and the environment for those that a manifest sets.
 
-    config = Config.parse(argv, os.environ)
+    config = Config.parse(argv, os.environ, flags=add_own_flags)
 
 A flag wins over its environment variable. Everything wrong is reported at once, in one ConfigError.
 """
@@ -8,15 +8,23 @@ A flag wins over its environment variable. Everything wrong is reported at once,
 from __future__ import annotations
 
 import argparse
-import socket
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from contract import env
+from trainer import flags as common
 from trainer.errors import ConfigError
+from trainer.etcd import Access
 
 _LAST_PORT = 65535
+_OPEN = Access()
+
+AddFlags = Callable[[argparse._ArgumentGroup], None]
+
+
+def no_flags(group: argparse._ArgumentGroup) -> None:
+    """The training script has no flags of its own."""
 
 
 @dataclass(frozen=True)
@@ -29,50 +37,98 @@ class Config:
     host: str
     min_workers: int
     max_workers: int
+    processes: str
     data: Path
-    checkpoints: Path
+    checkpoints: str
+    """Places, comma-separated; see ``checkpoints.places``."""
     epochs: int
     batch_size: int
-    lr: float
+    batch_policy: str
+    micro_batch: int
     seed: int
+    amp: str
+    data_workers: int
+    prefetch: int
+    evaluate_every: int
+    threads: int
+    min_step_seconds: float
     report_every: int
     checkpoint_every: int
-    min_step_seconds: float
+    keep_checkpoints: int
     lease_seconds: int
+    heartbeat_seconds: float
     peer_timeout_seconds: float
     group_timeout_seconds: float
-    threads: int
     metrics_port: int
     debug: bool
+    user: argparse.Namespace
+    """The training script's own flags."""
+    local_rank: int | None = None
+    """Which of its worker's processes this is; None for the only one, and for the launcher of several."""
+    local_size: int = 1
+    """How many processes its worker has."""
+    etcd_access: Access = _OPEN
+    """What etcd wants to see."""
 
     @classmethod
-    def parse(cls, argv: Sequence[str], environ: Mapping[str, str]) -> Config:
+    def parse(cls, argv: Sequence[str], environ: Mapping[str, str], flags: AddFlags = no_flags) -> Config:
         """Raises ConfigError with one line for every setting that is wrong."""
-        given = vars(parser(environ).parse_args(argv))
-        given["etcd"] = tuple(url.strip() for url in given["etcd"].split(",") if url.strip())
-        given["data"], given["checkpoints"] = Path(given["data"]), Path(given["checkpoints"])
-        config = cls(**given)
+        given = vars(common.parser(environ, flags).parse_args(argv))
+        given["etcd"] = _parts(given["etcd"])
+        secrets = {name: given.pop(f"etcd_{name}") for name in ("user", "cacert", "cert", "key")}
+        given["etcd_access"] = Access.of(**secrets, password=environ.get(env.ETCD_PASSWORD, ""))
+        given["data"] = Path(given["data"])
+        known = {field.name for field in fields(cls)}
+        own = {name: given.pop(name) for name in list(given) if name not in known}
+        given |= _local(environ)
+        config = cls(**given, user=argparse.Namespace(**own))
         problems = config.problems()
         if problems:
             raise ConfigError("; ".join(problems))
         return config
+
+    @property
+    def least_members(self) -> int:
+        """Training waits below this number of processes: the least with which `min_workers` workers have a part in it.
+
+        Not all processes of them: else the loss of one would hold up all others of a job that is at its minimum.
+        """
+        return (self.min_workers - 1) * self.local_size + 1
+
+    @property
+    def most_members(self) -> int:
+        """Processes beyond this number wait in line."""
+        return self.max_workers * self.local_size
+
+    def step_size(self, world_size: int) -> int:
+        """Samples of one step of all processes together."""
+        return self.batch_size * (world_size if self.batch_policy == "scale" else 1)
+
+    def lr_factor(self, world_size: int) -> float:
+        """The linear scaling rule: with k times the batch, k times the learning rate (arXiv 1706.02677)."""
+        return float(world_size) if self.batch_policy == "scale" else 1.0
 
     def problems(self) -> list[str]:
         """What is wrong with these settings, one sentence each."""
         required = {
             f"--job (or {env.JOB})": self.job,
             f"--etcd (or {env.ETCD})": self.etcd,
-            f"--data (or {env.DATA})": str(self.data) != ".",
-            f"--checkpoints (or {env.CHECKPOINTS})": str(self.checkpoints) != ".",
+            f"--checkpoints (or {env.CHECKPOINTS})": self.checkpoints,
         }
-        at_least = {
+        at_least: dict[str, tuple[float, float]] = {
             "--min-workers": (self.min_workers, 1),
             "--epochs": (self.epochs, 1),
             "--batch-size": (self.batch_size, 1),
+            "--micro-batch": (self.micro_batch, 0),
+            "--data-workers": (self.data_workers, 0),
+            "--prefetch": (self.prefetch, 1),
+            "--evaluate-every": (self.evaluate_every, 0),
             "--report-every": (self.report_every, 1),
             "--checkpoint-every": (self.checkpoint_every, 1),
+            "--keep-checkpoints": (self.keep_checkpoints, 1),
             "--min-step-seconds": (self.min_step_seconds, 0),
             "--lease-seconds": (self.lease_seconds, 2),
+            "--heartbeat-seconds": (self.heartbeat_seconds, 0.2),
             "--peer-timeout-seconds": (self.peer_timeout_seconds, 0.1),
             "--group-timeout-seconds": (self.group_timeout_seconds, 1),
             "--threads": (self.threads, 1),
@@ -86,71 +142,22 @@ class Config:
             problems.append(f"--max-workers is {self.max_workers}, less than --min-workers, {self.min_workers}")
         if self.metrics_port > _LAST_PORT:
             problems.append(f"--metrics-port is {self.metrics_port}, the last port is {_LAST_PORT}")
-        if not self.lr > 0:
-            problems.append(f"--lr is {self.lr:g}, it must be greater than 0")
         if "/" in self.job:
             problems.append(f"--job is {self.job!r}, it must not contain a slash")
         return problems
 
 
-def parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
-    """The flags of ``train``; their defaults come from ``environ`` where a manifest sets them."""
-    top = argparse.ArgumentParser(
-        prog="trainer train",
-        description="Train as one of several workers that may come and go. Start as many as you like with the same "
-        "--job: they find each other through etcd, share every batch, and go on when one of them is lost.",
-        epilog="SIGTERM: leave at the next step boundary, exit code 143. Exit code 0: the job has finished. "
-        "The effective batch size and learning rate do not depend on the number of workers.",
-    )
-    where = top.add_argument_group("where (each has an environment variable)")
-    for flag, name, fallback, text in (
-        ("--job", env.JOB, "", "name of the job"),
-        ("--etcd", env.ETCD, "", "etcd's URLs, comma-separated"),
-        ("--worker", env.WORKER, socket.gethostname(), "this worker's name in the log"),
-        ("--host", env.HOST, "", "address at which others reach this worker (default: by the route to etcd)"),
-        ("--data", env.DATA, "", "dataset in ImageFolder layout: train/<class>/*.png and val/<class>/*.png"),
-        ("--checkpoints", env.CHECKPOINTS, "", "directory for checkpoints, shared by all workers"),
-        ("--min-workers", env.MIN_WORKERS, "1", "training waits below this number"),
-        ("--max-workers", env.MAX_WORKERS, "8", "workers beyond this number wait in line"),
-        ("--metrics-port", env.METRICS_PORT, "0", "port on which Prometheus finds this worker's metrics (0: none)"),
-    ):
-        kind = int if flag.endswith(("workers", "port")) else str
-        where.add_argument(flag, type=kind, default=environ.get(name, fallback), help=f"{text} [{name}]")
-    how = top.add_argument_group("how to train")
-    how.add_argument("--epochs", type=int, default=30, help="default %(default)s")
-    how.add_argument("--batch-size", type=int, default=64, help="of all workers together (default %(default)s)")
-    how.add_argument("--lr", type=float, default=2e-3, help="AdamW's, falls along a cosine (default %(default)s)")
-    how.add_argument("--seed", type=int, default=0, help="default %(default)s")
-    how.add_argument(
-        "--min-step-seconds",
-        type=float,
-        default=0.0,
-        help="slow training down to this much per step, for a demonstration (default: as fast as it goes)",
-    )
-    how.add_argument("--threads", type=int, default=1, help="torch's threads on the CPU (default %(default)s)")
-    _add_operation(top.add_argument_group("reports and faults"))
-    return top
+def _local(environ: Mapping[str, str]) -> dict[str, int]:
+    """What the launcher says to a process that it starts."""
+    rank, size = environ.get(env.LOCAL_RANK), environ.get(env.LOCAL_SIZE)
+    if rank is None and size is None:
+        return {}
+    if not (rank and size and rank.isdecimal() and size.isdecimal() and int(rank) < int(size)):
+        raise ConfigError(
+            f"{env.LOCAL_RANK} is {rank!r} and {env.LOCAL_SIZE} is {size!r}: they are the launcher's; unset them both"
+        )
+    return {"local_rank": int(rank), "local_size": int(size)}
 
 
-def _add_operation(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--report-every", type=int, default=10, metavar="STEPS", help="default %(default)s")
-    group.add_argument("--checkpoint-every", type=int, default=200, metavar="STEPS", help="default %(default)s")
-    group.add_argument(
-        "--lease-seconds",
-        type=int,
-        default=10,
-        help="a worker that etcd has not heard of for so long is out (default %(default)s)",
-    )
-    group.add_argument(
-        "--peer-timeout-seconds",
-        type=float,
-        default=3.0,
-        help="how long survivors of a failure wait for a peer that says nothing (default %(default)s)",
-    )
-    group.add_argument(
-        "--group-timeout-seconds",
-        type=float,
-        default=30.0,
-        help="longest wait for a peer within a step (default %(default)s)",
-    )
-    group.add_argument("--debug", action="store_true", help="more events in the log")
+def _parts(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())

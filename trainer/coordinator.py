@@ -5,6 +5,10 @@
     coordinator.announce(signature)           # from now on this worker may be put into a generation
     generation = coordinator.wait_for_generation(after=0, deadline=...)
 
+When etcd has been away for longer than a lease, all records are missing for a moment, although nobody is lost. So a
+record that vanishes is kept in the view while its process answers pings, for one round of renewals (see
+``missing``), and everybody writes its own again at once.
+
 Three threads: one keeps the lease, one keeps the view of etcd current, one decides. The thread that trains only
 reads the view and says what happened to it: ``give_up``, ``leave``, ``finish``.
 """
@@ -12,21 +16,30 @@ reads the view and says what happened to it: ``give_up``, ``leave``, ``finish``.
 from __future__ import annotations
 
 import contextlib
+import math
 import secrets
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from contract import keys
-from trainer import membership
+from trainer import membership, records
 from trainer.errors import Compacted, RecordError, StoreError
 from trainer.log import Log
 from trainer.membership import Generation, Inputs, Kind, Limits, Member, View
-from trainer.store import Entry, Event, Store
+from trainer.missing import Missing, Sign, excused, heard, members_of, noted, unheard
+from trainer.store import Store, Watch
 
 _RETRY_SECONDS = 0.3
+_RENEWALS_IN_A_LEASE = 5
+_LEAST_GRACE_SECONDS = 1.0
+_LOOK_SECONDS = 0.5
+_TOUCH_LEASES = 3
+_TAKEOVER_LEASES = 4
 
 
 @dataclass(frozen=True)
@@ -36,7 +49,11 @@ class Hooks:
     changed: Callable[[View], None] = field(default=lambda view: None)
     """The view is new. Called for every change, so it must be quick."""
     is_dead: Callable[[Member], bool] = field(default=lambda member: False)
-    """Whether a member's process is certainly gone. Asked about silent members of a broken generation."""
+    """Whether there is no use in waiting for a member. Asked about silent members of a broken generation."""
+    look: Callable[[Member], Sign] = field(default=lambda member: Sign.SILENT)
+    """What comes of a ping. Asked about members whose record is missing, or that say nothing."""
+    unreachable: Callable[[], frozenset[str]] = field(default=frozenset)
+    """Ids of members that do not answer this worker."""
 
 
 class Coordinator:
@@ -45,25 +62,34 @@ class Coordinator:
     def __init__(  # the five things it is made of, and no work done here
         self, store: Store, job: str, me: Member, *, limits: Limits, lease_seconds: int, log: Log
     ) -> None:
-        self._store, self._job, self._me, self._limits, self._log = store, job, me, limits, log
+        self._store, self._job, self._me, self._log = store, job, me, log
+        self._limits = replace(limits, takeover_seconds=_TAKEOVER_LEASES * lease_seconds)
         self._lease_seconds = lease_seconds
+        self._grace_seconds = max(lease_seconds / _RENEWALS_IN_A_LEASE, _LEAST_GRACE_SECONDS)
+        self._confirmed_at = self._read_at = self._lost_at = -math.inf
+        self._watch: Watch | None = None
         self._lease = 0
-        self._lease_until = 0.0
         self._announced = False
+        self._stored = View()
         self._view = View()
+        self._missing = Missing()
+        self._looked_at = 0.0
+        self._stuck = False
         self._changed_at: tuple[int, float] | None = None
         self._ready = False
         self._stopping = False
         self._unpublished = False
+        self._renew = threading.Event()
         self._fatal: RecordError | None = None
         self._condition = threading.Condition()
+        self._me_lock = threading.Lock()
         self._record_lock = threading.Lock()
         self._hooks = Hooks()
         self._threads: list[threading.Thread] = []
 
     @property
     def view(self) -> View:
-        """The last known state of the job in etcd."""
+        """The last known state of the job in etcd, with the records that are only missing for a moment."""
         return self._view
 
     def start(self, hooks: Hooks) -> None:
@@ -81,14 +107,16 @@ class Coordinator:
             self._condition.notify_all()
         with contextlib.suppress(StoreError):
             if self._lease:
+                # The others must not take it for a record that is missing only for a moment.
+                record = records.member_to_json(replace(self._me, leaving=True))
+                self._store.put(keys.member(self._job, self._me.id), record, self._lease)
                 self._store.revoke(self._lease)
         self._lease = 0
 
     def announce(self, signature: str) -> None:
         """This worker is prepared: it may be put into any generation after the current one."""
-        with self._record_lock:
-            self._me = replace(self._me, signature=signature, ready_after=self._view.number)
-            self._announced = True
+        self._change(signature=signature, ready_after=self._view.number)
+        self._announced = True
         self._publish()
 
     def ready_after(self, number: int) -> None:
@@ -96,16 +124,22 @@ class Coordinator:
 
         Survivors of a failure and workers in line both say so; it is what lets the next generation have them.
         """
-        with self._record_lock:
-            if number <= self._me.ready_after:
-                return
-            self._me = replace(self._me, ready_after=number)
-        self._publish()
+        if number > self._me.ready_after:
+            self._change(ready_after=number, unreachable=self._unreachable())
+            self._publish()
+
+    def synced(self, number: int) -> None:
+        """This worker has the job's state as of the beginning of generation ``number``; say so before its first step.
+
+        Returns at once: the record is written by another thread.
+        """
+        self._change(state_of=number)
+        self._unpublished = True
+        self._renew.set()
 
     def leave(self) -> None:
         """Ask for a generation without this worker."""
-        with self._record_lock:
-            self._me = replace(self._me, leaving=True)
+        self._change(leaving=True)
         if self._announced:
             self._publish()
 
@@ -113,13 +147,15 @@ class Coordinator:
         """Record that the job is done; only the first such record is kept. Raises StoreError."""
         self._store.put_if(keys.finished(self._job), record, 0)
 
-    def lease_holds(self) -> bool:
-        """Whether the others must still count this worker as alive, by this worker's own clock.
+    def in_touch(self) -> bool:
+        """Whether this worker may take part in a step, and call a step final.
 
-        When etcd has not confirmed the lease for so long that it may have run out, others may train without
-        this worker, and it must not commit a step.
+        Not once etcd has been out of reach for so long that others may begin again from a checkpoint. That is three
+        leases after the lease ran out; they wait for four after they have noticed it, so a clock may be off by a
+        quarter.
         """
-        return time.monotonic() < self._lease_until
+        fresh = self._read_at > self._lost_at  # who had lost its lease must know first what the others did meanwhile
+        return fresh and _clock() < self._confirmed_at + (1 + _TOUCH_LEASES) * self._lease_seconds
 
     def wait(self, condition: Callable[[View], bool], deadline: float) -> bool:
         """Wait until the view satisfies ``condition``; False at the (monotonic) deadline.
@@ -140,6 +176,11 @@ class Coordinator:
         """Wait until the view is another one than ``seen``, or until the deadline."""
         self.wait(lambda view: view is not seen, deadline)
 
+    def _change(self, **fields: Any) -> None:
+        # A lock of its own, since the other one is held while etcd is asked, and training must not wait for that.
+        with self._me_lock:
+            self._me = replace(self._me, **fields)
+
     def _publish(self) -> None:
         """Write this worker's record; if etcd is away, the lease thread does so when it is back."""
         with self._record_lock:
@@ -147,30 +188,47 @@ class Coordinator:
                 return
             try:
                 self._renew_lease()
-                record = membership.member_to_json(self._me)
-                self._store.put(keys.member(self._job, self._me.id), record, self._lease)
                 self._unpublished = False
+                record = records.member_to_json(self._me)
+                self._store.put(keys.member(self._job, self._me.id), record, self._lease)
             except StoreError as error:
                 self._unpublished = True
                 self._log.event("etcd_unreachable", error=str(error))
 
     def _renew_lease(self) -> None:
-        asked_at = time.monotonic()
+        asked_at = _clock()
         if self._lease and not self._store.keep_alive(self._lease):
+            self._lost_at = _clock()
             self._log.event("lease_lost", member=self._me.id)
+            if self._watch:
+                self._watch.close()
             self._lease = 0
             self._unpublished = True
         if not self._lease:
             self._lease = self._store.grant(self._lease_seconds)
-        self._lease_until = asked_at + self._lease_seconds
+        self._confirmed_at = asked_at
+
+    def _unreachable(self) -> tuple[str, ...]:
+        return tuple(sorted(self._hooks.unreachable()))
 
     def _keep_lease(self) -> None:
+        away = False
         while not self._stopping:
-            time.sleep(_RETRY_SECONDS if self._unpublished else self._lease_seconds / 5)
+            often = self._unpublished or away or self._me.unreachable
+            self._renew.wait(_RETRY_SECONDS if often else self._lease_seconds / _RENEWALS_IN_A_LEASE)
+            self._renew.clear()
             if not self._announced or self._stopping:
                 continue
-            with contextlib.suppress(StoreError), self._record_lock:
-                self._renew_lease()
+            try:
+                with self._record_lock:
+                    self._renew_lease()
+                away = False
+            except StoreError:
+                # Try often: when etcd is back, the others wait only for a moment for the record to be there again.
+                away = True
+            if self._me.unreachable and self._me.unreachable != self._unreachable():
+                self._change(unreachable=self._unreachable())
+                self._unpublished = True
             if self._unpublished:
                 self._publish()
 
@@ -178,8 +236,10 @@ class Coordinator:
         complained = 0.0
         while not self._stopping:
             try:
+                asked_at = _clock()
                 snapshot = self._store.read(keys.job(self._job))
-                self._update(partial(_replaced, snapshot.entries))
+                self._update(partial(records.replaced, snapshot.entries))
+                self._read_at = asked_at
                 self._watch_from(snapshot.revision + 1)
             except StoreError as error:
                 if time.monotonic() - complained > 10:
@@ -193,44 +253,93 @@ class Coordinator:
                 return
 
     def _watch_from(self, revision: int) -> None:
-        """Follow events until the history is compacted; raises StoreError when the connection breaks."""
-        while not self._stopping:
+        """Follow events until all must be read again; raises StoreError when the connection breaks."""
+        while not self._stopping and self._read_at > self._lost_at:
             try:
-                for events in self._store.watch(keys.job(self._job), revision):
-                    revision = max([revision, *(event.revision + 1 for event in events)])
-                    self._update(partial(_applied, events))
+                self._watch = self._store.watch(keys.job(self._job), revision)
+                for events in self._watch:
+                    # One at a time: what a record last said, before it was deleted, counts (see ``missing``).
+                    for event in events:
+                        revision = max(revision, event.revision + 1)
+                        self._update(partial(records.applied, event))
             except Compacted:
                 return
 
     def _update(self, change: Callable[[View], View]) -> None:
         with self._condition:
-            view = change(self._view)
-            self._view = view
+            self._stored = change(self._stored)
             self._ready = True
-            if not membership.needs_change(view, self._limits):
-                self._changed_at = None
-            elif self._changed_at is None or self._changed_at[0] != view.number:
-                self._changed_at = (view.number, time.monotonic())
+            if self._announced and self._stored.member(self._me.id) is None:
+                self._unpublished = True
+                self._renew.set()
+            view = self._refresh()
             self._condition.notify_all()
         self._hooks.changed(view)
 
+    def _refresh(self) -> View:
+        """Derive the view from what etcd holds. Called under the condition's lock."""
+        now = time.monotonic()
+        self._missing = noted(self._missing, self._stored, self._view, now)
+        view = excused(self._stored, self._missing, self._grace_seconds, now)
+        if view == self._view:
+            return self._view
+        self._view = view
+        if not membership.needs_change(view, self._limits):
+            self._changed_at = None
+        elif self._changed_at is None or self._changed_at[0] != view.number:
+            self._changed_at = (view.number, now)
+        self._condition.notify_all()
+        return view
+
     def _decide(self) -> None:
         while not self._stopping:
+            self._look()
             with self._condition:
                 view, changed_at = self._view, self._changed_at
             action = self._action(view, changed_at)
+            self._stuck = action.wake_at == math.inf
             if action.kind is Kind.PROPOSE and action.generation and self._propose(view, action.generation):
                 continue
             with self._condition:
                 if self._view is view and not self._stopping:
-                    # Silent members of a broken generation are looked at again before patience runs out.
-                    left = min((action.wake_at or time.monotonic() + 60) - time.monotonic(), 0.1)
-                    self._condition.wait(left if action.wake_at else 60)
+                    # Who is silent or missing is looked at again before any time runs out.
+                    self._condition.wait(0.1 if action.wake_at or self._missing.since else 60)
+
+    def _look(self) -> None:
+        """Ask members for a sign of life that are missing or silent, and take those out of the view that are lost."""
+        with self._condition:
+            missing, last = self._missing, self._view
+            # Asking takes time, so those that have a record are asked only if nothing goes on without their answer.
+            asked = [
+                member
+                for member in (unheard if self._stuck else members_of)(self._stored)
+                if member.id != self._me.id and member.id not in missing.ended
+            ]
+        if not missing.since and not asked:
+            return
+        signs: dict[str, Sign] = {}
+        if time.monotonic() - self._looked_at > _LOOK_SECONDS or not missing.signs.keys() >= missing.since.keys():
+            with ThreadPoolExecutor(max(len(asked), 1), "look") as pool:
+                signs = dict(zip((member.id for member in asked), pool.map(self._hooks.look, asked), strict=True))
+            self._looked_at = time.monotonic()
+        with self._condition:
+            if self._missing is missing:
+                self._missing = heard(missing, signs)
+            view = self._refresh()
+        if view.members != last.members:
+            self._hooks.changed(view)
 
     def _action(self, view: View, changed_at: tuple[int, float] | None) -> membership.Action:
         if changed_at is None or not self._announced:
             return membership.REST
-        inputs = Inputs(me=self._me.id, limits=self._limits, uuid=secrets.randbits(48), changed_at=changed_at[1])
+        inputs = Inputs(
+            me=self._me.id,
+            limits=self._limits,
+            uuid=secrets.randbits(48),
+            changed_at=changed_at[1],
+            ended=self._missing.ended,
+            missing_since=self._missing.since,
+        )
         action = membership.decide(view, inputs, time.monotonic())
         if action.kind is Kind.WAIT and membership.is_broken(view):
             dead = frozenset(member.id for member in membership.silent(view) if self._hooks.is_dead(member))
@@ -239,7 +348,7 @@ class Coordinator:
 
     def _propose(self, view: View, generation: Generation) -> bool:
         """Compare-and-set the next generation. False if that cannot be known now; the view will tell."""
-        record = membership.generation_to_json(generation)
+        record = records.generation_to_json(generation)
         try:
             done = self._store.put_if(keys.generation(self._job), record, view.generation_revision)
         except StoreError as error:
@@ -252,42 +361,6 @@ class Coordinator:
         return True
 
 
-def _replaced(entries: tuple[Entry, ...], _: View) -> View:
-    view = View()
-    for entry in entries:
-        view = _with_entry(view, entry)
-    return view
-
-
-def _applied(events: tuple[Event, ...], view: View) -> View:
-    for event in events:
-        view = _with_entry(view, event.entry) if event.entry else _without_key(view, event.key)
-    return view
-
-
-def _with_entry(view: View, entry: Entry) -> View:
-    name = _name(entry.key)
-    if name == "generation":
-        generation = membership.generation_from_json(entry.value)
-        return replace(view, generation=generation, generation_revision=entry.mod_revision)
-    if name == "finished":
-        return replace(view, finished=entry.value.decode())
-    if name.startswith("members/"):
-        member = membership.member_from_json(entry.value, age=entry.create_revision)
-        others = tuple(other for other in view.members if other.id != member.id)
-        return replace(view, members=(*others, member))
-    return view
-
-
-def _without_key(view: View, key: str) -> View:
-    name = _name(key)
-    if name == "generation":
-        return replace(view, generation=None, generation_revision=0)
-    if name == "finished":
-        return replace(view, finished="")
-    return replace(view, members=tuple(member for member in view.members if f"members/{member.id}" != name))
-
-
-def _name(key: str) -> str:
-    """The key below the job's prefix ``/tidewater/<job>/``."""
-    return key.split("/", 3)[3]
+def _clock() -> float:
+    # Goes on while the machine sleeps, unlike time.monotonic.
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

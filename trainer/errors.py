@@ -3,10 +3,11 @@
 TrainerError
 ├── ConfigError        the command line, the environment or the data is wrong: exit code 2, no retry helps
 ├── StoreError         etcd did not answer, or not as expected: retried by whoever called
+│   ├── Refused        etcd was reached and will not have it: user, certificate or address are wrong
 │   └── Compacted      a watch asked for a revision that etcd has dropped: read everything again
 ├── RecordError        a record in etcd or a checkpoint is of a version or shape this code does not know
 ├── GroupBroken        a peer is lost, or the membership changed: the step in flight must be discarded
-└── Diverged           the loss is not a number: training stops, the last checkpoint is kept
+└── Diverged           the loss is not a number: training stops, the last checkpoint is kept: exit code 2
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ class ConfigError(TrainerError):
 
 class StoreError(TrainerError):
     """etcd could not be reached or refused the request."""
+
+
+class Refused(StoreError):
+    """etcd, or whatever is at its address, will answer the same again; at start that is a ConfigError."""
 
 
 class Compacted(StoreError):

@@ -3,7 +3,8 @@
     group = open_group("10.0.0.7", torch.device("cpu"), timeout_seconds=30)
     group.form(uuid=..., rank=0, addresses=(("10.0.0.7", 4711), ...), deadline=...)
     model = group.wrap(module)              # DistributedDataParallel
-    group.all_reduce(tensor)                # raises GroupBroken
+    group.carry(ballot); torch.autograd.backward(loss); sums = group.carried()       # raises GroupBroken
+    group.all_reduce(tensor)                # the same
     group.interrupt("peer lost")            # from another thread: whatever is in flight is abandoned
 
 Two ways to form a group, chosen by what the installed torch can do:
@@ -15,8 +16,9 @@ Two ways to form a group, chosen by what the installed torch can do:
 
 DistributedDataParallel as it comes cannot survive a lost peer: an exception in the middle of backward leaves its
 reducer in disorder. So gradients go through a communication hook whose future always completes, also when the
-all-reduce under it failed or hangs; the failure is kept and raised by ``check``, and the step is discarded. The
-hook sums and does not divide: ranks weigh their loss by their share of the batch (see ``loop``).
+all-reduce under it failed or hangs; the failure is kept and raised by ``carried``, and the step is discarded. The
+hook sums and does not divide: ranks weigh their loss by their share of the batch (see ``step``). It sums in 32 bits
+at least, and takes a few more numbers along with the first bucket, which so cost no collective of their own.
 """
 
 from __future__ import annotations
@@ -55,6 +57,8 @@ class Group(ABC):
         self._timeout_seconds = timeout_seconds
         self._server = TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)
         self._failure: str | None = None
+        self._load: torch.Tensor | None = None
+        self._carried: torch.Tensor | None = None
         self._pending: set[Future] = set()
         self._events: set[threading.Event] = set()
         self._lock = threading.Lock()
@@ -121,11 +125,18 @@ class Group(ABC):
             self._failure = self._failure or reason
             pending, self._pending = self._pending, set()
             events, self._events = self._events, set()
+        self._abort()
         for event in events:
             event.set()
         for future in pending:
             with contextlib.suppress(RuntimeError):  # it completed at the same moment
                 future.set_result(None)
+
+    def _abort(self) -> None:
+        """NCCL's kernels wait for a lost peer for ever, and the device with them, unless their communicator ends."""
+        if self.device.type == "cuda" and dist.is_initialized():
+            with contextlib.suppress(RuntimeError):
+                self._pg.abort()
 
     def check(self) -> None:
         """Raises GroupBroken if anything has failed since ``form``."""
@@ -152,36 +163,62 @@ class Group(ABC):
                 self._events.discard(done)
         self.check()
 
+    def confirm(self) -> None:
+        """Returns once every rank has called this, and so has done all that comes before. Raises as ``all_reduce``."""
+        self.all_reduce(torch.zeros(1, device=self.device))
+
+    def carry(self, load: torch.Tensor) -> None:
+        """Have ``load`` (float32, one dimension) summed along with the gradients of the next backward pass."""
+        self._load, self._carried = load, None
+
+    def carried(self) -> torch.Tensor:
+        """The sums over all ranks, after that backward. Raises GroupBroken if any of its gradients is missing."""
+        self.check()
+        if self._carried is None:
+            raise RuntimeError("no gradient was computed: the loss depends on none of the model's parameters")
+        return self._carried
+
     def reduce_bucket(self, bucket: GradBucket) -> Future:
         """DDP's communication hook: sums a bucket; never fails, see the module's docstring."""
+        buffer = bucket.buffer()
+        load, self._load = self._load, None  # the first bucket to be ready is the same one on all ranks
         # Not the bucket itself: an abandoned all-reduce may still write when the next step uses the bucket.
-        buffer, sums = bucket.buffer(), bucket.buffer().clone()
-        result: Future = Future()
+        wide = torch.promote_types(buffer.dtype, torch.float32)
+        sums = buffer.to(wide, copy=True) if load is None else torch.cat([buffer.to(wide), load.to(wide)])
+        result: Future = torch.futures.Future(devices=[self.device] if self.device.type == "cuda" else None)
+
+        def copy_back(_: Future) -> torch.Tensor:
+            if load is not None:
+                self._carried = sums[buffer.numel() :]
+            return buffer.copy_(sums[: buffer.numel()])
+
         with self._lock:
             broken = self._failure is not None
             if not broken:
                 self._pending.add(result)
         if broken:
             result.set_result(None)
-            return result.then(lambda _: buffer)
+            return result.then(copy_back)
         try:
             work = self._pg.allreduce([sums], _options(self._timeout_seconds))
-            work.get_future().add_done_callback(lambda future: self._bucket_done(future, result))
+            work.get_future().add_done_callback(lambda future: self._bucket_done(future, result, sums))
         except RuntimeError as error:
             self.interrupt(_brief(error))
-        return result.then(lambda _: buffer.copy_(sums))
+        return result.then(copy_back)
 
-    def _bucket_done(self, future: Future, result: Future) -> None:
+    def _bucket_done(self, future: Future, result: Future, sums: torch.Tensor) -> None:
         try:
             future.value()
         except RuntimeError as error:
-            self.interrupt(_brief(error))
+            # One that was abandoned may fail long after, when the next group is formed: that says nothing about it.
+            if result in self._pending:
+                self.interrupt(_brief(error))
             return
         with self._lock:
             if result not in self._pending:
                 return
             self._pending.discard(result)
-        result.set_result(None)
+        result.set_result(sums)  # not None: on a GPU the result says which stream has to be waited for
 
 
 class Reconfigured(Group):
@@ -215,8 +252,12 @@ class Restarted(Group):
 def open_group(host: str, device: torch.device, timeout_seconds: float) -> Group:
     """The best kind of group this torch offers, not formed yet. ``host`` is this process's own address."""
     meeting.use_interface_of(host)
-    able = all(hasattr(c10d, name) for name in ("_reconfigure", "_get_reconfigure_handle"))
-    return (Reconfigured if able else Restarted)(device, timeout_seconds)
+    if all(hasattr(c10d, name) for name in ("_reconfigure", "_get_reconfigure_handle", "_supports_reconfigure")):
+        group = Reconfigured(device, timeout_seconds)
+        if c10d._supports_reconfigure():
+            return group
+        dist.destroy_process_group()
+    return Restarted(device, timeout_seconds)
 
 
 def _init(device: torch.device, store: Store, rank: int, size: int, timeout_seconds: float, **more: bool) -> None:

@@ -1,7 +1,8 @@
-"""The beginning of a generation: everyone gets the state of the rank that has committed most.
+"""The beginning of a generation: everyone gets the state of the rank that has applied most.
 
-That is how a newcomer gets its state, how a rank catches up whose vote was cut short when others' was not, and, when
-nobody has the state, how all get what rank 0 has read from the last checkpoint.
+That is how a newcomer gets its state, how a rank catches up whose last step was cut short when others' was not, how one
+that was left behind drops what only it had applied, and, when nobody has the state, how all get what one has read from
+the last checkpoint.
 """
 
 from __future__ import annotations
@@ -15,54 +16,68 @@ from trainer import sync
 from trainer.log import Log
 from trainer.membership import Generation
 from trainer.parts import Parts
+from trainer.state import Position
 
 _HANDOVER_SECONDS = 30.0
 _SYNC_SECONDS = 600.0
 
 
-def synchronise(parts: Parts, generation: Generation, rank: int, wanted: Callable[[], None], log: Log) -> None:
-    """Bring all ranks to the same state; a collective call.
+def synchronise(parts: Parts, generation: Generation, rank: int, wanted: Callable[[], None], log: Log) -> bool:
+    """Bring all ranks to the same state, and let each know that all have it; a collective call.
 
-    Raises GroupBroken when a peer fails on the way, or as soon as ``wanted`` does. The state is then either the one
-    from before or the new one, never a mixture; calling again in the next generation sets it right.
+    Returns whether this rank's state was replaced. Raises GroupBroken when a peer fails on the way, or as soon as
+    ``wanted`` does. The state is then either the one from before or the new one, never a mixture; calling again in the
+    next generation sets it right.
     """
     group, state = parts.group, parts.state
-    positions = torch.zeros(len(generation.members), dtype=torch.float64, device=group.device)
-    positions[rank] = state.step + 1 if state.present else 0
-    group.all_reduce(positions)
-    most = positions.max().item()
-    source = int(positions.argmax().item())
-    behind = [peer for peer, position in enumerate(positions.tolist()) if position < most or (not most and peer)]
-    if rank == source and not most:
-        _restore(parts, log)
+    table = torch.zeros((len(generation.members), 3), dtype=torch.float64, device=group.device)
+    table[rank] = torch.tensor(state.position(), dtype=torch.float64)
+    group.all_reduce(table)
+    source, behind = plan([(int(row[0]), int(row[1]), int(row[2])) for row in table.tolist()])
+    if rank == source and not state.position()[-1]:
+        _restore(parts, generation, log)
     if not behind:
-        return
+        return False
     if rank == source:
-        parts.server.offer(generation.uuid, state.pack())
+        parts.server.offer(generation.uuid, state.tree())
     try:
         if rank in behind:
             _fetch(parts, generation, source, wanted, log)
         group.all_reduce(torch.zeros(1, device=group.device), timeout_seconds=_SYNC_SECONDS)
     finally:
         parts.server.withdraw()
+    return rank in behind
+
+
+def plan(positions: list[Position]) -> tuple[int, frozenset[int]]:
+    """Whose state counts, and which ranks must get it: all that have another one.
+
+    Nobody's state may be the latest: those who had it may have gone on alone and be lost by now. The source then
+    looks at the last checkpoint first, and all others get what it finds.
+    """
+    highest = max(positions)
+    source, trusted = positions.index(highest), bool(highest[-1])
+    return source, frozenset(
+        rank for rank, position in enumerate(positions) if rank != source and (position != highest or not trusted)
+    )
 
 
 def _fetch(parts: Parts, generation: Generation, source: int, wanted: Callable[[], None], log: Log) -> None:
     started, peer = time.monotonic(), generation.members[source]
-    payload = sync.fetch((peer.host, peer.peer_port), generation.uuid, wanted, started + _SYNC_SECONDS)
-    parts.state.unpack(payload)
-    seconds = time.monotonic() - started
-    log.event("state_synced", from_rank=source, step=parts.state.step, bytes=len(payload), seconds=seconds)
+    tree = sync.fetch((peer.host, peer.peer_port), generation.uuid, wanted, started + _SYNC_SECONDS)
+    parts.state.load(tree)
+    log.event("state_synced", from_rank=source, step=parts.state.step, seconds=time.monotonic() - started)
 
 
-def _restore(parts: Parts, log: Log) -> None:
-    """Nobody has the job's state: take it from the volume, or begin."""
+def _restore(parts: Parts, generation: Generation, log: Log) -> None:
+    """Nobody has the job's latest state: take it from the last checkpoint, or begin."""
     # Those who leave without passing the state on save it first, and withdraw their record after that.
     parts.coordinator.wait(
         lambda view: not any(member.leaving for member in view.members), time.monotonic() + _HANDOVER_SECONDS
     )
+    state = parts.state
     found = parts.checkpoints.load()
-    if found:
-        parts.state.unpack(found.payload)
+    if found and not (state.present and state.step >= found.step):
+        state.load(found.tree)
         log.event("checkpoint_loaded", step=found.step, path=str(found.path))
-    parts.state.present = True
+    state.present, state.stale, state.applied_in = True, False, generation.number

@@ -2,58 +2,41 @@
 
     Loop(config, parts, log).run()      # -> exit code
 
-A step is forward, backward (DDP sums the gradients), a vote, and the commit. The vote is one tiny all-reduce of
-every rank's verdict; only if all ranks have voted yes does the optimizer step and the cursor move, everywhere. On any
-failure nothing is committed: survivors give the generation up, learn the next one, form its group in the same
-process and repeat the step. Should the vote itself be cut short, some ranks may have committed and some not; so
-every generation begins with a comparison of step numbers, and who is behind, as a newcomer is, gets the state of
-the one that is ahead.
+A rank *applies* a step once all its gradients have been summed. On any failure nothing is applied: survivors give
+the generation up, learn the next one, form its group in the same process and repeat the step. A failure may strike
+between two ranks' sums, so that one has applied the step and another has not; every generation therefore begins with
+a comparison, and who is behind, as a newcomer is, gets the state of the one that is ahead (see ``handover``).
 
-The loss of a rank is the sum over its samples divided by the number of samples in the whole step, so that the sum of
-the ranks' gradients is the mean over the batch, however unevenly it is shared out.
+A step is *final*, that is, reported, counted and worth a checkpoint, once the gradients of the next one are summed: no
+rank contributes to those before it has applied this one, so every member of the generation has it. What a rank has
+applied that was cut off in the middle of a step never becomes final, and it drops that when it comes back. So two
+groups never both make a step final, whatever the network does, and no vote costs a round trip of its own.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
-import torch
-from torch import nn
-
-from contract import exit_codes, keys
+from contract import exit_codes, keys, leaving
 from trainer import handover, sync
 from trainer.config import Config
-from trainer.data import Augment
 from trainer.ending import evaluate, finish
-from trainer.errors import Diverged, GroupBroken
+from trainer.errors import ConfigError, GroupBroken
+from trainer.loader import Micro, Place, Prepared
 from trainer.log import Log
-from trainer.membership import Generation, View, lost_members
-from trainer.meter import Change, Meter
-from trainer.metrics import Committed
+from trainer.membership import Generation, Member, View, lost_members
+from trainer.meter import Change, Changed, Meter
 from trainer.parts import Parts
-from trainer.sampler import Step, plan, steps_per_epoch
+from trainer.sampler import Cursor, Step
+from trainer.step import Outcome
+from trainer.training import Report
 
 _PROBE_SECONDS = 0.5
-_LEASE_RETRY_SECONDS = 0.2
-_LEAVE_SECONDS = 15.0
 _FORM_SECONDS = 20.0
-
-
-@dataclass(frozen=True)
-class Vote:
-    """The sum of all ranks' verdicts on a step."""
-
-    committed: bool
-    """All ranks have their gradients and hold their lease."""
-    switch: bool
-    """All ranks know of the next generation."""
-    loss: float
-    """Mean over the samples of the step."""
+_ETCD_RETRY_SECONDS = 0.2
 
 
 class Loop:
@@ -61,13 +44,15 @@ class Loop:
 
     def __init__(self, config: Config, parts: Parts, log: Log) -> None:
         self._config, self._parts, self._log = config, parts, log
-        self._model: nn.Module = parts.state.model
         self._generation: Generation | None = None
         self._forming = False
         self._leaving_since: float | None = None
+        self._pending: tuple[Report, Changed | None] | None = None
         self._change = Change()
         self._meter = Meter()
         self._waiting_for = ""
+        self.waiting_since: float | None = None
+        """When this worker began what needs its peers; the heartbeat looks at them when that takes long."""
 
     def leave(self) -> None:
         """SIGTERM: leave at the next step boundary. May be called from any thread, more than once."""
@@ -89,19 +74,25 @@ class Loop:
             if lost:
                 self._parts.group.interrupt(f"lost {', '.join(lost)}")
 
+    def peer_silent(self, member: Member) -> None:
+        """Called by the heartbeat's thread: that peer is frozen, or the network between is cut."""
+        self._log.event("peer_silent", peer=member.worker)
+        self._parts.group.interrupt(f"no sign of life from {member.worker}")
+
     def warm_up(self) -> None:
         """Form a group of one and run two passes, so that joining costs the others as little as possible.
 
         DDP settles the order of its buckets after its first pass; alone, nobody else is needed for that.
         """
-        group, state = self._parts.group, self._parts.state
+        group, stepper = self._parts.group, self._parts.stepper
         address = ("127.0.0.1", group.store_port)
         group.form(secrets.randbits(48), 0, (address,), time.monotonic() + _FORM_SECONDS)
-        self._model = group.wrap(state.model)
-        images, labels = self._batch((0,), 0)
+        stepper.wrap()
+        # Two samples, since batch normalization cannot do with one.
+        samples = tuple(range(min(2, self._parts.total)))
+        warm = Prepared(Step(samples, Cursor()), (Micro(self._parts.loader.batch(samples, epoch=0), weight=1.0),))
         for _ in range(2):
-            torch.autograd.backward(nn.functional.cross_entropy(self._model(images), labels))
-            state.optimizer.zero_grad()
+            stepper.gradients(warm, knows=False)
 
     def run(self) -> int:
         """Train. Returns an exit code of ``contract.exit_codes``; raises ConfigError, RecordError or Diverged."""
@@ -111,13 +102,14 @@ class Loop:
                 return self._finished() if self._parts.coordinator.view.finished else self._left()
             self._enter(generation)
             try:
-                if len(generation.members) < self._config.min_workers:
+                if len(generation.members) < self._config.least_members:
                     self._hold(generation)
                 else:
                     self._train_in(generation)
             except GroupBroken as error:
                 self._change.broken()
                 self._log.event("step_discarded", generation=generation.number, reason=str(error))
+                self._parts.heartbeat.tense(True)
                 self._parts.coordinator.ready_after(generation.number)
 
     def _next_generation(self) -> Generation | None:
@@ -131,13 +123,21 @@ class Loop:
             if inside and view.number > last:
                 return view.generation
             if view.generation is not None and not inside:
+                self._refuse_mismatch(view)
                 self._say_waiting("in_line", len(view.generation.members))
                 coordinator.ready_after(view.number)
             coordinator.wait_for_news(view, time.monotonic() + 0.5)
 
+    def _refuse_mismatch(self, view: View) -> None:
+        reason = self._parts.refusal(view)
+        if reason:
+            raise ConfigError(reason)
+
     def _enter(self, generation: Generation) -> None:
         """Say who came and who went."""
-        before = self._generation
+        before, self._generation = self._generation, generation
+        # Whoever missed a generation may have been left behind; it brings its state, but does not trust it.
+        self._parts.state.stale |= before is not None and before.number < generation.number - 1
         if before is None:
             self._log.event(
                 "joined",
@@ -151,11 +151,13 @@ class Loop:
                 if generation.rank(member.id) is None:
                     self._log.event("peer_lost", peer=member.worker, generation=generation.number)
         self._change.begin(generation.cause)
-        self._generation = generation
         self._waiting_for = ""
+        self._parts.heartbeat.watch(generation.members)
 
     def _hold(self, generation: Generation) -> None:
         """Too few workers: stand still, with the state in memory, until the membership changes."""
+        self.waiting_since = None
+        self._parts.heartbeat.tense(False)
         self._say_waiting("below_min", len(generation.members))
         coordinator = self._parts.coordinator
         while not self._overdue():
@@ -169,29 +171,101 @@ class Loop:
 
     def _train_in(self, generation: Generation) -> None:
         """Train until the membership changes or the job is finished. Raises GroupBroken on any failure of a peer."""
-        rank = generation.rank(self._parts.member_id) or 0
+        rank, size = generation.rank(self._parts.member_id) or 0, len(generation.members)
+        state = self._parts.state
+        self._parts.heartbeat.tense(True)
         self._form(generation, rank)
-        handover.synchronise(self._parts, generation, rank, self._still_wanted(generation), self._log)
+        if handover.synchronise(self._parts, generation, rank, self._still_wanted(generation), self._log):
+            self._pending = None  # this worker has dropped what it had applied, or has it from somebody who reports it
+        self._parts.coordinator.synced(generation.number)
+        self._parts.heartbeat.tense(False)
+        self._settle(rank)
+        batch_size = self._config.step_size(size)
+        self._parts.loader.start(Place(state.cursor, rank, size, batch_size, self._config.epochs))
         self._meter.start()
         while not self._overdue():
-            if self._parts.state.cursor.epoch >= self._config.epochs:
+            self._evaluate_if_due(rank, size)
+            if state.cursor.epoch >= self._config.epochs:
                 return self._finish(rank)
-            began = time.monotonic()
-            self._pace(generation)
-            started = time.monotonic()
-            step = self._plan()
-            loss = self._forward_backward(step, rank, len(generation.members))
-            vote = self._vote(generation, loss)
-            if vote.committed:
-                self._commit(step)
-                self._report(generation, step, vote.loss, started)
-                self._measure(generation, step, vote.loss, (began, started))
-                self._save(rank)
-            else:
-                self._await_lease(len(generation.members))
-            if vote.switch:
+            if self._step(generation, rank):
                 return None
         return None
+
+    def _step(self, generation: Generation, rank: int) -> bool:
+        """One step; whether all ranks know of the next generation and leave this one now."""
+        began = time.monotonic()
+        self._pace(generation)
+        started = self.waiting_since = time.monotonic()
+        prepared = self._parts.loader.next()
+        knows = self._parts.coordinator.view.number > generation.number
+        self._stay_in_touch(generation)
+        outcome = self._parts.stepper.gradients(prepared, knows=knows)
+        self._stay_in_touch(generation)  # once more: this process may have been frozen in between
+        self._settle(rank)
+        self._apply(generation, prepared, outcome, (began, started))
+        return outcome.everyone_knows
+
+    def _stay_in_touch(self, generation: Generation) -> None:
+        """Stand still while etcd has been away for so long that others may begin again from a checkpoint."""
+        coordinator = self._parts.coordinator
+        if coordinator.in_touch():
+            return
+        self.waiting_since = None
+        self._say_waiting("etcd", len(generation.members))
+        while not coordinator.in_touch() and not self._overdue():
+            self._parts.group.check()
+            coordinator.wait(lambda _: False, time.monotonic() + _ETCD_RETRY_SECONDS)
+        if coordinator.view.number != generation.number:
+            raise GroupBroken("others went on while this worker was out of touch with etcd")
+
+    def _apply(self, generation: Generation, prepared: Prepared, outcome: Outcome, times: tuple[float, float]) -> None:
+        state, config, step = self._parts.state, self._config, prepared.step
+        rank, size = generation.rank(self._parts.member_id) or 0, len(generation.members)
+        done = (state.cursor.epoch + state.cursor.offset / self._parts.total) / config.epochs
+        factor = self._parts.training.schedule(done) * config.lr_factor(size)
+        self._parts.stepper.apply(outcome, factor)
+        state.step, state.cursor, state.applied_in = state.step + 1, step.after, generation.number
+        now = time.monotonic()
+        report = Report(
+            step=state.step,
+            epoch=state.cursor.epoch,
+            generation=generation.number,
+            world_size=size,
+            rank=rank,
+            loss=outcome.loss,
+            lr=state.optimizer.param_groups[0]["lr"],
+            samples=step.share(rank, size),
+            batch_size=len(step.samples),
+            step_seconds=now - times[1],
+            useful_seconds=now - times[0],
+        )
+        self._pending = report, self._change.over()
+
+    def _settle(self, rank: int) -> None:
+        """The last step that was applied is final."""
+        if self._pending is None:
+            return
+        (report, changed), self._pending = self._pending, None
+        state, config = self._parts.state, self._config
+        self._waiting_for = ""
+        self._meter.count(report.batch_size)
+        if changed:
+            changed.tell(self._log, report)
+        if changed or report.step % config.report_every == 0:
+            self._log.progress(
+                step=report.step,
+                epoch=report.epoch + 1 if state.cursor.offset else report.epoch,
+                world_size=report.world_size,
+                generation=report.generation,
+                loss=report.loss,
+                samples_per_s=self._meter.rate(),
+                step_seconds=report.step_seconds,
+                rank=report.rank,
+            )
+        self._parts.metrics.committed(report)
+        self._parts.training.on_step(report)
+        if rank == 0 and report.step % config.checkpoint_every == 0:
+            self._parts.checkpoints.save(state.step, state.tree())
 
     def _form(self, generation: Generation, rank: int) -> None:
         group = self._parts.group
@@ -204,7 +278,7 @@ class Loop:
         finally:
             self._forming = False
         if not group.keeps_wrapper:
-            self._model = group.wrap(self._parts.state.model)
+            self._parts.stepper.wrap()
 
     def _still_wanted(self, generation: Generation) -> Callable[[], None]:
         """What a wait for peers asks now and then: raises GroupBroken when a peer's process is gone."""
@@ -216,6 +290,7 @@ class Loop:
             view = self._parts.coordinator.view
             if view.number != generation.number:
                 raise GroupBroken("a newer generation came up")
+            self._parts.group.check()
             if time.monotonic() - asked_at < _PROBE_SECONDS:
                 return
             gone = [peer.worker for peer in peers if sync.is_gone((peer.host, peer.peer_port))]
@@ -225,111 +300,41 @@ class Loop:
 
         return check
 
-    def _await_lease(self, workers: int) -> None:
-        """etcd has been away for longer than a lease lasts: others may train without some of these workers."""
-        self._say_waiting("etcd", workers)
-        self._parts.coordinator.wait(lambda _: False, time.monotonic() + _LEASE_RETRY_SECONDS)
-
-    def _plan(self) -> Step:
-        config = self._config
-        return plan(
-            self._parts.state.cursor, total=len(self._parts.train), batch_size=config.batch_size, seed=config.seed
-        )
-
-    def _batch(self, samples: tuple[int, ...], epoch: int) -> tuple[torch.Tensor, torch.Tensor]:
-        images, labels = self._parts.train.batch(samples, Augment(self._config.seed, epoch))
-        device = self._parts.group.device
-        return images.to(device), labels.to(device)
-
-    def _forward_backward(self, step: Step, rank: int, size: int) -> float:
-        """Leave the gradients of the whole step in the parameters; this rank's part of the mean loss."""
-        state, mine = self._parts.state, step.share(rank, size)
-        # A rank without a sample still takes part in the all-reduce, with gradients of zero.
-        images, labels = self._batch(mine or step.samples[:1], state.cursor.epoch)
-        state.optimizer.zero_grad()
-        total = nn.functional.cross_entropy(self._model(images), labels, reduction="sum") * bool(mine)
-        loss = total / len(step.samples)
-        torch.autograd.backward(loss)
-        return float(loss.item())
-
-    def _vote(self, generation: Generation, loss: float) -> Vote:
-        group, coordinator = self._parts.group, self._parts.coordinator
-        group.check()
-        knows = coordinator.view.number > generation.number
-        ballot = torch.tensor([coordinator.lease_holds(), knows, loss], dtype=torch.float64, device=group.device)
-        group.all_reduce(ballot)
-        committed, switch, mean = ballot.tolist()
-        if not math.isfinite(mean):
-            raise Diverged(
-                f"the loss of step {self._parts.state.step + 1} is {mean}: lower --lr and look at the data; "
-                "the last checkpoint is kept"
-            )
-        return Vote(committed == len(generation.members), switch == len(generation.members), mean)
-
-    def _commit(self, step: Step) -> None:
-        state = self._parts.state
-        done = state.step / (self._config.epochs * steps_per_epoch(len(self._parts.train), self._config.batch_size))
-        for group in state.optimizer.param_groups:
-            group["lr"] = self._config.lr * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
-        state.optimizer.step()
-        state.step += 1
-        state.cursor = step.after
-
-    def _report(self, generation: Generation, step: Step, loss: float, started: float) -> None:
-        self._waiting_for = ""
-        self._meter.count(len(step.samples))
-        state, first = (
-            self._parts.state,
-            self._change.committed(self._log, state_step=self._parts.state.step, generation=generation),
-        )
-        if first or state.step % self._config.report_every == 0:
-            self._log.progress(
-                step=state.step,
-                epoch=state.cursor.epoch + 1 if state.cursor.offset else state.cursor.epoch,
-                world_size=len(generation.members),
-                generation=generation.number,
-                loss=loss,
-                samples_per_s=self._meter.rate(),
-                step_seconds=time.monotonic() - started,
-                rank=generation.rank(self._parts.member_id),
-            )
-
-    def _measure(self, generation: Generation, step: Step, loss: float, times: tuple[float, float]) -> None:
-        rank, size, now = generation.rank(self._parts.member_id) or 0, len(generation.members), time.monotonic()
-        began, started = times
-        self._parts.metrics.committed(
-            Committed(
-                step=self._parts.state.step,
-                epoch=step.after.epoch,
-                world_size=size,
-                generation=generation.number,
-                loss=loss,
-                own_samples=len(step.share(rank, size)),
-                step_seconds=now - started,
-                useful_seconds=now - began,
-            )
-        )
-
     def _pace(self, generation: Generation) -> None:
         """Hold the demonstration's pace, but never hold up a change of the membership."""
         until = self._meter.last_step_at + self._config.min_step_seconds
         if time.monotonic() < until:
+            self.waiting_since = None
             self._parts.coordinator.wait(lambda view: view.number != generation.number, until)
         self._parts.group.check()
         self._meter.last_step_at = time.monotonic()
 
-    def _save(self, rank: int) -> None:
-        state = self._parts.state
-        if rank == 0 and state.step % self._config.checkpoint_every == 0:
-            self._parts.checkpoints.save(state.step, state.pack())
+    def _evaluate_if_due(self, rank: int, size: int) -> None:
+        """After every so many epochs, all ranks together; repeated by the next generation if a peer fails."""
+        state, every = self._parts.state, self._config.evaluate_every
+        epoch = state.cursor.epoch
+        wanted = epoch >= self._config.epochs or (every > 0 and epoch % every == 0)
+        if state.cursor.offset or not wanted or epoch <= state.evaluated:
+            return
+        self._confirm(rank)
+        state.accuracy = evaluate(self._parts, rank, size)
+        state.evaluated = epoch
+        if rank == 0 and state.accuracy is not None:
+            self._log.event("evaluated", epoch=epoch, step=state.step, accuracy=state.accuracy)
+
+    def _confirm(self, rank: int) -> None:
+        """Make the last step final without another one."""
+        self.waiting_since = time.monotonic()
+        self._parts.group.confirm()
+        self._settle(rank)
 
     def _finish(self, rank: int) -> None:
-        """Rank 0 measures, saves and records the end; the others wait for that record."""
+        """Rank 0 saves and records the end; the others wait for that record."""
         state, coordinator, group = self._parts.state, self._parts.coordinator, self._parts.group
+        self._confirm(rank)
         if rank == 0:
-            accuracy = evaluate(state.model, self._parts.val, group.device)
-            self._parts.checkpoints.save(state.step, state.pack())
-            record = {"version": keys.FINISHED_VERSION, "step": state.step, "accuracy": accuracy}
+            self._parts.checkpoints.save(state.step, state.tree(), wait=True)
+            record = {"version": keys.FINISHED_VERSION, "step": state.step, "accuracy": state.accuracy}
             finish(json.dumps(record).encode(), self._parts.checkpoints, coordinator, self._log)
         while not coordinator.wait(lambda view: bool(view.finished), time.monotonic() + 0.5) and not self._overdue():
             group.check()
@@ -350,7 +355,9 @@ class Loop:
             else []
         )
         if state.present and (not heirs or self._overdue()):
-            self._parts.checkpoints.save(state.step, state.pack())
+            if not heirs:
+                self._settle(rank=-1)
+            self._parts.checkpoints.save(state.step, state.tree(), wait=True)
         self._log.event(
             "left",
             member=self._parts.member_id,
@@ -361,7 +368,7 @@ class Loop:
 
     def _overdue(self) -> bool:
         """Whether the others had long enough to let this worker go."""
-        return self._leaving_since is not None and time.monotonic() - self._leaving_since > _LEAVE_SECONDS
+        return self._leaving_since is not None and time.monotonic() - self._leaving_since > leaving.STEP_SECONDS
 
     def _say_waiting(self, reason: str, workers: int) -> None:
         if self._waiting_for != reason:
@@ -370,6 +377,6 @@ class Loop:
                 "waiting",
                 reason=reason,
                 workers=workers,
-                min_workers=self._config.min_workers,
-                max_workers=self._config.max_workers,
+                min_workers=self._config.least_members,
+                max_workers=self._config.most_members,
             )

@@ -1,4 +1,4 @@
-"""Who trains together: frozen records, their JSON codec, and one pure function that decides.
+"""Who trains together: frozen records, and one pure function that decides.
 
     action = decide(view, Inputs(me="w-0-1f", limits=Limits(1, 8)), now=time.monotonic())
     if action.kind is Kind.PROPOSE: ...   # compare-and-set action.generation on the generation record
@@ -17,21 +17,25 @@ The rules, in full:
 * A generation that is not broken changes when a member wants to leave or a newcomer finds room. Its members then
   go on training until all of them know of the next one, and switch at the same step.
 * Survivors keep their order, newcomers come after them by age, and no more than ``max_workers`` get in.
+* A newcomer whose signature is not the job's is never taken in. The job's is that of the current generation while one
+  of its members lives, else that of the oldest member that stands ready.
+* Who could not reach each other when a generation broke are not put into the next one together: the largest group of
+  survivors that can goes on, the others wait in line until they get through.
+* A broken generation is over once somebody who has its state has given it up, since no step is final without the
+  gradients of all its members. If nobody who asks for the next one has the state, those who have may go on unseen,
+  frozen or cut off. Then the next one has to wait until they have certainly ended, or have been without a lease for
+  so long (``takeover_seconds``) that they have stopped by themselves (``Coordinator.in_touch``): two generations never
+  both make steps final.
 * The one to propose is the oldest that may be in the next generation; should it be stuck, the second oldest does
   so after ``patience_seconds``, and so on. Two proposals do no harm: compare-and-set lets one through.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, TypeVar
-
-from contract import keys
-from trainer.errors import RecordError
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,10 @@ class Member:
     """Digest of what must be equal in all workers (model, data, schedule)."""
     ready_after: int
     leaving: bool = False
+    state_of: int = 0
+    """Number of the last generation in which it has got, or had, the job's state; 0: never."""
+    unreachable: tuple[str, ...] = ()
+    """Ids of members that do not answer its pings."""
     age: int = 0
     """etcd's create revision of the record: smaller is older. Not part of the stored record."""
 
@@ -97,6 +105,8 @@ class Limits:
     min_workers: int
     max_workers: int
     patience_seconds: float = 3.0
+    takeover_seconds: float = 40.0
+    """So long after a member's record has vanished it has certainly stopped by itself."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +121,10 @@ class Inputs:
     """Members whose process is known to be gone although their lease still runs."""
     changed_at: float = 0.0
     """Monotonic time at which this process first saw that the current generation needs a successor."""
+    ended: frozenset[str] = frozenset()
+    """Members of the current generation whose process has certainly ended."""
+    missing_since: Mapping[str, float] = field(default_factory=dict)
+    """Monotonic time since which etcd has no record of a member of the current generation."""
 
 
 class Kind(Enum):
@@ -140,14 +154,14 @@ def decide(view: View, inputs: Inputs, now: float) -> Action:
     waiting_until = inputs.changed_at + inputs.limits.patience_seconds
     if is_broken(view) and silent(view, inputs.dead) and now < waiting_until:
         return Action(Kind.WAIT, wake_at=waiting_until)
-    successor = _successor(view, inputs)
     proposers = _proposers(view)
     if inputs.me not in proposers:
         return REST
     my_turn = inputs.changed_at + proposers.index(inputs.me) * inputs.limits.patience_seconds
-    if now < my_turn:
-        return Action(Kind.WAIT, wake_at=my_turn)
-    return Action(Kind.PROPOSE, generation=successor)
+    may_at = max(my_turn, _over_at(view, inputs))
+    if now < may_at:
+        return Action(Kind.WAIT, wake_at=may_at)
+    return Action(Kind.PROPOSE, generation=_successor(view, inputs))
 
 
 def needs_change(view: View, limits: Limits) -> bool:
@@ -183,6 +197,16 @@ def lost_members(view: View, generation: Generation, me: str) -> list[str]:
     return [member.worker for member, now in living if now is None or now.ready_after >= generation.number]
 
 
+def reference(view: View) -> Member | None:
+    """The member whose signature is the job's: who has another one is not taken in. None if nobody is there."""
+    for member in view.generation.members if view.generation else ():
+        living = view.member(member.id)
+        if living:
+            return living
+    ready = [member for member in view.members if member.ready_after >= view.number and not member.leaving]
+    return min(ready, key=lambda member: member.age, default=None)
+
+
 def silent(view: View, dead: frozenset[str] = frozenset()) -> list[Member]:
     """Members of a broken generation that are not known to be gone and have not given it up yet."""
     members = view.generation.members if view.generation else ()
@@ -190,15 +214,71 @@ def silent(view: View, dead: frozenset[str] = frozenset()) -> list[Member]:
     return [member for member in living if member and member.ready_after < view.number and member.id not in dead]
 
 
+def _over_at(view: View, inputs: Inputs) -> float:
+    """Monotonic time from which another generation can't make the current one's steps final a second time."""
+    generation = view.generation
+    if generation is None or not generation.members:
+        return 0.0
+    living = [member for member in map(view.member, _ids(generation.members)) if member]
+    if not is_broken(view):
+        # A newcomer must not send all of them away on its own: those who leave have not said that they have stopped.
+        staying = any(not member.leaving for member in living)
+        return 0.0 if staying or generation.rank(inputs.me) is not None else math.inf
+    # Who has come further than the others into this generation has made no step in it without them.
+    latest = max(min(member.state_of, view.number - 1) for member in (*generation.members, *living))
+    given_up = [member for member in living if member.ready_after >= view.number]
+    if any(member.state_of >= latest for member in given_up):
+        return 0.0
+    unheard = set(_ids(generation.members)) - set(_ids(given_up)) - inputs.ended - {inputs.me}
+    present = set(_ids(living))
+    return max(
+        (
+            math.inf if each in present else inputs.missing_since.get(each, math.inf) + inputs.limits.takeover_seconds
+            for each in unheard
+        ),
+        default=0.0,
+    )
+
+
+def _ids(members: Iterable[Member]) -> list[str]:
+    return [member.id for member in members]
+
+
 def _asking(view: View) -> list[Member]:
-    """Living members that stand ready for a generation after the current one, oldest first."""
+    """Living members that stand ready for a generation after the current one and are of its kind, oldest first."""
+    known = reference(view)
+    kind = known.signature if known else ""
     ready = [member for member in view.members if member.ready_after >= view.number and not member.leaving]
-    return sorted(ready, key=lambda member: member.age)
+    return sorted((member for member in ready if member.signature == kind), key=lambda member: member.age)
 
 
 def _newcomers(view: View) -> list[Member]:
-    inside = {member.id for member in view.generation.members} if view.generation else set()
-    return [member for member in _asking(view) if member.id not in inside]
+    """Who may be added, oldest first. If the generation stands, only those who can reach all its members."""
+    before = view.generation.members if view.generation else ()
+    inside = [] if is_broken(view) else [member for member in map(view.member, _ids(before)) if member]
+    known = set(_ids(before))
+    return [member for member in _asking(view) if member.id not in known and _get_on(member, inside)]
+
+
+def _get_on(member: Member, others: Iterable[Member]) -> bool:
+    return not any(member.id in other.unreachable or other.id in member.unreachable for other in others)
+
+
+def _reachable(first: list[Member], candidates: Iterable[Member]) -> list[Member]:
+    """``first``, and of the candidates all that get on with it and with those before them."""
+    group = list(first)
+    for member in candidates:
+        if member not in group and _get_on(member, group):
+            group.append(member)
+    return group
+
+
+def _largest_group(survivors: list[Member]) -> list[Member]:
+    """The most survivors that can reach each other, with the state if anybody has it; in rank order."""
+    latest = max((member.state_of for member in survivors), default=0)
+    groups = [_reachable([member], survivors) for member in survivors]
+    best = max(groups, key=lambda group: (any(each.state_of >= latest for each in group), len(group)), default=[])
+    return [member for member in survivors if member in best]
 
 
 def _proposers(view: View) -> list[str]:
@@ -224,57 +304,9 @@ def _successor(view: View, inputs: Inputs) -> Generation:
         for member in living
         if member and not member.leaving and (not broken or member.ready_after >= view.number)
     ]
-    members = (survivors + _newcomers(view))[: inputs.limits.max_workers]
+    together = _largest_group(survivors) if broken else survivors
+    members = _reachable(together, _newcomers(view))[: inputs.limits.max_workers]
     cause = "start" if not before else "lost" if broken else "left" if len(survivors) < len(before) else "joined"
     # Should etcd have lost its data, the members still know how far the count had come.
     number = max([view.number, *(member.ready_after for member in members)]) + 1
     return Generation(number=number, uuid=inputs.uuid, members=tuple(members), cause=cause)
-
-
-def member_to_json(member: Member) -> bytes:
-    """The record under ``keys.member``."""
-    fields = asdict(member)
-    del fields["age"]
-    return json.dumps({"version": keys.MEMBER_VERSION, **fields}).encode()
-
-
-def member_from_json(data: bytes, *, age: int) -> Member:
-    """Raises RecordError for a version or shape this code does not know."""
-    fields = _fields(data, "member", keys.MEMBER_VERSION)
-    return _build(Member, {**fields, "age": age}, "member")
-
-
-def generation_to_json(generation: Generation) -> bytes:
-    """The record under ``keys.generation``."""
-    return json.dumps({"version": keys.GENERATION_VERSION, **asdict(generation)}).encode()
-
-
-def generation_from_json(data: bytes) -> Generation:
-    """Raises RecordError for a version or shape this code does not know."""
-    fields = _fields(data, "generation", keys.GENERATION_VERSION)
-    members = fields.get("members")
-    if not isinstance(members, list):
-        raise RecordError("generation record: members is not a list")
-    fields["members"] = tuple(_build(Member, member, "generation member") for member in members)
-    return _build(Generation, fields, "generation")
-
-
-def _fields(data: bytes, what: str, version: int) -> dict[str, Any]:
-    try:
-        fields = json.loads(data)
-    except ValueError as error:
-        raise RecordError(f"{what} record is not JSON: {data[:80]!r}") from error
-    found = fields.pop("version", None) if isinstance(fields, dict) else None
-    if found != version:
-        raise RecordError(
-            f"{what} record has version {found}, this worker knows {version}: "
-            "let all workers run the same code, or give the job a new name"
-        )
-    return dict(fields)
-
-
-def _build(kind: type[T], fields: dict[str, Any], what: str) -> T:
-    try:
-        return kind(**fields)
-    except TypeError as error:
-        raise RecordError(f"{what} record: {error}") from error

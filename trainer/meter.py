@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 from trainer.log import Log
-from trainer.membership import Generation
+from trainer.training import Report
 
 
 class Meter:
@@ -32,8 +33,31 @@ class Meter:
         return round(rate, 1)
 
 
+@dataclass(frozen=True)
+class Changed:
+    """A change of the membership that is over."""
+
+    cause: str
+    """As in ``membership.Generation``."""
+    failed: bool
+    """Whether a step was discarded on the way."""
+    seconds: float
+    """From the moment training stopped to the first step applied after it."""
+
+    def tell(self, log: Log, report: Report) -> None:
+        """Log it, together with the step that ended it."""
+        log.event(
+            "recovered" if self.failed else "resized",
+            seconds=self.seconds,
+            cause=self.cause,
+            step=report.step,
+            world_size=report.world_size,
+            generation=report.generation,
+        )
+
+
 class Change:
-    """Times one change of the membership, from the moment training stopped to the first step committed after it."""
+    """Times one change of the membership after the other."""
 
     def __init__(self) -> None:
         self._cause: str | None = None
@@ -50,17 +74,10 @@ class Change:
         self._cause = cause
         self._stopped_at = self._stopped_at or time.monotonic()
 
-    def committed(self, log: Log, *, state_step: int, generation: Generation) -> bool:
-        """A step is committed; True, and an event, if it is the first after a change."""
+    def over(self) -> Changed | None:
+        """A step was applied: the change that it ends, if there was one."""
         if self._cause is None or self._stopped_at is None:
-            return False
-        log.event(
-            "recovered" if self._failed else "resized",
-            seconds=time.monotonic() - self._stopped_at,
-            cause=self._cause,
-            step=state_step,
-            world_size=len(generation.members),
-            generation=generation.number,
-        )
+            return None
+        changed = Changed(self._cause, self._failed, time.monotonic() - self._stopped_at)
         self._cause, self._stopped_at, self._failed = None, None, False
-        return True
+        return changed

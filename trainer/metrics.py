@@ -2,7 +2,7 @@
 
     metrics = open_metrics(9464, job="digits", worker="digits-0")      # port 0: measures nothing, needs no package
     log = Log("digits-0", listener=metrics.event)
-    metrics.committed(Committed(...))                                  # after every committed step
+    metrics.committed(report)                                          # for every final step
 
 What the log reports as events is counted from those events; only steps come from the loop, since the log doesn't
 report each of them. The counters of samples hold this worker's own share: their sum over the workers is the job's.
@@ -15,38 +15,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from trainer.errors import ConfigError
 from trainer.log import Value
+from trainer.training import Report
 
 _STEP_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _CHANGE_BUCKETS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
-@dataclass(frozen=True)
-class Committed:
-    """One committed step, as this worker saw it."""
-
-    step: int
-    epoch: int
-    world_size: int
-    generation: int
-    loss: float
-    own_samples: int
-    """Samples of this worker's share."""
-    step_seconds: float
-    """From the loading of the batch to the commit."""
-    useful_seconds: float
-    """The same and the wait before it by which ``--min-step-seconds`` slows training down."""
-
-
 class Metrics:
     """Measures nothing; what a worker without ``--metrics-port`` has."""
 
-    def committed(self, done: Committed) -> None:
-        """A step is committed."""
+    def committed(self, done: Report) -> None:
+        """A step is final."""
 
     def event(self, name: str, fields: Mapping[str, Value]) -> None:
         """The log reports an event. Called from any thread."""
@@ -107,7 +90,7 @@ class PrometheusMetrics(Metrics):
             return 0.0
         return min(1.0, self._useful_seconds / max(self._clock() - self._began, 1e-9))
 
-    def committed(self, done: Committed) -> None:
+    def committed(self, done: Report) -> None:
         """See ``Metrics.committed``."""
         if self._began is None:
             self._began = self._clock() - done.useful_seconds
@@ -118,7 +101,7 @@ class PrometheusMetrics(Metrics):
         self._epoch.set(done.epoch)
         self._loss.set(done.loss)
         self._steps.inc()
-        self._samples.inc(done.own_samples)
+        self._samples.inc(len(done.samples))
         self._step_seconds.observe(done.step_seconds)
 
     def event(self, name: str, fields: Mapping[str, Value]) -> None:

@@ -1,9 +1,22 @@
-"""The network: a small convolutional net for images of any size."""
+"""The networks: a small convolutional net, and torchvision's ResNets fitted to the images.
+
+    model = build("resnet18", channels=1, classes=10, size=(28, 28))
+
+None of them assumes a floating-point type, so all train under autocast.
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import nn
+
+from trainer.errors import ConfigError
+
+SMALL = "small-cnn"
+
+_SMALL_SIDE = 32
+_LEAST_SIDE = 9
+"""Below this a ResNet's last feature map has one pixel, and batch normalization nothing to average over."""
 
 
 class SmallCNN(nn.Module):
@@ -33,3 +46,29 @@ def _block(inputs: int, outputs: int, *, stride: int) -> nn.Sequential:
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False), nn.GroupNorm(8, outputs), nn.ReLU()
     )
+
+
+def build(name: str, *, channels: int, classes: int, size: tuple[int, int]) -> nn.Module:
+    """The small network or a ResNet by torchvision's name, with fresh weights, for images of ``size`` (height, width).
+
+    A ResNet for images of up to 32 pixels starts with a 3x3 convolution and no pooling, as its authors have it for
+    CIFAR (arXiv 1512.03385, 4.2): otherwise nothing would be left of them after the first layers.
+    """
+    if name == SMALL:
+        return SmallCNN(channels, classes)
+    if min(size) < _LEAST_SIDE:
+        raise ConfigError(
+            f"--model {name} needs images of {_LEAST_SIDE} pixels at least, and these have {size[1]} x {size[0]}: "
+            f"give --image-size {_SMALL_SIDE}, or take --model {SMALL}"
+        )
+    from torchvision import models  # takes a second, and the small network does without
+
+    net: nn.Module = models.get_model(name, weights=None, num_classes=classes)
+    small = min(size) <= _SMALL_SIDE
+    if small or channels != 3:
+        kernel, stride, padding = (3, 1, 1) if small else (7, 2, 3)
+        net.conv1 = nn.Conv2d(channels, 64, kernel, stride, padding, bias=False)
+        nn.init.kaiming_normal_(net.conv1.weight, mode="fan_out", nonlinearity="relu")
+    if small:
+        net.maxpool = nn.Identity()
+    return net

@@ -61,6 +61,7 @@ class History:
     changes: tuple[Change, ...]
     """In the order of time, without the first start."""
     workers: tuple[str, ...]
+    """Those that have reported a step."""
     events: dict[str, int]
     """How often each event was logged, by all workers together."""
     accuracy: float | None = None
@@ -98,7 +99,7 @@ def history(lines: Iterable[str], *, source: str) -> History:
     return History(
         points=points,
         changes=tuple(change for change in _changes(found) if change.at > points[0].at),
-        workers=tuple(sorted({fields["worker"] for fields in found})),
+        workers=tuple(sorted({fields["worker"] for fields in found if _point(fields)})),
         events=dict(events),
         accuracy=float(finished[-1]) if finished else None,
     )

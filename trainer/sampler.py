@@ -3,12 +3,11 @@
     cursor = Cursor(epoch=0, offset=0)
     step = plan(cursor, total=1437, batch_size=64, seed=0)
     mine = step.share(rank=1, size=3)       # sample ids of this rank
-    cursor = step.after                     # once the step is committed
+    cursor = step.after                     # once the step is applied
 
-A step consumes the next ``batch_size`` samples of the epoch's permutation (fewer at the end of an epoch), whatever
-the number of ranks; the ranks share them out. So every sample is used exactly once per epoch at any sequence of
-world sizes, nothing is padded, and the effective batch size and the learning rate do not depend on the world size.
-The cursor is part of the training state: it moves only when a step is committed.
+A step consumes the next ``batch_size`` samples of the epoch's permutation (fewer at the end of an epoch); the ranks
+share them out. So every sample is used exactly once per epoch at any sequence of world sizes, also when ``batch_size``
+changes with them, and nothing is padded. The cursor is part of the training state: it moves when a step is applied.
 """
 
 from __future__ import annotations
@@ -44,11 +43,6 @@ def plan(cursor: Cursor, *, total: int, batch_size: int, seed: int) -> Step:
     samples = _permutation(total, seed, cursor.epoch)[cursor.offset : end]
     after = Cursor(cursor.epoch, end) if end < total else Cursor(cursor.epoch + 1, 0)
     return Step(samples, after)
-
-
-def steps_per_epoch(total: int, batch_size: int) -> int:
-    """Number of steps in an epoch; the last one may be smaller."""
-    return -(-total // batch_size)
 
 
 @lru_cache(maxsize=2)

@@ -1,17 +1,15 @@
-"""Everything that training changes, as one value that can be packed, sent, stored and unpacked.
+"""Everything that training changes, as one tree of plain values and tensors.
 
-    state = State.fresh(model, lr=2e-3)
-    data = state.pack()
-    state.unpack(data)
+    tree = state.tree()         # refers to the live tensors: use it before the next step, or copy
+    state.load(tree)
 
-Packed, it holds model, optimizer, step and cursor. There is no random state: whatever is random in training is a
-function of the seed, the epoch and the sample (see ``data`` and ``sampler``).
+There is no random state in it: whatever is random in training is a function of the seed, the epoch and the sample
+(see ``loader`` and ``sampler``).
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 from typing import Any
 
 import torch
@@ -19,64 +17,99 @@ from torch import nn
 
 from trainer.errors import RecordError
 from trainer.sampler import Cursor
+from trainer.training import Training
 
-_VERSION = 1
+_VERSION = 2
+
+Position = tuple[int, int, int]
 
 
 class State:
-    """The training state of one process; ``step`` counts committed steps."""
+    """The training state of one process.
 
-    def __init__(self, model: nn.Module, *, lr: float, signature: str) -> None:
-        self.model = model
-        # One fused-like pass over all tensors is not worth its memory here; foreach keeps the order deterministic.
-        self.optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.01)
-        self.signature = signature
+    ``step`` counts applied steps, ``applied_in`` is the generation that applied the last of them. Two workers
+    with the same step and generation have the same state, bit for bit; of two states of one job, the one with the
+    higher generation has what the survivors agreed on, as with the terms and indices of a replicated log.
+    """
+
+    def __init__(self, training: Training, kind: str, scaler: torch.amp.GradScaler) -> None:
+        self.model = training.model
+        self.optimizer = training.optimizer
+        self.scaler = scaler
+        self.kind = kind
+        """Digest of what must be equal for a state to fit: see ``kind_of``."""
         self.step = 0
+        self.applied_in = 0
         self.cursor = Cursor()
+        self.evaluated = 0
+        """Epochs after which the model was last evaluated, with ``accuracy`` as the result."""
+        self.accuracy: float | None = None
         self.present = False
         """Whether this is the job's state, rather than the initial values of a process that has just started."""
+        self.stale = False
+        """Whether others may have gone on without this process since its last step."""
+        self._more = training.stateful
 
-    def pack(self) -> bytes:
-        """The state as bytes that ``torch.load`` reads with ``weights_only``."""
-        stream = io.BytesIO()
-        torch.save(
-            {
-                "version": _VERSION,
-                "signature": self.signature,
-                "step": self.step,
-                "cursor": (self.cursor.epoch, self.cursor.offset),
-                "model": self.model.state_dict(),
-                "optimizer": self.optimizer.state_dict(),
+    def position(self) -> Position:
+        """What decides whose state counts: compared as a tuple, the highest wins."""
+        return (self.applied_in, self.step + 1, int(not self.stale)) if self.present else (0, 0, 0)
+
+    def tree(self) -> dict[str, Any]:
+        """The state; every key is a string."""
+        optimizer = self.optimizer.state_dict()
+        return {
+            "version": _VERSION,
+            "kind": self.kind,
+            "step": self.step,
+            "applied_in": self.applied_in,
+            "cursor": [self.cursor.epoch, self.cursor.offset],
+            "evaluated": self.evaluated,
+            "accuracy": self.accuracy,
+            "model": dict(self.model.state_dict()),
+            "optimizer": {
+                "state": {str(index): value for index, value in optimizer["state"].items()},
+                "param_groups": optimizer["param_groups"],
             },
-            stream,
-        )
-        return stream.getvalue()
+            "scaler": self.scaler.state_dict(),
+            "more": {name: thing.state_dict() for name, thing in self._more.items()},
+        }
 
-    def unpack(self, data: bytes) -> None:
-        """Become the packed state. Raises RecordError if it is of another job's kind; then nothing has changed."""
-        fields: dict[str, Any] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-        if fields.get("version") != _VERSION:
-            raise RecordError(f"the state has version {fields.get('version')}, this code reads {_VERSION}")
-        if fields["signature"] != self.signature:
+    def load(self, tree: dict[str, Any]) -> None:
+        """Become that state. Raises RecordError if it is of another job's kind; then nothing has changed."""
+        if tree.get("version") != _VERSION:
             raise RecordError(
-                f"the state belongs to another kind of training ({fields['signature']}, this worker has "
-                f"{self.signature}): model, dataset, seed or batch size differ; give the job a new name"
+                f"the state has version {tree.get('version')}, this code reads {_VERSION}: give the job a new name"
             )
-        self.model.load_state_dict(fields["model"])
-        self.optimizer.load_state_dict(fields["optimizer"])
-        self.step = int(fields["step"])
-        self.cursor = Cursor(*fields["cursor"])
-        self.present = True
+        if tree["kind"] != self.kind or set(tree["more"]) != set(self._more):
+            raise RecordError(
+                f"the state belongs to another kind of training ({tree['kind']}, this worker has {self.kind}): "
+                "model, dataset or seed differ; give the job a new name"
+            )
+        optimizer = tree["optimizer"]
+        self.model.load_state_dict(tree["model"])
+        self.optimizer.load_state_dict(
+            {
+                "state": {int(index): value for index, value in optimizer["state"].items()},
+                "param_groups": optimizer["param_groups"],
+            }
+        )
+        self.scaler.load_state_dict(tree["scaler"])
+        for name, thing in self._more.items():
+            thing.load_state_dict(tree["more"][name])
+        self.step, self.applied_in = tree["step"], tree["applied_in"]
+        self.evaluated, self.accuracy = tree["evaluated"], tree["accuracy"]
+        self.cursor = Cursor(*tree["cursor"])
+        self.present, self.stale = True, False
 
     def digest(self) -> str:
-        """Of all parameters' bits: equal in all workers after every committed step."""
+        """Of all bits of the model: equal in all workers after every applied step."""
         digest = hashlib.sha256()
         for value in self.model.state_dict().values():
-            digest.update(value.detach().cpu().contiguous().view(-1).numpy().tobytes())
+            digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()[:16]
 
 
-def signature(model: nn.Module, **more: object) -> str:
-    """Digest of the model's shapes and of whatever else must be equal in all workers of a job."""
+def kind_of(model: nn.Module, **more: object) -> str:
+    """Digest of the model's shapes and of whatever else a stored state must fit."""
     shapes = [(name, tuple(value.shape), str(value.dtype)) for name, value in model.state_dict().items()]
     return hashlib.sha256(repr((shapes, sorted(more.items()))).encode()).hexdigest()[:16]

@@ -16,14 +16,17 @@ import contextlib
 import http.client
 import json
 import socket
-import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
-from trainer.errors import Compacted, ConfigError, StoreError
+from trainer import etcd
+from trainer.errors import Compacted, StoreError
+from trainer.etcd import Access, Endpoint, Failure
+
+_OPEN = Access()
+_JSON = {"Content-Type": "application/json"}
 
 
 @dataclass(frozen=True)
@@ -104,9 +107,11 @@ class EtcdStore:
         *,
         timeout_seconds: float = 2.0,
         idle_seconds: float = 15.0,
-        context: ssl.SSLContext | None = None,
+        access: Access = _OPEN,
     ) -> None:
-        self._endpoints = [_Endpoint.parse(url, context) for url in endpoints]
+        self._endpoints = [Endpoint.parse(url) for url in endpoints]
+        self._access = access
+        self._token: str | None = None
         self._timeout_seconds = timeout_seconds
         self._idle_seconds = idle_seconds
         self._preferred = 0
@@ -152,39 +157,65 @@ class EtcdStore:
         for index in self._order():
             endpoint = self._endpoints[index]
             try:
-                stream = _WatchStream(endpoint.connect(self._idle_seconds), {"create_request": body})
-            except (OSError, http.client.HTTPException) as error:
-                failures.append(f"{endpoint.url}: {error}")
+                headers = self._headers(index)
+                connection = endpoint.connect(self._idle_seconds, self._access.context)
+                stream = _WatchStream(connection, {"create_request": body}, headers)
+            except (OSError, http.client.HTTPException, ValueError, _Rejected) as error:
+                failures.append(_failure(endpoint.url, error))
                 continue
             self._preferred = index
             return stream
-        raise StoreError(f"etcd does not answer ({'; '.join(failures)})")
+        raise etcd.error_of(failures, "a watch")
 
     def _call(self, path: str, body: Mapping[str, Any], *, accept_missing: bool = False) -> dict[str, Any]:
         failures = []
         for index in self._order():
-            endpoint = self._endpoints[index]
             try:
-                status, text = self._post(index, path, json.dumps(body).encode())
-            except (OSError, http.client.HTTPException) as error:
-                failures.append(f"{endpoint.url}: {error or type(error).__name__}")
-                continue
-            if status == http.client.NOT_FOUND and accept_missing:
-                return {}
-            if status != http.client.OK:
-                failures.append(f"{endpoint.url}: HTTP {status} {text[:200]!r}")
+                answer = self._ask(index, path, body, accept_missing)
+            except (OSError, http.client.HTTPException, ValueError, _Rejected) as error:
+                failures.append(_failure(self._endpoints[index].url, error))
                 continue
             self._preferred = index
-            return dict(json.loads(text.splitlines()[0]))
-        raise StoreError(f"etcd does not answer {path} ({'; '.join(failures)})")
+            return answer
+        raise etcd.error_of(failures, path)
 
-    def _post(self, index: int, path: str, body: bytes) -> tuple[int, str]:
+    def _ask(self, index: int, path: str, body: Mapping[str, Any], accept_missing: bool) -> dict[str, Any]:
+        data = json.dumps(body).encode()
+        status, text = self._post(index, path, data, self._headers(index))
+        if self._token and etcd.token_is_old(status, text):  # it has expired, or that member of etcd has restarted
+            self._token = None
+            status, text = self._post(index, path, data, self._headers(index))
+        if status == http.client.NOT_FOUND and accept_missing:
+            return {}
+        if status != http.client.OK:
+            raise _Rejected(status, text)
+        return dict(json.loads(text.splitlines()[0]))
+
+    def _headers(self, index: int) -> dict[str, str]:
+        if not self._access.user:
+            return _JSON
+        if self._token is None:
+            self._token = self._authenticate(index)
+        return {**_JSON, "Authorization": self._token} if self._token else _JSON
+
+    def _authenticate(self, index: int) -> str:
+        """A token for the user; empty if etcd wants none."""
+        body = json.dumps({"name": self._access.user, "password": self._access.password}).encode()
+        status, text = self._post(index, "/v3/auth/authenticate", body, _JSON)
+        if status == http.client.OK:
+            return str(json.loads(text)["token"])
+        if etcd.authentication_is_off(text):
+            return ""
+        raise _Rejected(status, text)
+
+    def _post(self, index: int, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
         """One exchange over this thread's kept connection; a stale one is replaced once."""
         kept: dict[int, http.client.HTTPConnection] = self._local.__dict__.setdefault("connections", {})
         fresh = index not in kept
-        connection = kept.pop(index, None) or self._endpoints[index].connect(self._timeout_seconds)
+        connection = kept.pop(index, None)
+        connection = connection or self._endpoints[index].connect(self._timeout_seconds, self._access.context)
         try:
-            connection.request("POST", path, body, {"Content-Type": "application/json"})
+            connection.request("POST", path, body, headers)
             response = connection.getresponse()
             answer = response.status, response.read().decode()
         except (OSError, http.client.HTTPException) as error:
@@ -192,7 +223,7 @@ class EtcdStore:
             # A server may close an idle connection at any time. A time-out is no such case: the next endpoint's turn.
             if fresh or isinstance(error, TimeoutError):
                 raise
-            return self._post(index, path, body)
+            return self._post(index, path, body, headers)
         kept[index] = connection
         return answer
 
@@ -201,40 +232,33 @@ class EtcdStore:
         return [(self._preferred + offset) % count for offset in range(count)]
 
 
-@dataclass(frozen=True)
-class _Endpoint:
-    url: str
-    secure: bool
-    host: str
-    port: int
-    context: ssl.SSLContext | None = None
-    """Of ``https://``; None: the system's authorities, and no certificate of our own."""
+class _Rejected(Exception):
+    """An answer with another status than 200."""
 
-    @classmethod
-    def parse(cls, url: str, context: ssl.SSLContext | None = None) -> _Endpoint:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f"etcd endpoint {url!r} is not a URL like http://host:2379")
-        return cls(url, parts.scheme == "https", parts.hostname, parts.port or 2379, context)
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(status, text)
+        self.status, self.text = status, text
 
-    def connect(self, timeout_seconds: float) -> http.client.HTTPConnection:
-        if not self.secure:
-            return http.client.HTTPConnection(self.host, self.port, timeout=timeout_seconds)
-        return http.client.HTTPSConnection(self.host, self.port, timeout=timeout_seconds, context=self.context)
+
+def _failure(url: str, error: Exception) -> Failure:
+    return etcd.rejected(url, error.status, error.text) if isinstance(error, _Rejected) else etcd.failed(url, error)
 
 
 class _WatchStream:
     """One watch on one connection: a chunked response with a JSON object per line."""
 
-    def __init__(self, connection: http.client.HTTPConnection, request: Mapping[str, Any]) -> None:
+    def __init__(
+        self, connection: http.client.HTTPConnection, request: Mapping[str, Any], headers: Mapping[str, str]
+    ) -> None:
         self._connection = connection
         self._closed = False
-        connection.request("POST", "/v3/watch", json.dumps(request), {"Content-Type": "application/json"})
+        connection.request("POST", "/v3/watch", json.dumps(request), headers)
         self._socket = connection.sock
         self._response = connection.getresponse()
         if self._response.status != http.client.OK:
+            text = self._response.read(1000).decode(errors="replace")
             connection.close()
-            raise http.client.HTTPException(f"HTTP {self._response.status} on watch")
+            raise _Rejected(self._response.status, text)
 
     def __iter__(self) -> Iterator[tuple[Event, ...]]:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from contract import env, exit_codes, keys, labels
+from contract import env, exit_codes, keys, labels, leaving
 
 
 def test_the_selector_of_a_jobs_workers_is_stable_and_names_the_job() -> None:
@@ -39,3 +39,7 @@ def test_every_key_of_a_rendezvous_is_below_its_prefix_and_apart_from_the_jobs()
 def test_leaving_is_not_success_since_a_job_would_count_it_as_completed() -> None:
     assert exit_codes.LEFT == 128 + 15
     assert exit_codes.FINISHED not in exit_codes.NOT_THE_WORKERS_FAULT
+
+
+def test_a_worker_is_gone_before_a_spot_instance_is() -> None:
+    assert leaving.STEP_SECONDS + leaving.FLUSH_SECONDS < leaving.GRACE_SECONDS <= 120

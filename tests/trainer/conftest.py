@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from localcloud import toolchain
+from tests.trainer.schedules.farm import Farm
 from tests.trainer.workers import Worker, free_port, run_etcd
 from trainer.dataset import Source, prepare
 from trainer.log import Log
@@ -34,12 +35,19 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     yield from run_etcd(toolchain.binary("etcd"), tmp_path_factory.mktemp("etcd"), free_port())
 
 
+@pytest.fixture(scope="session")
+def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
+    """Forks workers that train next to nothing; they end with it."""
+    with Farm(tmp_path_factory.mktemp("farm")) as farm:
+        yield farm
+
+
 @pytest.fixture
 def start(etcd: str, digits: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., Worker]]:
     """Starts workers of one job; what still runs at the end of the test is killed."""
     started = []
 
-    def start_worker(name: str, *arguments: str) -> Worker:
+    def start_worker(name: str, *arguments: str, python: tuple[str, ...] = ("-m", "trainer")) -> Worker:
         job = request.node.name
         common = [
             "--job",
@@ -55,7 +63,7 @@ def start(etcd: str, digits: Path, tmp_path: Path, request: pytest.FixtureReques
             "--report-every",
             "1",
         ]
-        started.append(Worker(name, [*common, *arguments], tmp_path))
+        started.append(Worker(name, [*common, *arguments], tmp_path, python))
         return started[-1]
 
     yield start_worker

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pytest
 
 from contract import env
-from trainer.config import Config, parser
+from trainer.config import Config, no_flags
 from trainer.errors import ConfigError
+from trainer.flags import parser
 
 ENVIRON = {
     env.JOB: "digits", env.ETCD: "http://e1:2379, http://e2:2379", env.WORKER: "w-0", env.HOST: "10.0.0.7",
@@ -31,15 +33,48 @@ def test_a_flag_wins_over_the_environment() -> None:
 def test_all_mistakes_are_named_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         Config.parse(
-            ["--epochs", "0", "--lr", "-1", "--max-workers", "1", "--metrics-port", "65536"], {env.MIN_WORKERS: "3"}
+            ["--epochs", "0", "--heartbeat-seconds", "0", "--max-workers", "1", "--metrics-port", "65536"],
+            {env.MIN_WORKERS: "3"},
         )
-    for words in ("--job", "--etcd", "--data", "--checkpoints", "--epochs is 0", "--lr is -1", "--max-workers is 1"):
+    for words in (
+        "--job",
+        "--etcd",
+        "--checkpoints",
+        "--epochs is 0",
+        "--heartbeat-seconds is 0",
+        "--max-workers is 1",
+    ):
         assert words in str(caught.value)
     assert "--metrics-port is 65536, the last port is 65535" in str(caught.value)
 
 
 def test_help_names_every_environment_variable() -> None:
-    text = parser({}).format_help()
+    text = parser({}, no_flags).format_help()
     for name, value in vars(env).items():
-        if name.isupper():
+        if name.isupper() and not name.startswith("LOCAL_"):
             assert value in text
+
+
+def test_what_etcd_wants_to_see_comes_from_flags_and_the_password_from_the_environment_only() -> None:
+    config = Config.parse(["--etcd-user", "trainer"], {**ENVIRON, env.ETCD_PASSWORD: "secret"})
+    assert (config.etcd_access.user, config.etcd_access.password) == ("trainer", "secret")
+    assert "secret" not in repr(config)
+    with pytest.raises(ConfigError, match="belong together"):
+        Config.parse(["--etcd-user", "trainer"], ENVIRON)
+    with pytest.raises(ConfigError, match=r"--etcd-cacert /nowhere\.pem"):
+        Config.parse(["--etcd-cacert", "/nowhere.pem"], ENVIRON)
+
+
+def test_a_script_has_flags_of_its_own_beside_the_common_ones() -> None:
+    config = Config.parse(["--lr", "0.5", "--epochs", "3"], ENVIRON, lambda group: _add_lr(group))
+    assert (config.user.lr, config.epochs) == (0.5, 3)
+
+
+def _add_lr(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--lr", type=float, default=0.1)
+
+
+@pytest.mark.parametrize(("policy", "samples", "factor"), [("keep", 64, 1.0), ("scale", 192, 3.0)])
+def test_the_batch_policy_says_what_three_workers_take_per_step(policy: str, samples: int, factor: float) -> None:
+    config = Config.parse(["--batch-size", "64", "--batch-policy", policy], ENVIRON)
+    assert (config.step_size(3), config.lr_factor(3)) == (samples, factor)

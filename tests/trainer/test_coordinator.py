@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from contract import keys
 from tests.trainer.fake_store import FakeStore
+from trainer import coordinator as coordinator_module
 from trainer.coordinator import Coordinator, Hooks
 from trainer.errors import RecordError
 from trainer.log import Log
-from trainer.membership import Limits, Member, View
+from trainer.membership import Generation, Limits, Member, View, lost_members
+from trainer.missing import Sign
+from trainer.records import generation_to_json, member_to_json
 
 Join = Callable[..., Coordinator]
+PATIENCE_SECONDS = 60
 
 
 class Clock:
@@ -39,13 +44,22 @@ def store(clock: Clock) -> FakeStore:
 def join(store: FakeStore, quiet: Log) -> Iterator[Join]:
     joined = []
 
-    def join(name: str, dead: Callable[[Member], bool] = lambda member: False) -> Coordinator:
+    def join(
+        name: str, dead: Callable[[Member], bool] = lambda member: False, sign: Sign = Sign.SILENT, **hooks: Any
+    ) -> Coordinator:
+        hooks = {"look": lambda member: sign, **hooks}
         me = Member(name, name, "127.0.0.1", 1, 2, "", ready_after=0)
         coordinator = Coordinator(store, "job", me, limits=Limits(1, 3, 0.5), lease_seconds=2, log=quiet)
-        coordinator.start(Hooks(is_dead=dead))
-        assert coordinator.wait(lambda view: True, time.monotonic() + 5)
+
+        def ask_for_a_place(view: View) -> None:
+            if view.generation and view.generation.rank(name) is None and coordinator in joined:
+                coordinator.ready_after(view.number)
+
+        coordinator.start(Hooks(ask_for_a_place, dead, **hooks))
+        assert coordinator.wait(lambda view: True, time.monotonic() + PATIENCE_SECONDS)
         coordinator.announce("signature")
         joined.append(coordinator)
+        ask_for_a_place(coordinator.view)
         return coordinator
 
     yield join
@@ -57,8 +71,21 @@ def names(view: View) -> str:
     return "".join(member.id for member in view.generation.members) if view.generation else ""
 
 
+def record_of(store: FakeStore, name: str) -> int:
+    """The revision at which the member's record was made; 0 if there is none."""
+    entries = store.read(keys.member("job", name)).entries
+    return entries[0].create_revision if entries else 0
+
+
+def within(seconds: float, condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()
+
+
 def reaches(coordinator: Coordinator, members: str) -> bool:
-    return coordinator.wait(lambda view: names(view) == members, time.monotonic() + 5)
+    return coordinator.wait(lambda view: names(view) == members, time.monotonic() + PATIENCE_SECONDS)
 
 
 def test_workers_find_each_other_and_agree(join: Join) -> None:
@@ -87,24 +114,135 @@ def test_a_dead_peer_is_replaced_at_once_when_its_process_is_known_to_be_gone(jo
 def test_a_worker_whose_lease_ran_out_announces_itself_again(join: Join, clock: Clock, store: FakeStore) -> None:
     a = join("a")
     assert reaches(a, "a")
+    before = record_of(store, "a")
     clock.now += 60
     store.read("/")
-    assert a.wait(lambda view: view.member("a") is None, time.monotonic() + 5)
-    assert a.wait(lambda view: view.member("a") is not None, time.monotonic() + 10)
+    assert within(PATIENCE_SECONDS, lambda: record_of(store, "a") not in (0, before))
 
 
-def test_a_worker_that_cannot_reach_etcd_loses_the_right_to_commit(join: Join, store: FakeStore) -> None:
-    a = join("a")
-    assert a.lease_holds()
+def test_after_an_outage_longer_than_a_lease_all_go_on_in_the_same_generation(
+    join: Join, clock: Clock, store: FakeStore
+) -> None:
+    a, b = join("a", sign=Sign.ANSWERS), join("b", sign=Sign.ANSWERS)
+    assert reaches(a, "ab")
+    assert reaches(b, "ab")
+    before, records = a.view.generation, [record_of(store, name) for name in "ab"]
     store.away = True
-    deadline = time.monotonic() + 10
-    while a.lease_holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    time.sleep(1)
+    clock.now += 60
     store.away = False
-    while not a.lease_holds():
-        assert time.monotonic() < deadline + 10
-        time.sleep(0.1)
+    assert within(PATIENCE_SECONDS, lambda: all(record_of(store, name) not in (0, *records) for name in "ab"))
+    time.sleep(1.5)
+    for each in (a, b):
+        assert each.view.generation == before
+        assert before
+        assert lost_members(each.view, before, each.view.members[0].id) == []
+
+
+@pytest.mark.parametrize(
+    ("sign", "least", "most"),
+    [
+        pytest.param(Sign.SILENT, 0.0, 0.7, id="no-answer"),
+        pytest.param(Sign.ANSWERS, 0.8, 3.0, id="answers-but-writes-none"),
+    ],
+)
+def test_a_member_whose_record_vanishes_is_lost_unless_it_answers_and_writes_it_again_soon(
+    join: Join, store: FakeStore, sign: Sign, least: float, most: float
+) -> None:
+    lease = store.grant(1000)
+    b = Member("b", "b", "127.0.0.1", 1, 2, "signature", ready_after=0)
+    store.put(keys.member("job", "b"), member_to_json(b), lease)
+    a = join("a", sign=sign)
+    assert reaches(a, "ba") or reaches(a, "ab")
+    generation = a.view.generation
+    assert generation
+    began = time.monotonic()
+    store.revoke(lease)
+    assert a.wait(lambda view: lost_members(view, generation, "a") == ["b"], began + 5)
+    assert least <= time.monotonic() - began <= most
+
+
+def test_nobody_with_a_record_is_asked_while_others_can_go_on_without(join: Join) -> None:
+    """A frozen peer's answer would have to be waited for, and the survivors have no time."""
+    asked: list[Member] = []
+    a, _ = join("a", dead=lambda member: member.id == "b", look=asked.append), join("b")
+    assert reaches(a, "ab")
+    a.ready_after(a.view.number)
+    assert reaches(a, "a")
+    assert asked == []
+
+
+def test_a_newcomer_asks_who_has_the_state_before_it_begins_again_without(join: Join, store: FakeStore) -> None:
+    a = Member("a", "a", "127.0.0.1", 1, 2, "signature", ready_after=0, state_of=3)
+    me = Member("b", "b", "127.0.0.1", 1, 2, "signature", ready_after=0)
+    lease = store.grant(1000)
+    store.put(keys.member("job", "a"), member_to_json(a), lease)
+    store.put(keys.generation("job"), generation_to_json(Generation(4, 9, (a, me), "joined")))
+    sign = [Sign.SILENT]
+    b = join("b", dead=lambda member: True, look=lambda member: sign[0])
+    b.ready_after(4)
+    assert not b.wait(lambda view: view.number > 4, time.monotonic() + 2)
+    sign[0] = Sign.ENDED
+    assert reaches(b, "b")
+
+
+def test_who_ends_in_good_order_is_not_mistaken_for_a_missing_record(join: Join) -> None:
+    a, b = join("a", sign=Sign.ANSWERS), join("b", sign=Sign.ANSWERS)
+    assert reaches(a, "ab")
+    b.stop()
+    assert a.wait(lambda view: view.member("b") is None, time.monotonic() + 0.7)
+
+
+def test_a_worker_out_of_touch_may_finish_no_step_before_it_knows_what_the_others_did(
+    join: Join, store: FakeStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skipped = [0.0]
+    now = time.monotonic
+    monkeypatch.setattr(coordinator_module, "_clock", lambda: now() + skipped[0])
+    a = join("a")
+    assert reaches(a, "a")
+    assert a.in_touch()
+    store.away = True
+    skipped[0] = 7
+    assert a.in_touch()
+    skipped[0] = 8
+    assert not a.in_touch()
+    generation = Generation(2, 9, (Member("n", "n", "127.0.0.1", 1, 2, "signature", 0),), "lost")
+    clock.now += 60
+    store.away = False
+    store.put(keys.generation("job"), generation_to_json(generation))
+    assert within(PATIENCE_SECONDS, a.in_touch)
+    assert a.view.number >= 2
+
+
+def test_what_a_worker_has_and_whom_it_cannot_reach_is_in_its_record(join: Join) -> None:
+    unreachable = {"b"}
+    a = join("a", unreachable=lambda: frozenset(unreachable))
+    assert reaches(a, "a")
+    a.synced(1)
+    assert a.wait(lambda view: has(view, "a", state_of=1, unreachable=()), time.monotonic() + 5)
+    a.ready_after(1)
+    assert a.wait(lambda view: has(view, "a", state_of=1, unreachable=("b",)), time.monotonic() + 5)
+    unreachable.clear()
+    assert a.wait(lambda view: has(view, "a", state_of=1, unreachable=()), time.monotonic() + 5)
+
+
+def has(view: View, name: str, *, state_of: int, unreachable: tuple[str, ...]) -> bool:
+    member = view.member(name)
+    return member is not None and (member.state_of, member.unreachable) == (state_of, unreachable)
+
+
+def test_training_goes_on_while_etcd_is_away(join: Join, store: FakeStore) -> None:
+    a, b = join("a"), join("b")
+    assert reaches(a, "ab")
+    generation = a.view.generation
+    store.away = True
+    time.sleep(3)
+    assert a.view.generation == generation
+    assert generation
+    assert lost_members(a.view, generation, "a") == []
+    store.away = False
+    assert reaches(b, "ab")
 
 
 def test_a_compacted_history_is_read_anew(join: Join, store: FakeStore) -> None:

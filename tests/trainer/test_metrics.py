@@ -13,7 +13,8 @@ from prometheus_client import CollectorRegistry
 from tests.trainer.workers import Worker, free_port
 from trainer.errors import ConfigError
 from trainer.log import Log
-from trainer.metrics import Committed, Metrics, PrometheusMetrics, open_metrics
+from trainer.metrics import Metrics, PrometheusMetrics, open_metrics
+from trainer.training import Report
 
 
 class Clock:
@@ -26,14 +27,17 @@ class Clock:
         return self.now
 
 
-def step(number: int, *, seconds: float = 1.0) -> Committed:
-    return Committed(
+def step(number: int, *, seconds: float = 1.0) -> Report:
+    return Report(
         step=number,
         epoch=0,
         world_size=3,
         generation=7,
         loss=0.25,
-        own_samples=20,
+        rank=0,
+        lr=0.1,
+        samples=tuple(range(20)),
+        batch_size=60,
         step_seconds=seconds,
         useful_seconds=seconds,
     )

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.sampler import Cursor, plan, steps_per_epoch
+from trainer.sampler import Cursor, plan
 
 
 @given(
@@ -34,13 +34,17 @@ def test_each_sample_is_committed_exactly_once_per_epoch(
     assert ledger == dict.fromkeys(range(total), 2)
 
 
-@given(total=st.integers(1, 300), batch_size=st.integers(1, 80), seed=st.integers(0, 5))
-def test_an_epoch_has_as_many_steps_as_announced(total: int, batch_size: int, seed: int) -> None:
-    cursor, steps = Cursor(), 0
+@given(total=st.integers(1, 300), batches=st.lists(st.integers(1, 80), min_size=1), seed=st.integers(0, 5))
+def test_an_epoch_holds_every_sample_once_also_when_the_batch_size_changes_on_the_way(
+    total: int, batches: list[int], seed: int
+) -> None:
+    cursor, used, steps = Cursor(), Counter[int](), 0
     while cursor.epoch == 0:
-        cursor = plan(cursor, total=total, batch_size=batch_size, seed=seed).after
-        steps += 1
-    assert steps == steps_per_epoch(total, batch_size)
+        step = plan(cursor, total=total, batch_size=batches[steps % len(batches)], seed=seed)
+        used.update(step.samples)
+        cursor, steps = step.after, steps + 1
+    assert used == dict.fromkeys(range(total), 1)
+    assert cursor == Cursor(1, 0)
 
 
 def test_the_order_differs_between_epochs_and_seeds_and_is_the_same_each_time() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
@@ -12,12 +13,19 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Self
 
 from trainer.log import parse
 
+_PR_SET_PDEATHSIG = 1
 CHECKOUT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 180
 """Far beyond what anything here takes, even on a machine that is busy with other things."""
+
+
+def die_with_the_test() -> None:
+    """For Popen's ``preexec_fn``: a run of the tests that is killed leaves nothing behind."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def free_port() -> int:
@@ -43,7 +51,9 @@ def run_etcd(binary: Path, folder: Path, port: int) -> Iterator[str]:
         f"default={peer}",
     ]
     with (folder / "etcd.log").open("w") as log:
-        process = subprocess.Popen([binary, "--data-dir", folder / "etcd", *arguments], stdout=log, stderr=log)
+        process = subprocess.Popen(
+            [binary, "--data-dir", folder / "etcd", *arguments], stdout=log, stderr=log, preexec_fn=die_with_the_test
+        )
     try:
         _wait_for_health(url)
         yield url
@@ -64,24 +74,20 @@ def _wait_for_health(url: str) -> None:
             time.sleep(0.1)
 
 
-class Worker:
-    """One ``python -m trainer`` process, and what it has logged so far."""
+class Logged:
+    """A worker's log as it grows, and waiting for what it will say."""
 
-    def __init__(self, name: str, arguments: list[str], folder: Path) -> None:
+    def __init__(self, name: str, path: Path) -> None:
         self.name = name
-        self._path = folder / f"{name}-{time.monotonic_ns()}.log"
+        self._path = path
         self.started_at = time.monotonic()
-        with self._path.open("w") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "trainer", "--worker", name, *arguments],
-                cwd=CHECKOUT,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-            )
+
+    def poll(self) -> int | None:
+        """The exit code; None while the process runs. Negative for a signal."""
+        raise NotImplementedError
 
     def text(self) -> str:
-        return self._path.read_text()
+        return self._path.read_text() if self._path.exists() else ""
 
     def lines(self) -> list[dict[str, str]]:
         return [parse(line) for line in self.text().splitlines()]
@@ -92,17 +98,38 @@ class Worker:
     def steps(self) -> list[dict[str, str]]:
         return [line for line in self.lines() if "loss" in line]
 
-    def wait_for(self, condition: Callable[[Worker], object], seconds: float = PATIENCE_SECONDS) -> None:
-        """Until the log satisfies ``condition``; fails with the log when it does not in time."""
+    def wait_for(self, condition: Callable[[Self], object], seconds: float = PATIENCE_SECONDS) -> None:
+        """Until ``condition`` holds; fails with the log when it does not in time, or cannot any more."""
         deadline = time.monotonic() + seconds
         while not condition(self):
-            if time.monotonic() > deadline or (self.process.poll() is not None and not condition(self)):
-                raise AssertionError(f"{self.name}, exit code {self.process.poll()}, logged:\n{self.text()[-4000:]}")
-            time.sleep(0.05)
+            if time.monotonic() > deadline or (self.poll() is not None and not condition(self)):
+                raise AssertionError(f"{self.name}, exit code {self.poll()}, logged:\n{self.text()[-4000:]}")
+            time.sleep(0.02)
 
     def wait_for_world(self, size: int, seconds: float = PATIENCE_SECONDS) -> None:
         """Until the last step was made by so many workers."""
         self.wait_for(lambda worker: worker.steps() and worker.steps()[-1]["world_size"] == str(size), seconds)
+
+
+class Worker(Logged):
+    """One worker process, and what it has logged so far; ``python`` is what python is to run."""
+
+    def __init__(
+        self, name: str, arguments: list[str], folder: Path, python: tuple[str, ...] = ("-m", "trainer")
+    ) -> None:
+        super().__init__(name, folder / f"{name}-{time.monotonic_ns()}.log")
+        with self._path.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, *python, "--worker", name, *arguments],
+                cwd=CHECKOUT,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                preexec_fn=die_with_the_test,
+                env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(CHECKOUT)},
+            )
+
+    def poll(self) -> int | None:
+        return self.process.poll()
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

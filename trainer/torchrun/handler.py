@@ -34,6 +34,7 @@ from contract import keys
 from trainer import meeting
 from trainer.addresses import route_to
 from trainer.errors import ConfigError, GroupBroken, RecordError, StoreError
+from trainer.etcd import Access
 from trainer.store import EtcdStore, Store
 from trainer.sync import PeerServer, is_gone
 from trainer.torchrun import rounds
@@ -58,7 +59,7 @@ def create(params: RendezvousParameters) -> RendezvousHandler:
     if not params.run_id or "/" in params.run_id:
         raise ConfigError(f"--rdzv-id {params.run_id!r} must be a name without a slash")
     limits = Limits(params.min_nodes, params.max_nodes, options.last_call_seconds, options.patience_seconds)
-    store = EtcdStore(options.endpoints, context=options.tls())
+    store = EtcdStore(options.endpoints, access=Access(context=options.tls()))
     return EtcdRendezvous(store, params.run_id, limits, options, host=params.local_addr or "")
 
 

@@ -1,0 +1,93 @@
+"""A state comes back as it was: values, types, order, keys."""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections import OrderedDict
+from typing import Any
+
+import numpy
+import pytest
+import torch
+
+from tests.trainer.checkpoints.conftest import same
+from trainer.checkpoints import tree
+from trainer.errors import RecordError
+
+
+class Text(str, enum.Enum):  # noqa: UP042  (a StrEnum's str() is its value, and no trap)
+    A = "x"
+
+
+class Number(enum.IntEnum):
+    A = 4
+
+
+def round_trip(state: dict[Any, Any]) -> Any:
+    kept: dict[str, torch.Tensor] = {}
+
+    def copy(name: str, value: torch.Tensor) -> torch.Tensor:
+        kept[name] = value
+        return value
+
+    outline = json.loads(json.dumps(tree.split(state, copy).outline))
+    assert sorted(tree.names(outline)) == sorted(kept)
+    return tree.join(outline, kept)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, True, False, 0, 1, -1, 2**80, 0.1, 1.0, -0.0, 5e-324, float("inf"), float("nan"), 1e308),
+        *("", "ü \ud800 \0 \"'", b"", b"\x00\xff", [], (), {}, [[]], ((),), [{}], ({},)),
+        *((0.9, 0.999), [1, 2.0, True, None, "x"], {"a": (1, [2, (3,)])}, {"dict": {"tensor": "x"}}),
+        *({0: "int", 1.5: "float", True: "bool", None: "none", (1, "a"): "tuple"}, {"1": "text"}),
+    ],
+    ids=repr,
+)
+def test_what_is_no_tensor_comes_back_equal_and_of_the_same_type(value: object) -> None:
+    assert same(round_trip({"value": value}), {"value": value})
+
+
+def test_tensors_come_back_where_they_were() -> None:
+    one, two = torch.arange(3.0), torch.tensor(7)
+    state = {"a": {0: {"x": one}}, "b": (two, [one, {"c": two}]), "d": [1, [two]]}
+    assert same(round_trip(state), state)
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        pytest.param(numpy.float64(0.25), 0.25, id="numpy"),
+        pytest.param(OrderedDict(a=1), {"a": 1}, id="ordered"),
+        pytest.param(torch.Size([2, 3]), (2, 3), id="size"),
+        pytest.param(Number.A, 4, id="int-enum"),
+        pytest.param(Text.A, "x", id="str-enum"),
+    ],
+)
+def test_a_subclass_comes_back_as_the_plain_type(value: object, plain: object) -> None:
+    assert same(round_trip({"value": value}), {"value": plain})
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        ({"more": {"ema": [1, object()]}}, "builtins.object at more.ema.1"),
+        ({"seen": {1, 2}}, "builtins.set at seen"),
+        ({"noise": numpy.zeros(3)}, "numpy.ndarray at noise"),
+        ({"a": {b"key": 1}}, "builtins.bytes as the key"),
+    ],
+    ids=["object", "set", "array", "key"],
+)
+def test_what_cannot_be_kept_is_refused_with_its_place(state: dict[Any, Any], says: str) -> None:
+    with pytest.raises(RecordError, match=says):
+        round_trip(state)
+
+
+@pytest.mark.parametrize(
+    "outline", [{"dict": 3}, {"what": []}, {"tensor": "gone"}, {}, {"dict": [[1]]}, {"bytes": "?"}]
+)
+def test_a_damaged_outline_is_an_error_that_says_so(outline: object) -> None:
+    with pytest.raises(RecordError, match="outline"):
+        tree.join(outline, {})

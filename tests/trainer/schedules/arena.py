@@ -1,0 +1,213 @@
+"""One long-lived job that schedules hit one after the other, and what must hold after each.
+
+arena = Arena(farm, folder, etcd)
+arena.play(schedule(17))          # raises AssertionError
+"""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import time
+from pathlib import Path
+
+from contract import exit_codes
+from tests.trainer.schedules.farm import Farm, Forked, Job
+from tests.trainer.schedules.ledger import verdict
+from tests.trainer.schedules.plan import Move, Schedule
+from tests.trainer.schedules.points import CHECKPOINT, STRIKES, arm, disarm, was_hit
+from tests.trainer.schedules.script import BATCH_SIZE, TOTAL
+
+COMMON = ("--batch-size", str(BATCH_SIZE), "--epochs", "100000", "--checkpoint-every", "10", "--data-workers", "0")
+_PACE = ("--min-step-seconds", "0.02", "--lease-seconds", "3", "--heartbeat-seconds", "1")
+_HIT_SECONDS = 1.5
+_SETTLE_SECONDS = 30.0
+BOUND_SECONDS = 10.0
+"""No survivor stands still for longer, whatever comes together; see the docs for the bounds of single faults."""
+
+MOST_CHANGES = 3.0
+"""Generations for each kill, freeze, thaw, join and leave: more would be a membership that doesn't settle."""
+
+
+class Arena:
+    """Keeps a job going from schedule to schedule."""
+
+    def __init__(self, farm: Farm, folder: Path, etcd: str) -> None:
+        self.job = Job(farm, folder, etcd, *COMMON, *_PACE)
+        self.pauses: list[float] = []
+        """The longest pause of a survivor in each schedule."""
+        self.changes: list[float] = []
+        """How many generations each schedule took for each thing that happened."""
+
+    def play(self, schedule: Schedule) -> None:
+        """Bring the job to the schedule's size, carry the schedule out, and check what must hold."""
+        self._bring_to(schedule.size)
+        workers = self._present()
+        round_ = _Round(self.job, workers[schedule.anchor % len(workers)])
+        for move in schedule.moves:
+            round_.make(move)
+        round_.settle()
+        self.job.wait_for_all(_SETTLE_SECONDS)
+        self._check(round_)
+
+    def _present(self) -> list[Forked]:
+        return [worker for worker in self.job.living if not worker.leaving]
+
+    def _bring_to(self, size: int) -> None:
+        extra = self._present()[size:]
+        for worker in extra:
+            worker.signal(signal.SIGTERM)
+        for _ in range(size - len(self._present())):
+            self.job.start("w")
+        for worker in extra:
+            worker.wait(_SETTLE_SECONDS)
+        self.job.wait_for_all(_SETTLE_SECONDS)
+
+    def _check(self, round_: _Round) -> None:
+        job = self.job
+        job.book.refresh()
+        for worker in job.workers:
+            assert worker.poll() in _expected(worker), f"{worker.name}: {worker.poll()}\n{worker.text()[-4000:]}"
+        problems = verdict(job.book, TOTAL)
+        assert not problems, "\n".join([*problems, job.told()])
+        finals = [job.book.last[worker.name] for worker in job.living]
+        common = min(final.step for final in finals)
+        digests = {worker.name: job.book.finals[common][worker.name].digest for worker in job.living}
+        assert len(set(digests.values())) == 1, f"after step {common}: {digests}"
+        assert all(digests.values()), f"the state had moved on when step {common} was reported: {digests}"
+        self.changes.append((max(final.generation for final in finals) - round_.generation) / round_.happened)
+        assert self.changes[-1] <= MOST_CHANGES, f"the membership flaps:\n{job.told()}"
+        self.pauses.append(self._longest_pause(round_))
+        assert self.pauses[-1] <= BOUND_SECONDS, f"a survivor stood still for {self.pauses[-1]:.1f} s:\n{job.told()}"
+
+    def _longest_pause(self, round_: _Round) -> float:
+        name, book = round_.anchor.name, self.job.book
+        times = [book.finals[step][name].at for step in sorted(book.finals) if name in book.finals[step]]
+        times = [at for at in times if at >= round_.began]
+        return max(later - earlier for earlier, later in itertools.pairwise(times))
+
+
+def _expected(worker: Forked) -> set[int | None]:
+    """Exit codes that are all right."""
+    codes: set[int | None] = set()
+    if worker.killed:
+        codes.add(-signal.SIGKILL)
+    if worker.leaving:
+        # Asked to leave before it could say anything, a process ends as any other.
+        codes.add(exit_codes.LEFT if worker.text() else -signal.SIGTERM)
+    return codes or {None}
+
+
+class _Round:
+    """One schedule being carried out."""
+
+    def __init__(self, job: Job, anchor: Forked) -> None:
+        self.began = time.monotonic()
+        self.anchor = anchor
+        self.generation = job.book.last[anchor.name].generation
+        self.happened = 0
+        self._job = job
+        self._armed: list[tuple[Move, list[Forked]]] = []
+        self._thaws: list[tuple[float, Forked]] = []
+
+    def make(self, move: Move) -> None:
+        """Carry a move out, or arm its moment and have done what brings it about."""
+        if move.gap_seconds:
+            self._await_hits()
+            self._pass(move.gap_seconds)
+        if move.kind == "join":
+            self._join()
+        elif not move.point:
+            self._strike_one(move)
+        else:
+            self._arm(move)
+
+    def settle(self) -> None:
+        """Bring the schedule to its end: nothing is armed, nobody is frozen, and who was to leave has left."""
+        self._await_hits()
+        if self._thaws:
+            self._pass(max(at for at, _ in self._thaws) - time.monotonic())
+        for worker in self._job.living:
+            if worker.frozen:
+                worker.signal(signal.SIGKILL)
+        for worker in self._job.living:
+            if worker.leaving or worker.killed:
+                worker.wait(_SETTLE_SECONDS)
+
+    def _candidates(self) -> list[Forked]:
+        """Who may be struck, oldest first."""
+        return [
+            worker
+            for worker in self._job.living
+            if worker is not self.anchor and not (worker.frozen or worker.leaving or worker.killed)
+        ]
+
+    def _strike_one(self, move: Move) -> None:
+        candidates = self._candidates()
+        if not candidates:
+            self._join()
+            return
+        victim = candidates[move.victim % len(candidates)]
+        victim.signal(STRIKES[move.kind])
+        self._struck(move, victim)
+
+    def _join(self, armed: dict[str, str] | None = None) -> Forked:
+        self.happened += 1
+        return self._job.start("w", armed=armed or {})
+
+    def _struck(self, move: Move, victim: Forked) -> None:
+        self.happened += 1
+        if move.kind == "freeze" and move.thaw_seconds is not None:
+            self._thaws.append((time.monotonic() + move.thaw_seconds, victim))
+
+    def _arm(self, move: Move) -> None:
+        candidates = self._candidates()
+        if move.trigger == "join" and (move.point == "fetch" or not candidates or move.victim % 3 == 0):
+            victims = [self._join(armed={move.point: move.kind})]
+        elif not candidates:
+            self._join()
+            return
+        else:
+            # Only one of the workers saves or offers the state, and which one is theirs to decide.
+            anyone = move.point in CHECKPOINT or move.point == "offer"
+            victims = candidates if anyone else [candidates[move.victim % len(candidates)]]
+            for worker in victims:
+                arm(worker.folder, move.point, move.kind)
+            self._trigger(move, [worker for worker in candidates if worker not in victims])
+        self._armed.append((move, victims))
+
+    def _trigger(self, move: Move, others: list[Forked]) -> None:
+        if move.trigger == "join" or (move.trigger == "kill" and not others):
+            self._join()
+        elif move.trigger == "kill":
+            others[move.victim % len(others)].signal(signal.SIGKILL)
+            self.happened += 1
+
+    def _await_hits(self) -> None:
+        """Wait for the armed moments; who has not got there by then is struck wherever it is."""
+        armed, self._armed = self._armed, []
+        deadline = time.monotonic() + _HIT_SECONDS
+        for move, victims in armed:
+            while time.monotonic() < deadline and not any(was_hit(worker.folder, move.point) for worker in victims):
+                self._pass(0.005)
+            for worker in victims:
+                disarm(worker.folder, move.point)
+            hit = [worker for worker in victims if was_hit(worker.folder, move.point)]
+            for worker in hit or victims[:1]:
+                worker.signal(STRIKES[move.kind])  # for those that were hit, this only notes it
+                self._struck(move, worker)
+
+    def _pass(self, seconds: float) -> None:
+        """Let time pass, and thaw who is due."""
+        until = time.monotonic() + seconds
+        while True:
+            now = time.monotonic()
+            for at, worker in list(self._thaws):
+                if at <= now:
+                    self._thaws.remove((at, worker))
+                    self.happened += 1
+                    if worker.frozen and not worker.killed:
+                        worker.signal(signal.SIGCONT)
+            if now >= until:
+                return
+            time.sleep(min(0.01, until - now))

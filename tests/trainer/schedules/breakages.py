@@ -1,0 +1,98 @@
+"""Ways in which other people's samplers lose and repeat samples, to be put into a forked worker.
+
+    breakages.ALL["pads the tail"]()
+
+They exist to show that the check of the ledger can fail.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace as changed
+from typing import Any
+
+from tests.trainer.schedules.points import replace
+from trainer import handover, sampler
+from trainer.membership import Generation
+from trainer.parts import Parts
+from trainer.sampler import Cursor, Step
+
+Change = Callable[[Step, Cursor, int, int], Step]
+"""A step and the cursor before it, the number of samples in an epoch and in a batch → the broken step."""
+
+
+def moves_by_its_own_share() -> None:
+    """The cursor moves by what one of two ranks has consumed."""
+
+    def change(step: Step, cursor: Cursor, total: int, batch_size: int) -> Step:
+        half = Cursor(cursor.epoch, cursor.offset + (len(step.samples) + 1) // 2)
+        return changed(step, after=half) if step.after.offset else step
+
+    _change_plan(change)
+
+
+def pads_the_tail() -> None:
+    """The last step of an epoch is filled up with the samples that it begins with, so that all ranks have as many."""
+    shared = Step.share
+
+    def share(step: Step, rank: int, size: int) -> tuple[int, ...]:
+        return shared(step, rank, size) or step.samples[:1]
+
+    Step.share = share  # type: ignore[assignment, method-assign]
+
+
+def drops_the_tail() -> None:
+    """An epoch ends when there is no full batch any more."""
+
+    def change(step: Step, cursor: Cursor, total: int, batch_size: int) -> Step:
+        end = cursor.offset + len(step.samples)
+        return changed(step, after=Cursor(cursor.epoch + 1)) if end + batch_size > total else step
+
+    _change_plan(change)
+
+
+def repeats_after_a_failure() -> None:
+    """Survivors go back to before the step that they have all applied already."""
+    _move_after_a_loss(-1)
+
+
+def skips_after_a_failure() -> None:
+    """Survivors take the step that they have discarded for done."""
+    _move_after_a_loss(1)
+
+
+def _change_plan(change: Change) -> None:
+    original = sampler.plan
+
+    @functools.wraps(original)
+    def planned(cursor: Cursor, *, total: int, batch_size: int, seed: int) -> Step:
+        return change(original(cursor, total=total, batch_size=batch_size, seed=seed), cursor, total, batch_size)
+
+    replace(original, planned)
+
+
+def _move_after_a_loss(batches: int) -> None:
+    synchronise = handover.synchronise
+
+    @functools.wraps(synchronise)
+    def moved(parts: Parts, generation: Generation, rank: int, *more: Any) -> Any:
+        result = synchronise(parts, generation, rank, *more)
+        if generation.cause == "lost":
+            offset = parts.state.cursor.offset + batches * 7
+            # Not over an epoch's end: the next failure will do.
+            if 0 <= offset < 49:
+                parts.state.cursor = Cursor(parts.state.cursor.epoch, offset)
+        return result
+
+    replace(synchronise, moved)
+    handover.synchronise = moved  # type: ignore[assignment]
+
+
+ALL: dict[str, Callable[[], None]] = {
+    "moves by its own share": moves_by_its_own_share,
+    "pads the tail": pads_the_tail,
+    "drops the tail": drops_the_tail,
+    "repeats after a failure": repeats_after_a_failure,
+    "skips after a failure": skips_after_a_failure,
+}

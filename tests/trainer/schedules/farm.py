@@ -1,0 +1,216 @@
+"""Workers by the dozen: forked from a zygote, each with its log, its ledger and its exit code.
+
+with Farm(folder) as farm:
+    job = Job(farm, folder, etcd)
+    a = job.start("a", "--min-step-seconds", "0.01")
+    a.wait_for_step(10); a.signal(signal.SIGKILL); assert a.wait() == -signal.SIGKILL
+    job.book.refresh()
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from tests.trainer.schedules.ledger import Book, Final
+from tests.trainer.schedules.points import arm
+from tests.trainer.workers import CHECKOUT, PATIENCE_SECONDS, Logged
+
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+class Farm:
+    """A zygote and the workers that it has become. Use it as a context manager: its end is theirs."""
+
+    def __init__(self, folder: Path) -> None:
+        self._log = folder / "zygote.log"
+        self._process: subprocess.Popen[str]
+        self._pids: dict[str, int] = {}
+        self._codes: dict[int, int] = {}
+        self._ready = False
+        self._condition = threading.Condition()
+
+    def __enter__(self) -> Self:
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.trainer.schedules.zygote"],
+                cwd=CHECKOUT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**os.environ, **_ONE_THREAD},
+                start_new_session=True,
+            )
+        threading.Thread(target=self._listen, daemon=True).start()
+        self._wait(lambda: self._ready)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """The workers die with the zygote, stopped ones too."""
+        self._process.kill()
+        self._process.wait()
+
+    def fork(self, request: dict[str, Any]) -> int:
+        """Ask for a worker; its process id."""
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        self._wait(lambda: request["id"] in self._pids)
+        return self._pids[request["id"]]
+
+    def code(self, pid: int) -> int | None:
+        """A worker's exit code, None while it runs; negative for a signal."""
+        return self._codes.get(pid)
+
+    def wait(self, pid: int, seconds: float) -> int:
+        self._wait(lambda: pid in self._codes, seconds)
+        return self._codes[pid]
+
+    def _wait(self, condition: Any, seconds: float = PATIENCE_SECONDS) -> None:
+        with self._condition:
+            if not self._condition.wait_for(lambda: condition() or self._process.poll() is not None, seconds):
+                raise AssertionError(f"the zygote did not report in {seconds:g} s:\n{self._log.read_text()[-4000:]}")
+            if not condition():
+                raise AssertionError(f"the zygote has ended:\n{self._log.read_text()[-4000:]}")
+
+    def _listen(self) -> None:
+        assert self._process.stdout
+        for line in self._process.stdout:
+            report = json.loads(line)
+            with self._condition:
+                if "started" in report:
+                    self._pids[report["started"]] = report["pid"]
+                elif "ended" in report:
+                    self._codes[report["ended"]] = report["code"]
+                else:
+                    self._ready = True
+                self._condition.notify_all()
+        with self._condition:
+            self._condition.notify_all()
+
+
+class Forked(Logged):
+    """One worker of a job."""
+
+    def __init__(self, farm: Farm, job: Job, process: str, pid: int) -> None:
+        self.folder = job.folder / process
+        super().__init__(process, self.folder / "log")
+        self._farm, self._job, self.pid = farm, job, pid
+        self.frozen = False
+        self.leaving = False
+        self.killed = False
+
+    @property
+    def last(self) -> Final | None:
+        """The last step that this worker knows to be final."""
+        self._job.book.refresh()
+        return self._job.book.last.get(self.name)
+
+    def poll(self) -> int | None:
+        return self._farm.code(self.pid)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it, and remember what this worker must do now."""
+        if number == signal.SIGSTOP:
+            self.frozen = True
+        elif number == signal.SIGCONT:
+            self.frozen = False
+        elif number == signal.SIGTERM:
+            self.leaving = True
+        elif number == signal.SIGKILL:
+            self.killed = True
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
+        try:
+            return self._farm.wait(self.pid, seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{self.name} did not end in {seconds:g} s:\n{self.text()[-4000:]}") from error
+
+    def wait_for_step(self, step: int, seconds: float = PATIENCE_SECONDS) -> None:
+        """Until this worker knows of a final step of at least that number."""
+        self.wait_for(lambda worker: worker.last is not None and worker.last.step >= step, seconds)
+
+
+class Job:
+    """The workers of one job, their ledgers, and what they have in common on the command line."""
+
+    def __init__(self, farm: Farm, folder: Path, etcd: str, *arguments: str) -> None:
+        self._farm, self.folder = farm, folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self.ledgers = folder / "ledgers"
+        self.ledgers.mkdir(exist_ok=True)
+        self.checkpoints = folder / "checkpoints"
+        self.book = Book(self.ledgers)
+        self.workers: list[Forked] = []
+        # The name is new even if the test is run twice against one etcd.
+        name = f"{folder.name}-{time.monotonic_ns():x}"
+        self._arguments = ["--job", name, "--etcd", etcd, "--report-every", "1", *arguments]
+
+    def start(self, name: str, *arguments: str, netns: str = "", host: str = "127.0.0.1", **options: Any) -> Forked:
+        """Start a worker. ``options``: see ``script.Options``; ``armed``: point and strike, see ``points.arm``."""
+        process = f"{name}-{len(self.workers)}"
+        folder = self.folder / process
+        folder.mkdir()
+        for point, strike in options.pop("armed", {}).items():
+            arm(folder, point, strike)
+        where = ["--worker", process, "--host", host, "--checkpoints", str(self.checkpoints)]
+        request = {
+            "id": str(folder),
+            "netns": netns,
+            "argv": [*self._arguments, *where, *arguments],
+            "options": {"folder": str(folder), "ledgers": str(self.ledgers), "process": process, **options},
+        }
+        worker = Forked(self._farm, self, process, self._farm.fork(request))
+        self.workers.append(worker)
+        return worker
+
+    @property
+    def living(self) -> list[Forked]:
+        """Workers whose process has not ended, frozen ones included."""
+        return [worker for worker in self.workers if worker.poll() is None]
+
+    def wait_for_all(self, seconds: float = PATIENCE_SECONDS) -> None:
+        """Until all living workers have made two steps together from now on."""
+        self.book.refresh()
+        beyond = self.book.reached + 2
+
+        def together() -> bool:
+            lasts = [worker.last for worker in self.living]
+            return all(last and last.step >= beyond and last.size == len(lasts) for last in lasts)
+
+        deadline = time.monotonic() + seconds
+        while not together():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"the living workers do not train together after {seconds:g} s:\n{self.told()}")
+            time.sleep(0.02)
+
+    def told(self) -> str:
+        """The ends of all logs, for a failure's message."""
+        self.book.refresh()
+        parts = []
+        for worker in self.workers:
+            last, code = self.book.last.get(worker.name), worker.poll()
+            state = f"exit code {code}" if code is not None else "frozen" if worker.frozen else "lives"
+            reached = f"step {last.step}, generation {last.generation}" if last else "no step"
+            lines = [line for line in worker.text().splitlines() if "loss=" not in line and "_saved" not in line]
+            parts.append("\n".join([f"--- {worker.name}: {state}, {reached}", *lines[-15:]]))
+        return "\n".join(parts[-8:])
+
+    def kill(self) -> None:
+        """End all workers at once."""
+        for worker in self.living:
+            worker.signal(signal.SIGKILL)
+        for worker in self.workers:
+            worker.wait(30)

@@ -1,0 +1,266 @@
+"""What every worker writes down about its samples, and the check that nothing was lost or repeated.
+
+    scribe = Scribe(path); scribe.write(Attempt(...)); scribe.write(Final(...))       # in a worker
+    book = Book(folder); book.refresh(); assert verdict(book, total=50) == []         # in the test
+
+An attempt is written in the middle of the backward pass, before any gradient leaves the process, with the samples
+that the loss function was really given and the weight with which their mean goes into the step's gradient. It also
+says on which attempt of the step before it builds (``base``). So the last final step leads back through all steps to
+the first, and the samples of a step are what the ranks of that one attempt saw, whatever anybody reported about it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass, field
+from pathlib import Path
+
+SUFFIX = ".ledger"
+_TOLERANCE = 1e-5
+_MOST_PROBLEMS = 20
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A rank's gradients for a step, or for one of the micro-batches of its share."""
+
+    step: int
+    generation: int
+    rank: int
+    size: int
+    epoch: int
+    base: int
+    """The generation that applied the step before, as this rank's state has it."""
+    weight: float
+    """Of the mean over ``samples`` in the gradient of the step; 0 where a rank has no sample."""
+    samples: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Final:
+    """A process has been told that a step is final."""
+
+    step: int
+    generation: int
+    rank: int
+    size: int
+    loss: float
+    digest: str
+    """Of the parameters after this step; empty if the state had moved on when it was reported."""
+    at: float
+    """Monotonic time, one clock for all processes of a machine."""
+    samples: tuple[int, ...]
+    """What the runtime says this process has contributed."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """Nobody had the job's state, and a process has taken it from a checkpoint, or from what it had been left with."""
+
+    step: int
+    generation: int
+    """The one that begins with this."""
+    base: int
+    """The one that applied that step."""
+
+
+Entry = Attempt | Final | Restored
+
+
+class Scribe:
+    """Appends lines to one process's ledger. Each is in the kernel's hands when ``write`` returns."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def write(self, entry: Entry) -> None:
+        os.write(self._file, json.dumps([type(entry).__name__, *astuple(entry)]).encode() + b"\n")
+
+
+def read(line: bytes) -> Entry:
+    """What ``Scribe.write`` has written."""
+    kind, *values = json.loads(line)
+    if kind == "Restored":
+        return Restored(*values)
+    values[-1] = tuple(values[-1])
+    return Attempt(*values) if kind == "Attempt" else Final(*values)
+
+
+@dataclass
+class Book:
+    """All processes' ledgers in a folder."""
+
+    folder: Path
+    attempts: dict[int, dict[int, list[Attempt]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
+    )
+    """By step and generation."""
+    finals: dict[int, dict[str, Final]] = field(default_factory=lambda: defaultdict(dict))
+    """By step and process."""
+    last: dict[str, Final] = field(default_factory=dict)
+    """The last final step of each process."""
+    restored: list[Restored] = field(default_factory=list)
+    _read: dict[Path, int] = field(default_factory=dict)
+    _late: list[tuple[str, Final]] = field(default_factory=list)
+
+    def refresh(self) -> None:
+        """Read what has come since the last time.
+
+        The files grow while they are read one after the other. A final step was attempted by all before anybody called
+        it final, so after all finals that are there now, the attempts are read once more.
+        """
+        late, self._late = self._late, []
+        for process, entry in [*late, *self._news()]:
+            self.add(process, entry)
+        for process, entry in self._news():
+            if isinstance(entry, Final):
+                self._late.append((process, entry))
+            else:
+                self.add(process, entry)
+
+    def _news(self) -> Iterator[tuple[str, Entry]]:
+        for path in sorted(self.folder.glob(f"*{SUFFIX}")):
+            with path.open("rb") as file:
+                file.seek(self._read.get(path, 0))
+                data = file.read()
+            whole = data[: data.rfind(b"\n") + 1]
+            self._read[path] = self._read.get(path, 0) + len(whole)
+            for line in whole.splitlines():
+                yield path.stem, read(line)
+
+    def add(self, process: str, entry: Entry) -> None:
+        if isinstance(entry, Attempt):
+            self.attempts[entry.step][entry.generation].append(entry)
+        elif isinstance(entry, Restored):
+            self.restored.append(entry)
+        else:
+            self.finals[entry.step][process] = entry
+            self.last[process] = entry
+
+    @property
+    def reached(self) -> int:
+        """The last final step, 0 before the first."""
+        return max(self.finals, default=0)
+
+    def without_what_was_undone(self) -> Book:
+        """The same, less the final steps after those that a checkpoint has brought back."""
+        kept = Book(self.folder, self.attempts, last=self.last, restored=self.restored)
+        for step, finals in self.finals.items():
+            for process, final in finals.items():
+                if not any(step > each.step and final.generation < each.generation for each in self.restored):
+                    kept.finals[step][process] = final
+        return kept
+
+    def history(self) -> dict[int, list[Attempt]]:
+        """The attempts that make up each step up to the last final one. Raises LookupError where the chain breaks."""
+        steps: dict[int, list[Attempt]] = {}
+        if not self.finals:
+            return steps
+        generation = next(iter(self.finals[self.reached].values())).generation
+        bases = {(each.step, each.generation): each.base for each in self.restored}
+        for step in range(self.reached, 0, -1):
+            generation = bases.get((step, generation), generation)
+            made = self.attempts.get(step, {}).get(generation, [])
+            before = {attempt.base for attempt in made}
+            if not made:
+                raise LookupError(f"nobody attempted step {step} in generation {generation}, on which all else builds")
+            if len(before) > 1:
+                raise LookupError(
+                    f"step {step} in generation {generation} builds on step {step - 1} of generations {sorted(before)}"
+                )
+            steps[step] = made
+            generation = before.pop()
+        return dict(sorted(steps.items()))
+
+
+def verdict(book: Book, total: int) -> list[str]:
+    """What is wrong, one sentence each; empty if all is well. ``total``: samples in an epoch."""
+    try:
+        history = book.history()
+    except LookupError as error:
+        return [*_undecided(book), str(error)][:_MOST_PROBLEMS]
+    problems = [
+        *_undecided(book),
+        *_rewritten(book, history),
+        *_incomplete(history),
+        *_miscounted(history, total),
+        *_different(book),
+        *_misreported(book, history),
+    ]
+    return problems[:_MOST_PROBLEMS]
+
+
+def _undecided(book: Book) -> Iterator[str]:
+    for step, finals in sorted(book.finals.items()):
+        generations: dict[int, list[str]] = defaultdict(list)
+        for process, final in finals.items():
+            generations[final.generation].append(process)
+        if len(generations) > 1:
+            told = " and ".join(f"{number} ({', '.join(names)})" for number, names in sorted(generations.items()))
+            yield f"step {step} became final in generations {told}"
+
+
+def _rewritten(book: Book, history: dict[int, list[Attempt]]) -> Iterator[str]:
+    for step, made in history.items():
+        for process, final in book.finals.get(step, {}).items():
+            if final.generation != made[0].generation:
+                yield (
+                    f"step {step} was reported final in generation {final.generation} by {process}, "
+                    f"but what followed builds on generation {made[0].generation}'s"
+                )
+
+
+def _incomplete(history: dict[int, list[Attempt]]) -> Iterator[str]:
+    for step, made in history.items():
+        ranks, size = {attempt.rank for attempt in made}, made[0].size
+        missing = sorted(set(range(size)) - ranks)
+        if missing:
+            yield f"step {step} (generation {made[0].generation}) lacks the gradients of rank {missing} of {size}"
+        if len({attempt.epoch for attempt in made}) > 1:
+            yield f"step {step}: its ranks were in different epochs"
+        samples = sum(len(attempt.samples) for attempt in made if attempt.weight)
+        for attempt in made:
+            if abs(attempt.weight * samples - len(attempt.samples)) > _TOLERANCE * samples and attempt.weight:
+                yield (
+                    f"step {step}: rank {attempt.rank}'s {len(attempt.samples)} of {samples} samples "
+                    f"have weight {attempt.weight:g}"
+                )
+
+
+def _miscounted(history: dict[int, list[Attempt]], total: int) -> Iterator[str]:
+    uses: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    last = 0
+    for step, made in history.items():
+        if made[0].epoch < last:
+            yield f"step {step} goes back from epoch {last} to {made[0].epoch}"
+        last = max(last, made[0].epoch)
+        for attempt in made:
+            for sample in attempt.samples if attempt.weight else ():
+                uses[attempt.epoch][sample].append(step)
+    for epoch in range(last + 1):
+        used = uses[epoch]
+        for sample, steps in sorted(used.items()):
+            if len(steps) > 1:
+                yield f"epoch {epoch}: sample {sample} was repeated (steps {', '.join(map(str, steps))})"
+        lost = sorted(set(range(total)) - set(used))
+        if lost and epoch < last:
+            yield f"epoch {epoch}: lost {len(lost)} of {total} samples: {', '.join(map(str, lost))}"
+
+
+def _different(book: Book) -> Iterator[str]:
+    for step, finals in sorted(book.finals.items()):
+        digests = Counter(final.digest for final in finals.values() if final.digest)
+        if len(digests) > 1:
+            told = ", ".join(f"{process}: {final.digest}" for process, final in sorted(finals.items()))
+            yield f"step {step}: the replicas' parameters differ ({told})"
+
+
+def _misreported(book: Book, history: dict[int, list[Attempt]]) -> Iterator[str]:
+    for step, made in history.items():
+        for process, final in book.finals.get(step, {}).items():
+            saw = sorted(sample for a in made if a.rank == final.rank and a.weight for sample in a.samples)
+            if saw != sorted(final.samples):
+                yield f"step {step}: {process} was told of samples {sorted(final.samples)}, its loss saw {saw}"

@@ -1,0 +1,114 @@
+"""Named moments in a worker's life at which a test can strike it, without a word about tests in the trainer.
+
+    arm(folder, "fetch", "kill")          # in the test: the next time this worker is about to fetch the state, it dies
+    was_hit(folder, "fetch")
+
+    points = Points(folder); points.install()         # in the worker, before training starts
+
+The worker looks for a file named after the moment whenever it gets there, and does what the file says: that needs no
+thread, no signal handler, and less time than can be measured in a step.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_rename = os.rename
+"""The one that is not wrapped."""
+
+STRIKES = {"kill": signal.SIGKILL, "freeze": signal.SIGSTOP, "leave": signal.SIGTERM}
+
+STEP = ("gradients", "apply", "applied", "final")
+"""The gradients are computed and have not left; before and after the optimizer's step; the step before is final."""
+EPOCH_END = ("epoch-gradients", "epoch-final")
+"""The same, in the last step of an epoch."""
+CHECKPOINT = ("save", "write")
+"""A checkpoint is about to be taken; its files are there under a name that does not count yet."""
+MEETING = ("form", "handover", "fetch", "offer")
+"""A generation begins: its group is being formed; positions are compared; a newcomer fetches; its peer has offered."""
+RECOVERY = ("give-up",)
+"""A survivor is about to tell the others that it has given the broken generation up."""
+ALL = (*STEP, *EPOCH_END, *CHECKPOINT, *MEETING, *RECOVERY)
+
+
+def arm(folder: Path, point: str, strike: str) -> None:
+    """Have the worker of ``folder`` struck when it next gets to ``point``."""
+    draft = folder / f"draft-{point}"
+    draft.write_text(strike)
+    draft.rename(folder / f"armed-{point}")
+
+
+def disarm(folder: Path, point: str) -> None:
+    (folder / f"armed-{point}").unlink(missing_ok=True)
+
+
+def was_hit(folder: Path, point: str) -> bool:
+    return (folder / f"hit-{point}").exists()
+
+
+class Points:
+    """The worker's side."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
+
+    def reach(self, point: str) -> None:
+        """This process has got to ``point``."""
+        armed = f"{self._folder}/armed-{point}"
+        try:
+            with open(armed) as file:
+                strike = file.read()
+        except FileNotFoundError:
+            return
+        _rename(armed, f"{self._folder}/hit-{point}")
+        os.kill(os.getpid(), STRIKES[strike])
+
+    def install(self) -> None:
+        """Wrap those of the trainer's functions that mark a moment."""
+        from trainer import handover, sync
+        from trainer.checkpoints import Checkpoints
+        from trainer.coordinator import Coordinator
+        from trainer.group import Group
+
+        # A worker that warms up forms a group of one, which is no meeting.
+        self._wrap(Group, "form", before="form", when=lambda group, uuid, rank, addresses, *more: len(addresses) > 1)
+        self._wrap(handover, "synchronise", before="handover")
+        self._wrap(sync, "fetch", before="fetch")
+        self._wrap(sync.PeerServer, "offer", after="offer")
+        self._wrap(Coordinator, "ready_after", before="give-up")
+        self._wrap(Checkpoints, "save", before="save")
+        self._wrap(os, "rename", before="write")
+        self._wrap(os, "replace", before="write")
+
+    def _wrap(
+        self, owner: Any, name: str, *, before: str = "", after: str = "", when: Callable[..., bool] = lambda *_: True
+    ) -> None:
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            strikes = when(*args)
+            if before and strikes:
+                self.reach(before)
+            result = original(*args, **kwargs)
+            if after and strikes:
+                self.reach(after)
+            return result
+
+        replace(original, wrapped)
+        setattr(owner, name, wrapped)
+
+
+def replace(original: Any, replacement: Any) -> None:
+    """Put ``replacement`` wherever one of the trainer's modules has imported ``original`` by name."""
+    for module_name, module in list(sys.modules.items()):
+        if module_name.split(".")[0] == "trainer":
+            for name, value in list(vars(module).items()):
+                if value is original:
+                    setattr(module, name, replacement)

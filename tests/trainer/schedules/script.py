@@ -1,0 +1,186 @@
+"""The training script of the forked workers: a tiny regression that keeps a ledger of its samples.
+
+    exit_code = main(Options(...), argv)
+
+The dataset returns each sample's index as part of the sample, so that the loss function knows what it is really
+given. Nothing here is fast, slow or random by accident: steps take about a millisecond, and all workers agree.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+
+import trainer
+from tests.trainer.schedules import breakages
+from tests.trainer.schedules.ledger import SUFFIX, Attempt, Final, Restored, Scribe
+from tests.trainer.schedules.points import Points
+from trainer import handover
+from trainer.checkpoints import Checkpoints
+from trainer.membership import Generation
+from trainer.parts import Parts
+from trainer.state import State
+from trainer.training import Report, Training
+
+TOTAL = 50
+BATCH_SIZE = 7
+"""50 is no multiple: an epoch's last step has one sample, so most ranks have none."""
+_FEATURES = 6
+_EPOCH_SEEDS = 20261121
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a test has decided about one worker, beside its command line."""
+
+    folder: Path
+    """Of this worker: its log, and the files that arm its points."""
+    ledgers: Path
+    process: str
+    breakage: str = ""
+    """One of ``breakages.ALL``."""
+    hidden: int = 4
+    """Width of the model."""
+    nan_at: int = 0
+    """The loss of this step is not a number."""
+    clock_skew_seconds: float = 0.0
+
+
+class Numbers(Dataset[tuple[torch.Tensor, torch.Tensor, int]]):
+    """Inputs, a noisy function of them, and their index."""
+
+    def __init__(self) -> None:
+        generator = torch.Generator().manual_seed(_EPOCH_SEEDS)
+        self._inputs = torch.randn(TOTAL, _FEATURES, generator=generator)
+        weights = torch.randn(_FEATURES, 1, generator=generator)
+        self._targets = self._inputs @ weights + torch.randn(TOTAL, 1, generator=generator)
+
+    def __len__(self) -> int:
+        return TOTAL
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor, int]:
+        return self._inputs[index], self._targets[index], index
+
+
+class Witness:
+    """Knows what this process is doing, and writes it down."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._scribe = Scribe(options.ledgers / f"{options.process}{SUFFIX}")
+        self._points = Points(options.folder)
+        self._state: State | None = None
+        self._generation: Generation | None = None
+        self._rank = 0
+        self._restored_from: int | None = None
+        """Generation that applied the last step of the checkpoint that was read; 0: there was none."""
+
+    def install(self) -> None:
+        """Learn of every generation as it begins, and make the moments known to whoever wants to strike."""
+        synchronise, load = handover.synchronise, Checkpoints.load
+
+        @functools.wraps(synchronise)
+        def witnessed(parts: Parts, generation: Generation, rank: int, *more: Any) -> Any:
+            state = parts.state
+            self._state, self._generation, self._rank = state, generation, rank
+            step, applied_in = state.step, state.applied_in
+            result = synchronise(parts, generation, rank, *more)
+            if self._restored_from is not None:
+                base = applied_in if state.step == step else self._restored_from
+                self._scribe.write(Restored(state.step, generation.number, base))
+                self._restored_from = None
+            return result
+
+        @functools.wraps(load)
+        def loaded(checkpoints: Checkpoints) -> Any:
+            found = load(checkpoints)
+            self._restored_from = found.tree["applied_in"] if found else 0
+            return found
+
+        handover.synchronise = witnessed  # type: ignore[assignment]
+        Checkpoints.load = loaded  # type: ignore[assignment, method-assign]
+        self._points.install()
+
+    def loss(self, model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        """The mean squared error, seen by the ledger on its way back."""
+        inputs, targets, samples = batch
+        loss = nn.functional.mse_loss(model(inputs), targets)
+        if loss.requires_grad and self._state is not None:
+            ids = tuple(int(sample) for sample in samples)
+            # Called with the weight of this mean in the whole step's, before any parameter has its gradient.
+            hookable: Any = loss
+            hookable.register_hook(lambda weight: self._attempted(ids, float(weight)))
+            if self._state.step + 1 == self._options.nan_at:
+                loss = loss * float("nan")
+        return loss
+
+    def _attempted(self, samples: tuple[int, ...], weight: float) -> None:
+        state, generation = self._state, self._generation
+        assert state is not None
+        assert generation is not None
+        cursor = state.cursor
+        self._scribe.write(
+            Attempt(
+                step=state.step + 1,
+                generation=generation.number,
+                rank=self._rank,
+                size=len(generation.members),
+                epoch=cursor.epoch,
+                base=state.applied_in,
+                weight=weight,
+                samples=samples,
+            )
+        )
+        self._points.reach("gradients")
+        if cursor.offset + BATCH_SIZE >= TOTAL:
+            self._points.reach("epoch-gradients")
+
+    def on_step(self, report: Report) -> None:
+        """A step is final."""
+        state = self._state
+        assert state is not None
+        self._scribe.write(
+            Final(
+                step=report.step,
+                generation=report.generation,
+                rank=report.rank,
+                size=report.world_size,
+                loss=report.loss,
+                digest=state.digest() if state.step == report.step else "",
+                at=time.monotonic(),
+                samples=report.samples,
+            )
+        )
+        self._points.reach("final")
+        if state.cursor.offset == 0:
+            self._points.reach("epoch-final")
+
+    def training(self, _: trainer.Config) -> Training:
+        """What the workers train."""
+        torch.manual_seed(_EPOCH_SEEDS)
+        hidden = self._options.hidden
+        model = nn.Sequential(nn.Linear(_FEATURES, hidden), nn.Tanh(), nn.Linear(hidden, 1))
+        # Slow enough that rounding errors die out: at ten times this rate they grow, and no two runs are alike.
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.002, momentum=0.9, weight_decay=1e-3)
+        optimizer.register_step_pre_hook(lambda *_: self._points.reach("apply"))
+        optimizer.register_step_post_hook(lambda *_: self._points.reach("applied"))
+        return Training(model=model, optimizer=optimizer, dataset=Numbers(), loss=self.loss, on_step=self.on_step)
+
+
+def main(options: Options, argv: list[str]) -> int:
+    """Train as one worker."""
+    if options.clock_skew_seconds:
+        real = time.time
+        time.time = lambda: real() + options.clock_skew_seconds
+    witness = Witness(options)
+    witness.install()
+    if options.breakage:
+        breakages.ALL[options.breakage]()
+    return trainer.run(witness.training, argv)

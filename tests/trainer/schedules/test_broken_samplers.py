@@ -1,0 +1,52 @@
+"""The ledger's check finds what other people's samplers do wrong: it isn't empty."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.schedules.arena import COMMON
+from tests.trainer.schedules.breakages import ALL
+from tests.trainer.schedules.farm import Farm, Job
+from tests.trainer.schedules.ledger import verdict
+from tests.trainer.schedules.script import TOTAL
+
+pytestmark = pytest.mark.e2e
+
+SAYS = {
+    "moves by its own share": "was repeated",
+    "pads the tail": "was repeated",
+    "drops the tail": "lost 1 of 50 samples",
+    "repeats after a failure": "was repeated",
+    "skips after a failure": "lost 7 of 50 samples",
+}
+
+
+def train(farm: Farm, folder: Path, etcd: str, breakage: str) -> list[str]:
+    """Two workers, of which one is killed on the way; what the check says of them."""
+    job = Job(farm, folder, etcd, *COMMON, "--min-step-seconds", "0.005")
+    a = job.start("a", breakage=breakage)
+    b = job.start("b", breakage=breakage)
+    job.wait_for_all()
+    a.wait_for_step((a.last.step if a.last else 0) + 20)
+    b.signal(signal.SIGKILL)
+    b.wait()
+    job.wait_for_all()
+    a.wait_for_step((a.last.step if a.last else 0) + 20)
+    job.kill()
+    job.book.refresh()
+    return verdict(job.book, TOTAL)
+
+
+@pytest.mark.parametrize("breakage", ALL)
+def test_a_broken_sampler_is_found_and_its_samples_are_named(
+    farm: Farm, tmp_path: Path, etcd: str, breakage: str
+) -> None:
+    problems = train(farm, tmp_path / "job", etcd, breakage)
+    assert any(SAYS[breakage] in problem for problem in problems), problems
+
+
+def test_the_real_sampler_passes_the_same_check(farm: Farm, tmp_path: Path, etcd: str) -> None:
+    assert train(farm, tmp_path / "job", etcd, "") == []

@@ -1,0 +1,124 @@
+"""A hundred random schedules of kills, freezes, joins and leaves: no sample is lost or repeated, replicas stay equal.
+
+    pytest tests/trainer/schedules/test_schedules.py -k "schedule and 17"           # one schedule, on a job of its own
+    TIDEWATER_SCHEDULES=100:400 pytest tests/trainer/schedules/test_schedules.py    # others
+
+Real processes, gloo and etcd. All schedules hit one long-lived job one after the other, so that what a schedule leaves
+behind has to be dealt with by the next; after a failure the next one gets a new job.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import statistics
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from contract import exit_codes
+from tests.trainer.schedules import points
+from tests.trainer.schedules.arena import COMMON, Arena
+from tests.trainer.schedules.farm import Farm, Job
+from tests.trainer.schedules.ledger import Book
+from tests.trainer.schedules.plan import KINDS, schedule
+from tests.trainer.schedules.script import TOTAL
+
+SEEDS = range(*map(int, os.environ.get("TIDEWATER_SCHEDULES", "0:100").split(":")))
+CALM_SECONDS = 300.0
+NOISE = 1e-4
+"""Of the mean loss of an epoch, relative. Other world sizes add in another order, and nothing else differs."""
+
+
+class Ring:
+    """The arena of the moment."""
+
+    def __init__(self, make: Callable[[], Arena]) -> None:
+        self._make = make
+        self.arena: Arena | None = None
+        self.pauses: list[float] = []
+        self.changes: list[float] = []
+
+    def enter(self) -> Arena:
+        if self.arena is None:
+            self.arena = self._make()
+        return self.arena
+
+    def discard(self) -> None:
+        if self.arena:
+            self.arena.job.kill()
+        self.arena = None
+
+
+@pytest.fixture(scope="module")
+def ring(farm: Farm, etcd: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ring]:
+    numbers = itertools.count()
+    ring = Ring(lambda: Arena(farm, tmp_path_factory.mktemp(f"arena{next(numbers)}"), etcd))
+    yield ring
+    ring.discard()
+
+
+def test_every_kind_of_fault_and_every_named_moment_has_its_turn() -> None:
+    moves = [move for seed in range(100) for move in schedule(seed).moves]
+    for point in points.ALL:
+        kinds = {move.kind for move in moves if move.point == point}
+        assert {"kill", "freeze", "leave"} <= kinds, f"at {point} only {kinds}"
+    assert {move.kind for move in moves if not move.point} == set(KINDS)
+    together = sum(not move.gap_seconds for seed in range(100) for move in schedule(seed).moves[1:])
+    assert together >= 20
+    assert schedule(17) == schedule(17)
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"schedule-{seed}")
+def test_no_sample_is_lost_or_repeated_and_replicas_stay_equal(ring: Ring, seed: int) -> None:
+    planned = schedule(seed)
+    print(planned)
+    arena = ring.enter()
+    try:
+        arena.play(planned)
+    except BaseException:
+        ring.discard()
+        raise
+    ring.pauses.append(arena.pauses[-1])
+    ring.changes.append(arena.changes[-1])
+
+
+@pytest.mark.e2e
+def test_the_loss_is_that_of_an_undisturbed_run_to_the_end(ring: Ring, farm: Farm, etcd: str) -> None:
+    if ring.arena is None:
+        pytest.skip("no schedule was played")
+    ring.arena.job.kill()
+    disturbed = ring.arena.job.book
+    disturbed.refresh()
+    steps = -(-TOTAL // 7)
+    epochs = disturbed.reached // steps
+    flags = ("--epochs", str(epochs), "--checkpoint-every", "100000", "--report-every", "1000")
+    calm = Job(farm, ring.arena.job.folder.with_name("calm"), etcd, *COMMON, *flags)
+    assert calm.start("calm").wait(CALM_SECONDS) == exit_codes.FINISHED
+    calm.book.refresh()
+    calm.book.refresh()  # what is seen last is believed only the next time
+    assert samples(disturbed, epochs * steps) == samples(calm.book, epochs * steps)
+    pairs = [(epoch_loss(disturbed, epoch, steps), epoch_loss(calm.book, epoch, steps)) for epoch in range(epochs)]
+    worst = max(abs(one - other) / other for one, other in pairs)
+    print(f"{len(ring.pauses)} schedules over {disturbed.reached} steps, {len(ring.arena.job.workers)} workers")
+    print(f"generations per event: mean {statistics.mean(ring.changes):.2f}, worst {max(ring.changes):.2f}")
+    print(f"longest pause: median {statistics.median(ring.pauses):.2f} s, worst {max(ring.pauses):.2f} s")
+    print(f"loss of the last epoch {pairs[-1][0]:.6f}, undisturbed {pairs[-1][1]:.6f}, worst difference {worst:.2e}")
+    assert worst < NOISE
+
+
+def samples(book: Book, steps: int) -> list[list[int]]:
+    """What each step really consumed."""
+    history = book.history()
+    return [
+        sorted(sample for attempt in history[step] if attempt.weight for sample in attempt.samples)
+        for step in range(1, steps + 1)
+    ]
+
+
+def epoch_loss(book: Book, epoch: int, steps: int) -> float:
+    """The mean over the samples of an epoch."""
+    finals = [next(iter(book.finals[step].values())) for step in range(epoch * steps + 1, (epoch + 1) * steps + 1)]
+    sizes = [min(7, TOTAL - 7 * index) for index in range(steps)]
+    return sum(final.loss * size for final, size in zip(finals, sizes, strict=True)) / TOTAL

@@ -1,0 +1,120 @@
+"""When nobody is left that has the state, a checkpoint takes over, and never while somebody may still go on."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contract import exit_codes
+from tests.trainer.schedules.arena import COMMON
+from tests.trainer.schedules.farm import Farm, Forked, Job
+from tests.trainer.schedules.ledger import Final, verdict
+from tests.trainer.schedules.script import TOTAL
+
+pytestmark = pytest.mark.e2e
+
+LEASE_SECONDS = 2
+KNOWN_DEAD_SECONDS = 5.0
+"""Nothing has to be waited for where the processes have certainly ended."""
+TAKEOVER_SECONDS = 30.0
+
+
+@pytest.fixture
+def job(farm: Farm, tmp_path: Path, etcd: str) -> Iterator[Job]:
+    job = Job(
+        farm, tmp_path / "job", etcd, *COMMON, "--min-step-seconds", "0.02", "--lease-seconds", str(LEASE_SECONDS)
+    )
+    yield job
+    job.kill()
+
+
+def assert_one_history(job: Job) -> None:
+    """But for the steps after the checkpoint, which are gone and were made again."""
+    job.book.refresh()
+    problems = verdict(job.book.without_what_was_undone(), TOTAL)
+    assert not problems, "\n".join([*problems, job.told()])
+
+
+def finals(job: Job, worker: Forked) -> list[Final]:
+    job.book.refresh()
+    return [each[worker.name] for each in job.book.finals.values() if worker.name in each]
+
+
+def test_a_power_cut_for_all_costs_the_steps_since_the_last_checkpoint_and_no_sample(job: Job) -> None:
+    workers = [job.start(name) for name in "abc"]
+    job.wait_for_all()
+    workers[0].wait_for_step(45)
+    workers[0].wait_for(
+        lambda _: any(saved["step"] >= "40" for each in workers for saved in each.events("checkpoint_saved"))
+    )
+    for worker in workers:
+        worker.signal(signal.SIGKILL)
+    for worker in workers:
+        worker.wait()
+    began = time.monotonic()
+    new = [job.start(name) for name in "de"]
+    job.wait_for_all(TAKEOVER_SECONDS)
+    assert min(final.at for final in finals(job, new[0])) - began <= KNOWN_DEAD_SECONDS
+    assert job.book.restored[-1].step >= 40
+    assert_one_history(job)
+
+
+def test_who_alone_has_the_state_and_is_frozen_makes_no_step_final_beside_its_successor(job: Job) -> None:
+    alone = job.start("alone")
+    alone.wait_for_step(30)
+    alone.signal(signal.SIGSTOP)
+    frozen_at = time.monotonic()
+    newcomer = job.start("newcomer")
+    newcomer.wait_for_step(1, TAKEOVER_SECONDS)
+    print(f"taken over after {time.monotonic() - frozen_at:.1f} s")
+    alone.signal(signal.SIGCONT)
+    job.wait_for_all(TAKEOVER_SECONDS)
+    assert_one_history(job)
+    taken_over = min(final.generation for final in finals(job, newcomer))
+    first = min(final.at for final in finals(job, newcomer))
+    late = [final for final in finals(job, alone) if final.at > first and final.generation < taken_over]
+    assert not late, f"{[final.step for final in late]}\n{job.told()}"
+
+
+def test_a_freeze_of_everybody_that_is_shorter_than_a_lease_is_a_pause_and_nothing_else(job: Job) -> None:
+    workers = [job.start(name) for name in "abc"]
+    job.wait_for_all()
+    for worker in workers:
+        worker.signal(signal.SIGSTOP)
+    time.sleep(LEASE_SECONDS / 2)
+    for worker in workers:
+        worker.signal(signal.SIGCONT)
+    job.wait_for_all(TAKEOVER_SECONDS)
+    assert verdict(job.book, TOTAL) == []
+
+
+def test_a_freeze_of_everybody_that_is_longer_than_a_lease_costs_no_step(job: Job) -> None:
+    workers = [job.start(name) for name in "abc"]
+    job.wait_for_all()
+    for worker in workers:
+        worker.signal(signal.SIGSTOP)
+    time.sleep(2 * LEASE_SECONDS)
+    for worker in workers:
+        worker.signal(signal.SIGCONT)
+    job.wait_for_all(TAKEOVER_SECONDS)
+    assert all(worker.poll() is None for worker in workers)
+    assert verdict(job.book, TOTAL) == [], job.told()
+
+
+def test_all_leave_at_once_and_the_next_one_goes_on_where_they_were(job: Job) -> None:
+    workers = [job.start(name) for name in "abc"]
+    job.wait_for_all()
+    workers[0].wait_for_step(25)
+    for worker in workers:
+        worker.signal(signal.SIGTERM)
+    assert [worker.wait(30) for worker in workers] == [exit_codes.LEFT] * 3
+    job.book.refresh()
+    reached = job.book.reached
+    again = job.start("again")
+    again.wait_for_step(reached + 10)
+    assert job.book.restored[-1].step >= reached
+    assert verdict(job.book, TOTAL) == [], job.told()

@@ -1,0 +1,131 @@
+"""A process that has imported torch and the trainer, and becomes a worker by forking.
+
+    python -m tests.trainer.schedules.zygote < requests > reports       # see ``farm``
+
+A worker that starts as a program spends three seconds on imports; one that is forked is there in a tenth of a
+second, which is what lets a hundred schedules be tried. The zygote itself computes nothing and has one thread, so
+that the copies have nothing half done in them. One JSON object per line: requests in, reports out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import pkgutil
+import select
+import signal
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+_CLONE_NEWNET = 0x40000000
+
+
+def main() -> None:
+    """Fork a worker per request until there are no more; report every beginning and end."""
+    reports = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what an import prints is no report
+    _import_everything()
+    threads = len(os.listdir("/proc/self/task"))
+    if threads != 1:
+        raise SystemExit(f"the zygote has {threads} threads and cannot be forked: something starts one on import")
+    waker, wakened = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wakened)
+    print(json.dumps({"ready": os.getpid()}), file=reports)
+    pending = b""
+    while True:
+        readable, _, _ = select.select([0, waker], [], [])
+        if waker in readable:
+            os.read(waker, 4096)
+            _reap(reports)
+        if 0 in readable:
+            data = os.read(0, 1 << 16)
+            if not data:
+                return
+            *requests, pending = (pending + data).split(b"\n")
+            for request in requests:
+                child = os.fork()
+                if child == 0:
+                    _become(json.loads(request), reports.fileno())
+                print(json.dumps({"started": json.loads(request)["id"], "pid": child}), file=reports)
+
+
+def _import_everything() -> None:
+    import torch._dynamo
+
+    import tests.trainer.schedules.script
+    import trainer
+
+    for module in pkgutil.walk_packages(trainer.__path__, "trainer."):
+        if not module.name.endswith("__main__"):
+            with contextlib.suppress(ImportError):  # parts that need what a worker does not: a chart, say
+                importlib.import_module(module.name)
+    assert torch._dynamo  # the optimizer would import it at its first step
+    assert tests.trainer.schedules.script
+
+
+def _reap(reports: Any) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            print(json.dumps({"ended": pid, "code": os.waitstatus_to_exitcode(status)}), file=reports)
+
+
+def _become(request: Mapping[str, Any], *unwanted: int) -> None:
+    """Be the worker of the request; never returns."""
+    code = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        _redirect(Path(request["options"]["folder"]) / "log")
+        for file in unwanted:
+            os.close(file)
+        if request["netns"]:
+            _enter_network(libc, request["netns"])
+        code = _train(request)
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _train(request: Mapping[str, Any]) -> int:
+    from tests.trainer.schedules.script import Options, main
+
+    options = dict(request["options"])
+    options["folder"], options["ledgers"] = Path(options["folder"]), Path(options["ledgers"])
+    return main(Options(**options), list(request["argv"]))
+
+
+def _redirect(log: Path) -> None:
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+
+
+def _enter_network(libc: ctypes.CDLL, name: str) -> None:
+    namespace = os.open(f"/run/netns/{name}", os.O_RDONLY)
+    if libc.setns(namespace, _CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), f"cannot enter the network namespace {name}")
+    os.close(namespace)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""What a user can get wrong, and a machine can run out of: one clear sentence, and nobody else is disturbed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract import exit_codes
+from tests.trainer.schedules.arena import COMMON
+from tests.trainer.schedules.farm import Farm, Forked, Job
+from tests.trainer.schedules.ledger import verdict
+from tests.trainer.schedules.script import TOTAL
+from tests.trainer.workers import free_port
+
+pytestmark = pytest.mark.e2e
+
+HOURS = 3600.0
+
+
+@pytest.fixture
+def job(farm: Farm, tmp_path: Path, etcd: str) -> Iterator[Job]:
+    job = Job(farm, tmp_path / "job", etcd, *COMMON, "--min-step-seconds", "0.02")
+    yield job
+    job.kill()
+
+
+def last_words(worker: Forked) -> str:
+    return worker.text().splitlines()[-1]
+
+
+def assert_undisturbed(job: Job, worker: Forked) -> None:
+    """One generation from the beginning to now, and it goes on."""
+    reached = worker.last.step if worker.last else 0
+    worker.wait_for_step(reached + 10)
+    assert worker.last
+    assert worker.last.generation == 1
+    assert worker.events("step_discarded") == []
+    assert verdict(job.book, TOTAL) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (("--min-workers", "3", "--max-workers", "2"), "--max-workers is 2, less than --min-workers, 3"),
+        (("--etcd", "etcd:2379"), "etcd:2379"),
+        (("--etcd", "http://no-such-host.invalid:2379", "--host", ""), "no-such-host.invalid"),
+        (("--epochs", "0"), "--epochs is 0, the least is 1"),
+    ],
+)
+def test_settings_that_cannot_work_are_named_at_once(job: Job, flags: tuple[str, ...], named: str) -> None:
+    worker = job.start("a", *flags)
+    assert worker.wait(20) == exit_codes.USAGE
+    assert named in last_words(worker)
+    assert "Traceback" not in worker.text()
+
+
+def test_an_etcd_that_is_not_there_is_named_within_seconds(job: Job) -> None:
+    port = free_port()
+    began = time.monotonic()
+    worker = job.start("a", "--etcd", f"http://127.0.0.1:{port}")
+    worker.wait_for(lambda worker: worker.events("etcd_unreachable"), 10)
+    assert time.monotonic() - began < 10
+    assert str(port) in worker.events("etcd_unreachable")[0]["error"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "options", "named"),
+    [
+        (("--batch-size", "8"), {}, ("batch-size", "8", "7")),
+        (("--seed", "1"), {}, ("seed",)),
+        ((), {"hidden": 5}, ("0.weight", "5", "4")),
+    ],
+    ids=["batch size", "seed", "shape of the model"],
+)
+def test_a_worker_that_differs_is_refused_by_name_and_the_running_one_is_not_disturbed(
+    job: Job, flags: tuple[str, ...], options: dict[str, Any], named: tuple[str, ...]
+) -> None:
+    a = job.start("a")
+    a.wait_for_step(5)
+    other = job.start("other", *flags, **options)
+    assert other.wait(20) == exit_codes.USAGE
+    for word in (*named, a.name):
+        assert word in last_words(other), last_words(other)
+    assert_undisturbed(job, a)
+
+
+def test_a_loss_that_is_not_a_number_ends_all_workers_and_keeps_the_last_checkpoint(job: Job) -> None:
+    workers = [job.start(name, nan_at=45) for name in "ab"]
+    job.wait_for_all()
+    assert [worker.wait(30) for worker in workers] == [exit_codes.USAGE] * 2
+    for worker in workers:
+        assert "the loss of step 45 is nan" in worker.text()
+        assert "checkpoint" in last_words(worker)
+    kept = sorted(path.name for path in job.checkpoints.iterdir())
+    assert "step-000000000040" in kept
+    again = job.start("again")
+    again.wait_for_step(50)
+    assert again.events("checkpoint_loaded")[0]["step"] == "40"
+
+
+@pytest.fixture
+def small_volume(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "volume"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tidewater-test", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_training_goes_on_when_the_checkpoints_volume_is_full_and_failures_are_counted(
+    job: Job, small_volume: Path
+) -> None:
+    filler = small_volume / "filler"
+    port = free_port()
+    a = job.start("a", "--checkpoints", str(small_volume / "job"), "--metrics-port", str(port))
+    a.wait_for(lambda worker: worker.events("checkpoint_saved"))
+    with filler.open("wb") as file:
+        while True:
+            try:
+                os.write(file.fileno(), bytes(4096))
+            except OSError:
+                break
+    a.wait_for(lambda worker: len(worker.events("checkpoint_failed")) >= 2, 20)
+    assert_undisturbed(job, a)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert float(values["tidewater_checkpoint_failures_total"]) >= 2
+    filler.unlink()
+    saved = len(a.events("checkpoint_saved"))
+    a.wait_for(lambda worker: len(worker.events("checkpoint_saved")) > saved, 20)
+    a.signal(signal.SIGKILL)
+    again = job.start("again", "--checkpoints", str(small_volume / "job"))
+    again.wait_for(lambda worker: worker.events("checkpoint_loaded"))
+    job.kill()
+
+
+def test_clocks_that_are_hours_apart_matter_to_nobody(job: Job) -> None:
+    a = job.start("early", clock_skew_seconds=-5 * HOURS)
+    b = job.start("late", clock_skew_seconds=7 * HOURS)
+    c = job.start("right")
+    job.wait_for_all()
+    c.signal(signal.SIGKILL)
+    c.wait()
+    job.wait_for_all()
+    a.signal(signal.SIGTERM)
+    assert a.wait(30) == exit_codes.LEFT
+    job.wait_for_all()
+    assert b.last
+    assert b.last.size == 1
+    assert verdict(job.book, TOTAL) == []

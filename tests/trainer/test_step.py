@@ -1,0 +1,140 @@
+"""One step, in a group of one: gradients, buffers and what rides along."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from trainer.errors import Diverged, GroupBroken
+from trainer.group import Group, open_group
+from trainer.loader import Micro, Prepared
+from trainer.sampler import Cursor, Step
+from trainer.state import State, kind_of
+from trainer.step import Stepper
+from trainer.training import Training
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def group() -> Iterator[Group]:
+    with pytest.MonkeyPatch.context() as environment:
+        # Said here, so that it's taken back: `open_group` would leave it to all that other tests start.
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            environment.setenv(name, "lo")
+        yield open_group("127.0.0.1", CPU, 5.0)
+        dist.destroy_process_group()
+
+
+def loss(model: nn.Module, batch: Any) -> torch.Tensor:
+    return nn.functional.cross_entropy(model(batch[0]), batch[1])
+
+
+def made(group: Group, amp: str = "off") -> tuple[Stepper, State]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    training = Training(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        dataset=TensorDataset(torch.zeros(1)),
+        loss=loss,
+    )
+    state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=amp == "fp16"))
+    stepper = Stepper(training, state, group, amp=amp)
+    group.form(secrets.randbits(40), 0, (("127.0.0.1", group.store_port),), time.monotonic() + 10)
+    stepper.wrap()
+    return stepper, state
+
+
+def prepared(*sizes: int, bad: bool = False) -> Prepared:
+    """A step whose micro-batches have these sizes."""
+    generator = torch.Generator().manual_seed(1)
+    total = sum(sizes)
+    images = torch.randn(total, 4, generator=generator)
+    labels = torch.arange(total) % 3
+    if bad:
+        images[0, 0] = float("nan")
+    parts = zip(torch.split(images, list(sizes)), torch.split(labels, list(sizes)), strict=True)
+    micro = tuple(Micro(batch, weight=len(batch[0]) / total) for batch in parts)
+    return Prepared(Step(tuple(range(total)), Cursor(0, total)), micro)
+
+
+def gradients(state: State) -> list[torch.Tensor]:
+    return [parameter.grad.clone() for parameter in state.model.parameters() if parameter.grad is not None]
+
+
+def test_accumulated_micro_batches_give_the_gradient_of_the_whole_batch(group: Group) -> None:
+    def without_norm(sizes: tuple[int, ...]) -> list[torch.Tensor]:
+        stepper, state = made(group)
+        state.model[1].eval()  # type: ignore[index]
+        outcome = stepper.gradients(prepared(*sizes), knows=False)
+        assert outcome.loss == pytest.approx(1.2, abs=0.5)
+        return gradients(state)
+
+    for one, several in zip(without_norm((12,)), without_norm((5, 4, 3)), strict=True):
+        torch.testing.assert_close(one, several)
+
+
+def test_a_step_moves_buffers_only_when_it_is_applied(group: Group) -> None:
+    stepper, state = made(group)
+    before = {name: value.clone() for name, value in state.model.named_buffers()}
+    outcome = stepper.gradients(prepared(6, 6), knows=False)
+    for name, value in state.model.named_buffers():
+        assert torch.equal(value, before[name])
+    stepper.apply(outcome, factor=1.0)
+    assert not torch.equal(state.model[1].running_mean, before["1.running_mean"])  # type: ignore[index]
+
+
+def test_a_constant_buffer_stays_exactly_as_it_is(group: Group) -> None:
+    stepper, state = made(group)
+    table = torch.rand(5)
+    state.model.register_buffer("table", table.clone())
+    stepper = Stepper(stepper._training, state, group, amp="off")
+    stepper.wrap()
+    stepper.apply(stepper.gradients(prepared(6), knows=False), factor=1.0)
+    assert torch.equal(dict(state.model.named_buffers())["table"], table)
+
+
+def test_a_broken_step_leaves_parameters_and_buffers_as_they_were(group: Group) -> None:
+    stepper, state = made(group)
+    digest = state.digest()
+    group.interrupt("lost b")
+    with pytest.raises(GroupBroken, match="lost b"):
+        stepper.gradients(prepared(6), knows=False)
+    assert state.digest() == digest
+
+
+def test_a_loss_that_is_not_a_number_stops_training_and_names_the_step(group: Group) -> None:
+    stepper, state = made(group)
+    state.step = 41
+    with pytest.raises(Diverged, match="step 42"):
+        stepper.gradients(prepared(6, bad=True), knows=False)
+
+
+def test_the_learning_rate_is_the_initial_one_times_the_factor_however_often(group: Group) -> None:
+    stepper, state = made(group)
+    for factor in (0.5, 0.25):
+        stepper.apply(stepper.gradients(prepared(6), knows=False), factor=factor)
+        assert state.optimizer.param_groups[0]["lr"] == pytest.approx(0.1 * factor)
+
+
+def test_what_everybody_knows_comes_with_the_gradients(group: Group) -> None:
+    stepper, _ = made(group)
+    assert stepper.gradients(prepared(6), knows=True).everyone_knows
+    assert not stepper.gradients(prepared(6), knows=False).everyone_knows
+
+
+@pytest.mark.parametrize("amp", ["bf16", "fp16"])
+def test_mixed_precision_takes_a_step(group: Group, amp: str) -> None:
+    stepper, state = made(group, amp)
+    digest = state.digest()
+    stepper.apply(stepper.gradients(prepared(6), knows=False), factor=1.0)
+    assert state.digest() != digest

@@ -1,0 +1,281 @@
+"""Runs a training script's training: from the command line to the exit code.
+
+    raise SystemExit(run(training))                        # training(config) -> Training
+    raise SystemExit(run(training, flags=add_my_flags))    # what they say is in config.user
+
+What is quick and can go wrong comes first (command line, etcd's endpoints, whether the job is done already), then
+what takes long and disturbs nobody (imports, data, warm-up); only then is this worker announced to the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import secrets
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from contract import exit_codes, keys, leaving
+from trainer import launcher
+from trainer.addresses import route_to
+from trainer.config import AddFlags, Config, no_flags
+from trainer.errors import ConfigError, Diverged, RecordError, StoreError, TrainerError
+from trainer.etcd import first_contact
+from trainer.log import Log
+from trainer.metrics import Metrics, open_metrics
+from trainer.store import EtcdStore
+from trainer.training import Training
+
+if TYPE_CHECKING:
+    from trainer.coordinator import Coordinator
+    from trainer.heartbeat import Heartbeat
+    from trainer.loop import Loop
+    from trainer.membership import View
+    from trainer.traits import Traits
+
+_FIRST_VIEW_SECONDS = 5.0
+
+Build = Callable[[Config], Training]
+
+
+def run(build: Build, argv: Sequence[str] | None = None, *, flags: AddFlags = no_flags) -> int:
+    """Train as one worker until the job is finished, or until SIGTERM. Returns an exit code of ``contract.exit_codes``.
+
+    Args:
+        build: called once in each process, with the same settings in all workers of a job.
+        argv: the command line without the program's name; the process's own if None.
+        flags: adds the script's own flags to an argparse group.
+    """
+    try:
+        config = Config.parse(sys.argv[1:] if argv is None else argv, os.environ, flags)
+        if config.local_rank is None:
+            planned = launcher.plan(config.processes, os.environ)
+            if planned.processes > 1:
+                return launcher.launch(config, planned)
+        return _train(launcher.share(config), build)
+    except (ConfigError, RecordError, Diverged) as error:
+        print(f"trainer: {error}", file=sys.stderr)
+        return exit_codes.USAGE
+    except TrainerError as error:
+        print(f"trainer: {error}", file=sys.stderr)
+        return exit_codes.FAILED
+
+
+def _train(config: Config, build: Build) -> int:
+    metrics = open_metrics(config.metrics_port, job=config.job, worker=config.worker)
+    log = Log(config.worker, debug=config.debug, listener=metrics.event)
+    log.event("started", job=config.job, pid=os.getpid(), etcd=",".join(config.etcd))
+    asked_to_leave = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: asked_to_leave.set())
+    worker = _Worker(config, log, metrics)
+    if worker.is_finished():
+        log.event("finished", reason="the job had finished before this worker started")
+        return exit_codes.FINISHED
+    loop = worker.prepare(build)
+    if asked_to_leave.is_set():
+        log.event("left", reason="asked to leave before it had joined")
+        return exit_codes.LEFT
+
+    def leave_when_asked() -> None:
+        asked_to_leave.wait()
+        loop.leave()
+
+    # Not in the signal handler: leaving writes to etcd and takes locks that the interrupted code may hold.
+    threading.Thread(target=leave_when_asked, name="leave", daemon=True).start()
+    try:
+        worker.announce(loop)
+        return loop.run()
+    finally:
+        worker.close()
+
+
+class _Worker:
+    """Puts one worker together, in the order that lets people see life first and disturbs others last."""
+
+    def __init__(self, config: Config, log: Log, metrics: Metrics) -> None:
+        from trainer.checkpoints import Checkpoints, places
+
+        self._config, self._log, self._metrics = config, log, metrics
+        self._started = time.monotonic()
+        self._host = config.host or route_to(config.etcd[0])
+        self._store = EtcdStore(config.etcd, access=config.etcd_access)
+        self._checkpoints = Checkpoints(places(config.checkpoints), keep=config.keep_checkpoints, log=log)
+        self._member_id = f"{config.worker}-{secrets.token_hex(4)}"
+        self._close: list[Callable[[], None]] = []
+        self._traits: Traits
+        self._heartbeat: Heartbeat
+        self._coordinator: Coordinator
+
+    def is_finished(self) -> bool:
+        """Whether the job is done, by the checkpoints' place or by etcd (which is asked only if it answers soon)."""
+        if self._checkpoints.finished():
+            return True
+        try:
+            first_contact(self._store, self._config.job, time.monotonic())
+            return bool(self._store.read(keys.finished(self._config.job)).entries)
+        except StoreError as error:
+            self._log.event("etcd_unreachable", error=str(error))
+            return False
+
+    def prepare(self, build: Build) -> Loop:
+        """Import torch, load the data, build and warm up the model; nobody knows of this worker yet."""
+        import torch  # the slowest import by far: the log has begun
+
+        from trainer.loader import Loader, LoaderSettings
+
+        # A kernel of one input channel has two equal descriptions of its strides; DDP warns about that, to no effect.
+        warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
+        config = self._config
+        torch.set_num_threads(config.threads)
+        torch.manual_seed(config.seed)
+        device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+        training = build(config)
+        settings = LoaderSettings(config.seed, config.data_workers, config.prefetch, config.micro_batch or None)
+        # Before all threads and sockets: it forks the processes that prepare data.
+        loader = Loader(training.dataset, settings, collate=training.collate, device=device)
+        self._close.append(loader.close)
+        training.model.to(device).train()
+        loop = self._assemble(training, loader, device)
+        loop.warm_up()
+        self._checkpoints.prepare()
+        self._log.event(
+            "prepared", seconds=time.monotonic() - self._started, device=str(device), samples=_length(training.dataset)
+        )
+        return loop
+
+    def _assemble(self, training: Training, loader: Any, device: Any) -> Loop:
+        from trainer.coordinator import Coordinator
+        from trainer.group import open_group
+        from trainer.heartbeat import Heartbeat
+        from trainer.loop import Loop
+        from trainer.membership import Limits, Member
+        from trainer.parts import Parts
+        from trainer.sync import PeerServer
+
+        config = self._config
+        self._traits = _traits(config, training)
+        group = open_group(self._host, device, config.group_timeout_seconds)
+        server = PeerServer(self._traits, member_id=self._member_id)
+        server.start()
+        me = Member(
+            id=self._member_id,
+            worker=config.worker,
+            host=self._host,
+            peer_port=server.port,
+            store_port=group.store_port,
+            signature=self._traits.digest(),
+            ready_after=0,
+        )
+        limits = Limits(config.least_members, config.most_members, config.peer_timeout_seconds)
+        self._coordinator = Coordinator(
+            self._store, config.job, me, limits=limits, lease_seconds=config.lease_seconds, log=self._log
+        )
+        state, stepper = _state(config, training, group)
+        self._heartbeat = Heartbeat(
+            self._member_id,
+            timeout=config.heartbeat_seconds,
+            since=lambda: loop.waiting_since,
+            on_silent=lambda member: loop.peer_silent(member),
+        )
+        parts = Parts(
+            member_id=self._member_id,
+            training=training,
+            total=_length(training.dataset),
+            state=state,
+            stepper=stepper,
+            loader=loader,
+            group=group,
+            coordinator=self._coordinator,
+            server=server,
+            heartbeat=self._heartbeat,
+            checkpoints=self._checkpoints,
+            metrics=self._metrics,
+            refusal=self._refusal,
+        )
+        loop = Loop(config, parts, self._log)
+        return loop
+
+    def announce(self, loop: Loop) -> None:
+        """Let the others know; from now on they may take this worker in. Raises ConfigError if they never will."""
+        from trainer.coordinator import Hooks
+        from trainer.sync import is_gone, look
+
+        def is_dead(member: Any) -> bool:
+            return member.id in self._heartbeat.silent() or is_gone((member.host, member.peer_port))
+
+        def sign_of(member: Any) -> Any:
+            return look((member.host, member.peer_port), member.id)
+
+        self._heartbeat.start()
+        self._coordinator.start(Hooks(loop.membership_changed, is_dead, sign_of, self._heartbeat.silent))
+        self._coordinator.wait(lambda view: True, time.monotonic() + _FIRST_VIEW_SECONDS)
+        reason = self._refusal(self._coordinator.view)
+        if reason:
+            raise ConfigError(reason)
+        self._coordinator.announce(self._traits.digest())
+
+    def close(self) -> None:
+        """Withdraw from the job, and finish what is being written."""
+        self._coordinator.stop()
+        self._heartbeat.stop()
+        self._checkpoints.flush(time.monotonic() + leaving.FLUSH_SECONDS)
+        for close in self._close:
+            close()
+
+    def _refusal(self, view: View) -> str | None:
+        from trainer.sync import ask_traits
+        from trainer.traits import refusal
+
+        return refusal(view, self._member_id, self._traits, lambda member: ask_traits((member.host, member.peer_port)))
+
+
+def _traits(config: Config, training: Training) -> Traits:
+    """What must be equal in all workers that train together."""
+    from trainer.traits import Traits, code_digest
+
+    common = {name: getattr(config, name) for name in ("epochs", "batch_size", "batch_policy", "seed", "amp")}
+    said = {f"--{name.replace('_', '-')}": str(value) for name, value in [*common.items(), *vars(config.user).items()]}
+    return Traits.of(
+        training.model,
+        **{"the dataset": _data_digest(training), "the optimizer": type(training.optimizer).__name__},
+        **said,
+        **{"the script": _script_digest()},
+        code=code_digest(files("contract"), files("trainer")),
+    )
+
+
+def _script_digest() -> str:
+    """Of the source of the program that was started, which may be in a zip file."""
+    try:
+        source = inspect.getsource(sys.modules["__main__"])
+    except (OSError, TypeError):  # started in another way than from a file
+        return ""
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
+
+
+def _state(config: Config, training: Training, group: Any) -> tuple[Any, Any]:
+    import torch
+
+    from trainer.state import State, kind_of
+    from trainer.step import Stepper
+
+    kind = kind_of(training.model, data=_data_digest(training), seed=config.seed)
+    scaler = torch.amp.GradScaler(group.device.type, enabled=config.amp == "fp16")
+    state = State(training, kind, scaler)
+    return state, Stepper(training, state, group, amp=config.amp)
+
+
+def _data_digest(training: Training) -> str:
+    """What tells one dataset from another: its ``digest`` if it has one, else its length."""
+    return str(getattr(training.dataset, "digest", _length(training.dataset)))
+
+
+def _length(dataset: Any) -> int:
+    return len(dataset)
