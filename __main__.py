@@ -27,7 +27,7 @@ def main() -> None:
     data = storage.Storage(stack, eks, place)
     rendezvous = etcd.Etcd(stack, eks, place, data)
     trainer = access.TrainerAccess(stack, eks, place)
-    code = bundle.upload(bundle.pack(), eks)
+    code = bundle.upload(bundle.pack(script=stack.training.script), eks)
     images = dataset.Dataset(stack, eks, code, after=[data, trainer])
     job = training.Training(stack, eks, code, place, after=[images, rendezvous])
     node_groups.workers(stack, base, after=[job])

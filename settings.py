@@ -15,6 +15,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -130,6 +131,20 @@ class Images:
 
 
 @dataclass(frozen=True)
+class Checkpoints:
+    """Where the job's checkpoints go, and how many of them stay."""
+
+    efs: bool
+    s3: bool
+    keep: int
+
+    @classmethod
+    def of(cls, places: str, keep: int) -> Checkpoints:
+        """From the config's `efs`, `s3` or `both`."""
+        return cls(efs=places != "s3", s3=places != "efs", keep=keep)
+
+
+@dataclass(frozen=True)
 class Training:
     """What runs on the cluster."""
 
@@ -137,7 +152,10 @@ class Training:
     job: str
     etcd_members: int
     dataset: Dataset
+    script: Path | None
+    """The user's own training script; None for the one that comes along."""
     trainer_args: tuple[str, ...]
+    checkpoints: Checkpoints
     images: Images
 
 
@@ -321,7 +339,11 @@ def _training(read: Reader) -> Training:
         job=read.text("jobName", _DNS_LABEL, name, longest=MAX_JOB_NAME_LENGTH),
         etcd_members=read.choice_of_integers("etcdMembers", (1, 3)),
         dataset=Dataset.of(dataset),
+        script=_script(read),
         trainer_args=_trainer_args(read),
+        checkpoints=Checkpoints.of(
+            read.choice("checkpoints", ("efs", "s3", "both")), keep=read.integer("keepCheckpoints", 1, 1000)
+        ),
         images=Images(
             trainer=read.text("image", _IMAGE, "a container image"),
             fetch=read.text("fetchImage", _IMAGE, "a container image"),
@@ -329,6 +351,13 @@ def _training(read: Reader) -> Training:
             scaler=read.text("scalerImage", _IMAGE, "a container image"),
         ),
     )
+
+
+def _script(read: Reader) -> Path | None:
+    text = read.text("trainingScript", r"(.+\.py)?", "the path of a .py file, or empty")
+    if text and not Path(text).is_file():
+        read.wrong("trainingScript", text, "is not a file; give its path from the directory of Pulumi.yaml")
+    return Path(text) if text else None
 
 
 def _trainer_args(read: Reader) -> tuple[str, ...]:

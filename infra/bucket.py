@@ -14,6 +14,11 @@ ABORT_UPLOADS_AFTER_DAYS = 7
 KEEP_OLD_VERSIONS_DAYS = 30
 
 
+def checkpoints_folder(job: str) -> str:
+    """Where in the bucket a job's checkpoints lie."""
+    return f"checkpoints/{job}"
+
+
 class Bucket(pulumi.ComponentResource):
     """A private, encrypted, versioned bucket that only takes TLS."""
 

@@ -11,7 +11,7 @@ import pulumi_aws as aws
 import settings
 from infra import policies
 from infra.account import Account
-from infra.bucket import Bucket
+from infra.bucket import Bucket, checkpoints_folder
 from infra.encryption import Encryption
 
 NODE_POLICIES = ("AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy", "AmazonEC2ContainerRegistryPullOnly")
@@ -40,7 +40,7 @@ class Identity(pulumi.ComponentResource):
     ready: list[pulumi.Resource]
 
     def __init__(self, stack: settings.Settings, account: Account, bucket: Bucket, encryption: Encryption) -> None:
-        name, dataset_uri = stack.name, stack.training.dataset.uri
+        name, wanted = stack.name, stack.training
         super().__init__("tidewater:infra:Identity", name, None, account.options)
         self._name = name
         self._account = account
@@ -53,7 +53,7 @@ class Identity(pulumi.ComponentResource):
         self.node_role_arn = self._role("node", "The nodes of the cluster", nodes, NODE_POLICIES).arn
         csi = self._pods_trust(EFS_CSI_NAMESPACE, EFS_CSI_SERVICE_ACCOUNT)
         self.efs_csi_role_arn = self._role("efs-csi", "The EFS CSI driver's controller", csi, (EFS_CSI_POLICY,)).arn
-        pods = self._pods_trust(stack.training.namespace, TRAINER_SERVICE_ACCOUNT)
+        pods = self._pods_trust(wanted.namespace, TRAINER_SERVICE_ACCOUNT)
         trainer = self._role("trainer", "The training pods", pods, ())
         self.trainer_role_arn = trainer.arn
         self.ready.append(
@@ -62,7 +62,12 @@ class Identity(pulumi.ComponentResource):
                 role=trainer.name,
                 policy=pulumi.Output.all(bucket.arn, encryption.key_arn, account.partition).apply(
                     lambda found: policies.to_json(
-                        policies.trainer(found[0], found[1], policies.dataset_object_arn(dataset_uri, found[2]))
+                        policies.trainer(
+                            found[0],
+                            found[1],
+                            checkpoints=checkpoints_folder(wanted.job) if wanted.checkpoints.s3 else None,
+                            dataset=policies.dataset_object_arn(wanted.dataset.uri, found[2]),
+                        )
                     )
                 ),
                 opts=self._child,

@@ -10,12 +10,12 @@ import pulumi_kubernetes as kubernetes
 
 import settings
 from infra.account import Account
-from infra.bucket import Bucket
+from infra.bucket import Bucket, checkpoints_folder
 from infra.identity import TRAINER_SERVICE_ACCOUNT
 from infra.node_groups import Base
 from infra.shared_storage import POSIX_ID, SharedStorage
 
-__all__ = ["POSIX_ID", "TRAINER_SERVICE_ACCOUNT", "ClusterOutputs", "cluster_outputs"]
+__all__ = ["POSIX_ID", "TRAINER_SERVICE_ACCOUNT", "ClusterOutputs", "checkpoints_folder", "cluster_outputs"]
 
 
 @dataclass(frozen=True)

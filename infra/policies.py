@@ -110,14 +110,18 @@ def file_system(file_system_arn: str, access_point_arn: str) -> Document:
     )
 
 
-def trainer(bucket_arn: str, key_arn: str, dataset: str | None = None) -> Document:
-    """What the training pods may do: read the code, read and write checkpoints, read their dataset.
+def trainer(bucket_arn: str, key_arn: str, *, checkpoints: str | None = None, dataset: str | None = None) -> Document:
+    """What the training pods may do: read the code, keep checkpoints, read their dataset.
+
+    S3 answers 403, not 404, for a key that isn't there: listing is allowed for prefixes only.
 
     Args:
         bucket_arn: the stack's bucket.
         key_arn: the key that the bucket's objects are encrypted with.
+        checkpoints: the bucket's folder for the job's checkpoints, where they go to S3.
         dataset: ARN of the dataset's object, where it comes from S3.
     """
+    folders = ["code/*", *([f"{checkpoints}/*"] if checkpoints else [])]
     statements: list[Document] = [
         {
             "Sid": "ReadCode",
@@ -126,28 +130,43 @@ def trainer(bucket_arn: str, key_arn: str, dataset: str | None = None) -> Docume
             "Resource": f"{bucket_arn}/code/*",
         },
         {
-            "Sid": "ReadAndWriteCheckpoints",
-            "Effect": "Allow",
-            "Action": ["s3:GetObject", "s3:PutObject"],
-            "Resource": f"{bucket_arn}/checkpoints/*",
-        },
-        {
             "Sid": "ListTheirOwn",
             "Effect": "Allow",
             "Action": "s3:ListBucket",
             "Resource": bucket_arn,
-            "Condition": {"StringLike": {"s3:prefix": ["code/*", "checkpoints/*"]}},
+            "Condition": {"StringLike": {"s3:prefix": folders}},
         },
         {
             "Sid": "UseTheBucketsKey",
             "Effect": "Allow",
-            "Action": ["kms:Decrypt", "kms:GenerateDataKey"],
+            "Action": ["kms:Decrypt", *(["kms:GenerateDataKey"] if checkpoints else [])],
             "Resource": key_arn,
         },
     ]
+    if checkpoints is not None:
+        statements += _keep_checkpoints(bucket_arn, checkpoints)
     if dataset is not None:
         statements.append({"Sid": "ReadDataset", "Effect": "Allow", "Action": "s3:GetObject", "Resource": dataset})
     return _document(*statements)
+
+
+def _keep_checkpoints(bucket_arn: str, folder: str) -> list[Document]:
+    """The bucket is versioned: what the pods delete can be brought back for a while."""
+    uploads = ["s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"]
+    return [
+        {
+            "Sid": "KeepCheckpoints",
+            "Effect": "Allow",
+            "Action": ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", *uploads],
+            "Resource": f"{bucket_arn}/{folder}/*",
+        },
+        {
+            "Sid": "FindAbandonedUploads",
+            "Effect": "Allow",
+            "Action": "s3:ListBucketMultipartUploads",  # IAM knows no prefix for it
+            "Resource": bucket_arn,
+        },
+    ]
 
 
 def dataset_object_arn(uri: str | None, partition: str) -> str | None:

@@ -59,7 +59,12 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "namespace of Kubernetes": ({"namespace": "kube-system"}, "namespace = kube-system: is Kubernetes' own"),
     "unknown dataset": ({"dataset": "imagenet"}, "dataset = imagenet: must be digits, or the s3://"),
     "dataset in no archive": ({"dataset": "s3://bucket/folder"}, "dataset = s3://bucket/folder: must be digits"),
+    "no script": ({"trainingScript": "no-such.py"}, "trainingScript = no-such.py: is not a file"),
+    "script of another kind": ({"trainingScript": "train.sh"}, "trainingScript = train.sh"),
     "open quote": ({"trainerArgs": "--name 'x"}, "trainerArgs = --name 'x: can't be split as a shell would"),
+    "checkpoints elsewhere": ({"checkpoints": "nfs"}, "checkpoints = nfs: must be efs or s3 or both"),
+    "checkpoints in two places": ({"checkpoints": "efs,s3"}, "checkpoints = efs,s3: must be efs or s3 or both"),
+    "no checkpoint kept": ({"keepCheckpoints": 0}, "keepCheckpoints = 0: must be from 1 to 1000"),
     "image with a space": ({"image": "py torch"}, "image = py torch: must be a container image"),
     "tag of ours": ({"tags": {"Stack": "mine"}}, "tags = Stack: this tag is set by the program"),
     "tag of AWS": ({"tags": {"aws:x": "y"}}, "tags = aws:x: this tag"),
@@ -131,6 +136,12 @@ def test_a_mixed_group_counts_on_the_smallest_of_each() -> None:
 def test_trainer_arguments_are_split_as_a_shell_would() -> None:
     config = {**graph.defaults(), "trainerArgs": "--epochs 2 --name 'two words'"}
     assert settings.parse(config, stack="dev").training.trainer_args == ("--epochs", "2", "--name", "two words")
+
+
+@pytest.mark.parametrize(("places", "efs", "s3"), [("efs", True, False), ("s3", False, True), ("both", True, True)])
+def test_checkpoints_go_to_either_place_or_to_both(places: str, efs: bool, s3: bool) -> None:
+    found = settings.parse({**graph.defaults(), "checkpoints": places, "keepCheckpoints": 5}, stack="dev")
+    assert found.training.checkpoints == settings.Checkpoints(efs=efs, s3=s3, keep=5)
 
 
 def test_an_archive_gets_a_directory_of_its_own() -> None:

@@ -26,9 +26,16 @@ from infra.outputs import ClusterOutputs
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("contract", "trainer")
 START = ROOT / "workloads" / "in_bundle" / "start.py"
+SCRIPT = "training_script.py"
+"""What the user's own script is called in the bundle, whatever its name was."""
 REQUIREMENTS = ROOT / "requirements" / "trainer.txt"
-NEEDS = {"train": ("numpy", "pillow", "prometheus-client"), "dataset": ("boto3", "pillow", "scikit-learn")}
-"""Packages that each sub-command imports and images with PyTorch may lack; pinned as in the requirements."""
+NEEDS = {
+    "train": ("numpy", "pillow", "prometheus-client"),
+    "dataset": ("pillow", "scikit-learn"),
+    "s3": ("boto3",),
+}
+"""Packages that images with PyTorch may lack: what each sub-command imports, and either of them for `s3://` addresses.
+Pinned as in the requirements."""
 
 _DATE = (1980, 1, 1, 0, 0, 0)
 
@@ -50,11 +57,13 @@ class Bundle:
         return f"code/{self.digest}.zip"
 
 
-def pack(root: Path = ROOT) -> Bundle:
-    """The bundle of the sources under `root`."""
+def pack(root: Path = ROOT, script: Path | None = None) -> Bundle:
+    """The bundle of the sources under `root`, with the user's own training script if there is one."""
     locked = REQUIREMENTS.read_text()
     files = {f"requirements/{command}.txt": pinned(locked, names).encode() for command, names in NEEDS.items()}
     files["__main__.py"] = START.read_bytes()
+    if script:
+        files[SCRIPT] = script.read_bytes()
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*.py")):
             files[path.relative_to(root).as_posix()] = path.read_bytes()

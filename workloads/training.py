@@ -5,6 +5,10 @@ that would change.
 
 Pulumi can't change the size of a Job in place (it replaces Jobs), and training must not stop for a resize. So
 Pulumi makes the Job once and leaves its size alone afterwards; the scaler, a Deployment of one small pod, sets it.
+
+How a worker's pod goes: SIGTERM reaches the trainer itself, which is process 1 of its container (no shell stands in
+between), and the trainer leaves at the next step boundary. Nothing has to be done before that, so there is no preStop
+hook: it would only delay the SIGTERM and use up the grace period. The bounds are in contract/leaving.py.
 """
 
 from __future__ import annotations
@@ -16,8 +20,8 @@ from pathlib import Path
 import pulumi
 
 import settings
-from contract import env, exit_codes, labels
-from infra.outputs import TRAINER_SERVICE_ACCOUNT, ClusterOutputs
+from contract import env, exit_codes, labels, leaving
+from infra.outputs import TRAINER_SERVICE_ACCOUNT, ClusterOutputs, checkpoints_folder
 from workloads import dataset, etcd, objects, scaler
 from workloads.manifests import (
     BUNDLE,
@@ -42,23 +46,22 @@ from workloads.namespace import GPU_RESOURCE, Namespace
 from workloads.storage import CLAIM
 
 BACKOFF_LIMIT = 20
-"""Failures of the code, over all workers, after which the job is given up; lost nodes don't count."""
+"""Failures of the code, over all workers, after which the job is given up; lost nodes don't count.
 
-GRACE_SECONDS = 60
-"""From SIGTERM to SIGKILL: long enough for a step and a checkpoint."""
+Also the limit per index, for another reason: with one, Kubernetes lets a lost worker wait for its replacement by how
+often that index was lost (10 s, 20 s, 40 s …); without, by how often any was, lost nodes included: 160 s after five.
+"""
 
 METRICS_PORT = 9464
-"""Where each worker shows its metrics: the port that OpenTelemetry's exporters for Prometheus use as well."""
+"""Where each worker shows its metrics: the port that OpenTelemetry's exporters for Prometheus use as well. The further
+processes of a worker with several GPUs have the ports after it."""
 
 LOST_NODE_SECONDS = 15
 """Pods of a node that doesn't answer are given up after this, instead of Kubernetes' 300."""
 
-SCRAPED = {
-    "prometheus.io/scrape": "true",
-    "prometheus.io/port": str(METRICS_PORT),
-    "prometheus.io/path": "/metrics",
-}
-"""Annotations by which the usual scrape configuration finds pods; a PodMonitor finds the port by its name, metrics."""
+SHARED_MEMORY_PART = 4
+"""One part in so many of a worker's memory may be shared memory: what data-loading processes hand over lies there, and
+so do NCCL's buffers. It is a limit and takes no memory by itself; the runtime's own default is 64 MiB."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +76,19 @@ class JobSpec:
     service_account: str
     etcd: str
     data: str
+    checkpoints: Text
+    keep_checkpoints: int
     arguments: tuple[str, ...]
     priority_class: str
 
+    @property
+    def processes(self) -> int:
+        """Of each worker: one per GPU."""
+        return max(1, self.workers.gpus)
 
-def job_spec(stack: settings.Settings, code_uri: Text, priority_class: str) -> JobSpec:
-    """The job that the settings ask for."""
+
+def job_spec(stack: settings.Settings, code_uri: Text, checkpoints: Text, priority_class: str) -> JobSpec:
+    """The job that the settings ask for; `checkpoints` are the `checkpoint_places` in a bucket whose name is known."""
     wanted = stack.training
     return JobSpec(
         namespace=wanted.namespace,
@@ -89,9 +99,18 @@ def job_spec(stack: settings.Settings, code_uri: Text, priority_class: str) -> J
         service_account=TRAINER_SERVICE_ACCOUNT,
         etcd=etcd.endpoint(wanted.namespace),
         data=dataset.directory(wanted.dataset),
+        checkpoints=checkpoints,
+        keep_checkpoints=wanted.checkpoints.keep,
         arguments=wanted.trainer_args,
         priority_class=priority_class,
     )
+
+
+def checkpoint_places(wanted: settings.Training, bucket: str) -> str:
+    """Where the checkpoints go, as the trainer takes it: a directory, an address in the bucket, or both."""
+    efs = [f"{DATA_DIRECTORY}/checkpoints/{wanted.job}"] if wanted.checkpoints.efs else []
+    s3 = [f"s3://{bucket}/{checkpoints_folder(wanted.job)}"] if wanted.checkpoints.s3 else []
+    return ",".join(efs + s3)
 
 
 def service_manifest(job: JobSpec) -> Manifest:
@@ -122,13 +141,23 @@ def job_manifest(job: JobSpec) -> Manifest:
             "completions": job.workers.count,
             "parallelism": job.workers.count,
             "backoffLimit": BACKOFF_LIMIT,
+            "backoffLimitPerIndex": BACKOFF_LIMIT,
             "podFailurePolicy": failure_policy(),
             "template": {
-                "metadata": {"labels": labels.worker_pods(job.name), "annotations": SCRAPED},
+                "metadata": {"labels": labels.worker_pods(job.name), "annotations": scraped(job.processes)},
                 "spec": pod_spec(job),
             },
         },
     }
+
+
+def scraped(processes: int) -> dict[str, str]:
+    """Annotations by which the usual scrape configuration finds pods; a PodMonitor finds the ports by their names.
+
+    Without a port it scrapes all that the pod declares: only so it finds those of several processes.
+    """
+    port = {"prometheus.io/port": str(METRICS_PORT)} if processes == 1 else {}
+    return {"prometheus.io/scrape": "true", "prometheus.io/path": "/metrics", **port}
 
 
 def failure_policy() -> Manifest:
@@ -157,7 +186,7 @@ def pod_spec(job: JobSpec) -> Manifest:
         "restartPolicy": "Never",
         "subdomain": job.name,
         "priorityClassName": job.priority_class,
-        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "terminationGracePeriodSeconds": leaving.GRACE_SECONDS,
         "nodeSelector": WORKER_NODES,
         "tolerations": tolerations(gpus=job.workers.gpus > 0),
         "securityContext": NON_ROOT,
@@ -167,7 +196,7 @@ def pod_spec(job: JobSpec) -> Manifest:
             data_volume(CLAIM),
             empty_volume("code"),
             empty_volume("scratch"),
-            empty_volume("shared-memory", memory="1Gi"),
+            empty_volume("shared-memory", memory=f"{memory_mib(job.workers) // SHARED_MEMORY_PART}Mi"),
         ],
     }
 
@@ -197,8 +226,9 @@ def worker_container(job: JobSpec) -> Manifest:
         env.MIN_WORKERS: str(job.workers.minimum),
         env.MAX_WORKERS: str(job.workers.maximum),
         env.DATA: job.data,
-        env.CHECKPOINTS: f"{DATA_DIRECTORY}/checkpoints/{job.name}",
+        env.CHECKPOINTS: job.checkpoints,
         env.METRICS_PORT: str(METRICS_PORT),
+        env.PROCESSES: str(job.processes),
         "HOME": "/tmp",
         "USER": labels.APPLICATION,  # no such user in the image's passwd; libraries ask for the name
         "OMP_NUM_THREADS": str(threads(job.workers)),
@@ -207,13 +237,14 @@ def worker_container(job: JobSpec) -> Manifest:
     return {
         "name": "worker",
         "image": job.images.trainer,
-        "command": ["python3", BUNDLE, "train", *job.arguments],
+        # The user's arguments come last and win.
+        "command": ["python3", BUNDLE, "train", f"--keep-checkpoints={job.keep_checkpoints}", *job.arguments],
         "env": [
             *environment(own),
             field(env.WORKER, "metadata.name"),
             field(env.HOST, "status.podIP"),
         ],
-        "ports": [{"name": "metrics", "containerPort": METRICS_PORT}],
+        "ports": metrics_ports(job.processes),
         "resources": resources(job.workers),
         "securityContext": CONFINED,
         "volumeMounts": [
@@ -225,15 +256,29 @@ def worker_container(job: JobSpec) -> Manifest:
     }
 
 
+def metrics_ports(processes: int) -> list[Manifest]:
+    """One port per process: metrics, metrics-1, metrics-2 …"""
+    return [
+        {"name": f"metrics-{number}" if number else "metrics", "containerPort": METRICS_PORT + number}
+        for number in range(processes)
+    ]
+
+
 def threads(workers: settings.Workers) -> int:
-    """Threads of each worker's mathematics: its share of the node's CPUs."""
-    return max(1, workers.nodes.smallest.schedulable_cpu_millis // workers.per_node // 1000)
+    """Threads of each process's mathematics: its share of the node's CPUs."""
+    processes = workers.per_node * max(1, workers.gpus)
+    return max(1, workers.nodes.smallest.schedulable_cpu_millis // processes // 1000)
+
+
+def memory_mib(workers: settings.Workers) -> int:
+    """The most that a worker may use: its share of the node's memory."""
+    return workers.nodes.smallest.schedulable_memory_mib // workers.per_node
 
 
 def resources(workers: settings.Workers) -> Manifest:
     """A worker's share of its node, so that `per_node` workers fit on one, and no more."""
     node = workers.nodes.smallest
-    memory = node.schedulable_memory_mib // workers.per_node
+    memory = memory_mib(workers)
     gpus = {GPU_RESOURCE: str(workers.gpus)} if workers.gpus else {}
     return {
         "requests": {
@@ -257,7 +302,10 @@ class Training(pulumi.ComponentResource):
         *,
         after: Sequence[pulumi.Resource],
     ) -> None:
-        job = job_spec(stack, code_uri, place.priorities.core)
+        checkpoints = pulumi.Output.from_input(cluster.bucket).apply(
+            lambda bucket: checkpoint_places(stack.training, bucket)
+        )
+        job = job_spec(stack, code_uri, checkpoints, place.priorities.core)
         super().__init__("tidewater:workloads:Training", job.name, None, cluster.options(*after))
         service = objects.register(service_manifest(job), opts=pulumi.ResourceOptions(parent=self))
         made = objects.register(

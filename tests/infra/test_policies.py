@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 from typing import Any
 
 import pytest
 
 from infra import policies
+from tests import graph
 
 BUCKET = "arn:aws:s3:::bucket"
 KEY = "arn:aws:kms:us-west-2:123456789012:key/k"
@@ -34,23 +36,46 @@ def allows(document: policies.Document, action: str, resource: str) -> bool:
         ("s3:DeleteObject", "code/x.zip", False),
         ("s3:GetObject", "checkpoints/digits/1", True),
         ("s3:PutObject", "checkpoints/digits/1", True),
-        ("s3:DeleteObject", "checkpoints/digits/1", False),
+        ("s3:DeleteObject", "checkpoints/digits/1", True),
+        ("s3:AbortMultipartUpload", "checkpoints/digits/1", True),
+        ("s3:DeleteObjectVersion", "checkpoints/digits/1", False),
+        ("s3:GetObject", "checkpoints/digits2/1", False),
+        ("s3:PutObject", "checkpoints/other/1", False),
         ("s3:GetObject", "elsewhere", False),
     ],
 )
-def test_training_pods_read_code_and_write_checkpoints(action: str, key: str, allowed: bool) -> None:
-    assert allows(policies.trainer(BUCKET, KEY), action, f"{BUCKET}/{key}") is allowed
+def test_training_pods_read_code_and_keep_checkpoints_of_their_job(action: str, key: str, allowed: bool) -> None:
+    document = policies.trainer(BUCKET, KEY, checkpoints="checkpoints/digits")
+    assert allows(document, action, f"{BUCKET}/{key}") is allowed
 
 
-def test_listing_is_limited_to_their_prefixes() -> None:
-    (statement,) = [each for each in policies.trainer(BUCKET, KEY)["Statement"] if each["Action"] == "s3:ListBucket"]
-    assert statement["Condition"] == {"StringLike": {"s3:prefix": ["code/*", "checkpoints/*"]}}
+@pytest.mark.parametrize("action", ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"])
+def test_without_checkpoints_in_s3_they_have_no_right_there(action: str) -> None:
+    assert not allows(policies.trainer(BUCKET, KEY), action, f"{BUCKET}/checkpoints/digits/1")
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "prefixes"),
+    [(None, ["code/*"]), ("checkpoints/digits", ["code/*", "checkpoints/digits/*"])],
+)
+def test_listing_is_limited_to_their_prefixes(checkpoints: str | None, prefixes: list[str]) -> None:
+    document = policies.trainer(BUCKET, KEY, checkpoints=checkpoints)
+    (statement,) = [each for each in document["Statement"] if each["Action"] == "s3:ListBucket"]
+    assert statement["Condition"] == {"StringLike": {"s3:prefix": prefixes}}
+
+
+@pytest.mark.parametrize(("where", "allowed"), [("efs", False), ("s3", True), ("both", True)])
+def test_the_program_allows_what_the_workers_are_told_to_do(where: str, allowed: bool) -> None:
+    deployed = graph.deploy({**graph.stack_config("Pulumi.local.yaml"), "checkpoints": where, "jobName": "mine"})
+    text = deployed.one("aws:iam/rolePolicy:RolePolicy", "trainer").inputs["policy"]
+    assert (":::tidewater-local/checkpoints/mine/*" in text) is allowed
+    assert allows(json.loads(text), "s3:PutObject", "arn:aws:mock:::tidewater-local/checkpoints/mine/1") is allowed
 
 
 def test_a_dataset_in_s3_may_be_read_and_nothing_beside_it() -> None:
     arn = policies.dataset_object_arn("s3://other/data/cats.zip", "aws")
     assert arn == "arn:aws:s3:::other/data/cats.zip"
-    document = policies.trainer(BUCKET, KEY, arn)
+    document = policies.trainer(BUCKET, KEY, dataset=arn)
     assert allows(document, "s3:GetObject", arn)
     assert not allows(document, "s3:GetObject", "arn:aws:s3:::other/data/dogs.zip")
 

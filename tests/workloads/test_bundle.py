@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from contract import env, exit_codes
 from tests import graph
 from workloads import bundle
 from workloads.in_bundle import start
@@ -57,8 +58,47 @@ def test_it_runs_the_trainer_with_its_arguments(tmp_path: Path) -> None:
     assert ran.stdout == "trainer ['train', '--x']\n"
 
 
+def test_a_script_of_the_users_takes_the_place_of_the_one_that_comes_along(tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+    script.write_text(
+        "import sys, trainer\n"
+        "if __name__ == '__main__':\n"
+        "    print(sys.argv[1:], trainer.run.__name__, trainer.run.__module__)\n"
+    )
+    path = tmp_path / "bundle.zip"
+    path.write_bytes(bundle.pack(script=script).content)
+    ran = subprocess.run([sys.executable, path, "train", "--lr", "1"], capture_output=True, text=True, check=True)
+    assert ran.stdout == "['--lr', '1'] run trainer.runtime\n"
+    assert bundle.pack(script=script).key != bundle.pack().key
+
+
 def test_only_packages_that_are_not_there_are_installed() -> None:
     assert start.missing(["pyyaml==1.0", "no-such-package==2.0"]) == ["no-such-package==2.0"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "checkpoints", "needs"),
+    [
+        pytest.param(["train"], "/data/checkpoints/a", {"numpy"}, id="efs"),
+        pytest.param(["train"], "/data/checkpoints/a,s3://bucket/a", {"numpy", "boto3"}, id="both"),
+        pytest.param(["train", "--checkpoints=s3://bucket/a"], "", {"numpy", "boto3"}, id="s3-by-flag"),
+        pytest.param(["dataset", "--uri", "s3://bucket/a.zip"], "", {"scikit-learn", "boto3"}, id="dataset-from-s3"),
+        pytest.param(["dataset", "--uri", "https://host/a.zip"], "", {"scikit-learn"}, id="dataset-from-the-web"),
+        pytest.param(["report", "s3.log"], "", set(), id="unknown-command"),
+    ],
+)
+def test_boto3_is_needed_only_for_what_is_in_s3(
+    tmp_path: Path, arguments: list[str], checkpoints: str, needs: set[str]
+) -> None:
+    path = tmp_path / "bundle.zip"
+    path.write_bytes(bundle.pack().content)
+    found = {line.split("==")[0] for line in start.requirements(path, arguments, checkpoints)}
+    assert found & {"numpy", "scikit-learn", "boto3"} == needs
+
+
+def test_the_words_that_the_bundle_repeats_are_the_contracts() -> None:
+    assert f"{start.SCRIPT}.py" == bundle.SCRIPT
+    assert (start.CHECKPOINTS, start.LEFT) == (env.CHECKPOINTS, exit_codes.LEFT)
 
 
 def test_requirements_are_pinned_as_in_the_lock() -> None:

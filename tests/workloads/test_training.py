@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import settings
-from contract import env, exit_codes, labels
+from contract import env, exit_codes, labels, leaving
 from tests import graph
 from workloads import training
 
@@ -18,7 +18,8 @@ CODE = "s3://bucket/code/abc.zip"
 def spec(**changes: Any) -> training.JobSpec:
     """The job of the production example, with some keys changed."""
     config = {**graph.stack_config("Pulumi.aws.yaml.example"), **changes}
-    return training.job_spec(settings.parse(config, stack="dev"), CODE, "core")
+    stack = settings.parse(config, stack="dev")
+    return training.job_spec(stack, CODE, training.checkpoint_places(stack.training, "bucket"), "core")
 
 
 def pod(**changes: Any) -> dict[str, Any]:
@@ -57,6 +58,13 @@ def test_lost_nodes_and_orderly_leaving_are_not_held_against_the_code() -> None:
     assert rules[-1]["onExitCodes"]["values"] == [exit_codes.USAGE]
 
 
+def test_a_lost_worker_does_not_wait_longer_because_others_were_lost() -> None:
+    job = training.job_manifest(spec())["spec"]
+    assert (
+        job["backoffLimitPerIndex"] >= job["backoffLimit"]
+    )  # else Kubernetes counts over all workers, or gives up one
+
+
 def test_the_worker_is_told_who_it_is_and_where_the_others_meet() -> None:
     found = environment(jobName="mine", namespace="lab", minWorkers=2, maxWorkers=9)
     assert found[env.JOB] == "mine"
@@ -65,7 +73,72 @@ def test_the_worker_is_told_who_it_is_and_where_the_others_meet() -> None:
     assert found[env.HOST] == "status.podIP"
     assert (found[env.MIN_WORKERS], found[env.MAX_WORKERS]) == ("2", "9")
     assert found[env.DATA] == "/data/digits"
-    assert found[env.CHECKPOINTS] == "/data/checkpoints/mine"
+
+
+@pytest.mark.parametrize(
+    ("where", "places"),
+    [
+        pytest.param("efs", "/data/checkpoints/mine", id="efs"),
+        pytest.param("s3", "s3://bucket/checkpoints/mine", id="s3"),
+        pytest.param("both", "/data/checkpoints/mine,s3://bucket/checkpoints/mine", id="both"),
+    ],
+)
+def test_the_worker_is_told_where_its_checkpoints_go(where: str, places: str) -> None:
+    assert environment(jobName="mine", checkpoints=where)[env.CHECKPOINTS] == places
+
+
+def test_the_worker_is_told_how_many_checkpoints_stay_and_the_users_arguments_win() -> None:
+    (container,) = pod(keepCheckpoints=7, trainerArgs="--keep-checkpoints 2")["spec"]["containers"]
+    assert container["command"][3:] == ["--keep-checkpoints=7", "--keep-checkpoints", "2"]
+
+
+def test_the_program_hands_the_name_of_the_stacks_bucket_to_the_workers() -> None:
+    deployed = graph.deploy({**graph.stack_config("Pulumi.local.yaml"), "checkpoints": "s3"})
+    (container,) = deployed.one(JOB, "job-digits").inputs["spec"]["template"]["spec"]["containers"]
+    (places,) = [each["value"] for each in container["env"] if each["name"] == env.CHECKPOINTS]
+    assert places == f"s3://{deployed.outputs['bucket']}/checkpoints/digits"
+
+
+def test_a_worker_with_several_gpus_runs_a_process_for_each() -> None:
+    assert environment(instanceTypes=["g5.12xlarge"], gpusPerWorker=4)[env.PROCESSES] == "4"
+    assert environment(gpusPerWorker=1)[env.PROCESSES] == "1"
+    assert environment(gpusPerWorker=0)[env.PROCESSES] == "1"
+
+
+def test_the_processes_of_a_worker_share_its_cpus() -> None:
+    one = environment(instanceTypes=["g5.12xlarge"], gpusPerWorker=1, workersPerNode=4)
+    four = environment(instanceTypes=["g5.12xlarge"], gpusPerWorker=4, workersPerNode=1)
+    assert one["OMP_NUM_THREADS"] == four["OMP_NUM_THREADS"] == "11"
+
+
+def test_prometheus_finds_the_metrics_of_every_process_of_a_worker() -> None:
+    template = pod(instanceTypes=["g5.12xlarge"], gpusPerWorker=4)
+    (container,) = template["spec"]["containers"]
+    first = int(environment()[env.METRICS_PORT])
+    assert [port["containerPort"] for port in container["ports"]] == [first, first + 1, first + 2, first + 3]
+    assert [port["name"] for port in container["ports"]] == ["metrics", "metrics-1", "metrics-2", "metrics-3"]
+    # With a port in the annotations it would scrape that one alone.
+    assert "prometheus.io/port" not in template["metadata"]["annotations"]
+    assert template["metadata"]["annotations"]["prometheus.io/scrape"] == "true"
+
+
+def test_sigterm_reaches_the_trainer_and_leaves_it_time_for_a_step_and_a_checkpoint() -> None:
+    found = pod()["spec"]
+    (container,) = found["containers"]
+    assert container["command"][0] == "python3"  # process 1: no shell that would keep the signal to itself
+    assert "lifecycle" not in container
+    assert found["terminationGracePeriodSeconds"] > leaving.STEP_SECONDS + leaving.FLUSH_SECONDS
+
+
+def test_data_loading_processes_have_shared_memory_in_proportion_to_the_node() -> None:
+    for kind, most in (("m5.large", 8), ("g5.12xlarge", 192)):
+        found = pod(instanceTypes=[kind], gpusPerWorker=0)["spec"]
+        (volume,) = [each for each in found["volumes"] if each["name"] == "shared-memory"]
+        assert volume["emptyDir"]["medium"] == "Memory"
+        limit = int(volume["emptyDir"]["sizeLimit"].removesuffix("Mi"))
+        assert most * 1024 / 8 < limit < most * 1024 / 4
+        (mount,) = [each for each in found["containers"][0]["volumeMounts"] if each["name"] == "shared-memory"]
+        assert mount["mountPath"] == "/dev/shm"
 
 
 def test_prometheus_finds_the_workers_metrics_by_annotation_and_by_port_name() -> None:
@@ -86,7 +159,8 @@ def test_no_credentials_are_in_the_manifest() -> None:
 
 def test_trainer_arguments_reach_the_command_line() -> None:
     (container,) = pod(trainerArgs="--epochs 3")["spec"]["containers"]
-    assert container["command"] == ["python3", "/code/bundle.zip", "train", "--epochs", "3"]
+    assert container["command"][:3] == ["python3", "/code/bundle.zip", "train"]
+    assert container["command"][-2:] == ["--epochs", "3"]
 
 
 def test_gpus_are_asked_for_where_there_are_any() -> None:
