@@ -14,7 +14,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -155,6 +155,10 @@ class Checkout:
         found: dict[str, Any] = self.json("pulumi stack output --json --show-secrets")
         return found
 
+    def forget_outputs(self) -> None:
+        """Has `outputs` read anew: a change of the configuration has given some of them another value."""
+        self.__dict__.pop("outputs", None)
+
     @property
     def namespace(self) -> str:
         """The namespace of the training job."""
@@ -172,6 +176,22 @@ class Checkout:
         if output.status != 0:
             return []
         return [fields for line in output.text.splitlines() if (fields := parse_logfmt(line))]
+
+    @contextmanager
+    def followed(self, pods: Iterable[str]) -> Iterator[Callable[[str], list[dict[str, str]]]]:
+        """Keeps what the pods print, also when they are gone and `kubectl logs` with them; gives a way to read it."""
+        followers: dict[str, subprocess.Popen[str]] = {}
+        files = {pod: self.path / f"{pod}.log" for pod in pods}
+        try:
+            for pod, file in files.items():
+                command = f"exec kubectl logs -n {self.namespace} {pod} --tail=-1 --follow"
+                with file.open("w") as out:
+                    followers[pod] = self.start(command, stdout=out, stderr=subprocess.DEVNULL)
+            yield lambda pod: [fields for line in files[pod].read_text().splitlines() if (fields := parse_logfmt(line))]
+        finally:
+            for follower in followers.values():
+                follower.kill()
+                follower.wait()
 
     @contextmanager
     def config(self, key: str, value: str) -> Iterator[None]:

@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.checkout import SHORT_TRAINING, Checkout, wait_until
+from tests.e2e.checkout import SHORT_TRAINING, Checkout, parse_logfmt, wait_until
 from tests.e2e.inventory import Inventory, added, aws_inventory, host_leftovers
 from tests.e2e.training import (
+    assert_committed_once,
     assert_steps_only_grow,
+    count,
     identities,
+    latest_generation,
     latest_step,
     node_of,
     progress,
@@ -140,6 +143,80 @@ def test_a_deleted_worker_pod_comes_back_and_joins(checkout: Checkout) -> None:
     assert_steps_only_grow(checkout)
 
 
+def test_a_job_whose_checkpoints_are_in_s3_trains_with_the_rights_for_its_own(checkout: Checkout) -> None:
+    checkout.run(
+        "pulumi config set jobName bucketed && pulumi config set checkpoints s3 && "
+        "pulumi config set trainerArgs -- '--epochs 1500 --min-step-seconds 0.1 --report-every 1 --checkpoint-every 50'"
+        " && pulumi up --yes"
+    )
+    checkout.forget_outputs()
+    wait_for_world(checkout, 3, seconds=180)
+    wait_until("two checkpoints in the bucket", lambda: len(_checkpoints_in_s3(checkout)) >= 2)
+    inside = f"kubectl exec -n {checkout.namespace} {running_workers(checkout)[0]} -- python3 -m awscli s3"
+    bucket = checkout.outputs["bucket"]
+    checkout.run(f"{inside} ls s3://{bucket}/checkpoints/bucketed/")
+    assert "AccessDenied" in checkout.fails(f"{inside} ls s3://{bucket}/checkpoints/digits/").text
+    assert "AccessDenied" in checkout.fails(f"{inside} cp /etc/hostname s3://{bucket}/checkpoints/digits/x").text
+
+
+def _checkpoints_in_s3(checkout: Checkout) -> list[int]:
+    """Steps of the job's checkpoints in the bucket that are whole, in order."""
+    place = f"--bucket {checkout.outputs['bucket']} --prefix checkpoints/bucketed/step-"
+    keys = [each["Key"] for each in checkout.aws(f"s3api list-objects-v2 --no-paginate {place}").get("Contents", [])]
+    return sorted(int(key.split("/")[2].split("-")[1]) for key in keys if key.endswith("/manifest.json"))
+
+
+def test_a_worker_deleted_by_force_is_missed_by_nobody(checkout: Checkout) -> None:
+    lost = running_workers(checkout)[-1]
+    survivors = {name: who for name, who in identities(checkout).items() if name != lost}
+    generation, step = latest_generation(checkout), latest_step(checkout)
+    with checkout.followed([lost]) as printed:
+        checkout.run(f"kubectl delete pod -n {checkout.namespace} {lost} --grace-period=0 --force")
+        wait_for_world(checkout, 3, of=survivors, after=generation, seconds=180)
+        assert survivors.items() <= identities(checkout).items()
+        assert latest_step(checkout) > step
+        assert_committed_once([printed(lost), *map(checkout.logs, running_workers(checkout))])
+
+
+def test_a_drained_node_loses_its_worker_without_a_failure_and_gets_one_back(checkout: Checkout) -> None:
+    leaver = running_workers(checkout)[0]
+    node = node_of(checkout, leaver)
+    survivors = {name: who for name, who in identities(checkout).items() if name != leaver}
+    discarded = {name: count(checkout.logs(name), "step_discarded") for name in survivors}
+    generation, step = latest_generation(checkout), latest_step(checkout)
+    with checkout.followed([leaver]) as printed:
+        checkout.run(f"kubectl drain {node} --ignore-daemonsets --delete-emptydir-data --timeout=120s")
+        wait_for_world(checkout, 2, of=survivors, after=generation)
+        assert count(printed(leaver), "left") == 1
+        assert {name: count(checkout.logs(name), "step_discarded") for name in survivors} == discarded
+        checkout.run(f"kubectl uncordon {node}")
+        wait_for_world(checkout, 3, of=survivors, after=generation, seconds=180)
+        assert survivors.items() <= identities(checkout).items()
+        assert latest_step(checkout) > step
+        assert node in {node_of(checkout, pod) for pod in running_workers(checkout)}
+        assert_committed_once([printed(leaver), *map(checkout.logs, running_workers(checkout))])
+
+
+def test_without_any_worker_left_training_resumes_from_s3(checkout: Checkout) -> None:
+    before = identities(checkout)
+    step, saved = latest_step(checkout), _checkpoints_in_s3(checkout)[-1]
+    checkout.run(
+        f"kubectl delete pods -n {checkout.namespace} -l '{checkout.outputs['workerSelector']}' "
+        "--grace-period=0 --force"
+    )
+    wait_until("the old workers to go", lambda: not before.keys() & identities(checkout).keys())
+    wait_for_world(checkout, 3, seconds=180)
+    logs = [checkout.logs(pod) for pod in running_workers(checkout)]
+    events = [line for log in logs for line in log if "event" in line]
+    loaded = next((line for line in events if line["event"] == "checkpoint_loaded"), None)
+    assert loaded, events
+    assert loaded["path"].startswith("s3://")
+    assert saved <= int(loaded["step"])
+    assert min(int(line["step"]) for log in logs for line in log if "loss" in line) == int(loaded["step"]) + 1
+    wait_until("more steps than ever", lambda: latest_step(checkout) > step)
+    assert_committed_once(logs)
+
+
 def _changes(summary: str) -> dict[str, Any]:
     """The changes by kind of operation, from the last line of `--json` output."""
     changes: dict[str, Any] = json.loads(summary)["changeSummary"]
@@ -198,17 +275,19 @@ def test_resize_to_one_leaves_one_worker_training(checkout: Checkout) -> None:
     assert_steps_only_grow(checkout)
 
 
-def test_a_finished_job_stays_finished(checkout: Checkout) -> None:
-    with checkout.config("trainerArgs", SHORT_TRAINING):
+def test_a_finished_job_stays_finished_in_a_pod_with_several_processes_too(checkout: Checkout) -> None:
+    with checkout.config("jobName", "short"), checkout.config("trainerArgs", f"{SHORT_TRAINING} --processes 2"):
         checkout.run("pulumi up --yes")
+        checkout.forget_outputs()
         job = f"job/{checkout.outputs['jobName']}"
         checkout.run(f"kubectl wait -n {checkout.namespace} --for=condition=complete {job} --timeout=300s")
         finished = checkout.run(
             f"kubectl logs -n {checkout.namespace} -l '{checkout.outputs['workerSelector']}' "
             "--tail=-1 | grep event=finished"
         ).text
-        fields = dict(part.split("=", 1) for part in finished.split() if "=" in part)
-        assert float(fields["accuracy"]) >= 0.97
+        processes = [fields for line in finished.splitlines() if (fields := parse_logfmt(line))]
+        assert len(processes) == 2
+        assert all(float(fields["accuracy"]) >= 0.97 for fields in processes)
         pods = {pod["metadata"]["uid"] for pod in checkout.worker_pods()}
         checkout.run("pulumi up --yes --expect-no-changes")
         assert {pod["metadata"]["uid"] for pod in checkout.worker_pods()} == pods

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.e2e.checkout import Checkout, wait_until
@@ -59,12 +59,47 @@ def assert_steps_only_grow(checkout: Checkout) -> None:
         assert counted == sorted(set(counted)), f"{pod} went back: {counted}"
 
 
-def wait_for_world(checkout: Checkout, size: int, *, of: Mapping[str, Any] | None = None, seconds: float = 120) -> None:
-    """Waits until every worker of `of` (default: all running) reports `world_size=size`."""
+def assert_committed_once(logs: Sequence[list[dict[str, str]]]) -> None:
+    """By the logs of workers that report every step: none is left out or comes twice, and all tell the same of it."""
+    losses: dict[int, str] = {}
+    for log in logs:
+        reports = [line for line in log if "loss" in line]
+        counted = [int(report["step"]) for report in reports]
+        assert counted == sorted(set(counted)), f"a step came twice, or an earlier one: {counted}"
+        for report in reports:
+            agreed = losses.setdefault(int(report["step"]), report["loss"])
+            assert agreed == report["loss"], f"two different steps: {report}, and a loss of {agreed}"
+    missing = set(range(min(losses), max(losses))) - losses.keys()
+    assert not missing, f"nobody has reported the steps {sorted(missing)}"
+
+
+def wait_for_world(
+    checkout: Checkout,
+    size: int,
+    *,
+    of: Mapping[str, Any] | None = None,
+    after: int = 0,
+    seconds: float = 120,
+) -> None:
+    """Waits until every worker of `of` (default: all running) reports `world_size=size`.
+
+    What was reported in generation `after`, or before it, doesn't count.
+    """
 
     def reached() -> bool:
         pods = list(of) if of is not None else running_workers(checkout)
         last = [reports[-1] for pod in pods if (reports := steps(checkout, pod))]
-        return len(last) == len(pods) > 0 and all(r["world_size"] == str(size) for r in last)
+        there = [r for r in last if r["world_size"] == str(size) and int(r["generation"]) > after]
+        return len(there) == len(pods) > 0
 
     wait_until(f"world_size={size}", reached, seconds=seconds)
+
+
+def latest_generation(checkout: Checkout) -> int:
+    """The number of the membership that the newest report is of."""
+    return int(progress(checkout)["generation"])
+
+
+def count(log: Sequence[Mapping[str, str]], event: str) -> int:
+    """How often a worker has logged an event."""
+    return sum(line.get("event") == event for line in log)
