@@ -5,10 +5,10 @@ STACK = "$$($(PYTHON) -m localcloud.toolchain python)"
 # A fresh clone's type check would otherwise read torch's and boto3's sources again.
 export MYPY_CACHE_DIR ?= $(or $(TIDEWATER_CACHE),$(HOME)/.cache/tidewater)/mypy
 .DEFAULT_GOAL := help
-.PHONY: help install up down test unit e2e lint format bench
+.PHONY: help install up down test unit e2e lint format bench bench-elastic
 
 help: ## this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
 install: ## set this machine up: tools, Python packages, the nodes' image (half an hour at first, then nothing)
 	@$(PYTHON) -m localcloud.toolchain install
@@ -39,3 +39,7 @@ e2e: install ## the tests that start real processes
 
 bench: install ## time what a user waits for; rows go to benchmarks/out/
 	@$(STACK) -m benchmarks
+
+bench-elastic: install ## what a lost worker costs, beside torchrun and torchft (ARGS="--runs 3 --measures kill" for a part)
+	@$(PYTHON) -m localcloud.toolchain bench
+	@$(STACK) -m benchmarks.elastic $(ARGS)

@@ -1,0 +1,233 @@
+"""Tidewater beside torchrun, torchft and plain DDP: what a failure costs, and what the provision for it costs.
+
+    make bench-elastic                                          # everything; it says how long it took
+    python -m benchmarks.elastic --runs 3 --systems tidewater,torchft --measures kill,term
+
+The same small network, data, global batch and number of threads (one) for all, three workers on the loopback of this
+machine. Every worker notes each committed step with the time; the figures come from those notes. What a part of a run
+measures replaces its rows in benchmarks/out/elastic.json and leaves the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks.elastic import faults, goodput, paced, results, trace
+from benchmarks.elastic.campaign import Campaign
+from benchmarks.elastic.jobs import Job, JobBroken
+from benchmarks.elastic.systems import CODE, ROOT, SYSTEMS, Site, System
+from benchmarks.rows import OUT, Row, publish
+from localcloud import toolchain
+
+NODES = 3
+BASE = "plain DDP"
+MEASURES = (*faults.FAULTS, "step", "checkpoint", "goodput")
+NEVER = 10**9
+CHECKPOINT_STEPS = 100
+MEAN_SECONDS = 60.0
+IDLE_SECONDS = 5.0
+CAPS = {fault.headline: fault.cap_seconds for fault in faults.FAULTS.values()}
+
+
+class Bench:
+    """Runs measures and keeps their rows."""
+
+    def __init__(self, given: argparse.Namespace, folder: Path) -> None:
+        self._given, self._folder = given, folder
+        self._begin = time.monotonic()
+        self._jobs = 0
+        self._data = prepare(folder / "digits.npz")
+        for name in CODE:
+            shutil.copytree(ROOT / name, folder / "code" / name, ignore=shutil.ignore_patterns("out", "__pycache__"))
+        self.rows: list[Row] = []
+
+    def say(self, text: str) -> None:
+        """One line of progress."""
+        print(f"[{time.monotonic() - self._begin:6.0f} s] {text}", flush=True)
+
+    def run(self, measures: Sequence[str]) -> None:
+        """The measures, the quick ones first; what a system fails at is left out."""
+        wanted: list[tuple[str, Callable[[], None]]] = []
+        if found := [fault for name, fault in faults.FAULTS.items() if name in measures]:
+            wanted.append(("faults", lambda: self._faults(found)))
+        wanted += [
+            (name, run)
+            for name, run in (("step", self._step), ("checkpoint", self._checkpoint), ("goodput", self._goodput))
+            if name in measures
+        ]
+        for name, run in wanted:
+            begin = time.monotonic()
+            self.say(f"{name}: begins")
+            try:
+                run()
+            except JobBroken as error:
+                self.say(f"{name} is left out: {error}")
+            self.say(f"{name}: took {(time.monotonic() - begin) / 60:.1f} min")
+
+    def _open(self, system: System, checkpoint_every: int = CHECKPOINT_STEPS, device_ms: float = 0.0) -> Job:
+        self._jobs += 1
+        folder = self._folder / f"{self._jobs}-{system.name.replace(' ', '-')}"
+        folder.mkdir()
+        site = Site(
+            python=toolchain.bench_python(),
+            etcd=toolchain.binary("etcd"),
+            data=self._data,
+            code=self._folder / "code",
+            folder=folder,
+            nodes=NODES,
+            checkpoint_every=checkpoint_every,
+            device_seconds=device_ms / 1000,
+        )
+        self.say(f"{system.name}: starts")
+        return Job(system, site)
+
+    def _systems(self, *without: str) -> list[System]:
+        return [SYSTEMS[name] for name in self._given.systems if name not in without]
+
+    def _faults(self, found: Sequence[faults.Fault]) -> None:
+        given = self._given
+        campaign = Campaign(self._open, found, runs=given.runs, patience_seconds=given.patience_seconds, say=self.say)
+        try:
+            campaign.run(self._systems(BASE))
+        finally:
+            for (measure, system), values in campaign.values.items():
+                self.rows.append(Row.of(measure, system, values, unit=faults.unit(measure)))
+
+    def _step(self) -> None:
+        """Against plain DDP; torchrun's workers are plain DDP, so it isn't in this comparison."""
+        chosen = [SYSTEMS[BASE], *self._systems(BASE, "torchrun", "torchrun tuned", "torchft 1 s")]
+        jobs = [self._open(system, NEVER) for system in chosen]
+        try:
+            spent = self._turns(jobs, steps=paced.STEPS_PER_TURN, offset=0)
+            for job in jobs:
+                share = paced.idle_share(job, IDLE_SECONDS, time.sleep)
+                self.say(f"{job.system.name}: held at its gate it takes {100 * share:.1f} % of a core")
+        finally:
+            for job in jobs:
+                job.end()
+        for name, turns in zip([job.system.name for job in jobs], spent, strict=True):
+            steps = [1000 * second for turn in turns for second in turn]
+            self.rows.append(Row.of(results.STEP_TIME, name, steps, unit="ms"))
+            if name != BASE:
+                ratios = paced.ratios(turns, spent[0])
+                self.say(f"{name}: {results.STEP_RATIO}, standard error {100 * paced.spread(ratios):.2f} %")
+                self.rows.append(Row.of(results.STEP_RATIO, name, ratios, unit="ratio"))
+
+    def _checkpoint(self) -> None:
+        """Two jobs of the same system, one with checkpoints and one without."""
+        for system in self._systems(BASE, "torchrun tuned", "torchft", "torchft 1 s"):
+            with self._open(system) as keeps, self._open(system, NEVER) as never:
+                # In the middle of a turn, so that what follows it is in the same turn.
+                middle = CHECKPOINT_STEPS // 2
+                spent = self._turns([keeps, never], steps=CHECKPOINT_STEPS, offset=middle)
+            shares = paced.shares_lost(*spent)
+            self.say(f"{system.name}: {results.CHECKPOINT}, standard error {paced.spread(shares):.2f} %")
+            self.rows.append(Row.of(results.CHECKPOINT, system.name, shares, unit="%"))
+
+    def _turns(self, jobs: Sequence[Job], *, steps: int, offset: int) -> list[list[list[float]]]:
+        for job in jobs:
+            job.start()
+            job.steady(world=NODES)
+            job.park()
+        return paced.take_turns(jobs, self._given.turns, steps=steps, offset=offset, say=self.say)
+
+    def _goodput(self) -> None:
+        seconds = self._given.trace_seconds
+        kills = trace.poisson(seed=self._given.seed, mean_seconds=MEAN_SECONDS, seconds=seconds, nodes=NODES)
+        self.say(f"goodput: {len(kills)} kills in {seconds:.0f} s: " + ", ".join(f"{kill.at:.0f}" for kill in kills))
+        for system in self._systems(BASE):
+            try:
+                with self._open(system, device_ms=self._given.device_ms) as job:
+                    job.start()
+                    share = goodput.run(job, kills, seconds, self.say)
+            except JobBroken as error:
+                self.say(f"goodput of {system.name} is left out: {error}")
+                continue
+            self.say(f"{system.name}: goodput {share:.1f} %")
+            self.rows.append(Row.of(results.GOODPUT, system.name, [share], unit="%"))
+
+
+def prepare(file: Path) -> Path:
+    """The digits as one file that every worker of every system reads."""
+    import numpy as np
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    images = (digits.images[:, None] / 8 - 1).astype(np.float32)
+    np.savez(file, images=images, labels=digits.target.astype(np.int64))
+    return file
+
+
+def choices(text: str, known: Sequence[str]) -> list[str]:
+    """A comma-separated choice of `known`, in their order."""
+    names = [name.strip() for name in text.split(",")]
+    if wrong := [name for name in names if name not in known]:
+        raise argparse.ArgumentTypeError(f"{', '.join(wrong)}: choose among {', '.join(known)}")
+    return [name for name in known if name in names]
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.elastic",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--runs", type=int, default=10, help="of each fault for each system (default %(default)s)")
+    parser.add_argument(
+        "--patience-seconds",
+        type=float,
+        default=420.0,
+        help="a system's fault that has taken longer isn't tried again after three runs (default %(default)s)",
+    )
+    parser.add_argument("--turns", type=int, default=20, help="of a job in step and checkpoint (default %(default)s)")
+    parser.add_argument(
+        "--systems",
+        type=lambda text: choices(text, tuple(SYSTEMS)),
+        default=list(SYSTEMS),
+        help=f"comma-separated, of: {', '.join(SYSTEMS)} (default: all)",
+    )
+    parser.add_argument(
+        "--measures",
+        type=lambda text: choices(text, MEASURES),
+        default=list(MEASURES),
+        help=f"comma-separated, of: {', '.join(MEASURES)}; joins are measured after each fault (default: all)",
+    )
+    parser.add_argument("--trace-seconds", type=float, default=600.0, help="of goodput (default %(default)s)")
+    parser.add_argument(
+        "--device-ms",
+        type=float,
+        default=50.0,
+        help="goodput: how long each step waits as if for an accelerator, so that the start of the returning worker "
+        "finds a processor that is free, as it would on a machine of its own (default %(default)s)",
+    )
+    parser.add_argument("--seed", type=int, default=2, help="of the trace; 2 gives ten kills (default %(default)s)")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs what was asked for and publishes the rows, those of an interrupted run too."""
+    given = parse(argv)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with tempfile.TemporaryDirectory(prefix="bench-elastic-") as folder:
+        bench = Bench(given, Path(folder))
+        try:
+            bench.run(given.measures)
+        finally:
+            rows = results.merge(results.read(OUT / "elastic.json"), bench.rows, list(SYSTEMS))
+            publish("elastic", rows)
+            for note in results.notes(rows, CAPS):
+                print(f"note: {note}")
+            bench.say("done")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

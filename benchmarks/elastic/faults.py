@@ -1,0 +1,131 @@
+"""What a lost, frozen, leaving and returning worker costs the others.
+
+    cycle = Cycle(job, KILL)
+    cycle.run(victim=1)       # -> {"SIGKILL: next committed step": 0.21, …}
+
+One cycle: three workers train; one of them gets the signal; the survivors' first step as two is waited for; the worker
+is started again; three train. All times are the workers' own records.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from dataclasses import dataclass
+
+from benchmarks.elastic.jobs import STEADY_STEPS, Job
+from benchmarks.elastic.timeline import Line, first_step, longest_gap, steps_lost
+
+JOIN = "join 2 to 3"
+UNDISTURBED_SECONDS = 1.0
+LEAVE_SECONDS = 20.0
+AFTERWARDS_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A signal to one worker (for torchrun: to its agent too), and how long its effect is waited for."""
+
+    name: str
+    signal: signal.Signals
+    cap_seconds: float
+    frozen_or_gone: bool
+    """The worker can't say good-bye: what counts is when the others go on, else how long they paused."""
+
+    @property
+    def headline(self) -> str:
+        """The measure that this fault is about."""
+        return f"{self.name}: next committed step" if self.frozen_or_gone else f"{self.name}: pause"
+
+
+KILL = Fault("SIGKILL", signal.SIGKILL, 180.0, True)
+STOP = Fault("SIGSTOP", signal.SIGSTOP, 120.0, True)
+TERM = Fault("SIGTERM", signal.SIGTERM, 180.0, False)
+FAULTS = {"kill": KILL, "stop": STOP, "term": TERM}
+
+
+def unit(measure: str) -> str:
+    """Of a measure that a cycle gives."""
+    return "steps" if measure.endswith("lost") else "s"
+
+
+class Capped(Exception):
+    """The survivors hadn't gone on when the cap was reached."""
+
+
+class Cycle:
+    """One fault and the return from it, on a running job; to be made anew for the next."""
+
+    def __init__(self, job: Job, fault: Fault) -> None:
+        self._job, self._fault = job, fault
+
+    def run(self, victim: int) -> dict[str, float]:
+        """Seconds and steps by measure.
+
+        Raises:
+            Capped: the survivors didn't go on in time; the job is of no use any more.
+            JobBroken: something else than what is measured went wrong.
+        """
+        job = self._job
+        job.forget()
+        job.open_gate()
+        job.steady(world=job.site.nodes, after=time.monotonic())
+        time.sleep(UNDISTURBED_SECONDS)
+        return self._lose(victim) | self._rejoin(victim)
+
+    def _lose(self, victim: int) -> dict[str, float]:
+        job, fault = self._job, self._fault
+        survivors, world = self._survivors(victim), job.site.nodes - 1
+        process = job.nodes.pop(victim)
+        at = time.monotonic()
+        try:
+            # SIGTERM goes to the process that a pod's first would be, and it must see to its children.
+            process.signal(fault.signal, whole_tree=fault.frozen_or_gone)
+            resumed = self._resumed(survivors, world, at)
+            self._settle(survivors, world, at)
+            if not fault.frozen_or_gone:
+                process.wait(LEAVE_SECONDS)
+        finally:
+            process.end()
+        gap = longest_gap(job.lines, nodes=survivors, begin=at, end=resumed.at + UNDISTURBED_SECONDS)
+        seconds = resumed.at - at if fault.frozen_or_gone else gap
+        return {fault.headline: seconds, f"{fault.name}: steps lost": float(steps_lost(job.lines, resumed))}
+
+    def _rejoin(self, victim: int) -> dict[str, float]:
+        job, survivors, world = self._job, self._survivors(victim), self._job.site.nodes
+        job.forget()
+        begin = job.start_node(victim)
+        cap = self._fault.cap_seconds
+        joined = job.wait(
+            lambda lines: first_step(lines, nodes=survivors, world=world, after=begin), cap, f"a step as {world}"
+        )
+        job.steady(world=world, after=begin)
+        return {
+            f"{JOIN}: pause": longest_gap(job.lines, nodes=survivors, begin=begin, end=joined.at + UNDISTURBED_SECONDS),
+            f"{JOIN}: steps lost": float(steps_lost(job.lines, joined)),
+            f"{JOIN}: from the process's start": joined.at - begin,
+        }
+
+    def _resumed(self, survivors: set[int], world: int, at: float) -> Line:
+        deadline = time.monotonic() + self._fault.cap_seconds
+        while True:
+            line = first_step(self._job.lines, nodes=survivors, world=world, after=at)
+            if line is not None:
+                return line
+            if time.monotonic() > deadline:
+                raise Capped
+            self._job.check()
+            time.sleep(0.05)
+
+    def _settle(self, survivors: set[int], world: int, at: float) -> None:
+        """Until all survivors have made some steps without the victim."""
+
+        def settled(lines: list[Line]) -> bool | None:
+            made = Counter(line.node for line in lines if line.world == world and line.at > at)
+            return True if all(made[node] >= STEADY_STEPS for node in survivors) else None
+
+        self._job.wait(settled, AFTERWARDS_SECONDS, f"steady training by {world}")
+
+    def _survivors(self, victim: int) -> set[int]:
+        return set(range(self._job.site.nodes)) - {victim}

@@ -1,0 +1,63 @@
+"""How much of an undisturbed run's work is done while workers are killed, all systems by the same trace.
+
+A killed worker comes back by a restart loop, as its pod would: some seconds after its end, however that came about.
+All workers share one machine here, and the imports of the one that comes back would take the others' processors. So
+every step of every system also sleeps for a while, as if an accelerator worked, and leaves processors free. The step
+takes as long with two workers as with three; what is lost is time and work, not the absent worker's share of speed.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Sequence
+
+from benchmarks.elastic.jobs import Job
+from benchmarks.elastic.timeline import kept_samples
+from benchmarks.elastic.trace import Kill
+
+RESTART_SECONDS = 5.0
+UNDISTURBED_SECONDS = 30.0
+_TICK_SECONDS = 0.1
+
+
+def run(job: Job, trace: Sequence[Kill], seconds: float, say: Callable[[str], None]) -> float:
+    """The share of an undisturbed run's samples that were committed and kept, in per cent; the job is over then.
+
+    The undisturbed pace is this job's own, measured before the trace.
+    """
+    job.open_gate()
+    job.steady(world=job.site.nodes)
+    begin = time.monotonic()
+    time.sleep(UNDISTURBED_SECONDS)
+    start = time.monotonic()
+    _disturb(job, trace, start, seconds, say)
+    end = time.monotonic()
+    lines = job.lines
+    pace = kept_samples(lines, begin, start) / (start - begin)
+    return 100 * kept_samples(lines, start, end) / (pace * (end - start))
+
+
+def _disturb(job: Job, trace: Sequence[Kill], start: float, seconds: float, say: Callable[[str], None]) -> None:
+    ended: dict[int, float] = {}
+    todo = list(trace)
+    while (now := time.monotonic() - start) < seconds:
+        for node, process in list(job.nodes.items()):
+            if process.exit_code is not None:
+                job.nodes.pop(node)
+                ended[node] = now
+        for node, at in list(ended.items()):
+            if now >= at + RESTART_SECONDS:
+                del ended[node]
+                job.start_node(node)
+        if todo and now >= todo[0].at:
+            victim = next_alive(todo.pop(0).node, sorted(job.nodes), job.site.nodes)
+            if victim is not None:
+                say(f"{job.system.name}: {now:.0f} s: kill of node {victim}, {len(todo)} more to come")
+                job.nodes[victim].signal(signal.SIGKILL)
+        time.sleep(_TICK_SECONDS)
+
+
+def next_alive(node: int, alive: Sequence[int], nodes: int) -> int | None:
+    """`node` if it is alive, else the next one in a circle that is."""
+    return next((number % nodes for number in range(node, node + nodes) if number % nodes in alive), None)

@@ -1,0 +1,181 @@
+"""One job of one system: its nodes, what they have recorded, and the gate that holds them.
+
+    with Job(system, site) as job:
+        job.start()
+        job.steady(world=3)
+        job.nodes[1].signal(signal.SIGKILL)
+        line = job.wait(lambda lines: first_step(lines, nodes={0, 2}, world=2, after=at), 120, "a step with two")
+
+Every wait is bounded, and a node that ends without having been told to is an error that shows its log, not a hang.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TypeVar
+
+from benchmarks.elastic.processes import Process, free_port, wait_for_port
+from benchmarks.elastic.systems import Site, System
+from benchmarks.elastic.timeline import Line, parse
+from benchmarks.elastic.workers import names
+
+T = TypeVar("T")
+
+POLL_SECONDS = 0.05
+START_SECONDS = 180.0
+SERVICE_SECONDS = 30.0
+PARK_SECONDS = 90.0
+PARK_MARGIN_STEPS = 12
+"""So far ahead of the fastest worker is the gate put: all must see it before they come to it."""
+STEADY_STEPS = 20
+
+
+class JobBroken(Exception):
+    """The job didn't do in time what it should have, or a node ended by itself; the message has the end of a log."""
+
+
+class Job:
+    """The nodes of one job. Leaving the `with` block ends every process."""
+
+    def __init__(self, system: System, site: Site) -> None:
+        self.system, self.site = system, site
+        self.nodes: dict[int, Process] = {}
+        self._service: Process | None = None
+        self._port = 0
+        self._offsets: dict[str, int] = {}
+        self._lines: list[Line] = []
+        self._starts = 0
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.end()
+
+    def start(self) -> None:
+        """The service and every node, with the gate open.
+
+        Raises:
+            JobBroken: the service doesn't answer.
+        """
+        for folder in ("steps", "checkpoints"):
+            (self.site.folder / folder).mkdir(parents=True, exist_ok=True)
+        self._set_gate(names.OPEN)
+        if self.system.service:
+            self._port = free_port()
+            environment = self.site.environment(0)
+            argv = self.system.service(self.site, self._port)
+            self._service = Process("service", argv, environment, self.site.folder)
+            if not wait_for_port(self._port, SERVICE_SECONDS):
+                raise JobBroken(f"{self.system.name}: its service doesn't listen:\n{self._service.last_lines()}")
+        for node in range(1 if self.system.one_process else self.site.nodes):
+            self.start_node(node)
+
+    def start_node(self, node: int) -> float:
+        """Starts it (again); the time just before."""
+        self._starts += 1
+        at = time.monotonic()
+        argv = self.system.node(self.site, self._port, node)
+        environment = self.site.environment(node) | self.system.environment(self.site, self._port, node)
+        self.nodes[node] = Process(f"node-{node}-{self._starts}", argv, environment, self.site.folder)
+        return at
+
+    def stop_node(self, node: int) -> None:
+        """Ends it for good, by SIGKILL."""
+        self.nodes.pop(node).end()
+
+    def end(self) -> None:
+        """Ends all of it; safe to call again."""
+        for process in [*self.nodes.values(), *([self._service] if self._service else [])]:
+            process.end()
+        self.nodes.clear()
+        self._service = None
+
+    def pids(self) -> list[int]:
+        """Of all the job's processes but its service."""
+        return [pid for process in self.nodes.values() for pid in process.tree()]
+
+    @property
+    def lines(self) -> list[Line]:
+        """The steps recorded since `forget`, in no particular order across processes."""
+        for file in os.scandir(self.site.folder / "steps"):
+            begin = self._offsets.get(file.name, 0)
+            if file.stat().st_size == begin:
+                continue
+            with open(file.path, "rb") as opened:
+                opened.seek(begin)
+                whole, end, _ = opened.read().rpartition(b"\n")
+            self._offsets[file.name] = begin + len(whole) + len(end)
+            self._lines += parse(int(file.name.partition("-")[0]), f"{whole.decode()}\n" if end else "")
+        return self._lines
+
+    def forget(self) -> None:
+        """Drops the lines read so far but each worker's last, so that waiting costs the trainers next to nothing."""
+        self._lines = list({line.node: line for line in sorted(self.lines, key=lambda line: line.at)}.values())
+
+    def wait(self, condition: Callable[[list[Line]], T | None], seconds: float, what: str) -> T:
+        """What `condition` finds in the lines, once it finds something.
+
+        Raises:
+            JobBroken: nothing within `seconds`, or a node has ended that nobody stopped.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            found = condition(self.lines)
+            if found is not None:
+                return found
+            if time.monotonic() > deadline:
+                raise JobBroken(f"{self.system.name}: {what} didn't come within {seconds:.0f} s")
+            self.check()
+            time.sleep(POLL_SECONDS)
+
+    def check(self) -> None:
+        """Raises JobBroken if a node has ended by itself."""
+        for process in self.nodes.values():
+            if process.exit_code is not None:
+                raise JobBroken(
+                    f"{self.system.name}: {process.name} ended with {process.exit_code}:\n{process.last_lines()}"
+                )
+
+    def steady(self, *, world: int, after: float = 0.0) -> None:
+        """Waits until every worker has made some steps in a row as one of `world`, after `after`."""
+
+        def settled(lines: list[Line]) -> bool | None:
+            recent: dict[int, int] = {}
+            for line in lines:
+                if line.at > after:
+                    recent[line.node] = recent.get(line.node, 0) + 1 if line.world == world else 0
+            return True if len(recent) >= world and min(recent.values()) >= STEADY_STEPS else None
+
+        self.wait(settled, START_SECONDS, f"steady training by {world}")
+
+    def open_gate(self) -> None:
+        """Training goes on, and isn't held any more."""
+        self._set_gate(names.OPEN)
+
+    def park(self) -> int:
+        """Holds training at a step soon to come, and waits until all workers are there; the step."""
+        return self.run_to(max((line.step for line in self.lines), default=0) + PARK_MARGIN_STEPS)
+
+    def run_to(self, step: int) -> int:
+        """Lets training go on to `step` and waits until all workers have made it; the step."""
+        self._set_gate(step)
+        world = self.site.nodes
+
+        def arrived(lines: list[Line]) -> bool | None:
+            return True if len({line.node for line in lines if line.step == step}) >= world else None
+
+        self.wait(arrived, PARK_SECONDS, f"step {step} of all workers")
+        return step
+
+    def _set_gate(self, step: int) -> None:
+        gate = self.site.folder / "gate"
+        if not gate.exists():
+            gate.write_bytes(struct.pack(names.GATE_FORMAT, step))
+        # In place: the workers have it mapped.
+        with gate.open("r+b") as opened:
+            opened.write(struct.pack(names.GATE_FORMAT, step))

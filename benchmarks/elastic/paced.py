@@ -1,0 +1,84 @@
+"""Step time and checkpoints: jobs that stand ready side by side and run in turns, some steps at a time.
+
+So both of a pair see the same machine within seconds of each other, and no start-up disturbs them.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable, Sequence
+
+from benchmarks.elastic.jobs import Job
+from benchmarks.elastic.processes import cpu_seconds
+from benchmarks.elastic.timeline import step_seconds
+
+WAKING_STEPS = 5
+"""At the beginning of a turn, not counted: the workers wake from the gate one after the other."""
+STEPS_PER_TURN = 60
+
+
+def take_turns(
+    jobs: Sequence[Job], turns: int, *, steps: int, offset: int, say: Callable[[str], None]
+) -> list[list[list[float]]]:
+    """Lets each job make `steps` steps at a time, in changing order.
+
+    Args:
+        jobs: Running and steady.
+        turns: How many times each gets its turn.
+        steps: Of one turn.
+        offset: Turns begin at multiples of `steps` plus this.
+        say: Told of the progress.
+
+    Returns:
+        For each job, for each of its turns, how long the steps took.
+    """
+    ends = [_aligned(job.park(), steps, offset) for job in jobs]
+    for job, end in zip(jobs, ends, strict=True):
+        job.run_to(end)
+    order, chance = list(range(len(jobs))), random.Random(0)
+    spent: list[list[list[float]]] = [[] for _ in jobs]
+    for turn in range(turns):
+        chance.shuffle(order)
+        for place in order:
+            job, begin = jobs[place], ends[place]
+            job.forget()
+            ends[place] = job.run_to(begin + steps)
+            spent[place].append(step_seconds(job.lines, node=0, first=begin + 1 + WAKING_STEPS, last=ends[place]))
+        if turn % 5 == 4 or turn == turns - 1:
+            medians = [1000 * statistics.median(turned[-1]) for turned in spent]
+            names = [job.system.name for job in jobs]
+            figures = ", ".join(f"{name} {ms:.2f} ms" for name, ms in zip(names, medians, strict=True))
+            say(f"turn {turn + 1} of {turns}: {figures}")
+    return spent
+
+
+def ratios(of: Sequence[Sequence[float]], to: Sequence[Sequence[float]]) -> list[float]:
+    """Turn by turn, the median step of one system divided by the other's."""
+    return [statistics.median(mine) / statistics.median(theirs) for mine, theirs in zip(of, to, strict=True)]
+
+
+def shares_lost(of: Sequence[Sequence[float]], to: Sequence[Sequence[float]]) -> list[float]:
+    """Turn by turn, the percentage of one job's time in which the other would have stood at the same step already."""
+    mean = statistics.mean
+    return [100 * (1 - mean(theirs) / mean(mine)) for mine, theirs in zip(of, to, strict=True)]
+
+
+def spread(values: Sequence[float]) -> float:
+    """Standard error of the median, by the median absolute deviation (exact for a normal distribution)."""
+    middle = statistics.median(values)
+    deviation = 1.4826 * statistics.median(abs(value - middle) for value in values)
+    return float(1.2533 * deviation / len(values) ** 0.5)
+
+
+def idle_share(job: Job, seconds: float, sleep: Callable[[float], None]) -> float:
+    """CPU time that a parked job takes, as a share of one core."""
+    pids = job.pids()
+    before = cpu_seconds(pids)
+    sleep(seconds)
+    return (cpu_seconds(pids) - before) / seconds
+
+
+def _aligned(step: int, steps: int, offset: int) -> int:
+    """The next step after `step` that is `offset` more than a multiple of `steps`."""
+    return step + 1 + (offset - step - 1) % steps

@@ -1,0 +1,57 @@
+"""The benchmark's rows: their order, what is merged with what an earlier run wrote, and notes on the table.
+
+merged = merge(earlier, fresh)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.rows import Row
+
+MEASURES = (
+    "SIGKILL: next committed step",
+    "SIGKILL: steps lost",
+    "SIGSTOP: next committed step",
+    "SIGSTOP: steps lost",
+    "SIGTERM: pause",
+    "SIGTERM: steps lost",
+    "join 2 to 3: pause",
+    "join 2 to 3: steps lost",
+    "join 2 to 3: from the process's start",
+    "step time",
+    "step time / plain DDP's",
+    "checkpoint every 100 steps: time lost",
+    "goodput, a kill every 60 s",
+)
+STEP_TIME, STEP_RATIO, CHECKPOINT, GOODPUT = MEASURES[-4:]
+
+
+def read(file: Path) -> list[Row]:
+    """The rows of an earlier run; none if there was none."""
+    return [Row(**row) for row in json.loads(file.read_text())] if file.exists() else []
+
+
+def merge(earlier: Sequence[Row], fresh: Sequence[Row], systems: Sequence[str]) -> list[Row]:
+    """All rows, a fresh one in place of an earlier one of the same measure and system, in the table's order."""
+    rows = {(row.measure, row.system): row for row in [*earlier, *fresh]}
+
+    def place(row: Row) -> tuple[int, int]:
+        return _index(MEASURES, row.measure), _index(systems, row.system)
+
+    return sorted(rows.values(), key=place)
+
+
+def notes(rows: Sequence[Row], caps: dict[str, float]) -> list[str]:
+    """What the table can't say: medians that are the end of the wait, not of the outage."""
+    return [
+        f"{row.system}, {row.measure}: > {caps[row.measure]:.0f} s, it had not gone on when the wait ended"
+        for row in rows
+        if row.median >= caps.get(row.measure, float("inf"))
+    ]
+
+
+def _index(names: Sequence[str], name: str) -> int:
+    return list(names).index(name) if name in names else len(names)

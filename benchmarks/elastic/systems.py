@@ -1,0 +1,156 @@
+"""How each system is started: its services, and the command of one node.
+
+    system = SYSTEMS["torchft"]
+    system.service(site, port)       # lighthouse, etcd or store
+    system.node(site, port, 0)
+
+A node is what is lost when a machine is: for torchrun the agent with its worker, else the worker alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.elastic.workers import names
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE = ("benchmarks", "contract", "trainer")
+"""What the workers import of ours."""
+HOST = "127.0.0.1"
+RESTARTS = "1000"
+"""torchrun's default is not to restart at all; more than any run here needs."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a job's processes run, and on what."""
+
+    python: Path
+    """Of the environment with torchft, beside the same torch as everybody's."""
+    etcd: Path
+    data: Path
+    code: Path
+    """A copy of CODE, so that workers that start an hour apart run the same, whatever is edited meanwhile."""
+    folder: Path
+    """The job's own."""
+    nodes: int
+    checkpoint_every: int
+    device_seconds: float = 0.0
+    """See `goodput`."""
+
+    def environment(self, node: int) -> dict[str, str]:
+        """What every worker is told, and one thread of computation for each."""
+        return {
+            "PYTHONPATH": str(self.code),
+            "OMP_NUM_THREADS": "1",
+            "MKL_NUM_THREADS": "1",
+            "GLOO_SOCKET_IFNAME": "lo",
+            names.OUT: str(self.folder / "steps"),
+            names.NODE: str(node),
+            names.DATA: str(self.data),
+            names.GATE: str(self.folder / "gate"),
+            names.CHECKPOINTS: str(self.folder / "checkpoints"),
+            names.CHECKPOINT_EVERY: str(self.checkpoint_every),
+            names.DEVICE_SECONDS: str(self.device_seconds),
+        }
+
+    def script(self, name: str) -> str:
+        """Path of one of the workers' scripts."""
+        return str(self.code / "benchmarks" / "elastic" / "workers" / name)
+
+
+@dataclass(frozen=True)
+class System:
+    """One way to train elastically; `port` is its service's."""
+
+    name: str
+    node: Callable[[Site, int, int], list[str]]
+    service: Callable[[Site, int], list[str]] | None = None
+    environment: Callable[[Site, int, int], dict[str, str]] = field(default=lambda site, port, node: {})
+    one_process: bool = False
+    """All workers are children of one process."""
+
+
+def _torchrun(options: str) -> Callable[[Site, int, int], list[str]]:
+    def node(site: Site, port: int, number: int) -> list[str]:
+        conf = ",".join(filter(None, ["is_host=false", options]))
+        return [
+            *(str(site.python), "-m", "torch.distributed.run", f"--nnodes=1:{site.nodes}", "--nproc-per-node=1"),
+            *(f"--max-restarts={RESTARTS}", "--rdzv-backend=c10d", f"--rdzv-endpoint={HOST}:{port}"),
+            *("--rdzv-id=bench", f"--rdzv-conf={conf}", f"--local-addr={HOST}", site.script("with_torchrun.py")),
+        ]
+
+    return node
+
+
+def _torchrun_environment(site: Site, port: int, number: int) -> dict[str, str]:
+    # Otherwise, after the loss of rank 0's node, torch 2.15's other agents go on looking for the store that it held,
+    # until the half hour of init_process_group is over. The benchmark is kinder.
+    return {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+
+
+def _store(site: Site, port: int) -> list[str]:
+    return [str(site.python), site.script("store.py"), str(port)]
+
+
+def _ddp(site: Site, port: int, number: int) -> list[str]:
+    flags = ["--standalone", f"--nproc-per-node={site.nodes}", f"--local-addr={HOST}"]
+    return [str(site.python), "-m", "torch.distributed.run", *flags, site.script("with_ddp.py")]
+
+
+def _lighthouse(heartbeat_timeout_ms: int) -> Callable[[Site, int], list[str]]:
+    def service(site: Site, port: int) -> list[str]:
+        flags = ["--min_replicas", "1", "--heartbeat_timeout_ms", str(heartbeat_timeout_ms)]
+        return [str(site.python.with_name("torchft_lighthouse")), "--bind", f"{HOST}:{port}", *flags]
+
+    return service
+
+
+def _torchft(site: Site, port: int, number: int) -> list[str]:
+    return [str(site.python), site.script("with_torchft.py")]
+
+
+def _torchft_environment(site: Site, port: int, number: int) -> dict[str, str]:
+    return {
+        "TORCHFT_LIGHTHOUSE": f"http://{HOST}:{port}",
+        "REPLICA_GROUP_ID": str(number),
+        "NUM_REPLICA_GROUPS": str(site.nodes),
+    }
+
+
+def _etcd(site: Site, port: int) -> list[str]:
+    url, peer = f"http://{HOST}:{port}", f"http://{HOST}:0"
+    flags = ["--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", peer]
+    return [str(site.etcd), "--data-dir", str(site.folder / "etcd"), *flags]
+
+
+def _tidewater(site: Site, port: int, number: int) -> list[str]:
+    return [
+        *(str(site.python), site.script("with_tidewater.py"), "--job", "bench", "--etcd", f"http://{HOST}:{port}"),
+        *("--worker", f"node-{number}", "--host", HOST, "--checkpoints", str(site.folder / "checkpoints")),
+        *("--checkpoint-every", str(site.checkpoint_every), "--batch-size", str(names.GLOBAL_BATCH)),
+        *("--epochs", "1000000", "--max-workers", str(site.nodes), "--report-every", "100"),
+    ]
+
+
+SYSTEMS = {
+    system.name: system
+    for system in (
+        System("tidewater", _tidewater, _etcd),
+        System("torchrun", _torchrun(""), _store, _torchrun_environment),
+        System(
+            "torchrun tuned",
+            # A node is given up after interval x attempts, in whole seconds; fewer attempts than the default and a busy
+            # machine loses nodes that live.
+            _torchrun("keep_alive_interval=1,keep_alive_max_attempt=3,heartbeat_timeout=1,last_call_timeout=1"),
+            _store,
+            _torchrun_environment,
+        ),
+        System("torchft", _torchft, _lighthouse(5000), _torchft_environment),
+        System("torchft 1 s", _torchft, _lighthouse(1000), _torchft_environment),
+        System("plain DDP", _ddp, one_process=True),
+    )
+}
+"""By name, in the table's order. torchft's heartbeat time-out is 5 s unless set."""

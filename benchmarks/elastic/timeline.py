@@ -1,0 +1,78 @@
+"""What the workers' records say: how long a job stood still, what it lost, how fast it went.
+
+    lines = parse(0, "17 3 52000000000 0.41 48\\n")
+    resumed = first_step(lines, nodes={0, 1}, world=2, after=51.5)
+
+A worker of any system writes one line per committed step (see `workers/common.py`), so that all systems are timed by
+the same clock at the same point. Everything here is a pure function of those lines; times are seconds of the
+machine's monotonic clock.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+NANOSECONDS = 1_000_000_000
+FIELDS = 5
+
+
+@dataclass(frozen=True)
+class Line:
+    """One step that one worker saw committed."""
+
+    node: int
+    step: int
+    world: int
+    at: float
+    loss: float
+    samples: int
+    """Of all workers together."""
+
+
+def parse(node: int, text: str) -> list[Line]:
+    """The whole lines of a record; what a killed worker left half-written is skipped."""
+    lines = []
+    for line in text.splitlines(keepends=True):
+        fields = line.split()
+        if line.endswith("\n") and len(fields) == FIELDS:
+            step, world, at, loss, samples = fields
+            lines.append(Line(node, int(step), int(world), int(at) / NANOSECONDS, float(loss), int(samples)))
+    return lines
+
+
+def first_step(lines: Iterable[Line], *, nodes: Collection[int], world: int, after: float) -> Line | None:
+    """The first step that one of `nodes` made after `after` as one of `world` workers."""
+    fitting = (line for line in lines if line.at > after and line.world == world and line.node in nodes)
+    return min(fitting, key=lambda line: line.at, default=None)
+
+
+def longest_gap(lines: Iterable[Line], *, nodes: Collection[int], begin: float, end: float) -> float:
+    """The longest time between two consecutive steps of one of `nodes`, of those that touch `begin`..`end`."""
+    times = defaultdict(list)
+    for line in lines:
+        if line.node in nodes:
+            times[line.node].append(line.at)
+    pairs = (pair for node in times.values() for pair in pairwise(sorted(node)))
+    return max((late - early for early, late in pairs if late > begin and early < end), default=0.0)
+
+
+def steps_lost(lines: Iterable[Line], resumed: Line) -> int:
+    """How many steps the worker that made `resumed` had seen committed before, and had to see again."""
+    before = (line.step for line in lines if line.node == resumed.node and line.at < resumed.at)
+    return max(0, max(before, default=0) - resumed.step + 1)
+
+
+def kept_samples(lines: Sequence[Line], begin: float, end: float) -> int:
+    """Samples of the steps first committed in `begin`..`end`; a step that is made again doesn't count again."""
+    done = {line.step for line in lines if line.at < begin}
+    new = {line.step: line.samples for line in lines if begin <= line.at < end and line.step not in done}
+    return sum(new.values())
+
+
+def step_seconds(lines: Iterable[Line], *, node: int, first: int, last: int) -> list[float]:
+    """How long each of the steps `first`..`last` took one worker, from the step before it."""
+    times = {line.step: line.at for line in lines if line.node == node}
+    return [times[step] - times[step - 1] for step in range(first, last + 1) if step in times and step - 1 in times]

@@ -1,0 +1,29 @@
+"""The environment variables by which the driver speaks to the workers, and the numbers that both must know.
+
+Without torch, so that the driver can import it.
+"""
+
+from __future__ import annotations
+
+GLOBAL_BATCH = 96
+"""Samples per step of all workers together; a multiple of 1, 2 and 3 workers."""
+
+OUT = "BENCH_OUT"
+"""Directory for the records of committed steps."""
+NODE = "BENCH_NODE"
+"""Number of the node, from 0."""
+DATA = "BENCH_DATA"
+"""The digits, as numpy's .npz."""
+GATE = "BENCH_GATE"
+"""File with the number of the step at which training is to hold."""
+CHECKPOINTS = "BENCH_CHECKPOINTS"
+"""Directory for torchrun's checkpoints."""
+CHECKPOINT_EVERY = "BENCH_CHECKPOINT_EVERY"
+"""Steps from one checkpoint to the next."""
+DEVICE_SECONDS = "BENCH_DEVICE_SECONDS"
+"""How long each step waits as if for an accelerator."""
+
+GATE_FORMAT = "<q"
+GATE_BYTES = 8
+OPEN = 2**62
+"""No job gets that far."""

@@ -1,0 +1,16 @@
+"""The store of torchrun's rendezvous, in a process of its own: python store.py PORT
+
+torchrun would host it in one of the agents, and the loss of that node would be the end of the whole job. The
+benchmark is kinder to it.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+from torch._C._distributed_c10d import TCPStore
+
+if __name__ == "__main__":
+    store = TCPStore("127.0.0.1", int(sys.argv[1]), is_master=True, wait_for_workers=False)
+    signal.pause()

@@ -1,0 +1,66 @@
+"""The benchmark's processes end, whatever state they are in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from benchmarks.elastic.processes import Process, cpu_seconds, free_port, wait_for_port
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def with_child(folder: Path) -> Process:
+    process = Process("parent", ["sh", "-c", "sleep 60 & wait"], {}, folder)
+    while len(process.tree()) < 2:
+        time.sleep(0.01)
+    return process
+
+
+def test_a_process_ends_with_its_descendants_even_when_they_are_frozen(tmp_path: Path) -> None:
+    process = with_child(tmp_path)
+    pids = process.tree()
+    process.signal(signal.SIGSTOP)
+    process.end()
+    process.end()
+    assert process.exit_code == -signal.SIGKILL
+    assert process.tree() == []
+    deadline = time.monotonic() + 5
+    while not all(map(gone, pids)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert all(map(gone, pids))
+
+
+def test_a_signal_can_be_for_the_first_process_alone(tmp_path: Path) -> None:
+    process = with_child(tmp_path)
+    child = process.tree()[1]
+    process.signal(signal.SIGTERM, whole_tree=False)
+    try:
+        assert process.wait(5) == -signal.SIGTERM
+        assert not gone(child)
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_the_end_of_a_log_is_shown(tmp_path: Path) -> None:
+    process = Process("talker", ["sh", "-c", "echo one; echo two $WORD"], {"WORD": "three"}, tmp_path)
+    assert process.wait(5) == 0
+    assert process.last_lines(1) == "two three"
+
+
+def test_nobody_listens_at_a_free_port() -> None:
+    assert not wait_for_port(free_port(), 0.2)
+
+
+def test_cpu_time_grows_with_work() -> None:
+    before = cpu_seconds([os.getpid()])
+    while cpu_seconds([os.getpid()]) < before + 0.05:
+        sum(range(10_000))
+    assert cpu_seconds([2**22]) == 0.0

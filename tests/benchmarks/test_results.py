@@ -1,0 +1,79 @@
+"""The table: its order, what a partial run replaces, its notes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from benchmarks.elastic import __main__ as command
+from benchmarks.elastic import faults, paced, results
+from benchmarks.rows import Row
+
+SYSTEMS = ["tidewater", "torchft"]
+KILL = "SIGKILL: next committed step"
+
+
+def row(measure: str, system: str, median: float = 1.0) -> Row:
+    return Row(measure, system, 3, median, median, "s")
+
+
+def test_a_partial_run_replaces_its_rows_and_leaves_the_others() -> None:
+    earlier = [row(KILL, "torchft", 5.0), row(KILL, "tidewater", 0.4)]
+    merged = results.merge(earlier, [row(KILL, "tidewater", 0.3), row("step time", "tidewater")], SYSTEMS)
+    assert [(one.measure, one.system, one.median) for one in merged] == [
+        (KILL, "tidewater", 0.3),
+        (KILL, "torchft", 5.0),
+        ("step time", "tidewater", 1.0),
+    ]
+
+
+def test_rows_that_are_no_longer_measured_come_last() -> None:
+    merged = results.merge([row("of old", "x"), row(KILL, "torchft")], [], SYSTEMS)
+    assert [one.measure for one in merged] == [KILL, "of old"]
+
+
+def test_written_rows_are_read_back(tmp_path: Path) -> None:
+    file = tmp_path / "elastic.json"
+    assert results.read(file) == []
+    file.write_text(json.dumps([asdict(row(KILL, "torchft"))]))
+    assert results.read(file) == [row(KILL, "torchft")]
+
+
+def test_a_median_that_is_the_cap_is_said_to_be_more() -> None:
+    caps = {"SIGSTOP: next committed step": 120.0}
+    frozen = faults.STOP.headline
+    rows = [row(frozen, "torchrun", 120.0), row(frozen, "torchft", 5.0), row(KILL, "x", 500)]
+    assert results.notes(rows, caps) == [
+        f"torchrun, {faults.STOP.headline}: > 120 s, it had not gone on when the wait ended"
+    ]
+
+
+def test_every_measure_has_its_place_in_the_table() -> None:
+    headlines = {fault.headline for fault in faults.FAULTS.values()}
+    assert headlines <= set(results.MEASURES)
+    assert faults.unit("SIGTERM: steps lost") == "steps"
+    assert faults.unit(KILL) == "s"
+
+
+def test_systems_and_measures_are_chosen_by_name_and_keep_their_order() -> None:
+    given = command.parse(["--systems", "torchft,tidewater", "--measures", "step,kill"])
+    assert (given.systems, given.measures) == (["tidewater", "torchft"], ["kill", "step"])
+    with pytest.raises(argparse.ArgumentTypeError, match="horovod: choose among tidewater"):
+        command.choices("horovod", SYSTEMS)
+
+
+def test_ratios_are_of_medians_turn_by_turn() -> None:
+    assert paced.ratios([[2.0, 2.0, 9.0], [3.0]], [[1.0], [2.0]]) == [2.0, 1.5]
+
+
+def test_the_time_that_checkpoints_take_is_a_share_of_the_run_with_them() -> None:
+    assert paced.shares_lost([[1.0, 1.0, 2.0]], [[1.0, 1.0, 1.0]]) == pytest.approx([25.0])
+
+
+def test_values_that_agree_have_no_spread() -> None:
+    assert paced.spread([1.0, 1.0, 1.0, 1.0]) == 0.0
+    assert paced.spread([1.0, 2.0, 3.0, 4.0]) > 0

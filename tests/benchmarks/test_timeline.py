@@ -1,0 +1,72 @@
+"""What is read out of the workers' records."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.elastic.timeline import Line, first_step, kept_samples, longest_gap, parse, step_seconds, steps_lost
+
+
+def line(node: int, step: int, at: float, world: int = 3, samples: int = 48) -> Line:
+    return Line(node, step, world, at, 0.5, samples)
+
+
+def test_a_line_that_a_killed_worker_left_half_written_is_skipped() -> None:
+    text = "17 3 52000000000 0.41 48\n18 3 52500000000 0.40 48\n19 3 530000"
+    assert parse(1, text) == [Line(1, 17, 3, 52.0, 0.41, 48), Line(1, 18, 3, 52.5, 0.40, 48)]
+
+
+def test_going_on_means_a_step_by_the_survivors_alone() -> None:
+    lines = [
+        line(0, 7, 10.1),  # in flight when the signal came: all three had done their part
+        line(2, 8, 10.2, world=2),  # by the worker that was given up
+        line(1, 8, 10.6, world=2),
+        line(0, 8, 10.5, world=2),
+    ]
+    assert first_step(lines, nodes={0, 1}, world=2, after=10.0) == lines[3]
+    assert first_step(lines, nodes={0, 1}, world=2, after=11.0) is None
+
+
+def test_a_gap_is_between_steps_of_one_worker() -> None:
+    lines = [line(0, 1, 1.0), line(1, 1, 1.4), line(0, 2, 2.0), line(1, 2, 1.9), line(2, 2, 9.0)]
+    assert longest_gap(lines, nodes={0, 1}, begin=0.0, end=10.0) == pytest.approx(1.0)
+
+
+def test_a_gap_counts_if_it_touches_the_time_in_question() -> None:
+    lines = [line(0, step, at) for step, at in enumerate((0.0, 5.0, 5.1, 5.9, 6.0, 10.0))]
+    assert longest_gap(lines, nodes={0}, begin=5.05, end=5.95) == pytest.approx(0.8)
+    assert longest_gap(lines, nodes={0}, begin=4.0, end=5.05) == pytest.approx(5.0)
+    assert longest_gap([], nodes={0}, begin=0.0, end=1.0) == 0.0
+
+
+def test_steps_made_again_after_a_checkpoint_are_lost() -> None:
+    before = [line(0, step, step / 10) for step in range(150)]
+    assert steps_lost(before, line(0, 101, 70.0, world=2)) == 49
+    assert steps_lost(before, line(0, 150, 70.0, world=2)) == 0
+
+
+def test_the_same_step_noted_by_two_workers_is_not_lost() -> None:
+    lines = [line(0, 9, 1.0), line(1, 8, 1.0), line(0, 10, 1.3, world=2)]
+    assert steps_lost(lines, line(1, 9, 1.2, world=2)) == 0
+
+
+def test_kept_samples_count_each_step_once_and_only_those_of_the_time_in_question() -> None:
+    lines = [
+        line(0, 1, 0.5),
+        line(0, 2, 1.5),
+        line(1, 2, 1.6),
+        line(0, 3, 2.0),
+        line(0, 2, 2.5, world=2),  # made again after a restart
+        line(0, 4, 3.0, world=2, samples=32),
+        line(0, 5, 4.0),
+    ]
+    assert kept_samples(lines, 1.0, 3.5) == 48 + 48 + 32
+
+
+def test_a_step_that_was_done_before_does_not_count_when_it_is_made_again() -> None:
+    assert kept_samples([line(0, 7, 0.5), line(0, 7, 1.5)], 1.0, 2.0) == 0
+
+
+def test_a_steps_time_is_from_the_step_before_it() -> None:
+    lines = [line(0, 4, 1.0), line(0, 5, 1.25), line(1, 6, 1.3), line(0, 6, 1.75), line(0, 8, 9.0)]
+    assert step_seconds(lines, node=0, first=5, last=8) == pytest.approx([0.25, 0.5])
