@@ -43,6 +43,9 @@ from trainer.meeting import Address, MeetingStore
 
 Future = torch.futures.Future[Any]
 
+_CONNECT_SECONDS = 2.0
+"""For gloo, which makes five attempts of so long each, and can't be interrupted in them."""
+
 
 class Group(ABC):
     """The ranks of one generation. One thread uses it; ``interrupt`` may come from any."""
@@ -163,9 +166,9 @@ class Group(ABC):
                 self._events.discard(done)
         self.check()
 
-    def confirm(self) -> None:
+    def confirm(self, *, timeout_seconds: float | None = None) -> None:
         """Returns once every rank has called this, and so has done all that comes before. Raises as ``all_reduce``."""
-        self.all_reduce(torch.zeros(1, device=self.device))
+        self.all_reduce(torch.zeros(1, device=self.device), timeout_seconds=timeout_seconds)
 
     def carry(self, load: torch.Tensor) -> None:
         """Have ``load`` (float32, one dimension) summed along with the gradients of the next backward pass."""
@@ -237,7 +240,10 @@ class Reconfigured(Group):
         self._store.current = store
         store.set(f"handle/{self.rank}", self._handle())
         handles = [store.get(f"handle/{rank}").decode() for rank in range(self.size)]
-        self._reconfigure(uuid=uuid, handles=handles, timeout=timedelta(seconds=self._timeout_seconds)).wait()
+        seconds = self._timeout_seconds
+        if self.device.type == "cpu":
+            seconds = min(seconds, _CONNECT_SECONDS)
+        self._reconfigure(uuid=uuid, handles=handles, timeout=timedelta(seconds=seconds)).wait()
 
 
 class Restarted(Group):

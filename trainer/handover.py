@@ -43,7 +43,7 @@ def synchronise(parts: Parts, generation: Generation, rank: int, wanted: Callabl
     try:
         if rank in behind:
             _fetch(parts, generation, source, wanted, log)
-        group.all_reduce(torch.zeros(1, device=group.device), timeout_seconds=_SYNC_SECONDS)
+        group.confirm(timeout_seconds=_SYNC_SECONDS)
     finally:
         parts.server.withdraw()
     return rank in behind

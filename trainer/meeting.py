@@ -1,7 +1,8 @@
 """Where the ranks of one generation meet: torch stores that can be given up.
 
 A rank that connects to its peers waits for keys which a dead peer never writes. torch's own stores wait out
-their time-out; these look every few hundred milliseconds whether the generation is still wanted.
+their time-out, and when the machine that keeps the keys has vanished, as long as TCP goes on trying: a quarter of an
+hour. These look every few hundred milliseconds whether the generation is still wanted.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import fcntl
 import os
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch.distributed as dist
 
@@ -24,6 +27,8 @@ from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 from trainer.errors import GroupBroken
 
 Address = tuple[str, int]
+
+_Answer = TypeVar("_Answer")
 
 _SLICE = timedelta(milliseconds=200)
 
@@ -38,38 +43,42 @@ class MeetingStore(Store):
 
     def set(self, key: str, value: Any) -> None:
         """Write a key."""
-        self._keys.set(key, value)
+        self._ask(lambda: self._keys.set(key, value))
 
     def get(self, key: str) -> bytes:
         """Wait for a key and return its value."""
         self.wait([key])
-        return bytes(self._keys.get(key))
+        return self._ask(lambda: bytes(self._keys.get(key)))
 
     def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
         """Raises GroupBroken at the deadline, or as soon as the generation is not wanted any more."""
         while True:
-            self._wanted()
-            try:
-                return self._keys.wait(keys, _SLICE)
-            except dist.DistStoreError as error:
-                if time.monotonic() > self._deadline:
-                    raise GroupBroken("a peer did not come to the meeting in time") from error
+            with contextlib.suppress(dist.DistStoreError):
+                return self._ask(lambda: self._keys.wait(keys, _SLICE))
 
     def compare_set(self, key: str, expected: Any, value: Any) -> bytes:
         """Write a key if it has the expected value, or does not exist and that is empty; its value afterwards."""
-        return bytes(self._keys.compare_set(key, expected, value))
+        return self._ask(lambda: bytes(self._keys.compare_set(key, expected, value)))
 
     def add(self, key: str, amount: int) -> int:
         """Add to a counter; its new value."""
-        return int(self._keys.add(key, amount))
+        return self._ask(lambda: int(self._keys.add(key, amount)))
 
     def check(self, keys: list[str]) -> bool:
         """Whether all keys exist, without waiting."""
-        return bool(self._keys.check(keys))
+        return self._ask(lambda: bool(self._keys.check(keys)))
 
     def delete_key(self, key: str) -> bool:
         """Remove a key; whether it existed."""
-        return bool(self._keys.delete_key(key))
+        return self._ask(lambda: bool(self._keys.delete_key(key)))
+
+    def _ask(self, question: Callable[[], _Answer]) -> _Answer:
+        return _answer(question, self._check)
+
+    def _check(self) -> None:
+        self._wanted()
+        if time.monotonic() > self._deadline:
+            raise GroupBroken("a peer did not come to the meeting in time")
 
 
 class SwitchedStore(Store):
@@ -88,13 +97,36 @@ class SwitchedStore(Store):
 
 def join(address: Address, wanted: Callable[[], None], deadline: float) -> TCPStore:
     """A client of another process's torch store. Raises GroupBroken like ``MeetingStore.wait``."""
-    while True:
+
+    def connect() -> TCPStore:
+        return TCPStore(*address, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=1))
+
+    def check() -> None:
         wanted()
+        if time.monotonic() > deadline:
+            raise GroupBroken(f"rank 0 at {address[0]}:{address[1]} does not answer")
+
+    while True:
+        check()
+        with contextlib.suppress(dist.DistNetworkError, dist.DistStoreError):
+            return _answer(connect, check)
+
+
+def _answer(question: Callable[[], _Answer], check: Callable[[], None]) -> _Answer:
+    """What ``question`` returns or raises. It is asked in another thread, and given up as soon as ``check`` raises."""
+    answer: Future[_Answer] = Future()
+
+    def ask() -> None:
         try:
-            return TCPStore(*address, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=1))
-        except (dist.DistNetworkError, dist.DistStoreError) as error:
-            if time.monotonic() > deadline:
-                raise GroupBroken(f"rank 0 at {address[0]}:{address[1]} does not answer") from error
+            answer.set_result(question())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=ask, name="meeting", daemon=True).start()
+    while not answer.done():
+        check()
+        wait([answer], _SLICE.total_seconds())
+    return answer.result()
 
 
 def use_interface_of(host: str) -> None:
