@@ -32,7 +32,6 @@ from trainer.membership import Member
 LATE_SECONDS = 0.5
 """What is under way for longer is late: peers are pinged."""
 
-_GONE = (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH)
 _MOST_READ = 4096
 
 
@@ -242,7 +241,7 @@ class Heartbeat:
 
     def _fail(self, peer: _Peer, error: int) -> None:
         self._close(peer)
-        if error in _GONE:  # nothing listens: the process has ended, there is nothing to wait for
+        if error in sync.GONE:  # there is nothing to wait for
             self._accuse(peer)
 
     def _close(self, peer: _Peer) -> None:

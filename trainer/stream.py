@@ -29,7 +29,8 @@ from typing import Any
 
 import torch
 
-from trainer.tree import Layout, Tree, chunks, memory, put_together, take_apart
+from trainer.tensors import Layout, chunks, memory
+from trainer.tree import Tree, join, split
 
 SLICE_SECONDS = 0.1
 """A receiver looks so often whether it should go on."""
@@ -53,11 +54,12 @@ class Parcel:
     @classmethod
     def of(cls, tree: Tree) -> Parcel:
         """Raises ConfigError if the tree holds something that can't be sent. Copies nothing."""
-        structure, tensors = take_apart(tree)
-        header = {"tree": structure, "tensors": [Layout.of(tensor).to_json() for tensor in tensors]}
-        for device in {tensor.device for tensor in tensors if tensor.is_cuda}:
+        tensors: dict[str, torch.Tensor] = {}
+        outline = split(tree, lambda name, tensor: tensors.setdefault(name, tensor.detach())).outline
+        header = {"tree": outline, "tensors": {name: Layout.of(each).to_json() for name, each in tensors.items()}}
+        for device in {tensor.device for tensor in tensors.values() if tensor.is_cuda}:
             torch.cuda.synchronize(device)  # what is still being calculated must be there when another thread reads
-        return cls(json.dumps(header).encode(), tuple(tensors))
+        return cls(json.dumps(header).encode(), tuple(tensors.values()))
 
 
 def send_wait(connection: socket.socket) -> None:
@@ -70,7 +72,7 @@ def send(connection: socket.socket, parcel: Parcel, standing: Callable[[], bool]
     connection.sendall(_FRAME.pack(_TREE, len(parcel.header), zlib.crc32(parcel.header)))
     connection.sendall(parcel.header)
     for views in _in_host_memory(parcel.tensors):
-        _send_all(connection, [*views, memoryview(_SUM.pack(_checksum(views)))])
+        _pass([*views, memoryview(_SUM.pack(_checksum(views)))], connection.sendmsg)
     if not standing():
         raise OSError("the state has changed while it was sent")
     connection.sendall(_FRAME.pack(_DONE, 0, 0))
@@ -80,7 +82,7 @@ def receive(connection: socket.socket, check: Callable[[], None], stall_seconds:
     """The tree that the peer sends; tensors are on the CPU.
 
     ``check`` is called every SLICE_SECONDS and may raise to end it. Raises OSError if the connection breaks, if nothing
-    at all comes for ``stall_seconds``, or if something does not match its checksum.
+    at all comes for ``stall_seconds``, or if something does not match its checksum; RecordError if it is no tree.
     """
     reader = _Reader(connection, check, stall_seconds)
     kind, length, checksum = _WAIT, 0, 0
@@ -92,11 +94,11 @@ def receive(connection: socket.socket, check: Callable[[], None], stall_seconds:
     if zlib.crc32(text) != checksum:
         raise OSError("the state's structure does not match its checksum")
     header = json.loads(text)
-    tensors = [Layout.from_json(fields).empty() for fields in header["tensors"]]
-    _fill(reader, tensors)
+    tensors = {name: Layout.from_json(fields).empty() for name, fields in header["tensors"].items()}
+    _fill(reader, list(tensors.values()))
     if _FRAME.unpack(reader.take(_FRAME.size))[0] != _DONE:
         raise OSError("the peer did not confirm the state")
-    return put_together(header["tree"], tensors)
+    return join(header["tree"], tensors)
 
 
 def _fill(reader: _Reader, tensors: list[torch.Tensor]) -> None:
@@ -146,14 +148,7 @@ class _Reader:
 
     def fill(self, views: list[memoryview]) -> None:
         """Read until all ``views`` are full."""
-        left = deque(view for view in views if len(view))
-        while left:
-            got = self._receive(list(islice(left, _MOST_BUFFERS)))
-            while got:
-                first = left.popleft()
-                if got < len(first):
-                    left.appendleft(first[got:])
-                got -= min(got, len(first))
+        _pass(views, self._receive)
 
     def _receive(self, views: list[memoryview]) -> int:
         while True:
@@ -171,15 +166,16 @@ class _Reader:
                 return got
 
 
-def _send_all(connection: socket.socket, views: list[memoryview]) -> None:
-    left = deque(views)
+def _pass(views: list[memoryview], some: Callable[[list[memoryview]], int]) -> None:
+    """All bytes of ``views`` through ``some``, which takes the first of what it is given and returns how many."""
+    left = deque(view for view in views if len(view))
     while left:
-        sent = connection.sendmsg(list(islice(left, _MOST_BUFFERS)))
-        while sent:
+        passed = some(list(islice(left, _MOST_BUFFERS)))
+        while passed:
             first = left.popleft()
-            if sent < len(first):
-                left.appendleft(first[sent:])
-            sent -= min(sent, len(first))
+            if passed < len(first):
+                left.appendleft(first[passed:])
+            passed -= min(passed, len(first))
 
 
 def _in_host_memory(tensors: tuple[torch.Tensor, ...]) -> Iterator[list[memoryview]]:

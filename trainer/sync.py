@@ -43,7 +43,8 @@ _WAIT_SECONDS = 0.5
 _REQUEST_SECONDS = 600.0
 _IDLE_SECONDS = 60.0
 _MOST_REQUEST = 4096
-_GONE = (errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ENETUNREACH)
+GONE = (errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ENETUNREACH)
+"""What a connection attempt ends with when nothing listens there: the process has ended."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +213,7 @@ def fetch(address: tuple[str, int], uuid: int, wanted: Callable[[], None], deadl
     try:
         with _request(address, {"state": uuid}, _STALL_SECONDS) as connection:
             return stream.receive(connection, check, _STALL_SECONDS)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, RecordError) as error:
         raise GroupBroken(f"the state could not be fetched from {address[0]}:{address[1]}: {error}") from error
 
 
@@ -257,7 +258,7 @@ def is_gone(address: tuple[str, int]) -> bool:
         with socket.create_connection(address, timeout=_CONNECT_SECONDS):
             return False
     except OSError as error:
-        return error.errno in _GONE
+        return error.errno in GONE
 
 
 def _request(address: tuple[str, int], request: dict[str, object], seconds: float) -> socket.socket:

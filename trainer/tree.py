@@ -1,134 +1,146 @@
-"""The state as a tree of plain values and tensors, taken apart into JSON and bytes, and put together again.
+"""A training state taken apart into tensors and the rest, and put together again, equal in values and types.
 
-    structure, tensors = take_apart({"step": 3, "model": model.state_dict()})
-    layouts = [Layout.of(tensor) for tensor in tensors]        # structure and layouts are JSON
-    tensors = [layout.empty() for layout in layouts]           # … whose bytes then arrive in ``memory(tensor)``
-    tree = put_together(structure, tensors)
+    parts = split(tree, take)                    # tree: nested dicts, lists, tuples, numbers, strings, bytes, tensors
+    data = json.dumps(parts.outline)             # everything but the tensors, which it names
+    tree = join(json.loads(data), tensors)       # tensors by name
 
-Not pickle: what a peer sends must not be able to run code here. Not ``torch.save``: it makes one large copy.
-A tensor's memory format stays as it is, so that the optimizer of a model in channels-last stays in channels-last.
+So it goes to a peer and into a checkpoint alike: what can do the one can do the other. Not pickle: what a peer sends
+must not be able to run code here. ``torch.distributed.checkpoint`` flattens a state into names such as
+``optimizer.state.0.exp_avg``: keys that are numbers come back as strings, tuples as lists, and empty dicts not at all;
+and what is no tensor is pickled. So the outline holds all that. ``parts.public`` is the same state in the form that
+flattening does no harm to: it is what is given to ``torch.distributed.checkpoint``, for people who load a checkpoint
+without this package.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import base64
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from trainer.errors import ConfigError
+from trainer.errors import ConfigError, RecordError
 
 Tree = Any
-"""A dict (keys: str or int), list, tuple, int, float, bool, str, None or Tensor; nested at will."""
+"""A dict, list, tuple, number, string, bytes, None or Tensor; nested at will."""
 
-_MOST_PIECES = 500
-"""Of a chunk: the kernel takes 1024 buffers in one call."""
+Take = Callable[[str, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Layout:
-    """All that is needed to make an empty tensor of the same kind on the CPU."""
+class Parts:
+    """A state in two forms that share the tensors."""
 
-    dtype: str
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-
-    @classmethod
-    def of(cls, tensor: torch.Tensor) -> Layout:
-        """The layout in which ``memory`` presents a tensor."""
-        stride = tensor.stride() if _is_dense(tensor) else torch.empty(tensor.shape, device="meta").stride()
-        return cls(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), tuple(stride))
-
-    @classmethod
-    def from_json(cls, fields: Sequence[Any]) -> Layout:
-        """The inverse of ``to_json``."""
-        dtype, size, stride = fields
-        return cls(str(dtype), tuple(map(int, size)), tuple(map(int, stride)))
-
-    def to_json(self) -> list[Any]:
-        """As JSON takes it."""
-        return [self.dtype, self.size, self.stride]
-
-    def empty(self) -> torch.Tensor:
-        """A tensor on the CPU whose values are not set yet. Raises ValueError if the type is not known."""
-        dtype = getattr(torch, self.dtype, None)
-        if not isinstance(dtype, torch.dtype):
-            raise ValueError(f"torch {torch.__version__} knows no type {self.dtype!r}")
-        return torch.empty_strided(self.size, self.stride, dtype=dtype)
+    outline: Any
+    """To be dumped as JSON. Containers are objects with one key, which says what they are."""
+    public: Any
+    """Dicts have only strings as keys, and tuples with tensors in them are lists."""
 
 
-def take_apart(tree: Tree) -> tuple[Any, list[torch.Tensor]]:
-    """What JSON can hold, and the tensors in the order in which it refers to them.
+def split(tree: Tree, take: Take) -> Parts:
+    """Take a state apart. Raises ConfigError, saying what and where, when it holds something that can't be kept.
 
-    Raises ConfigError that names the place of anything that can't travel.
+    Args:
+        tree: the state. Values of a subclass, as numpy's float64 is of float, come back as the plain type.
+        take: gets each tensor and its name, which no other has, and returns what is to be kept of it.
     """
-    tensors: list[torch.Tensor] = []
-    return _take_apart(tree, "state", tensors), tensors
+    seen: set[str] = set()
+
+    def take_once(name: str, tensor: Tensor) -> Tensor:
+        if name in seen:
+            raise ConfigError(f"the state has two tensors called {name}: rename one")
+        if tensor.layout is not torch.strided:
+            raise ConfigError(f"the state has a {tensor.layout} tensor at {name}: make it a dense one")
+        seen.add(name)
+        return take(name, tensor)
+
+    outline, public, _ = _split(tree, (), take_once)
+    return Parts(outline, public)
 
 
-def _take_apart(tree: Tree, place: str, tensors: list[torch.Tensor]) -> Any:
-    if isinstance(tree, torch.Tensor) and tree.layout is torch.strided:
-        tensors.append(tree.detach())
-        return {"tensor": len(tensors) - 1}
-    if isinstance(tree, dict):
-        for key in tree:
-            if not isinstance(key, str | int):
-                raise ConfigError(f"{place} has the key {key!r}: only strings and whole numbers can be sent to a peer")
-        return {"dict": [[key, _take_apart(value, f"{place}.{key}", tensors)] for key, value in tree.items()]}
-    if isinstance(tree, list | tuple):
-        values = [_take_apart(value, f"{place}[{index}]", tensors) for index, value in enumerate(tree)]
-        return {"list" if isinstance(tree, list) else "tuple": values}
-    if tree is None or isinstance(tree, bool | int | float | str):
-        return tree
-    raise ConfigError(
-        f"{place} is {type(tree).__module__}.{type(tree).__qualname__}, which can't be sent to a peer: let state_dict "
-        "return dicts, lists, tuples, numbers, strings, None and (dense) tensors only"
-    )
+def _split(value: Any, path: tuple[str, ...], take: Take) -> tuple[Any, Any, bool]:
+    """Outline, public form, and whether there are tensors in it."""
+    if isinstance(value, Tensor):
+        name = ".".join(path)
+        return {"tensor": name}, take(name, value), True
+    if value is None or isinstance(value, bool | int | float | str):
+        plain = _plain(value)
+        return plain, plain, False
+    if isinstance(value, Mapping):
+        outline, public, tensors = [], {}, False
+        for key, each in value.items():
+            below = (*path, str(key))
+            inner, shown, some = _split(each, below, take)
+            outline.append([_key(key, below), inner])
+            public[str(key)] = shown
+            tensors = tensors or some
+        return {"dict": outline}, public, tensors
+    if isinstance(value, list | tuple):
+        parts = [_split(each, (*path, str(index)), take) for index, each in enumerate(value)]
+        kind, tensors = "tuple" if isinstance(value, tuple) else "list", any(some for _, _, some in parts)
+        shown_all = [shown for _, shown, _ in parts]
+        return (
+            {kind: [inner for inner, _, _ in parts]},
+            tuple(shown_all) if kind == "tuple" and not tensors else shown_all,
+            tensors,
+        )
+    if isinstance(value, bytes):
+        return {"bytes": base64.b64encode(value).decode()}, bytes(value), False
+    raise ConfigError(f"the state has a {_type(value)} at {'.'.join(path)}, which can't be kept: make it {_KEPT}")
 
 
-def put_together(structure: Any, tensors: Sequence[torch.Tensor]) -> Tree:
-    """The inverse of ``take_apart``. Raises ValueError if ``structure`` is not of its making."""
-    if not isinstance(structure, dict):
-        return structure
-    ((kind, content),) = structure.items()
-    if kind == "tensor":
-        return tensors[content]
-    if kind == "dict":
-        return {key: put_together(value, tensors) for key, value in content}
-    if kind in ("list", "tuple"):
-        values = [put_together(value, tensors) for value in content]
-        return values if kind == "list" else tuple(values)
-    raise ValueError(f"{kind!r} is nothing that a state is made of")
+_KEPT = "a number, a string, bytes, None, a tensor, or a dict, list or tuple of these"
 
 
-def memory(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor's bytes in the order of its memory; a copy only if the tensor overlaps itself or has gaps."""
-    dense = tensor.detach() if _is_dense(tensor) else tensor.detach().contiguous()
-    return dense.as_strided((dense.numel(),), (1,)).view(torch.uint8)
+def _plain(value: Any) -> Any:
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    # Not str(value): an enumeration that is a string too would answer with its name.
+    return float(value) if isinstance(value, float) else str.__str__(value)
 
 
-def _is_dense(tensor: torch.Tensor) -> bool:
-    # torch's own rule: where elements neither overlap nor leave gaps, an empty tensor like it has the same strides.
-    return bool(torch.empty_like(tensor, device="meta").stride() == tensor.stride())
+def _key(key: Any, path: tuple[str, ...]) -> Any:
+    if isinstance(key, tuple):
+        return {"tuple": [_key(each, path) for each in key]}
+    if key is None or isinstance(key, bool | int | float | str):
+        return _plain(key)
+    raise ConfigError(f"the state has a {_type(key)} as the key at {'.'.join(path)}: make it a number or a string")
 
 
-def chunks(sizes: Sequence[int], most: int) -> Iterator[list[tuple[int, int, int]]]:
-    """Cut tensors of so many bytes into chunks of at most ``most`` bytes: lists of (tensor, from, to).
+def _type(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
 
-    Both ends cut alike, so nothing about it has to be sent. Small tensors share a chunk.
-    """
-    chunk: list[tuple[int, int, int]] = []
-    room = most
-    for index, size in enumerate(sizes):
-        start = 0
-        while start < size:
-            end = min(start + room, size)
-            chunk.append((index, start, end))
-            room -= end - start
-            start = end
-            if not room or len(chunk) == _MOST_PIECES:
-                yield chunk
-                chunk, room = [], most
-    if chunk:
-        yield chunk
+
+def join(outline: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """Put a state together. Raises RecordError when the outline is not one, or names a tensor that isn't there."""
+    if not isinstance(outline, dict):
+        return outline
+    try:
+        ((kind, content),) = outline.items()
+        if kind == "dict":
+            return {join(key, tensors): join(value, tensors) for key, value in content}
+        if kind == "list":
+            return [join(value, tensors) for value in content]
+        if kind == "tuple":
+            return tuple(join(value, tensors) for value in content)
+        if kind == "bytes":
+            return base64.b64decode(content, validate=True)
+        if kind == "tensor":
+            return tensors[content]
+    except (ValueError, TypeError, KeyError) as error:
+        raise RecordError(f"its outline is damaged at {str(outline)[:60]}") from error
+    raise RecordError(f"its outline has a {kind!r}, which this code does not know")
+
+
+def names(outline: Any) -> list[str]:
+    """Names of the tensors in an outline."""
+    if isinstance(outline, list):
+        return [name for each in outline for name in names(each)]
+    if isinstance(outline, dict):
+        return [outline["tensor"]] if "tensor" in outline else names(list(outline.values()))
+    return []

@@ -25,7 +25,7 @@ from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 
-from trainer.checkpoints import tree
+from trainer import tree
 from trainer.checkpoints.files import Files
 from trainer.checkpoints.layout import DATA, METADATA, Layout
 from trainer.checkpoints.manifest import TREE, Manifest

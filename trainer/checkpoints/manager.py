@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trainer.checkpoints.places import Missing, Place, Stored, outdated
-from trainer.errors import RecordError, TrainerError
+from trainer.errors import ConfigError, RecordError, TrainerError
 from trainer.log import Log
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Checkpoints:
         started = time.monotonic()
         try:
             snapshot = self._prepared().take(tree)
-        except (RecordError, MemoryError, RuntimeError) as error:  # torch says RuntimeError for want of memory
+        except (ConfigError, MemoryError, RuntimeError) as error:  # torch says RuntimeError for want of memory
             self._fail(step, ",".join(place.text for place in self._places), error)
             return False
         self._writing, self._written = step, False

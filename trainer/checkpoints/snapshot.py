@@ -19,8 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainer.checkpoints import tree
-from trainer.errors import RecordError
+from trainer import tree
 
 
 @dataclass(frozen=True)
@@ -38,15 +37,11 @@ class Snapshots:
         self._memory: dict[str, Tensor] = {}
 
     def take(self, state: Mapping[str, Any]) -> Snapshot:
-        """Copy all tensors. Raises RecordError if the state holds something that can't be kept."""
+        """Copy all tensors. Raises ConfigError if the state holds something that can't be kept."""
         memory: dict[str, Tensor] = {}
         devices: set[torch.device] = set()
 
         def copy(name: str, value: Tensor) -> Tensor:
-            if name in memory:
-                raise RecordError(f"the state has two tensors called {name}: rename one")
-            if value.layout is not torch.strided:
-                raise RecordError(f"the state has a {value.layout} tensor at {name}: make it a dense one")
             memory[name] = kept = self._room(name, value)
             # PyTorch orders this with everything else on the current stream; on the CPU it is done on return.
             kept.copy_(value.detach(), non_blocking=value.is_cuda)

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from tests.trainer.checkpoints.conftest import same
-from trainer.checkpoints import tree
-from trainer.errors import RecordError
+from trainer import tree
+from trainer.errors import ConfigError, RecordError
 
 
 class Text(str, enum.Enum):  # noqa: UP042  (a StrEnum's str() is its value, and no trap)
@@ -77,11 +77,13 @@ def test_a_subclass_comes_back_as_the_plain_type(value: object, plain: object) -
         ({"seen": {1, 2}}, "builtins.set at seen"),
         ({"noise": numpy.zeros(3)}, "numpy.ndarray at noise"),
         ({"a": {b"key": 1}}, "builtins.bytes as the key"),
+        ({"a": {"b": torch.ones(1)}, "a.b": torch.ones(1)}, r"two tensors called a\.b: rename one"),
+        ({"a": torch.ones(2).to_sparse()}, r"torch\.sparse_coo tensor at a: make it a dense one"),
     ],
-    ids=["object", "set", "array", "key"],
+    ids=["object", "set", "array", "key", "name", "sparse"],
 )
 def test_what_cannot_be_kept_is_refused_with_its_place(state: dict[Any, Any], says: str) -> None:
-    with pytest.raises(RecordError, match=says):
+    with pytest.raises(ConfigError, match=says):
         round_trip(state)
 
 
