@@ -52,6 +52,13 @@ def until_told(code=143):
 """
 """A training script: the launcher's own command line is run again for each process, and there it does `body`."""
 
+SECOND_FAILS = """
+while rank == 1 and not (here / "ready.0.0").exists():
+    time.sleep(0.02)
+until_told() if rank == 0 else sys.exit({code})
+"""
+"""A body: not before the first has begun, or that would be stopped before it could leave a trace."""
+
 
 class Worker:
     """A launcher, its script, and what its processes leave in a directory."""
@@ -215,7 +222,7 @@ def test_only_the_process_that_was_killed_is_started_again(tmp_path: Path) -> No
 
 
 def test_a_process_that_fails_again_and_again_ends_the_worker_with_its_code(tmp_path: Path) -> None:
-    worker = Worker(tmp_path, "until_told() if rank == 0 else sys.exit(7)")
+    worker = Worker(tmp_path, SECOND_FAILS.format(code=7))
     done = worker.run()
     assert done.returncode == 7
     assert (worker.starts(0), worker.starts(1)) == (1, launcher.MAX_QUICK_FAILURES)
@@ -230,7 +237,7 @@ def test_failures_after_long_runs_do_not_add_up(tmp_path: Path) -> None:
 
 
 def test_a_wrong_command_line_ends_the_worker_at_once(tmp_path: Path) -> None:
-    worker = Worker(tmp_path, "until_told() if rank == 0 else sys.exit(2)")
+    worker = Worker(tmp_path, SECOND_FAILS.format(code=2))
     assert worker.run().returncode == exit_codes.USAGE
     assert (worker.starts(0), worker.starts(1)) == (1, 1)
 
@@ -247,7 +254,7 @@ def test_told_to_stop_all_processes_leave_in_good_order(tmp_path: Path, how: sig
 
 
 def test_told_to_stop_it_starts_nothing_that_was_waiting_for_its_next_start(tmp_path: Path) -> None:
-    worker = Worker(tmp_path, "until_told() if rank == 0 else sys.exit(7)")
+    worker = Worker(tmp_path, SECOND_FAILS.format(code=7))
     script = tmp_path / "train.py"
     script.write_text(script.read_text().replace("= 60.0, 0.05", "= 60.0, 60.0"))
     with worker.running() as process:
