@@ -56,16 +56,25 @@ class Access:
             raise ConfigError("--etcd-cert and --etcd-key belong together: give both or none")
         if not (cacert or cert):
             return cls(user, password)
-        try:
-            context = ssl.create_default_context(cafile=cacert or None)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(f"--etcd-cacert {cacert} cannot be used: {error}") from error
-        try:
-            if cert:
-                context.load_cert_chain(cert, key)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(f"--etcd-cert {cert} with --etcd-key {key} cannot be used: {error}") from error
-        return cls(user, password, context)
+        return cls(user, password, tls_context(cacert, cert, key, option="--etcd-{} {}"))
+
+
+def tls_context(cacert: str, cert: str, key: str, *, option: str) -> ssl.SSLContext:
+    """How to speak TLS with etcd; an empty ``cacert`` stands for the system's authorities, ``cert`` for none.
+
+    Raises ConfigError that names the file at fault by ``option``, a format of an option's name and its value.
+    """
+    try:
+        context = ssl.create_default_context(cafile=cacert or None)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"{option.format('cacert', cacert)} cannot be used: {error}") from error
+    try:
+        if cert:
+            context.load_cert_chain(cert, key)
+    except (OSError, ssl.SSLError) as error:
+        both = f"{option.format('cert', cert)} with {option.format('key', key)}"
+        raise ConfigError(f"{both} cannot be used: {error}") from error
+    return context
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ memory or block a signal. As a container's process 1 it reaps the processes that
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
 import signal
@@ -30,6 +29,7 @@ from contract import env, exit_codes
 from trainer.config import Config
 from trainer.errors import ConfigError
 from trainer.gpus import Visible, visible
+from trainer.lifeline import bound_to
 from trainer.log import Log
 
 QUICK_SECONDS = 60.0
@@ -42,7 +42,6 @@ STOP_SECONDS = 30.0
 """From the launcher's own SIGTERM to SIGKILL. On somebody else's SIGTERM, that one decides how long to wait."""
 
 _LAST_PORT = 65535
-_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _INIT = 1
 
 
@@ -211,7 +210,7 @@ class _Launcher:
                     env={**os.environ, **child.environment},
                     # A group of its own: a terminal's Ctrl-C goes to the launcher alone, which passes it on once.
                     process_group=0,
-                    preexec_fn=_die_with(os.getpid()),
+                    preexec_fn=bound_to(os.getpid()),
                 )
 
     def _obey(self, number: int) -> None:
@@ -284,18 +283,6 @@ def _signals() -> Iterator[Callable[[float | None], Sequence[int]]]:
             signal.signal(each, handler)
         os.close(reader)
         os.close(writer)
-
-
-def _die_with(parent: int) -> Callable[[], None]:
-    """What a process does before it becomes the trainer: it asks Linux to be killed when the launcher ends."""
-    prctl = ctypes.CDLL(None).prctl  # looked up before the fork, after which little is safe to do
-
-    def prepare() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it has ended in between
-            os._exit(exit_codes.LEFT)
-
-    return prepare
 
 
 def _reap_strangers(ours: set[int]) -> None:

@@ -18,7 +18,6 @@ Create a Loader in the main thread, before sockets and other threads: its worker
 from __future__ import annotations
 
 import atexit
-import ctypes
 import functools
 import mmap
 import multiprocessing
@@ -33,12 +32,12 @@ import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from trainer.errors import ConfigError, TrainerError
+from trainer.lifeline import bound_to
 from trainer.randomness import GENERATORS, Generator, generators_kept, own_numpy_generator, seed_generators
 from trainer.sampler import Cursor, Step, plan
 
 Collate = Callable[[list[Any]], Any]
 
-_PR_SET_PDEATHSIG = 1
 _HELD = (signal.SIGTERM, signal.SIGINT)
 _CLOSE_SECONDS = 2.0
 _CLOSED = 2**64 - 1
@@ -152,7 +151,7 @@ class Loader:
             raise
 
     def batch(self, samples: Sequence[int], epoch: int) -> Any:
-        """A batch on the device, prepared at once by this process: for a warm-up, or an evaluation."""
+        """A batch on the device, prepared at once by this process: for a warm-up."""
         return _onto(self._prepare_here(Request(self._current[0], epoch, tuple(samples), 1.0)), self._device)
 
     def collate(self, items: list[Any]) -> Any:
@@ -306,9 +305,7 @@ def _onto(value: Any, device: torch.device) -> Any:
 
 def _settle(parent: int, current: memoryview, worker: int) -> None:
     """The first thing a worker process does: live and die with the training process, and hold nothing of its."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)  # it died before this one asked to be told
+    bound_to(parent)()
 
     def end_if_closed(*_: object) -> None:
         if current[0] == _CLOSED:

@@ -202,7 +202,7 @@ class Loop:
         outcome = self._parts.stepper.gradients(prepared, knows=knows)
         self._stay_in_touch(generation)  # once more: this process may have been frozen in between
         self._settle(rank)
-        self._apply(generation, prepared, outcome, (began, started))
+        self._apply(generation, rank, prepared, outcome, (began, started))
         return outcome.everyone_knows
 
     def _stay_in_touch(self, generation: Generation) -> None:
@@ -218,9 +218,11 @@ class Loop:
         if coordinator.view.number != generation.number:
             raise GroupBroken("others went on while this worker was out of touch with etcd")
 
-    def _apply(self, generation: Generation, prepared: Prepared, outcome: Outcome, times: tuple[float, float]) -> None:
+    def _apply(
+        self, generation: Generation, rank: int, prepared: Prepared, outcome: Outcome, times: tuple[float, float]
+    ) -> None:
         state, config, step = self._parts.state, self._config, prepared.step
-        rank, size = generation.rank(self._parts.member_id) or 0, len(generation.members)
+        size = len(generation.members)
         done = (state.cursor.epoch + state.cursor.offset / self._parts.total) / config.epochs
         factor = self._parts.training.schedule(done) * config.lr_factor(size)
         self._parts.stepper.apply(outcome, factor)

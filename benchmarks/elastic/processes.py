@@ -8,7 +8,6 @@ process.end()
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import socket
@@ -17,9 +16,9 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from trainer.lifeline import bound_to
+
 END_SECONDS = 5.0
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None)
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -38,7 +37,7 @@ class Process:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=lambda: _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),
+                preexec_fn=bound_to(os.getpid()),
             )
 
     @property

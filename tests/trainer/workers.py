@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import socket
@@ -15,17 +14,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
 
+from trainer.lifeline import bound_to
 from trainer.log import parse
 
-_PR_SET_PDEATHSIG = 1
 CHECKOUT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 180
 """Far beyond what anything here takes, even on a machine that is busy with other things."""
-
-
-def die_with_the_test() -> None:
-    """For Popen's ``preexec_fn``: a run of the tests that is killed leaves nothing behind."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def free_port() -> int:
@@ -52,7 +46,10 @@ def run_etcd(binary: Path, folder: Path, port: int) -> Iterator[str]:
     ]
     with (folder / "etcd.log").open("w") as log:
         process = subprocess.Popen(
-            [binary, "--data-dir", folder / "etcd", *arguments], stdout=log, stderr=log, preexec_fn=die_with_the_test
+            [binary, "--data-dir", folder / "etcd", *arguments],
+            stdout=log,
+            stderr=log,
+            preexec_fn=bound_to(os.getpid()),
         )
     try:
         _wait_for_health(url)
@@ -124,7 +121,7 @@ class Worker(Logged):
                 cwd=CHECKOUT,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                preexec_fn=die_with_the_test,
+                preexec_fn=bound_to(os.getpid()),
                 env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(CHECKOUT)},
             )
 

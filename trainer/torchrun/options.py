@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from trainer.errors import ConfigError
+from trainer.etcd import tls_context
 
 _SECONDS: dict[str, tuple[float, float]] = {
     "lease_seconds": (5, 2),
@@ -86,16 +87,7 @@ class Options:
         """How to speak TLS with etcd; None if no endpoint is ``https://``. Raises ConfigError that names the file."""
         if not any(url.startswith("https:") for url in self.endpoints):
             return None
-        try:
-            context = ssl.create_default_context(cafile=self.cacert or None)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(f"--rdzv-conf cacert={self.cacert} cannot be used: {error}") from error
-        if self.cert:
-            try:
-                context.load_cert_chain(self.cert, self.key)
-            except (OSError, ssl.SSLError) as error:
-                raise ConfigError(f"--rdzv-conf cert={self.cert},key={self.key} cannot be used: {error}") from error
-        return context
+        return tls_context(self.cacert, self.cert, self.key, option="--rdzv-conf {}={}")
 
 
 def _seconds(name: str, value: Any, problems: list[str]) -> float:

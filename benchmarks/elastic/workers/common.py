@@ -9,10 +9,8 @@ scripts' command lines stay what a user of each system would write.
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 import os
-import signal
 import struct
 import time
 from pathlib import Path
@@ -24,6 +22,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import Dataset
 
 from benchmarks.elastic.workers import names
+from trainer.lifeline import bound_to
 from trainer.model import SmallCNN
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ LR = 2e-3
 SEED = 0
 
 _GATE_POLL_SECONDS = 0.02
-_PR_SET_PDEATHSIG = 1
 
 
 class Recorder:
@@ -53,7 +51,7 @@ class Recorder:
     @classmethod
     def from_environment(cls, node: str = "") -> Recorder:
         """The recorder of worker `node` (the driver's BENCH_NODE unless given); this process ends with its parent."""
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        bound_to(os.getppid())()
         torch.set_num_threads(1)
         torch.manual_seed(SEED)
         name = f"{node or os.environ[names.NODE]}-{os.getpid()}.steps"

@@ -7,6 +7,7 @@ with Cluster(binary, folder) as cluster:
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -16,7 +17,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
 
-from tests.trainer.workers import die_with_the_test, free_port
+from tests.trainer.workers import free_port
+from trainer.lifeline import bound_to
 
 _SECONDS = 60.0
 
@@ -57,7 +59,7 @@ class Cluster:
         ]
         with (self._folder / f"m{number}.log").open("a") as log:
             self._processes[number] = subprocess.Popen(
-                [str(self._binary), *arguments], stdout=log, stderr=log, preexec_fn=die_with_the_test
+                [str(self._binary), *arguments], stdout=log, stderr=log, preexec_fn=bound_to(os.getpid())
             )
 
     def kill(self, *numbers: int) -> None:

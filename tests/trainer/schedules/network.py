@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from tests.trainer.workers import die_with_the_test
+from trainer.lifeline import bound_to
 
 ETCD = -1
 """In a cut: the router's own side, where etcd is."""
@@ -76,7 +76,7 @@ class Network:
                 ],
                 stdout=file,
                 stderr=file,
-                preexec_fn=die_with_the_test,
+                preexec_fn=bound_to(os.getpid()),
             )
         deadline = time.monotonic() + _SECONDS
         while "ready to serve client requests" not in log.read_text():

@@ -86,8 +86,9 @@ def test_no_sample_is_lost_or_repeated_and_replicas_stay_equal(ring: Ring, seed:
 
 @pytest.mark.e2e
 def test_the_loss_is_that_of_an_undisturbed_run_to_the_end(ring: Ring, farm: Farm, etcd: str) -> None:
-    if ring.arena is None:
-        pytest.skip("no schedule was played")
+    if ring.arena is None:  # this test was asked for alone, or the last schedule has failed
+        test_no_sample_is_lost_or_repeated_and_replicas_stay_equal(ring, seed=0)
+    assert ring.arena is not None
     ring.arena.job.kill()
     disturbed = ring.arena.job.book
     disturbed.refresh()

@@ -19,11 +19,12 @@ import select
 import signal
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-_PR_SET_PDEATHSIG = 1
+from trainer.lifeline import bound_to
+
 _CLONE_NEWNET = 0x40000000
 
 
@@ -38,6 +39,7 @@ def main() -> None:
     waker, wakened = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wakened)
+    bind = bound_to(os.getpid())
     print(json.dumps({"ready": os.getpid()}), file=reports)
     pending = b""
     while True:
@@ -53,7 +55,7 @@ def main() -> None:
             for request in requests:
                 child = os.fork()
                 if child == 0:
-                    _become(json.loads(request), reports.fileno())
+                    _become(json.loads(request), bind, reports.fileno())
                 print(json.dumps({"started": json.loads(request)["id"], "pid": child}), file=reports)
 
 
@@ -80,14 +82,14 @@ def _reap(reports: Any) -> None:
             print(json.dumps({"ended": pid, "code": os.waitstatus_to_exitcode(status)}), file=reports)
 
 
-def _become(request: Mapping[str, Any], *unwanted: int) -> None:
+def _become(request: Mapping[str, Any], bind: Callable[[], None], *unwanted: int) -> None:
     """Be the worker of the request; never returns."""
     code = 1
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         libc = ctypes.CDLL(None, use_errno=True)
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        bind()
         _redirect(Path(request["options"]["folder"]) / "log")
         for file in unwanted:
             os.close(file)
