@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from localcloud.aws import efs_rules
+from localcloud.aws import efs_rules, s3_rules
 
 # moto recognizes only keys of twenty capitals and digits; the operator's is a word.
 _ANY_ACCESS_KEY = re.compile(r"AWS.*?(?:Credential=| )(?P<access_key>[^/:=\s]+)[:/]")
@@ -37,6 +37,7 @@ def install() -> None:
     BaseResponse.access_key_regex = _ANY_ACCESS_KEY
     FakeBucket.get_permission = _neutral  # type: ignore[method-assign]
     efs_rules.install()
+    s3_rules.install()
 
 
 def _before(owner: Any, name: str, check: Callable[..., None]) -> None:

@@ -1,0 +1,54 @@
+"""Deletions in a bucket whose versioning is suspended, as S3 makes them.
+
+    install()    # once, before the first request
+
+moto takes such a bucket for one that never had versions: deleting one version takes them all, and fails where one of
+them is a delete marker, so that a bucket that had been in use could not be emptied any more once a stack's versioning
+was taken down. S3's rules: https://docs.aws.amazon.com/AmazonS3/latest/userguide/DeletingObjectsfromVersioningSuspendedBuckets.html
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_NULL = "null"
+"""The version id of what is written, and of markers that are set, while versioning is suspended."""
+
+
+def install() -> None:
+    """Wrap moto's method; safe to call once per process."""
+    from moto.s3.models import S3Backend
+
+    backend: Any = S3Backend
+    original = backend.delete_object
+
+    def delete_object(self: Any, bucket_name: str, key_name: str, version_id: str | None = None, **more: Any) -> Any:
+        bucket = self.get_bucket(bucket_name)
+        if getattr(bucket, "versioning_status", None) != "Suspended":
+            return original(self, bucket_name, key_name, version_id=version_id, **more)
+        versions = bucket.keys.getlist(key_name, [])
+        kept = [version for version in versions if version.version_id != (version_id or _NULL)]
+        if version_id is not None:
+            _keep(bucket, key_name, kept)
+            return len(kept) < len(versions), {"version-id": version_id}
+        if versions:
+            kept.append(_marker(versions[-1]))
+        _keep(bucket, key_name, kept)
+        return bool(versions), {"version-id": _NULL, "delete-marker": "true"}
+
+    backend.delete_object = delete_object
+
+
+def _marker(latest: Any) -> Any:
+    from moto.s3.models import FakeDeleteMarker
+
+    marker = FakeDeleteMarker(latest)
+    marker._version_id = _NULL
+    return marker
+
+
+def _keep(bucket: Any, key: str, versions: list[Any]) -> None:
+    if key in bucket.keys:
+        bucket.keys.setlist(key, versions)  # lets go of the memory of the others
+        if not versions:
+            bucket.keys.pop(key)
