@@ -17,12 +17,13 @@ from tests.localcloud.aws.fakes import REGION
 from tests.localcloud.plugins.aws.harness import Engine
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
+    # Not one for the whole run: whatever else uses moto in this process begins by forgetting all accounts.
     yield from serve_account()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def clients(endpoint: str) -> Clients:
     return Clients(
         Settings(REGION, endpoint=endpoint, access_key="localcloud", secret_key="localcloud", path_style=True)
