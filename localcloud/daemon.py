@@ -11,6 +11,7 @@ import fcntl
 import json
 import logging
 import os
+import queue
 import shutil
 import signal
 import threading
@@ -40,16 +41,17 @@ def serve(instance: Instance) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     os.environ.update(MOTO_SETTINGS)
-    ended = threading.Event()
+    # Not an event, whose lock a handler that interrupts it would wait for.
+    asked_to_end: queue.SimpleQueue[None] = queue.SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
+        signal.signal(number, lambda *_: asked_to_end.put(None))
     with _only_one(instance):
         supervisor = Supervisor(instance)
         try:
             cloud = _Cloud(instance, supervisor)
             with _recorded(instance, cloud.incarnation):
                 log.info("instance %s serves %s and %s", instance.id, instance.endpoint, instance.cloud_endpoint)
-                ended.wait()
+                asked_to_end.get()
                 log.info("stopping")
                 cloud.stop()
         finally:

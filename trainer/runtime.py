@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
+import queue
 import secrets
 import signal
 import sys
@@ -72,19 +73,20 @@ def _train(config: Config, build: Build) -> int:
     metrics = open_metrics(config.metrics_port, job=config.job, worker=config.worker)
     log = Log(config.worker, debug=config.debug, listener=metrics.event)
     log.event("started", job=config.job, pid=os.getpid(), etcd=",".join(config.etcd))
-    asked_to_leave = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: asked_to_leave.set())
+    # Not an event: a second SIGTERM that interrupts its `set` would wait for the lock that the first one holds.
+    asked_to_leave: queue.SimpleQueue[None] = queue.SimpleQueue()
+    signal.signal(signal.SIGTERM, lambda *_: asked_to_leave.put(None))
     worker = _Worker(config, log, metrics)
     if worker.is_finished():
         log.event("finished", reason="the job had finished before this worker started")
         return exit_codes.FINISHED
     loop = worker.prepare(build)
-    if asked_to_leave.is_set():
+    if not asked_to_leave.empty():
         log.event("left", reason="asked to leave before it had joined")
         return exit_codes.LEFT
 
     def leave_when_asked() -> None:
-        asked_to_leave.wait()
+        asked_to_leave.get()
         loop.leave()
 
     # Not in the signal handler: leaving writes to etcd and takes locks that the interrupted code may hold.

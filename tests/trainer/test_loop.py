@@ -10,6 +10,7 @@ import pytest
 
 from contract import exit_codes
 from tests.trainer.workers import Worker
+from trainer.launcher import as_a_shell_does
 
 pytestmark = pytest.mark.e2e
 
@@ -79,6 +80,16 @@ def test_a_worker_asked_to_leave_does_so_without_a_failure_for_the_others(start:
     assert b.events("step_discarded") == []
     assert b.events("peer_lost") == []
     assert_each_step_once(b)
+
+
+def test_a_worker_that_is_asked_again_and_again_leaves_all_the_same(start: Start) -> None:
+    a, b = two(start)
+    while b.poll() is None:
+        b.signal(signal.SIGTERM)  # some interrupt what the one before has begun
+    assert as_a_shell_does(b.wait()) == exit_codes.LEFT  # by the last one itself, if it comes as Python ends
+    assert b.events("left")
+    a.wait_for_world(1)
+    assert a.events("step_discarded") == []
 
 
 def test_the_last_worker_to_leave_saves_a_checkpoint_from_which_the_job_goes_on(start: Start) -> None:
