@@ -43,8 +43,9 @@ from trainer.meeting import Address, MeetingStore
 
 Future = torch.futures.Future[Any]
 
-_CONNECT_SECONDS = 2.0
-"""For gloo, which makes five attempts of so long each, and can't be interrupted in them."""
+_CONNECT_SECONDS = 0.6
+"""For gloo, which waits five times as long for its peers' connections, and can't be interrupted: three seconds are
+enough for a lost SYN to be sent twice more."""
 
 
 class Group(ABC):
@@ -99,14 +100,17 @@ class Group(ABC):
         rank: int,
         addresses: tuple[Address, ...],
         deadline: float,
-        wanted: Callable[[], None] = lambda: None,
+        *,
+        peers_are_there: Callable[[], None] = lambda: None,
+        superseded: Callable[[], bool] = lambda: False,
     ) -> None:
         """Join the group of that ``uuid`` as ``rank``; every member must call this with the same addresses.
 
         Args:
             addresses: host and ``store_port`` of each rank.
             deadline: monotonic; afterwards, or once interrupted, GroupBroken is raised and nothing is joined.
-            wanted: asked several times a second while peers are waited for; may raise GroupBroken.
+            peers_are_there: asked several times a second while peers are waited for; raises GroupBroken if in vain.
+            superseded: whether a newer generation came up; then GroupBroken is raised on all ranks or on none.
         """
         with self._lock:
             self._failure = None
@@ -114,11 +118,13 @@ class Group(ABC):
 
         def check() -> None:
             self.check()
-            wanted()
+            peers_are_there()
 
         try:
             server = self._server if rank == 0 else meeting.join(addresses[0], check, deadline)
-            self._connect(uuid, MeetingStore(uuid, server, check, deadline))
+            store = MeetingStore(uuid, server, check, deadline)
+            store.assemble(rank, self.size, superseded)
+            self._connect(uuid, store)
         except (RuntimeError, ValueError) as error:  # torch's own errors are RuntimeErrors
             raise GroupBroken(f"could not connect to the other workers: {_brief(error)}") from error
 

@@ -45,7 +45,6 @@ class Loop:
     def __init__(self, config: Config, parts: Parts, log: Log) -> None:
         self._config, self._parts, self._log = config, parts, log
         self._generation: Generation | None = None
-        self._forming = False
         self._leaving_since: float | None = None
         self._pending: tuple[Report, Changed | None] | None = None
         self._change = Change()
@@ -67,8 +66,6 @@ class Loop:
             return
         if view.number < generation.number:
             self._parts.group.interrupt("etcd has lost the membership")
-        elif view.number > generation.number and self._forming:
-            self._parts.group.interrupt("a newer generation came up")
         else:
             lost = lost_members(view, generation, self._parts.member_id)
             if lost:
@@ -272,27 +269,36 @@ class Loop:
     def _form(self, generation: Generation, rank: int) -> None:
         group = self._parts.group
         addresses = tuple((member.host, member.store_port) for member in generation.members)
-        self._forming = True
-        try:
-            group.form(
-                generation.uuid, rank, addresses, time.monotonic() + _FORM_SECONDS, self._still_wanted(generation)
-            )
-        finally:
-            self._forming = False
+        group.form(
+            generation.uuid,
+            rank,
+            addresses,
+            time.monotonic() + _FORM_SECONDS,
+            peers_are_there=self._peers_are_there(generation),
+            superseded=lambda: self._parts.coordinator.view.number != generation.number,
+        )
         if not group.keeps_wrapper:
             self._parts.stepper.wrap()
 
     def _still_wanted(self, generation: Generation) -> Callable[[], None]:
-        """What a wait for peers asks now and then: raises GroupBroken when a peer's process is gone."""
+        """What a wait for the state asks now and then: raises GroupBroken when there is no use in it any more."""
+        peers_are_there = self._peers_are_there(generation)
+
+        def check() -> None:
+            if self._parts.coordinator.view.number != generation.number:
+                raise GroupBroken("a newer generation came up")
+            self._parts.group.check()
+            peers_are_there()
+
+        return check
+
+    def _peers_are_there(self, generation: Generation) -> Callable[[], None]:
+        """What a wait for peers asks now and then: raises GroupBroken when the process of one of them is gone."""
         peers = [member for member in generation.members if member.id != self._parts.member_id]
         asked_at = time.monotonic()
 
         def check() -> None:
             nonlocal asked_at
-            view = self._parts.coordinator.view
-            if view.number != generation.number:
-                raise GroupBroken("a newer generation came up")
-            self._parts.group.check()
             if time.monotonic() - asked_at < _PROBE_SECONDS:
                 return
             gone = [peer.worker for peer in peers if sync.is_gone((peer.host, peer.peer_port))]

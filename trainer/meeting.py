@@ -3,6 +3,9 @@
 A rank that connects to its peers waits for keys which a dead peer never writes. torch's own stores wait out
 their time-out, and when the machine that keeps the keys has vanished, as long as TCP goes on trying: a quarter of an
 hour. These look every few hundred milliseconds whether the generation is still wanted.
+
+Connecting itself can't be given up on. So nobody begins to connect before all have come (``assemble``), and a
+generation that is superseded meanwhile is called off for all of them or for none.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ Address = tuple[str, int]
 _Answer = TypeVar("_Answer")
 
 _SLICE = timedelta(milliseconds=200)
+_OUTCOME, _GO, _OFF = "outcome", "go", "off"
 
 
 class MeetingStore(Store):
@@ -55,6 +59,27 @@ class MeetingStore(Store):
         while True:
             with contextlib.suppress(dist.DistStoreError):
                 return self._ask(lambda: self._keys.wait(keys, _SLICE))
+
+    def assemble(self, rank: int, size: int, superseded: Callable[[], bool]) -> None:
+        """Return once all ranks have called this. Raises GroupBroken on all of them, or on none, if superseded.
+
+        Args:
+            rank: this process's.
+            size: how many there are.
+            superseded: whether a newer generation came up; asked several times a second.
+        """
+        places = [f"here/{each}" for each in range(size)]
+        self.set(places[rank], "")
+        arrived = False
+        while not arrived:
+            # Who has seen all of them may be connecting already: whose word is first, holds.
+            if superseded() and self.compare_set(_OUTCOME, "", _OFF) == _OFF.encode():
+                raise GroupBroken("a newer generation came up")
+            with contextlib.suppress(dist.DistStoreError):
+                self._ask(lambda: self._keys.wait(places, _SLICE))
+                arrived = True
+        if self.compare_set(_OUTCOME, "", _GO) == _OFF.encode():
+            raise GroupBroken("a newer generation came up")
 
     def compare_set(self, key: str, expected: Any, value: Any) -> bytes:
         """Write a key if it has the expected value, or does not exist and that is empty; its value afterwards."""

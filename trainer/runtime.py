@@ -128,6 +128,8 @@ class _Worker:
 
     def prepare(self, build: Build) -> Loop:
         """Import torch, load the data, build and warm up the model; nobody knows of this worker yet."""
+        # Each look at whether a peer has come would be two lines of torch's warnings in this worker's log.
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         import torch  # the slowest import by far: the log has begun
 
         from trainer.loader import Loader, LoaderSettings

@@ -20,7 +20,7 @@ pytestmark = [
 
 UUID = 7
 PATIENCE_SECONDS = 60
-"""Far more than the bound, 10 s for gloo and 5 s for the rest, and far less than TCP's quarter of an hour."""
+"""Far more than the bound, 3 s for gloo and 5 s for the rest, and far less than TCP's quarter of an hour."""
 
 SCRIPT = f"""
 import secrets, sys, time

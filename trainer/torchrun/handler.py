@@ -259,9 +259,7 @@ class EtcdRendezvous(RendezvousHandler):
         server = server or meeting.join((first.host, first.store_port), check, until)
         try:
             met = meeting.MeetingStore(found.number, server, check, until)
-            met.set(f"here/{rank}", "1")
-            for other in range(len(found.nodes)):
-                met.get(f"here/{other}")
+            met.assemble(rank, len(found.nodes), superseded=lambda: False)  # of that, too, the check takes care
         except RuntimeError as error:  # torch's own errors are RuntimeErrors: rank 0 is lost
             raise GroupBroken(f"rank 0 at {first.host} is lost: {error}") from error
         server.set_timeout(_STORE_TIMEOUT)
