@@ -15,10 +15,11 @@ Two ways to form a group, chosen by what the installed torch can do:
   (``keeps_wrapper`` is False).
 
 DistributedDataParallel as it comes cannot survive a lost peer: an exception in the middle of backward leaves its
-reducer in disorder. So gradients go through a communication hook whose future always completes, also when the
-all-reduce under it failed or hangs; the failure is kept and raised by ``carried``, and the step is discarded. The
-hook sums and does not divide: ranks weigh their loss by their share of the batch (see ``step``). It sums in 32 bits
-at least, and takes a few more numbers along with the first bucket, which so cost no collective of their own.
+reducer in disorder. So gradients go through a communication hook that only begins an all-reduce, and tells the reducer
+that it is done; ``carried`` waits for all of them and puts the sums where the gradients are, or raises, and the step is
+discarded. The hook sums and does not divide: ranks weigh their loss by their share of the batch (see ``step``). It
+sums in 32 bits at least, and takes a few more numbers along with the first bucket, which so cost no collective of their
+own.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import threading
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -48,6 +50,16 @@ _CONNECT_SECONDS = 0.6
 enough for a lost SYN to be sent twice more."""
 
 
+@dataclass(frozen=True)
+class _Reduction:
+    """One bucket of gradients on its way."""
+
+    work: Any
+    bucket: torch.Tensor
+    sums: torch.Tensor
+    """What is being summed: the bucket, and what it carries along."""
+
+
 class Group(ABC):
     """The ranks of one generation. One thread uses it; ``interrupt`` may come from any."""
 
@@ -62,8 +74,7 @@ class Group(ABC):
         self._server = TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)
         self._failure: str | None = None
         self._load: torch.Tensor | None = None
-        self._carried: torch.Tensor | None = None
-        self._pending: set[Future] = set()
+        self._reductions: list[_Reduction] = []
         self._events: set[threading.Event] = set()
         self._lock = threading.Lock()
 
@@ -132,14 +143,10 @@ class Group(ABC):
         """Abandon what is in flight: it and all that follows raises GroupBroken until the next ``form``."""
         with self._lock:
             self._failure = self._failure or reason
-            pending, self._pending = self._pending, set()
             events, self._events = self._events, set()
         self._abort()
         for event in events:
             event.set()
-        for future in pending:
-            with contextlib.suppress(RuntimeError):  # it completed at the same moment
-                future.set_result(None)
 
     def _abort(self) -> None:
         """NCCL's kernels wait for a lost peer for ever, and the device with them, unless their communicator ends."""
@@ -154,15 +161,31 @@ class Group(ABC):
 
     def all_reduce(self, tensor: torch.Tensor, *, timeout_seconds: float | None = None) -> None:
         """Sum over all ranks, in place. Raises GroupBroken on failure, interruption or time-out."""
+        seconds = timeout_seconds or self._timeout_seconds
+        self._await(self._begin(tensor, seconds), seconds)
+
+    def _begin(self, tensor: torch.Tensor, seconds: float) -> Any:
+        """The work of summing; None if that failed at once or the group is broken: then ``check`` raises."""
+        if self._failure:
+            return None
+        try:
+            return self._pg.allreduce([tensor], _options(seconds))
+        except RuntimeError as error:
+            self.interrupt(_brief(error))
+            return None
+
+    def _await(self, work: Any, seconds: float) -> None:
+        """Wait for what ``_begin`` returned. Raises GroupBroken like ``all_reduce``."""
         self.check()
         done = threading.Event()
         with self._lock:
             self._events.add(done)
         try:
-            work = self._pg.allreduce([tensor], _options(timeout_seconds or self._timeout_seconds))
-            work.get_future().add_done_callback(lambda _: done.set())
-            if not done.wait(timeout_seconds or self._timeout_seconds):
-                raise GroupBroken(f"no answer from a peer within {self._timeout_seconds:g} s")
+            self.check()  # once more: who interrupts from now on sets the event
+            if not work.is_completed():
+                work.get_future().add_done_callback(lambda _: done.set())
+                if not done.wait(seconds):
+                    raise GroupBroken(f"no answer from a peer within {seconds:g} s")
             self.check()
             work.wait()
         except RuntimeError as error:
@@ -178,56 +201,34 @@ class Group(ABC):
 
     def carry(self, load: torch.Tensor) -> None:
         """Have ``load`` (float32, one dimension) summed along with the gradients of the next backward pass."""
-        self._load, self._carried = load, None
+        self._load, self._reductions = load, []
 
     def carried(self) -> torch.Tensor:
-        """The sums over all ranks, after that backward. Raises GroupBroken if any of its gradients is missing."""
+        """Wait for the sums over all ranks, of the gradients and of the load, which is returned.
+
+        Raises GroupBroken if any of them is missing: then the gradients are nobody's.
+        """
+        reductions, self._reductions = self._reductions, []
         self.check()
-        if self._carried is None:
+        if not reductions:
             raise RuntimeError("no gradient was computed: the loss depends on none of the model's parameters")
-        return self._carried
+        for reduction in reductions:
+            self._await(reduction.work, self._timeout_seconds)
+        for reduction in reductions:
+            reduction.bucket.copy_(reduction.sums[: reduction.bucket.numel()])
+        return reductions[0].sums[reductions[0].bucket.numel() :]
 
     def reduce_bucket(self, bucket: GradBucket) -> Future:
-        """DDP's communication hook: sums a bucket; never fails, see the module's docstring."""
+        """DDP's communication hook: begins to sum a bucket; never fails, see the module's docstring."""
         buffer = bucket.buffer()
         load, self._load = self._load, None  # the first bucket to be ready is the same one on all ranks
         # Not the bucket itself: an abandoned all-reduce may still write when the next step uses the bucket.
         wide = torch.promote_types(buffer.dtype, torch.float32)
         sums = buffer.to(wide, copy=True) if load is None else torch.cat([buffer.to(wide), load.to(wide)])
-        result: Future = torch.futures.Future(devices=[self.device] if self.device.type == "cuda" else None)
-
-        def copy_back(_: Future) -> torch.Tensor:
-            if load is not None:
-                self._carried = sums[buffer.numel() :]
-            return buffer.copy_(sums[: buffer.numel()])
-
-        with self._lock:
-            broken = self._failure is not None
-            if not broken:
-                self._pending.add(result)
-        if broken:
-            result.set_result(None)
-            return result.then(copy_back)
-        try:
-            work = self._pg.allreduce([sums], _options(self._timeout_seconds))
-            work.get_future().add_done_callback(lambda future: self._bucket_done(future, result, sums))
-        except RuntimeError as error:
-            self.interrupt(_brief(error))
-        return result.then(copy_back)
-
-    def _bucket_done(self, future: Future, result: Future, sums: torch.Tensor) -> None:
-        try:
-            future.value()
-        except RuntimeError as error:
-            # One that was abandoned may fail long after, when the next group is formed: that says nothing about it.
-            if result in self._pending:
-                self.interrupt(_brief(error))
-            return
-        with self._lock:
-            if result not in self._pending:
-                return
-            self._pending.discard(result)
-        result.set_result(sums)  # not None: on a GPU the result says which stream has to be waited for
+        self._reductions.append(_Reduction(self._begin(sums, self._timeout_seconds), buffer, sums))
+        done: Future = torch.futures.Future(devices=[self.device] if self.device.type == "cuda" else None)
+        done.set_result(buffer)
+        return done
 
 
 class Reconfigured(Group):
