@@ -2,7 +2,7 @@
 
     coordinator = Coordinator(store, "digits", member, limits, log)
     coordinator.start()
-    coordinator.announce(signature)           # from now on this worker may be put into a generation
+    coordinator.announce()                    # from now on this worker may be put into a generation
     generation = coordinator.wait_for_generation(after=0, deadline=...)
 
 When etcd has been away for longer than a lease, all records are missing for a moment, although nobody is lost. So a
@@ -113,9 +113,9 @@ class Coordinator:
                 self._store.revoke(self._lease)
         self._lease = 0
 
-    def announce(self, signature: str) -> None:
+    def announce(self) -> None:
         """This worker is prepared: it may be put into any generation after the current one."""
-        self._change(signature=signature, ready_after=self._view.number)
+        self._change(ready_after=self._view.number)
         self._announced = True
         self._publish()
 

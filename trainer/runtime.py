@@ -37,6 +37,7 @@ from trainer.training import Training
 if TYPE_CHECKING:
     from trainer.coordinator import Coordinator
     from trainer.heartbeat import Heartbeat
+    from trainer.loader import Loader
     from trainer.loop import Loop
     from trainer.membership import View
     from trainer.traits import Traits
@@ -110,7 +111,7 @@ class _Worker:
         self._store = EtcdStore(config.etcd, access=config.etcd_access)
         self._checkpoints = Checkpoints(places(config.checkpoints), keep=config.keep_checkpoints, log=log)
         self._member_id = f"{config.worker}-{secrets.token_hex(4)}"
-        self._close: list[Callable[[], None]] = []
+        self._loader: Loader
         self._traits: Traits
         self._heartbeat: Heartbeat
         self._coordinator: Coordinator
@@ -143,10 +144,9 @@ class _Worker:
         training = build(config)
         settings = LoaderSettings(config.seed, config.data_workers, config.prefetch, config.micro_batch or None)
         # Before all threads and sockets: it forks the processes that prepare data.
-        loader = Loader(training.dataset, settings, collate=training.collate, device=device)
-        self._close.append(loader.close)
+        self._loader = Loader(training.dataset, settings, collate=training.collate, device=device)
         training.model.to(device).train()
-        loop = self._assemble(training, loader, device)
+        loop = self._assemble(training, device)
         loop.warm_up()
         self._checkpoints.prepare()
         self._log.event(
@@ -154,7 +154,7 @@ class _Worker:
         )
         return loop
 
-    def _assemble(self, training: Training, loader: Any, device: Any) -> Loop:
+    def _assemble(self, training: Training, device: Any) -> Loop:
         from trainer.coordinator import Coordinator
         from trainer.group import open_group
         from trainer.heartbeat import Heartbeat
@@ -194,7 +194,7 @@ class _Worker:
             total=_length(training.dataset),
             state=state,
             stepper=stepper,
-            loader=loader,
+            loader=self._loader,
             group=group,
             coordinator=self._coordinator,
             server=server,
@@ -223,15 +223,14 @@ class _Worker:
         reason = self._refusal(self._coordinator.view)
         if reason:
             raise ConfigError(reason)
-        self._coordinator.announce(self._traits.digest())
+        self._coordinator.announce()
 
     def close(self) -> None:
         """Withdraw from the job, and finish what is being written."""
         self._coordinator.stop()
         self._heartbeat.stop()
         self._checkpoints.flush(time.monotonic() + leaving.FLUSH_SECONDS)
-        for close in self._close:
-            close()
+        self._loader.close()
 
     def _refusal(self, view: View) -> str | None:
         from trainer.sync import ask_traits

@@ -48,7 +48,7 @@ def join(store: FakeStore, quiet: Log) -> Iterator[Join]:
         name: str, dead: Callable[[Member], bool] = lambda member: False, sign: Sign = Sign.SILENT, **hooks: Any
     ) -> Coordinator:
         hooks = {"look": lambda member: sign, **hooks}
-        me = Member(name, name, "127.0.0.1", 1, 2, "", ready_after=0)
+        me = Member(name, name, "127.0.0.1", 1, 2, "signature", ready_after=0)
         coordinator = Coordinator(store, "job", me, limits=Limits(1, 3, 0.5), lease_seconds=2, log=quiet)
 
         def ask_for_a_place(view: View) -> None:
@@ -57,7 +57,7 @@ def join(store: FakeStore, quiet: Log) -> Iterator[Join]:
 
         coordinator.start(Hooks(ask_for_a_place, dead, **hooks))
         assert coordinator.wait(lambda view: True, time.monotonic() + PATIENCE_SECONDS)
-        coordinator.announce("signature")
+        coordinator.announce()
         joined.append(coordinator)
         ask_for_a_place(coordinator.view)
         return coordinator

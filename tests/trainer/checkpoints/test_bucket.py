@@ -12,6 +12,7 @@ import pytest
 from tests.trainer.checkpoints.conftest import Told, keys, large, save, small
 from tests.trainer.checkpoints.conftest import same as same_bits
 from trainer.checkpoints import Checkpoints, Unreadable, bucket, place
+from trainer.checkpoints.places import Upload
 
 WHERE = "s3://there/checkpoints/digits"
 Open = Callable[..., Checkpoints]
@@ -83,15 +84,21 @@ def test_two_writers_of_one_step_do_not_mix(s3: Any, open_places: Open) -> None:
     assert len(keys(s3)) == 4
 
 
+def half_written() -> Upload:
+    """A checkpoint of step 5 with one file that is done and one of which a part is there."""
+    upload = place(WHERE).begin(5)
+    done = upload.create("tree.json")
+    done.write(memoryview(b"{}"))
+    done.close()
+    upload.create("__0_0.distcp").write(memoryview(bytes(6 << 20)))
+    return upload
+
+
 def test_what_a_dead_writer_left_goes_and_what_a_live_one_uploads_stays(
     s3: Any, open_places: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bucket, "_PART", 5 << 20)
-    left = place(WHERE).begin(5)
-    small_file = left.create("tree.json")
-    small_file.write(memoryview(b"{}"))
-    small_file.close()
-    left.create("__0_0.distcp").write(memoryview(bytes(6 << 20)))
+    half_written()
     checkpoints = open_places(WHERE)
     save(checkpoints, 10)
     assert names(s3) == ["step-000000000005", "step-000000000010"]
@@ -104,12 +111,7 @@ def test_what_a_dead_writer_left_goes_and_what_a_live_one_uploads_stays(
 
 def test_an_aborted_upload_leaves_nothing(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bucket, "_PART", 5 << 20)
-    upload = place(WHERE).begin(5)
-    done = upload.create("tree.json")
-    done.write(memoryview(b"{}"))
-    done.close()
-    upload.create("__0_0.distcp").write(memoryview(bytes(6 << 20)))
-    upload.abort()
+    half_written().abort()
     assert keys(s3) == []
     assert not s3.list_multipart_uploads(Bucket="there").get("Uploads")
 
