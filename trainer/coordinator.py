@@ -3,14 +3,14 @@
     coordinator = Coordinator(store, "digits", member, limits, log)
     coordinator.start()
     coordinator.announce()                    # from now on this worker may be put into a generation
-    generation = coordinator.wait_for_generation(after=0, deadline=...)
+    coordinator.wait_for_news(view, deadline); generation = coordinator.view.generation
 
 When etcd has been away for longer than a lease, all records are missing for a moment, although nobody is lost. So a
 record that vanishes is kept in the view while its process answers pings, for one round of renewals (see
 ``missing``), and everybody writes its own again at once.
 
 Three threads: one keeps the lease, one keeps the view of etcd current, one decides. The thread that trains only
-reads the view and says what happened to it: ``give_up``, ``leave``, ``finish``.
+reads the view and says what happened to it: ``ready_after``, ``synced``, ``leave``, ``finish``.
 """
 
 from __future__ import annotations

@@ -8,23 +8,21 @@ An unknown version or shape is a RecordError: another version of the code takes 
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from contract import keys
+from trainer import codec
 from trainer.errors import RecordError
 from trainer.membership import Generation, Member, View
 from trainer.store import Entry, Event
-
-T = TypeVar("T")
 
 
 def member_to_json(member: Member) -> bytes:
     """The record under ``keys.member``."""
     content = asdict(member)
     del content["age"]
-    return json.dumps({"version": keys.MEMBER_VERSION, **content}).encode()
+    return codec.encode(content, version=keys.MEMBER_VERSION)
 
 
 def member_from_json(data: bytes, *, age: int) -> Member:
@@ -35,7 +33,7 @@ def member_from_json(data: bytes, *, age: int) -> Member:
 
 def generation_to_json(generation: Generation) -> bytes:
     """The record under ``keys.generation``."""
-    return json.dumps({"version": keys.GENERATION_VERSION, **asdict(generation)}).encode()
+    return codec.encode(asdict(generation), version=keys.GENERATION_VERSION)
 
 
 def generation_from_json(data: bytes) -> Generation:
@@ -45,7 +43,7 @@ def generation_from_json(data: bytes) -> Generation:
     if not isinstance(members, list):
         raise RecordError("generation record: members is not a list")
     content["members"] = tuple(_member(member, "generation member") for member in members)
-    return _build(Generation, content, "generation")
+    return codec.build(Generation, content, "generation")
 
 
 def replaced(entries: tuple[Entry, ...], _: View) -> View:
@@ -90,26 +88,10 @@ def _name(key: str) -> str:
 
 
 def _content(data: bytes, what: str, version: int) -> dict[str, Any]:
-    try:
-        content = json.loads(data)
-    except ValueError as error:
-        raise RecordError(f"{what} record is not JSON: {data[:80]!r}") from error
-    found = content.pop("version", None) if isinstance(content, dict) else None
-    if found != version:
-        raise RecordError(
-            f"{what} record has version {found}, this worker knows {version}: "
-            "let all workers run the same code, or give the job a new name"
-        )
-    return dict(content)
+    remedy = "let all workers run the same code, or give the job a new name"
+    return codec.decode(data, what, version=version, reader="worker", remedy=remedy)
 
 
 def _member(content: dict[str, Any], what: str) -> Member:
     # JSON has no tuples.
-    return _build(Member, {**content, "unreachable": tuple(content.get("unreachable", ()))}, what)
-
-
-def _build(kind: type[T], content: dict[str, Any], what: str) -> T:
-    try:
-        return kind(**content)
-    except TypeError as error:
-        raise RecordError(f"{what} record: {error}") from error
+    return codec.build(Member, {**content, "unreachable": tuple(content.get("unreachable", ()))}, what)

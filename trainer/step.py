@@ -101,9 +101,8 @@ class Stepper:
         for micro in prepared.micro[:-1]:
             with self._no_sync():
                 total += self._backward(micro)
-        ballot = self._ballot
         total += self._backward(
-            prepared.micro[-1], lambda loss: self._group.carry(ballot(knows, total + loss, before, weight))
+            prepared.micro[-1], lambda loss: self._group.carry(self._ballot(knows, total + loss, before, weight))
         )
         return self._group.carried()
 

@@ -20,12 +20,12 @@ survives a change:
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
 from contract import keys
+from trainer import codec
 from trainer.errors import RecordError
 
 _TURN_SECONDS = 2.0
@@ -193,7 +193,7 @@ def node_to_json(node: Node) -> bytes:
     """The record under ``keys.rendezvous_node``."""
     fields = asdict(node)
     del fields["age"]
-    return json.dumps({"version": keys.RENDEZVOUS_VERSION, **fields}).encode()
+    return codec.encode(fields, version=keys.RENDEZVOUS_VERSION)
 
 
 def node_from_json(data: bytes, *, age: int) -> Node:
@@ -203,7 +203,7 @@ def node_from_json(data: bytes, *, age: int) -> Node:
 
 def round_to_json(round_: Round) -> bytes:
     """The record under ``keys.rendezvous_round``."""
-    return json.dumps({"version": keys.RENDEZVOUS_VERSION, **asdict(round_)}).encode()
+    return codec.encode(asdict(round_), version=keys.RENDEZVOUS_VERSION)
 
 
 def round_from_json(data: bytes) -> Round:
@@ -216,21 +216,9 @@ def round_from_json(data: bytes) -> Round:
 
 
 def _fields(data: bytes) -> dict[str, Any]:
-    try:
-        fields = json.loads(data)
-    except ValueError as error:
-        raise RecordError(f"rendezvous record is not JSON: {data[:80]!r}") from error
-    found = fields.pop("version", None) if isinstance(fields, dict) else None
-    if found != keys.RENDEZVOUS_VERSION:
-        raise RecordError(
-            f"rendezvous record has version {found}, this node knows {keys.RENDEZVOUS_VERSION}: "
-            "install the same tidewater on all nodes, or take another --rdzv-id"
-        )
-    return dict(fields)
+    remedy = "install the same tidewater on all nodes, or take another --rdzv-id"
+    return codec.decode(data, "rendezvous", version=keys.RENDEZVOUS_VERSION, reader="node", remedy=remedy)
 
 
 def _node(fields: dict[str, Any]) -> Node:
-    try:
-        return Node(**fields)
-    except TypeError as error:
-        raise RecordError(f"rendezvous record: {error}") from error
+    return codec.build(Node, fields, "rendezvous")
