@@ -73,7 +73,12 @@ def _add_method(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--amp", choices=("off", "bf16", "fp16"), default="off", help="automatic mixed precision; fp16 scales the loss"
     )
-    group.add_argument("--data-workers", type=int, default=0, help="processes that prepare samples ahead; 0: none")
+    group.add_argument(
+        "--data-workers",
+        type=int,
+        default=0,
+        help="processes that prepare samples ahead; 0: the training process does so while it waits for its peers",
+    )
     group.add_argument("--prefetch", type=int, default=2, metavar="STEPS", help="steps that each of them is ahead")
     group.add_argument(
         "--evaluate-every", type=int, default=0, metavar="EPOCHS", help="measure the model; 0: only at the end"

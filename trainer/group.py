@@ -3,7 +3,7 @@
     group = open_group("10.0.0.7", torch.device("cpu"), timeout_seconds=30)
     group.form(uuid=..., rank=0, addresses=(("10.0.0.7", 4711), ...), deadline=...)
     model = group.wrap(module)              # DistributedDataParallel
-    group.carry(ballot); torch.autograd.backward(loss); sums = group.carried()       # raises GroupBroken
+    group.carry([ballot]); torch.autograd.backward(loss); sums = group.carried()     # raises GroupBroken
     group.all_reduce(tensor)                # the same
     group.interrupt("peer lost")            # from another thread: whatever is in flight is abandoned
 
@@ -25,10 +25,11 @@ own.
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -55,6 +56,8 @@ class _Reduction:
     """One bucket of gradients on its way."""
 
     work: Any
+    index: int
+    """Of the bucket."""
     bucket: torch.Tensor
     sums: torch.Tensor
     """What is being summed: the bucket, and what it carries along."""
@@ -73,8 +76,11 @@ class Group(ABC):
         self._timeout_seconds = timeout_seconds
         self._server = TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)
         self._failure: str | None = None
-        self._load: torch.Tensor | None = None
+        self._load: Sequence[torch.Tensor] = ()
         self._reductions: list[_Reduction] = []
+        self._rooms: dict[int, torch.Tensor] = {}
+        """By bucket, where its sums were last. On the CPU only: there the kernel zeroes fresh memory, which takes
+        as long as the sum; a GPU's memory is torch's already, and activations need it in between."""
         self._events: set[threading.Event] = set()
         self._lock = threading.Lock()
 
@@ -159,6 +165,12 @@ class Group(ABC):
         if self._failure:
             raise GroupBroken(self._failure)
 
+    def blame(self, error: RuntimeError) -> None:
+        """Raises GroupBroken if the error is one of a collective: a new DDP makes some in its first forward passes."""
+        if isinstance(error, dist.DistError) or "gloo" in str(error):
+            self.interrupt(_brief(error))
+            raise GroupBroken(_brief(error)) from error
+
     def all_reduce(self, tensor: torch.Tensor, *, timeout_seconds: float | None = None) -> None:
         """Sum over all ranks, in place. Raises GroupBroken on failure, interruption or time-out."""
         seconds = timeout_seconds or self._timeout_seconds
@@ -199,13 +211,14 @@ class Group(ABC):
         """Returns once every rank has called this, and so has done all that comes before. Raises as ``all_reduce``."""
         self.all_reduce(torch.zeros(1, device=self.device), timeout_seconds=timeout_seconds)
 
-    def carry(self, load: torch.Tensor) -> None:
-        """Have ``load`` (float32, one dimension) summed along with the gradients of the next backward pass."""
+    def carry(self, load: Sequence[torch.Tensor]) -> None:
+        """Have ``load`` (float32, one dimension each) summed along with the gradients of the next backward pass."""
         self._load, self._reductions = load, []
 
     def carried(self) -> torch.Tensor:
-        """Wait for the sums over all ranks, of the gradients and of the load, which is returned.
+        """Wait for the sums over all ranks, of the gradients and of the load.
 
+        Those of the load are returned, in one piece, which is good until the next backward pass.
         Raises GroupBroken if any of them is missing: then the gradients are nobody's.
         """
         reductions, self._reductions = self._reductions, []
@@ -216,16 +229,21 @@ class Group(ABC):
             self._await(reduction.work, self._timeout_seconds)
         for reduction in reductions:
             reduction.bucket.copy_(reduction.sums[: reduction.bucket.numel()])
+            if self.device.type == "cpu":
+                self._rooms[reduction.index] = reduction.sums
         return reductions[0].sums[reductions[0].bucket.numel() :]
 
     def reduce_bucket(self, bucket: GradBucket) -> Future:
         """DDP's communication hook: begins to sum a bucket; never fails, see the module's docstring."""
         buffer = bucket.buffer()
-        load, self._load = self._load, None  # the first bucket to be ready is the same one on all ranks
+        load, self._load = self._load, ()  # the first bucket to be ready is the same one on all ranks
         # Not the bucket itself: an abandoned all-reduce may still write when the next step uses the bucket.
-        wide = torch.promote_types(buffer.dtype, torch.float32)
-        sums = buffer.to(wide, copy=True) if load is None else torch.cat([buffer.to(wide), load.to(wide)])
-        self._reductions.append(_Reduction(self._begin(sums, self._timeout_seconds), buffer, sums))
+        wide = buffer.to(torch.promote_types(buffer.dtype, torch.float32))
+        room = self._rooms.pop(bucket.index(), None)
+        fits = room is not None and room.numel() == wide.numel() + sum(part.numel() for part in load)
+        sums = torch.cat([wide, *load], out=room if fits else None)
+        work = self._begin(sums, self._timeout_seconds)
+        self._reductions.append(_Reduction(work, bucket.index(), buffer, sums))
         done: Future = torch.futures.Future(devices=[self.device] if self.device.type == "cuda" else None)
         done.set_result(buffer)
         return done
@@ -280,6 +298,7 @@ def _init(device: torch.device, store: Store, rank: int, size: int, timeout_seco
     initialize(backend, store=store, rank=rank, world_size=size, timeout=timeout, **more)
 
 
+@functools.cache
 def _options(timeout_seconds: float) -> Any:
     options = dist.AllreduceOptions()
     options.timeout = timedelta(seconds=timeout_seconds)

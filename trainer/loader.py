@@ -3,6 +3,7 @@
     loader = Loader(dataset, LoaderSettings(seed=0, workers=4), collate=None, device=device)
     loader.start(Place(cursor, rank=1, size=3, batch_size=256, epochs=90))
     prepared = loader.next()                # this rank's part of the step at the cursor
+    loader.prefetch()                       # the one after it, in time that is otherwise spent waiting
     loader.start(Place(cursor, rank=0, size=2, batch_size=256, epochs=90))   # a worker was lost: again, from there
     loader.close()
 
@@ -33,7 +34,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from trainer.errors import ConfigError, TrainerError
 from trainer.lifeline import bound_to
-from trainer.randomness import GENERATORS, Generator, generators_kept, own_numpy_generator, seed_generators
+from trainer.randomness import Generator, States, generators_kept, own_numpy_generator, seed_generators, states
 from trainer.sampler import Cursor, Step, plan
 
 Collate = Callable[[list[Any]], Any]
@@ -50,7 +51,7 @@ class LoaderSettings:
 
     seed: int
     workers: int = 0
-    """Processes that prepare batches; 0: the training process does it, when a batch is asked for."""
+    """Processes that prepare batches; 0: the training process does it."""
     prefetch: int = 2
     """Batches that each of them prepares ahead."""
     micro_batch: int | None = None
@@ -95,6 +96,16 @@ class Request:
     weight: float
 
 
+@dataclass(frozen=True)
+class _Drawn:
+    """One step with its batches, not on the device yet, or with what went wrong."""
+
+    step: Step
+    requests: tuple[Request, ...]
+    batches: tuple[Any, ...] = ()
+    error: Exception | None = None
+
+
 _IDLE = Request(tag=0, epoch=0, samples=(), weight=0.0)
 _Answer = tuple[Request, Any, str | None]
 
@@ -117,6 +128,7 @@ class Loader:
         self._collate = collate or default_collate
         self._source = _Source(dataset, settings.seed, self._collate, self._current)
         self._steps: Iterator[tuple[Step, tuple[Request, ...]]] = iter(())
+        self._drawn: _Drawn | None = None
         self._requests = _Requests()
         self._answers: Iterator[_Answer] | None = None
         self._processes: list[Any] = []
@@ -136,19 +148,25 @@ class Loader:
         """Give the batches from ``place`` on; what was prepared before is dropped. Returns at once."""
         self._tag += 1
         self._current[0] = self._tag
-        self._steps = self._planned(place, self._tag)
+        self._steps, self._drawn = self._planned(place, self._tag), None
         self._requests.follow(request for _, requests in self._planned(place, self._tag) for request in requests)
 
     def next(self) -> Prepared:
         """This rank's part of the next step; blocks until it is prepared. The end of the epochs is a RuntimeError."""
-        step, requests = next(self._steps, (None, ()))
-        if step is None:
+        drawn, self._drawn = self._drawn or self._draw(), None
+        if drawn is None:
             raise RuntimeError("there is no step to prepare: training has ended, failed or not been started")
-        try:
-            return Prepared(step, tuple(self._micro(request) for request in requests))
-        except BaseException:
-            self._steps = iter(())  # going on would leave this step's samples out
-            raise
+        if drawn.error:
+            raise drawn.error
+        parts = zip(drawn.batches, drawn.requests, strict=True)
+        return Prepared(
+            drawn.step, tuple(Micro(_onto(batch, self._device), request.weight) for batch, request in parts)
+        )
+
+    def prefetch(self) -> None:
+        """Prepare the next step now, unless worker processes do that. An error is for ``next`` to raise."""
+        if self._answers is None and self._drawn is None:
+            self._drawn = self._draw()
 
     def batch(self, samples: Sequence[int], epoch: int) -> Any:
         """A batch on the device, prepared at once by this process: for a warm-up."""
@@ -176,13 +194,23 @@ class Loader:
             yield step, _split(step, cursor.epoch, place, settings.micro_batch, tag)
             cursor = step.after
 
-    def _micro(self, request: Request) -> Micro:
-        batch = self._prepare_here(request) if self._answers is None else self._receive(request, self._answers)
-        return Micro(_onto(batch, self._device), request.weight)
+    def _draw(self) -> _Drawn | None:
+        """The next step; None after the last one."""
+        step, requests = next(self._steps, (None, ()))
+        if step is None:
+            return None
+        try:
+            return _Drawn(step, requests, tuple(self._batch(request) for request in requests))
+        except Exception as error:
+            self._steps = iter(())  # going on would leave this step's samples out
+            return _Drawn(step, requests, error=error)
+
+    def _batch(self, request: Request) -> Any:
+        return self._prepare_here(request) if self._answers is None else self._receive(request, self._answers)
 
     def _prepare_here(self, request: Request) -> Any:
-        with generators_kept():
-            return self._source.prepare(request)
+        with generators_kept() as before:
+            return self._source.prepare(request, before)
 
     def _receive(self, request: Request, answers: Iterator[_Answer]) -> Any:
         while True:
@@ -256,19 +284,20 @@ class _Source(Dataset[_Answer]):
         if not request.samples:
             return request, None, None
         try:
-            return request, self.prepare(request), None
+            return request, self.prepare(request, states()), None
         except ConfigError as error:  # torch would bury its sentence in a traceback
             return request, None, str(error)
 
-    def prepare(self, request: Request) -> Any:
-        """The batch; None as soon as nobody wants it any more."""
+    def prepare(self, request: Request, before: States) -> Any:
+        """The batch; None as soon as nobody wants it any more. ``before``: how the generators stand."""
         while True:
-            unused = [(generator, generator.state()) for generator in GENERATORS if generator not in self._used]
+            unused = [(generator, state) for generator, state in before if generator not in self._used]
             items = []
             for sample in request.samples:
                 if self._current[0] != request.tag:
                     return None
-                seed_generators(self._seed, request.epoch, sample, self._used)
+                if self._used:
+                    seed_generators(self._seed, request.epoch, sample, self._used)
                 items.append(self._dataset[sample])
             moved = [generator for generator, state in unused if generator.state() != state]
             if not moved:
@@ -291,7 +320,9 @@ def _as_it_is(answer: Any) -> Any:
 
 
 def _onto(value: Any, device: torch.device) -> Any:
-    """The batch with its tensors on ``device``; from pinned memory that doesn't wait."""
+    """The batch with its tensors on ``device``; from pinned memory that doesn't wait. Datasets give it on the CPU."""
+    if device.type == "cpu":
+        return value
     if isinstance(value, Mapping):
         return {name: _onto(entry, device) for name, entry in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):

@@ -196,7 +196,7 @@ class Loop:
         prepared = self._parts.loader.next()
         knows = self._parts.coordinator.view.number > generation.number
         self._stay_in_touch(generation)
-        outcome = self._parts.stepper.gradients(prepared, knows=knows)
+        outcome = self._parts.stepper.gradients(prepared, knows=knows, meanwhile=self._parts.loader.prefetch)
         self._stay_in_touch(generation)  # once more: this process may have been frozen in between
         self._settle(rank)
         self._apply(generation, rank, prepared, outcome, (began, started))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import random
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,45 +22,80 @@ from typing import Any
 import numpy as np
 import torch
 
-_WORDS, _WORD_BITS = 624, 32
+_WORDS, _WORD_BYTES, _WORD_BITS = 624, 4, 32
+_MERSENNE_TWISTER_BYTES = (_WORDS + 1) * _WORD_BYTES
+"""Its words and the position in them, in whichever order."""
 _SPARE = np.random.MT19937(0)
+_SPARE_ADDRESS = _SPARE.ctypes.state_address
 _numpy_random: Any = np.random  # its type information lacks the exchange of generators
+_python_random: Any = random._inst
+_PYTHON_ADDRESS = id(_python_random) + object.__basicsize__
+_PYTHON_VERSION = random.getstate()[0]
 
 
 @dataclass(frozen=True)
 class Generator:
-    """One of the three: how to seed it with 64 bits, and a picture of its state to compare."""
+    """One of the three: how to seed it with 64 bits, and its state, to compare and to go back to."""
 
     name: str
     seed: Callable[[int], object]
-    state: Callable[[], object]
+    state: Callable[[], Any]
+    restore: Callable[[Any], object]
 
 
 def _numpy_state() -> bytes:
     # Through its Python interface that takes fifty times as long. Key and position: numpy/random/src/mt19937/mt19937.h
-    return ctypes.string_at(_SPARE.ctypes.state_address, (_WORDS + 1) * _WORD_BITS // 8)
+    return ctypes.string_at(_SPARE_ADDRESS, _MERSENNE_TWISTER_BYTES)
+
+
+def _numpy_restore(state: bytes) -> None:
+    ctypes.memmove(_SPARE_ADDRESS, state, _MERSENNE_TWISTER_BYTES)
+
+
+def _python_state() -> tuple[bytes, float | None]:
+    # random.getstate makes 625 Python integers of them, ten times slower. RandomObject: Modules/_randommodule.c
+    return ctypes.string_at(_PYTHON_ADDRESS, _MERSENNE_TWISTER_BYTES), _python_random.gauss_next
+
+
+def _python_restore(state: tuple[bytes, float | None]) -> None:
+    position, *words = struct.unpack(f"i{_WORDS}I", state[0])
+    random.setstate((_PYTHON_VERSION, (*words, position), state[1]))
+
+
+def _python_state_is_where_it_should_be() -> bool:
+    position, *words = struct.unpack(f"i{_WORDS}I", _python_state()[0])
+    return bool(random.getstate()[1] == (*words, position))
 
 
 def _torch_state() -> bytes:
-    return torch.default_generator.get_state().numpy().tobytes()
+    state = torch.default_generator.get_state()
+    return ctypes.string_at(state.data_ptr(), state.numel())
+
+
+def _torch_restore(state: bytes) -> None:
+    torch.default_generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
 
 
 GENERATORS = (
-    Generator("random", random.seed, random.getstate),
+    Generator("random", random.seed, _python_state, _python_restore)
+    if _python_state_is_where_it_should_be()
+    else Generator("random", random.seed, random.getstate, random.setstate),
     # numpy takes 32 bits and torch's generator the lower 32 of 64: not the same ones, or they would draw the same.
-    Generator("numpy", lambda number: np.random.seed(number >> _WORD_BITS), _numpy_state),
+    Generator("numpy", lambda number: np.random.seed(number >> _WORD_BITS), _numpy_state, _numpy_restore),
     # Not torch.manual_seed: that would set the GPU's generator, which belongs to the model.
-    Generator("torch", lambda number: torch.default_generator.manual_seed(number >> 1), _torch_state),
+    Generator("torch", lambda number: torch.default_generator.manual_seed(number >> 1), _torch_state, _torch_restore),
 )
+
+
+States = list[tuple[Generator, Any]]
 
 
 def seed_generators(seed: int, epoch: int, sample: int, which: Sequence[Generator] = GENERATORS) -> None:
     """Make what is drawn from these next a function of the three numbers."""
-    if which:
-        text = f"{seed}/{epoch}/{sample}".encode()
-        number = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest())
-        for generator in which:
-            generator.seed(number)
+    text = f"{seed}/{epoch}/{sample}".encode()
+    number = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest())
+    for generator in which:
+        generator.seed(number)
 
 
 def own_numpy_generator() -> Any:
@@ -69,14 +105,20 @@ def own_numpy_generator() -> Any:
     return before
 
 
+def states() -> States:
+    """Of all generators, as they are now; numpy's is the one of this module (see ``own_numpy_generator``)."""
+    return [(generator, generator.state()) for generator in GENERATORS]
+
+
 @contextmanager
-def generators_kept() -> Iterator[None]:
-    """Leave the global generators as they were: the model may draw from them."""
-    pythons, torchs = random.getstate(), torch.default_generator.get_state()
-    numpys = own_numpy_generator()  # to copy its state would take a tenth of a millisecond
+def generators_kept() -> Iterator[States]:
+    """Leave the global generators as they were, since the model may draw from them; gives their states."""
+    numpys = own_numpy_generator()  # it may be of any kind, so there is no quick way to keep its state
+    before = states()
     try:
-        yield
+        yield before
     finally:
-        random.setstate(pythons)
-        torch.default_generator.set_state(torchs)
+        for generator, state in before:
+            if generator.state() != state:
+                generator.restore(state)
         _numpy_random.set_bit_generator(numpys)

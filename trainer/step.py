@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from trainer.errors import Diverged
+from trainer.errors import ConfigError, Diverged
 from trainer.group import Group
 from trainer.state import State
 from trainer.training import Training
@@ -54,6 +54,7 @@ class Stepper:
         self._amp = AMP_TYPES[amp]
         self._model: nn.Module = training.model
         self._buffers = [buffer for buffer in training.model.buffers() if buffer.dtype is not torch.bool]
+        self._voices = {knows: torch.tensor([float(knows)], device=group.device) for knows in (False, True)}
         for group_settings in training.optimizer.param_groups:
             group_settings.setdefault("initial_lr", group_settings["lr"])
 
@@ -61,14 +62,22 @@ class Stepper:
         """Have the gradients summed over the group; again after each ``form`` of a group that needs it."""
         self._model = self._group.wrap(self._training.model)
 
-    def gradients(self, prepared: Prepared, *, knows: bool) -> Outcome:
+    def gradients(self, prepared: Prepared, *, knows: bool, meanwhile: Callable[[], None] = lambda: None) -> Outcome:
         """Leave the gradients of the whole step in the parameters; a collective call.
 
-        Raises GroupBroken on any failure of a peer and Diverged, on all ranks alike, if the loss is not a number.
+        ``meanwhile`` is called when this rank has done its part, before the others' parts are waited for.
+
+        Raises GroupBroken on any failure of a peer; Diverged, on all ranks alike, if the loss is not a number; and
+        ConfigError if it is more than one.
         """
         before = [buffer.clone() for buffer in self._buffers]
         try:
-            sums = self._summed(prepared, before, knows)
+            self._accumulate(prepared, before, knows)
+            meanwhile()
+            sums = self._group.carried()
+        except RuntimeError as error:
+            self._group.blame(error)
+            raise
         finally:
             _copy(before, self._buffers)
         knowing, loss = sums[:2].tolist()
@@ -88,38 +97,44 @@ class Stepper:
         self._state.scaler.step(self._state.optimizer)
         self._state.scaler.update()
 
-    @contextlib.contextmanager
-    def precision(self) -> Iterator[None]:
+    def precision(self) -> contextlib.AbstractContextManager[Any]:
         """Autocast as ``--amp`` says."""
-        with torch.autocast(self._group.device.type, dtype=self._amp, enabled=self._amp is not None):
-            yield
+        if self._amp is None:
+            return contextlib.nullcontext()
+        return torch.autocast(self._group.device.type, dtype=self._amp)
 
-    def _summed(self, prepared: Prepared, before: list[torch.Tensor], knows: bool) -> torch.Tensor:
+    def _accumulate(self, prepared: Prepared, before: list[torch.Tensor], knows: bool) -> None:
+        """Both passes of all micro-batches; the last one sets off the sums over the ranks."""
         self._state.optimizer.zero_grad()
-        weight = sum(micro.weight for micro in prepared.micro)
-        total = torch.zeros((), dtype=torch.float32, device=self._group.device)
+        losses = []
         for micro in prepared.micro[:-1]:
             with self._no_sync():
-                total += self._backward(micro)
-        total += self._backward(
-            prepared.micro[-1], lambda loss: self._group.carry(self._ballot(knows, total + loss, before, weight))
-        )
-        return self._group.carried()
-
-    def _backward(self, micro: Micro, ready: Callable[[torch.Tensor], None] = lambda loss: None) -> torch.Tensor:
-        """Add one micro-batch's gradients; ``ready`` is called with its loss between the two passes."""
-        with self.precision():
-            loss = self._training.loss(self._model, micro.batch) * micro.weight
-        value = loss.detach().float()
-        ready(value)
-        torch.autograd.backward(self._state.scaler.scale(loss))
-        return value
-
-    def _ballot(self, knows: bool, loss: torch.Tensor, before: list[torch.Tensor], weight: float) -> torch.Tensor:
+                loss = self._forward(micro)
+                losses.append(_weighted(loss, micro))
+                self._backward(loss, micro)
+        micro = prepared.micro[-1]
+        loss = self._forward(micro)
+        total = sum(losses, start=_weighted(loss, micro))
+        weight = sum(micro.weight for micro in prepared.micro)
         changes = [
             (now.float() - then.float()).flatten() * weight for now, then in zip(self._buffers, before, strict=True)
         ]
-        return torch.cat([loss.new_tensor([float(knows)]), loss.reshape(1), *changes])
+        self._group.carry([self._voices[knows], total, *changes])
+        self._backward(loss, micro)
+
+    def _forward(self, micro: Micro) -> torch.Tensor:
+        with self.precision():
+            loss = self._training.loss(self._model, micro.batch)
+        if loss.numel() != 1:
+            raise ConfigError(
+                f"the training's loss returns a tensor of shape {tuple(loss.shape)}: "
+                "it must return one number, the mean over the batch"
+            )
+        return loss
+
+    def _backward(self, loss: torch.Tensor, micro: Micro) -> None:
+        """Add the gradients of the loss times the micro-batch's weight."""
+        torch.autograd.backward(loss, self._state.scaler.scale(torch.full_like(loss, micro.weight)))
 
     def _no_sync(self) -> contextlib.AbstractContextManager[None]:
         model: Any = self._model
@@ -127,12 +142,18 @@ class Stepper:
         return context
 
 
-@torch.no_grad()
+def _weighted(loss: torch.Tensor, micro: Micro) -> torch.Tensor:
+    """This micro-batch's part of the step's loss, of shape [1]."""
+    return loss.detach().float().reshape(1) * micro.weight
+
+
 def _copy(sources: list[torch.Tensor], targets: list[torch.Tensor]) -> None:
     for source, target in zip(sources, targets, strict=True):
         target.copy_(source)
 
 
 def _split(flat: torch.Tensor, like: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    if not like:
+        return ()
     parts = torch.split(flat, [tensor.numel() for tensor in like])
     return tuple(part.view_as(tensor) for part, tensor in zip(parts, like, strict=True))

@@ -99,12 +99,15 @@ memberships = st.lists(
 )
 
 
-@given(memberships=memberships, batch_size=st.integers(1, 30), cut=st.booleans())
+@given(memberships=memberships, batch_size=st.integers(1, 30), cut=st.booleans(), ahead=st.booleans())
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_step_brings_the_samples_of_the_plan_at_any_sequence_of_memberships(
-    lasting: Loader, memberships: list[tuple[int, int, int]], batch_size: int, cut: bool
+    lasting: Loader, memberships: list[tuple[int, int, int]], batch_size: int, cut: bool, ahead: bool
 ) -> None:
-    """Each membership: a size, our rank in it and the steps until the next; a cut one discards its last step."""
+    """Each membership: a size, our rank in it and the steps until the next; a cut one discards its last step.
+
+    With ``ahead`` the next step is always prepared by the time that one has gone wrong.
+    """
     cursor = Cursor()
     for size, rank, steps in memberships:
         lasting.start(at(cursor, rank=rank, size=size, batch_size=batch_size, epochs=6))
@@ -112,6 +115,8 @@ def test_every_step_brings_the_samples_of_the_plan_at_any_sequence_of_membership
             if cursor.epoch == 6:
                 return
             prepared = lasting.next()
+            if ahead:
+                lasting.prefetch()
             expected = plan(cursor, total=TOTAL, batch_size=batch_size, seed=3)
             assert prepared.step == expected
             assert samples_of(prepared) == expected.share(rank, size)
@@ -219,6 +224,33 @@ def test_a_dataset_that_draws_nothing_is_asked_once_for_each_sample(opened: Call
     assert asked == [1, 2] * 3
 
 
+def test_what_is_prepared_ahead_is_prepared_once_and_its_error_comes_when_its_turn_has_come(
+    opened: Callable[..., Loader],
+) -> None:
+    asked = []
+
+    class Recorded(Numbers):
+        def __getitem__(self, index: int) -> tuple[int, torch.Tensor]:
+            asked.append(index)
+            if index == 7:
+                raise ConfigError("sample 7 is spoilt")
+            return index, torch.zeros(())
+
+    order = plan(Cursor(), total=TOTAL, batch_size=TOTAL, seed=3).samples
+    before = order.index(7)
+    loader = opened(Recorded())
+    loader.start(at(batch_size=before))
+    loader.next()
+    for _ in range(2):
+        loader.prefetch()
+    assert tuple(asked) == order[: before + 1]
+    for error, message in ((ConfigError, "sample 7 is spoilt"), (RuntimeError, "no step to prepare")):
+        with pytest.raises(error, match=message):
+            loader.next()
+        loader.prefetch()
+    assert tuple(asked) == order[: before + 1]
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_preparing_leaves_the_generators_of_the_training_process_alone(
     workers: int, opened: Callable[..., Loader]
@@ -237,6 +269,7 @@ def test_preparing_leaves_the_generators_of_the_training_process_alone(
     loader = opened(workers=workers)
     loader.start(at())
     loader.next()
+    loader.prefetch()
     loader.batch((1, 2), 0)
     assert drawn() == expected
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from trainer.errors import Diverged, GroupBroken
+from trainer.errors import ConfigError, Diverged, GroupBroken
 from trainer.group import Group, open_group
 from trainer.loader import Micro, Prepared
 from trainer.sampler import Cursor, Step
@@ -119,6 +120,30 @@ def test_a_loss_that_is_not_a_number_stops_training_and_names_the_step(group: Gr
         stepper.gradients(prepared(6, bad=True), knows=False)
 
 
+@pytest.mark.parametrize(
+    ("text", "raised"), [("[gloo/pair.cc:1] Connection closed by peer", GroupBroken), ("shapes differ", RuntimeError)]
+)
+def test_an_error_of_a_collective_in_the_forward_pass_is_the_groups_and_any_other_is_the_models(
+    group: Group, text: str, raised: type[Exception]
+) -> None:
+    def fail(model: nn.Module, batch: Any) -> torch.Tensor:
+        raise RuntimeError(text)
+
+    stepper, state = made(group)
+    stepper = Stepper(replace(stepper._training, loss=fail), state, group, amp="off")
+    with pytest.raises(raised, match=text.split("] ")[-1]):
+        stepper.gradients(prepared(6), knows=False)
+
+
+def test_a_loss_of_each_sample_is_refused_with_the_remedy(group: Group) -> None:
+    stepper, state = made(group)
+    training = replace(stepper._training, loss=lambda model, batch: model(batch[0]).sum(dim=1))
+    stepper = Stepper(training, state, group, amp="off")
+    stepper.wrap()
+    with pytest.raises(ConfigError, match=r"shape \(6,\): it must return one number, the mean"):
+        stepper.gradients(prepared(6), knows=False)
+
+
 def test_the_learning_rate_is_the_initial_one_times_the_factor_however_often(group: Group) -> None:
     stepper, state = made(group)
     for factor in (0.5, 0.25):
@@ -138,3 +163,37 @@ def test_mixed_precision_takes_a_step(group: Group, amp: str) -> None:
     digest = state.digest()
     stepper.apply(stepper.gradients(prepared(6), knows=False), factor=1.0)
     assert state.digest() != digest
+
+
+def test_what_is_done_meanwhile_comes_after_this_ranks_part_and_before_the_others_are_waited_for(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stepper, _ = made(group)
+    order: list[str] = []
+
+    def noted(name: str) -> None:
+        usual = getattr(group, name)
+
+        def note(*given: Any) -> Any:
+            order.append(name)
+            return usual(*given)
+
+        monkeypatch.setattr(group, name, note)
+
+    noted("_begin")
+    noted("carried")
+    stepper.gradients(prepared(6), knows=False, meanwhile=lambda: order.append("meanwhile"))
+    assert order == ["_begin", "meanwhile", "carried"]
+
+
+def test_steps_of_one_group_do_not_share_their_outcomes(group: Group) -> None:
+    stepper, state = made(group)
+    one, two = prepared(12), prepared(5, 7)
+    expected = []
+    for step in (one, two):
+        stepper.gradients(step, knows=False)
+        expected.append([value.clone() for value in gradients(state)])
+    for step, values in ((two, expected[1]), (one, expected[0])):
+        stepper.gradients(step, knows=False)
+        for mine, theirs in zip(gradients(state), values, strict=True):
+            torch.testing.assert_close(mine, theirs)
