@@ -11,8 +11,11 @@ measures replaces its rows in benchmarks/out/elastic.json and leaves the others.
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,12 +28,15 @@ from benchmarks.elastic.jobs import Job, JobBroken
 from benchmarks.elastic.systems import CODE, ROOT, SYSTEMS, Site, System
 from benchmarks.rows import OUT, Row, publish
 from localcloud import toolchain
+from trainer.lifeline import bound_to
 
 NODES = 3
 BASE = "plain DDP"
-MEASURES = (*faults.FAULTS, "step", "checkpoint", "goodput")
+MEASURES = (*faults.FAULTS, "step", "checkpoint", "transfer", "goodput")
 NEVER = 10**9
 CHECKPOINT_STEPS = 100
+STATE_MEGABYTES = 512
+TRANSFER_SECONDS = 300.0
 MEAN_SECONDS = 60.0
 IDLE_SECONDS = 5.0
 CAPS = {fault.headline: fault.cap_seconds for fault in faults.FAULTS.values()}
@@ -57,11 +63,13 @@ class Bench:
         wanted: list[tuple[str, Callable[[], None]]] = []
         if found := [fault for name, fault in faults.FAULTS.items() if name in measures]:
             wanted.append(("faults", lambda: self._faults(found)))
-        wanted += [
-            (name, run)
-            for name, run in (("step", self._step), ("checkpoint", self._checkpoint), ("goodput", self._goodput))
-            if name in measures
-        ]
+        others = {
+            "step": self._step,
+            "checkpoint": self._checkpoint,
+            "transfer": self._transfer,
+            "goodput": self._goodput,
+        }
+        wanted += [(name, run) for name, run in others.items() if name in measures]
         for name, run in wanted:
             begin = time.monotonic()
             self.say(f"{name}: begins")
@@ -75,7 +83,11 @@ class Bench:
         self._jobs += 1
         folder = self._folder / f"{self._jobs}-{system.name.replace(' ', '-')}"
         folder.mkdir()
-        site = Site(
+        self.say(f"{system.name}: starts")
+        return Job(system, self._site(folder, checkpoint_every, device_ms / 1000))
+
+    def _site(self, folder: Path, checkpoint_every: int, device_seconds: float) -> Site:
+        return Site(
             python=toolchain.bench_python(),
             etcd=toolchain.binary("etcd"),
             data=self._data,
@@ -83,10 +95,8 @@ class Bench:
             folder=folder,
             nodes=NODES,
             checkpoint_every=checkpoint_every,
-            device_seconds=device_ms / 1000,
+            device_seconds=device_seconds,
         )
-        self.say(f"{system.name}: starts")
-        return Job(system, site)
 
     def _systems(self, *without: str) -> list[System]:
         return [SYSTEMS[name] for name in self._given.systems if name not in without]
@@ -121,15 +131,38 @@ class Bench:
                 self.rows.append(Row.of(results.STEP_RATIO, name, ratios, unit="ratio"))
 
     def _checkpoint(self) -> None:
-        """Two jobs of the same system, one with checkpoints and one without."""
-        for system in self._systems(BASE, "torchrun tuned", "torchft", "torchft 1 s"):
-            with self._open(system) as keeps, self._open(system, NEVER) as never:
-                # In the middle of a turn, so that what follows it is in the same turn.
-                middle = CHECKPOINT_STEPS // 2
-                spent = self._turns([keeps, never], steps=CHECKPOINT_STEPS, offset=middle)
-            shares = paced.shares_lost(*spent)
-            self.say(f"{system.name}: {results.CHECKPOINT}, standard error {paced.spread(shares):.2f} %")
-            self.rows.append(Row.of(results.CHECKPOINT, system.name, shares, unit="%"))
+        """One checkpoint per turn, in its middle: before and after it are steps to compare with."""
+        middle = CHECKPOINT_STEPS // 2
+        jobs = [self._open(system) for system in self._systems(BASE, "torchrun tuned", "torchft", "torchft 1 s")]
+        try:
+            spent = self._turns(jobs, steps=CHECKPOINT_STEPS, offset=middle)
+        finally:
+            for job in jobs:
+                job.end()
+        for name, turns in zip([job.system.name for job in jobs], spent, strict=True):
+            shares = paced.shares_lost(turns, at=middle - paced.WAKING_STEPS - 1)
+            self.say(f"{name}: {results.CHECKPOINT}, standard error {paced.spread(shares):.2f} %")
+            self.rows.append(Row.of(results.CHECKPOINT, name, shares, unit="%"))
+
+    def _transfer(self) -> None:
+        """What a newcomer's wait for a large state is bounded by."""
+        site = self._site(self._folder, NEVER, 0.0)
+        command = [str(site.python), site.script("transfer.py"), str(STATE_MEGABYTES), str(self._given.runs)]
+        environment = {**os.environ, **site.environment(0)}
+        done = subprocess.run(
+            command,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=TRANSFER_SECONDS,
+            check=False,
+            preexec_fn=bound_to(os.getpid()),
+        )
+        if done.returncode:
+            raise JobBroken(f"the transfer ended with {done.returncode}:\n{done.stderr}")
+        spent = json.loads(done.stdout)
+        for system, ways in (("tidewater", "peer"), (results.PLAIN_SOCKET, "plain")):
+            self.rows.append(Row.of(results.TRANSFER, system, spent[ways], unit="s"))
 
     def _turns(self, jobs: Sequence[Job], *, steps: int, offset: int) -> list[list[list[float]]]:
         for job in jobs:

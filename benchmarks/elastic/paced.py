@@ -16,6 +16,8 @@ from benchmarks.elastic.timeline import step_seconds
 WAKING_STEPS = 5
 """At the beginning of a turn, not counted: the workers wake from the gate one after the other."""
 STEPS_PER_TURN = 60
+WRITING_STEPS = 12
+"""From the end of a step that sets off a checkpoint; the writing of the benchmark's small state takes less than one."""
 
 
 def take_turns(
@@ -58,10 +60,17 @@ def ratios(of: Sequence[Sequence[float]], to: Sequence[Sequence[float]]) -> list
     return [statistics.median(mine) / statistics.median(theirs) for mine, theirs in zip(of, to, strict=True)]
 
 
-def shares_lost(of: Sequence[Sequence[float]], to: Sequence[Sequence[float]]) -> list[float]:
-    """Turn by turn, the percentage of one job's time in which the other would have stood at the same step already."""
-    mean = statistics.mean
-    return [100 * (1 - mean(theirs) / mean(mine)) for mine, theirs in zip(of, to, strict=True)]
+def shares_lost(turns: Sequence[Sequence[float]], at: int) -> list[float]:
+    """Turn by turn, the percentage of its time that the steps around `at` took beyond as many of the turn's others.
+
+    From the step whose end sets off a checkpoint to the one by which it is long written: so what stood still meanwhile
+    is in it, and what competed for the processors, and it is compared with the same workers within the same seconds.
+    """
+    lost = []
+    for turn in turns:
+        around, others = turn[at : at + WRITING_STEPS], [*turn[:at], *turn[at + WRITING_STEPS :]]
+        lost.append(100 * (sum(around) - len(around) * statistics.mean(others)) / sum(turn))
+    return lost
 
 
 def spread(values: Sequence[float]) -> float:

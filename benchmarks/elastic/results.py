@@ -24,9 +24,12 @@ MEASURES = (
     "step time",
     "step time / plain DDP's",
     "checkpoint every 100 steps: time lost",
+    "a state of 512 MB, peer to peer",
     "goodput, a kill every 60 s",
 )
-STEP_TIME, STEP_RATIO, CHECKPOINT, GOODPUT = MEASURES[-4:]
+STEP_TIME, STEP_RATIO, CHECKPOINT, TRANSFER, GOODPUT = MEASURES[-5:]
+PLAIN_SOCKET = "plain socket"
+"""Beside the systems, for the transfer."""
 
 
 def read(file: Path) -> list[Row]:

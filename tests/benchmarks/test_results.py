@@ -71,7 +71,8 @@ def test_ratios_are_of_medians_turn_by_turn() -> None:
 
 
 def test_the_time_that_checkpoints_take_is_a_share_of_the_run_with_them() -> None:
-    assert paced.shares_lost([[1.0, 1.0, 2.0]], [[1.0, 1.0, 1.0]]) == pytest.approx([25.0])
+    turn = [1.0] * 4 + [3.0, 1.0, 2.0] + [1.0] * 20
+    assert paced.shares_lost([turn], at=4) == pytest.approx([100 * 3 / sum(turn)])
 
 
 def test_values_that_agree_have_no_spread() -> None:

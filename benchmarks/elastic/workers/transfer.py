@@ -1,0 +1,73 @@
+"""A large state from one process to another, by the trainer's own way and by a plain socket, in turns.
+
+python transfer.py MEGABYTES RUNS        # prints {"peer": [seconds, …], "plain": [seconds, …]}
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import socket
+import sys
+import threading
+import time
+from multiprocessing.connection import Connection
+
+import torch
+
+from trainer import sync
+
+HOST = "127.0.0.1"
+UUID = 1
+TENSORS = 64
+MEGABYTE = 1 << 20
+_DEADLINE_SECONDS = 120.0
+
+
+def main(megabytes: int, runs: int) -> None:
+    """Measures and prints."""
+    mine, theirs = multiprocessing.Pipe()
+    sender = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs, megabytes), daemon=True)
+    sender.start()
+    peer, plain = mine.recv()
+    spent: dict[str, list[float]] = {"peer": [], "plain": []}
+    for run in range(2 * runs):
+        begin = time.monotonic()
+        if run % 2:
+            copy((HOST, plain), megabytes * MEGABYTE)
+        else:
+            sync.fetch((HOST, peer), UUID, lambda: None, begin + _DEADLINE_SECONDS)
+        spent["plain" if run % 2 else "peer"].append(time.monotonic() - begin)
+    print(json.dumps(spent))
+
+
+def serve(parent: Connection, megabytes: int) -> None:
+    """Offers a state, and the same bytes to whoever connects to the other port, until the parent ends."""
+    torch.set_num_threads(1)
+    state = torch.rand(TENSORS, megabytes * MEGABYTE // TENSORS // 4)
+    server = sync.PeerServer()
+    server.start()
+    server.offer(UUID, {str(index): part for index, part in enumerate(state)})
+    listener = socket.create_server((HOST, 0))
+
+    def answer() -> None:
+        while True:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(state.flatten().numpy().data.cast("B"))
+
+    threading.Thread(target=answer, daemon=True).start()
+    parent.send((server.port, listener.getsockname()[1]))
+    parent.poll(None)
+
+
+def copy(address: tuple[str, int], size: int) -> None:
+    """Receive so many bytes into fresh memory, as a state is."""
+    view = memoryview(torch.empty(size, dtype=torch.uint8).numpy().data)
+    with socket.create_connection(address) as connection:
+        while view:
+            view = view[connection.recv_into(view) :]
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))
