@@ -19,7 +19,7 @@ from trainer.errors import RecordError
 from trainer.sampler import Cursor
 from trainer.training import Training
 
-_VERSION = 2
+_VERSION = 3
 
 Position = tuple[int, int, int]
 

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from trainer.sampler import Cursor, plan
 
+ORDER = (4, 2, 1, 7, 5, 6, 0, 3)
+
 
 @given(
     total=st.integers(1, 200),
@@ -52,6 +54,10 @@ def test_the_order_differs_between_epochs_and_seeds_and_is_the_same_each_time() 
     assert first == plan(Cursor(0), total=100, batch_size=100, seed=0).samples
     assert first != plan(Cursor(1), total=100, batch_size=100, seed=0).samples
     assert first != plan(Cursor(0), total=100, batch_size=100, seed=1).samples
+
+
+def test_the_order_is_the_same_in_every_version_since_a_checkpoint_holds_only_the_place_in_it() -> None:
+    assert plan(Cursor(1), total=8, batch_size=8, seed=-5).samples == ORDER
 
 
 def test_shares_differ_by_one_sample_at_most() -> None:
