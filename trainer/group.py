@@ -46,6 +46,7 @@ from trainer.meeting import Address, MeetingStore
 
 Future = torch.futures.Future[Any]
 
+_SOON = timedelta(milliseconds=50)
 _CONNECT_SECONDS = 0.6
 """For gloo, which waits five times as long for its peers' connections, and can't be interrupted: three seconds are
 enough for a lost SYN to be sent twice more."""
@@ -194,7 +195,7 @@ class Group(ABC):
             self._events.add(done)
         try:
             self.check()  # once more: who interrupts from now on sets the event
-            if not work.is_completed():
+            if not self._done_soon(work):
                 work.get_future().add_done_callback(lambda _: done.set())
                 if not done.wait(seconds):
                     raise GroupBroken(f"no answer from a peer within {seconds:g} s")
@@ -206,6 +207,17 @@ class Group(ABC):
             with self._lock:
                 self._events.discard(done)
         self.check()
+
+    def _done_soon(self, work: Any) -> bool:
+        """Whether it is done, after a short wait that can't be interrupted.
+
+        Most collectives take no longer, and to be told by a callback takes another change of threads. Not with NCCL,
+        which ends its communicator when a wait has timed out.
+        """
+        if self.device.type == "cpu":
+            with contextlib.suppress(RuntimeError):  # it takes longer, or has failed: then it is done
+                return bool(work.wait(_SOON))
+        return bool(work.is_completed())
 
     def confirm(self, *, timeout_seconds: float | None = None) -> None:
         """Returns once every rank has called this, and so has done all that comes before. Raises as ``all_reduce``."""
