@@ -34,6 +34,8 @@ NODES = 3
 BASE = "plain DDP"
 MEASURES = (*faults.FAULTS, "step", "checkpoint", "transfer", "goodput")
 NEVER = 10**9
+STARTS = 5
+"""Of each system, for the time of a step."""
 CHECKPOINT_STEPS = 100
 STATE_MEGABYTES = 512
 TRANSFER_SECONDS = 300.0
@@ -79,21 +81,23 @@ class Bench:
                 self.say(f"{name} is left out: {error}")
             self.say(f"{name}: took {(time.monotonic() - begin) / 60:.1f} min")
 
-    def _open(self, system: System, checkpoint_every: int = CHECKPOINT_STEPS, device_ms: float = 0.0) -> Job:
+    def _open(
+        self, system: System, checkpoint_every: int = CHECKPOINT_STEPS, device_ms: float = 0.0, nodes: int = NODES
+    ) -> Job:
         self._jobs += 1
         folder = self._folder / f"{self._jobs}-{system.name.replace(' ', '-')}"
         folder.mkdir()
         self.say(f"{system.name}: starts")
-        return Job(system, self._site(folder, checkpoint_every, device_ms / 1000))
+        return Job(system, self._site(folder, checkpoint_every, device_ms / 1000, nodes))
 
-    def _site(self, folder: Path, checkpoint_every: int, device_seconds: float) -> Site:
+    def _site(self, folder: Path, checkpoint_every: int, device_seconds: float, nodes: int) -> Site:
         return Site(
             python=toolchain.bench_python(),
             etcd=toolchain.binary("etcd"),
             data=self._data,
             code=self._folder / "code",
             folder=folder,
-            nodes=NODES,
+            nodes=nodes,
             checkpoint_every=checkpoint_every,
             device_seconds=device_seconds,
         )
@@ -111,31 +115,41 @@ class Bench:
                 self.rows.append(Row.of(measure, system, values, unit=faults.unit(measure)))
 
     def _step(self) -> None:
-        """Against plain DDP; torchrun's workers are plain DDP, so it isn't in this comparison."""
+        """Against plain DDP; torchrun's workers are plain DDP, so it isn't in this comparison.
+
+        As many workers as processors, or it would be the scheduler's doing which of them waits for which. And several
+        starts of each: where a process's memory happens to lie makes it some per cent faster or slower for its life.
+        """
         chosen = [SYSTEMS[BASE], *self._systems(BASE, "torchrun", "torchrun tuned", "torchft 1 s")]
-        jobs = [self._open(system, NEVER) for system in chosen]
-        try:
-            spent = self._turns(jobs, steps=paced.STEPS_PER_TURN, offset=0)
-            for job in jobs:
-                share = paced.idle_share(job, IDLE_SECONDS, time.sleep)
-                self.say(f"{job.system.name}: held at its gate it takes {100 * share:.1f} % of a core")
-        finally:
-            for job in jobs:
-                job.end()
-        for name, turns in zip([job.system.name for job in jobs], spent, strict=True):
+        nodes = min(NODES, len(os.sched_getaffinity(0)))
+        spent: list[list[list[float]]] = [[] for _ in chosen]
+        for start in range(STARTS):
+            self.say(f"step time: start {start + 1} of {STARTS}, {nodes} workers")
+            jobs = [self._open(system, NEVER, nodes=nodes) for system in chosen]
+            try:
+                fresh = self._turns(jobs, self._given.turns // STARTS, steps=paced.STEPS_PER_TURN, offset=0)
+                for job in jobs if start == STARTS - 1 else ():
+                    share = paced.idle_share(job, IDLE_SECONDS, time.sleep)
+                    self.say(f"{job.system.name}: held at its gate it takes {100 * share:.1f} % of a core")
+            finally:
+                for job in jobs:
+                    job.end()
+            for turns, more in zip(spent, fresh, strict=True):
+                turns += more
+        for system, turns in zip(chosen, spent, strict=True):
             steps = [1000 * second for turn in turns for second in turn]
-            self.rows.append(Row.of(results.STEP_TIME, name, steps, unit="ms"))
-            if name != BASE:
+            self.rows.append(Row.of(results.STEP_TIME, system.name, steps, unit="ms"))
+            if system.name != BASE:
                 ratios = paced.ratios(turns, spent[0])
-                self.say(f"{name}: {results.STEP_RATIO}, standard error {100 * paced.spread(ratios):.2f} %")
-                self.rows.append(Row.of(results.STEP_RATIO, name, ratios, unit="ratio"))
+                self.say(f"{system.name}: {results.STEP_RATIO}, standard error {100 * paced.spread(ratios):.2f} %")
+                self.rows.append(Row.of(results.STEP_RATIO, system.name, ratios, unit="ratio"))
 
     def _checkpoint(self) -> None:
         """One checkpoint per turn, in its middle: before and after it are steps to compare with."""
         middle = CHECKPOINT_STEPS // 2
         jobs = [self._open(system) for system in self._systems(BASE, "torchrun tuned", "torchft", "torchft 1 s")]
         try:
-            spent = self._turns(jobs, steps=CHECKPOINT_STEPS, offset=middle)
+            spent = self._turns(jobs, self._given.turns, steps=CHECKPOINT_STEPS, offset=middle)
         finally:
             for job in jobs:
                 job.end()
@@ -146,7 +160,7 @@ class Bench:
 
     def _transfer(self) -> None:
         """What a newcomer's wait for a large state is bounded by."""
-        site = self._site(self._folder, NEVER, 0.0)
+        site = self._site(self._folder, NEVER, 0.0, NODES)
         command = [str(site.python), site.script("transfer.py"), str(STATE_MEGABYTES), str(self._given.runs)]
         environment = {**os.environ, **site.environment(0)}
         done = subprocess.run(
@@ -164,12 +178,12 @@ class Bench:
         for system, ways in (("tidewater", "peer"), (results.PLAIN_SOCKET, "plain")):
             self.rows.append(Row.of(results.TRANSFER, system, spent[ways], unit="s"))
 
-    def _turns(self, jobs: Sequence[Job], *, steps: int, offset: int) -> list[list[list[float]]]:
+    def _turns(self, jobs: Sequence[Job], turns: int, *, steps: int, offset: int) -> list[list[list[float]]]:
         for job in jobs:
             job.start()
-            job.steady(world=NODES)
+            job.steady(world=job.site.nodes)
             job.park()
-        return paced.take_turns(jobs, self._given.turns, steps=steps, offset=offset, say=self.say)
+        return paced.take_turns(jobs, turns, steps=steps, offset=offset, say=self.say)
 
     def _goodput(self) -> None:
         seconds = self._given.trace_seconds
@@ -220,7 +234,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         default=420.0,
         help="a system's fault that has taken longer isn't tried again after three runs (default %(default)s)",
     )
-    parser.add_argument("--turns", type=int, default=20, help="of a job in step and checkpoint (default %(default)s)")
+    parser.add_argument("--turns", type=int, default=40, help="of a job in step and checkpoint (default %(default)s)")
     parser.add_argument(
         "--systems",
         type=lambda text: choices(text, tuple(SYSTEMS)),

@@ -41,8 +41,14 @@ class Site:
     """See `goodput`."""
 
     def environment(self, node: int) -> dict[str, str]:
-        """What every worker is told, and one thread of computation for each."""
+        """What every worker is told, and one thread of computation for each.
+
+        glibc gives memory back to the kernel whenever there is much of it at the heap's end, which the next step gets
+        again page by page, or not: it depends on what else lies there. So whoever is measured keeps it.
+        """
         return {
+            "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+            "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
             "PYTHONPATH": str(self.code),
             "OMP_NUM_THREADS": "1",
             "MKL_NUM_THREADS": "1",
