@@ -20,7 +20,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from benchmarks.elastic import faults, goodput, paced, results, trace
 from benchmarks.elastic.campaign import Campaign
@@ -40,7 +42,7 @@ CHECKPOINT_STEPS = 100
 STATE_MEGABYTES = 512
 TRANSFER_SECONDS = 300.0
 MEAN_SECONDS = 60.0
-IDLE_SECONDS = 5.0
+IDLE_SECONDS = 2.0
 CAPS = {fault.headline: fault.cap_seconds for fault in faults.FAULTS.values()}
 
 
@@ -81,25 +83,25 @@ class Bench:
                 self.say(f"{name} is left out: {error}")
             self.say(f"{name}: took {(time.monotonic() - begin) / 60:.1f} min")
 
-    def _open(
-        self, system: System, checkpoint_every: int = CHECKPOINT_STEPS, device_ms: float = 0.0, nodes: int = NODES
-    ) -> Job:
+    def _open(self, system: System, checkpoint_every: int = CHECKPOINT_STEPS, **more: Any) -> Job:
         self._jobs += 1
         folder = self._folder / f"{self._jobs}-{system.name.replace(' ', '-')}"
         folder.mkdir()
         self.say(f"{system.name}: starts")
-        return Job(system, self._site(folder, checkpoint_every, device_ms / 1000, nodes))
+        return Job(system, self._site(folder, checkpoint_every=checkpoint_every, **more))
 
-    def _site(self, folder: Path, checkpoint_every: int, device_seconds: float, nodes: int) -> Site:
-        return Site(
-            python=toolchain.bench_python(),
-            etcd=toolchain.binary("etcd"),
-            data=self._data,
-            code=self._folder / "code",
-            folder=folder,
-            nodes=nodes,
-            checkpoint_every=checkpoint_every,
-            device_seconds=device_seconds,
+    def _site(self, folder: Path, **more: Any) -> Site:
+        return replace(
+            Site(
+                python=toolchain.bench_python(),
+                etcd=toolchain.binary("etcd"),
+                data=self._data,
+                code=self._folder / "code",
+                folder=folder,
+                nodes=NODES,
+                checkpoint_every=NEVER,
+            ),
+            **more,
         )
 
     def _systems(self, *without: str) -> list[System]:
@@ -121,28 +123,37 @@ class Bench:
         starts of each: where a process's memory happens to lie makes it some per cent faster or slower for its life.
         """
         chosen = [SYSTEMS[BASE], *self._systems(BASE, "torchrun", "torchrun tuned", "torchft 1 s")]
+        for name, size in paced.SIZES.items():
+            spent: list[list[list[float]]] = [[] for _ in chosen]
+            for start in range(STARTS):
+                self.say(f"{name} steps: start {start + 1} of {STARTS}")
+                for turns, more in zip(spent, self._started(chosen, size), strict=True):
+                    turns += more
+            self._compare(chosen, spent, *results.STEPS[name])
+
+    def _started(self, systems: Sequence[System], size: paced.Size) -> list[list[list[float]]]:
         nodes = min(NODES, len(os.sched_getaffinity(0)))
-        spent: list[list[list[float]]] = [[] for _ in chosen]
-        for start in range(STARTS):
-            self.say(f"step time: start {start + 1} of {STARTS}, {nodes} workers")
-            jobs = [self._open(system, NEVER, nodes=nodes) for system in chosen]
-            try:
-                fresh = self._turns(jobs, self._given.turns // STARTS, steps=paced.STEPS_PER_TURN, offset=0)
-                for job in jobs if start == STARTS - 1 else ():
-                    share = paced.idle_share(job, IDLE_SECONDS, time.sleep)
-                    self.say(f"{job.system.name}: held at its gate it takes {100 * share:.1f} % of a core")
-            finally:
-                for job in jobs:
-                    job.end()
-            for turns, more in zip(spent, fresh, strict=True):
-                turns += more
-        for system, turns in zip(chosen, spent, strict=True):
+        jobs = [self._open(system, NEVER, nodes=nodes, width=size.width) for system in systems]
+        try:
+            spent = self._turns(jobs, self._given.turns // STARTS, steps=size.steps, offset=0)
+            for job in jobs:
+                share = paced.idle_share(job, IDLE_SECONDS, time.sleep)
+                self.say(f"{job.system.name}: held at its gate it takes {100 * share:.1f} % of a core")
+        finally:
+            for job in jobs:
+                job.end()
+        return spent
+
+    def _compare(
+        self, systems: Sequence[System], spent: Sequence[Sequence[Sequence[float]]], seconds: str, ratio: str
+    ) -> None:
+        for system, turns in zip(systems, spent, strict=True):
             steps = [1000 * second for turn in turns for second in turn]
-            self.rows.append(Row.of(results.STEP_TIME, system.name, steps, unit="ms"))
+            self.rows.append(Row.of(seconds, system.name, steps, unit="ms"))
             if system.name != BASE:
                 ratios = paced.ratios(turns, spent[0])
-                self.say(f"{system.name}: {results.STEP_RATIO}, standard error {100 * paced.spread(ratios):.2f} %")
-                self.rows.append(Row.of(results.STEP_RATIO, system.name, ratios, unit="ratio"))
+                self.say(f"{system.name}: {ratio}, standard error {100 * paced.spread(ratios):.2f} %")
+                self.rows.append(Row.of(ratio, system.name, ratios, unit="ratio"))
 
     def _checkpoint(self) -> None:
         """One checkpoint per turn, in its middle: before and after it are steps to compare with."""
@@ -160,7 +171,7 @@ class Bench:
 
     def _transfer(self) -> None:
         """What a newcomer's wait for a large state is bounded by."""
-        site = self._site(self._folder, NEVER, 0.0, NODES)
+        site = self._site(self._folder)
         command = [str(site.python), site.script("transfer.py"), str(STATE_MEGABYTES), str(self._given.runs)]
         environment = {**os.environ, **site.environment(0)}
         done = subprocess.run(
@@ -191,7 +202,7 @@ class Bench:
         self.say(f"goodput: {len(kills)} kills in {seconds:.0f} s: " + ", ".join(f"{kill.at:.0f}" for kill in kills))
         for system in self._systems(BASE):
             try:
-                with self._open(system, device_ms=self._given.device_ms) as job:
+                with self._open(system, device_seconds=self._given.device_ms / 1000) as job:
                     job.start()
                     share = goodput.run(job, kills, seconds, self.say)
             except JobBroken as error:

@@ -8,14 +8,25 @@ from __future__ import annotations
 import random
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from benchmarks.elastic.jobs import Job
 from benchmarks.elastic.processes import cpu_seconds
 from benchmarks.elastic.timeline import step_seconds
 
+
+@dataclass(frozen=True)
+class Size:
+    """How much a step computes, and how many of them make a turn."""
+
+    width: int
+    steps: int
+
+
+SIZES = {"short": Size(width=32, steps=60), "long": Size(width=96, steps=20)}
+"""What a system adds to a step hardly depends on its length, so both are measured."""
 WAKING_STEPS = 5
 """At the beginning of a turn, not counted: the workers wake from the gate one after the other."""
-STEPS_PER_TURN = 60
 WRITING_STEPS = 12
 """From the end of a step that sets off a checkpoint; the writing of the benchmark's small state takes less than one."""
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from benchmarks.rows import Row
 
+STEPS = {name: (f"{name} step", f"{name} step / plain DDP's") for name in ("short", "long")}
+"""How long a step takes, and how many times as long as plain DDP's; see ``paced.SIZES``."""
 MEASURES = (
     "SIGKILL: next committed step",
     "SIGKILL: steps lost",
@@ -21,13 +23,13 @@ MEASURES = (
     "join 2 to 3: pause",
     "join 2 to 3: steps lost",
     "join 2 to 3: from the process's start",
-    "step time",
-    "step time / plain DDP's",
+    *STEPS["short"],
+    *STEPS["long"],
     "checkpoint every 100 steps: time lost",
     "a state of 512 MB, peer to peer",
     "goodput, a kill every 60 s",
 )
-STEP_TIME, STEP_RATIO, CHECKPOINT, TRANSFER, GOODPUT = MEASURES[-5:]
+CHECKPOINT, TRANSFER, GOODPUT = MEASURES[-3:]
 PLAIN_SOCKET = "plain socket"
 """Beside the systems, for the transfer."""
 

@@ -39,6 +39,8 @@ class Site:
     checkpoint_every: int
     device_seconds: float = 0.0
     """See `goodput`."""
+    width: int = 32
+    """Of the network."""
 
     def environment(self, node: int) -> dict[str, str]:
         """What every worker is told, and one thread of computation for each.
@@ -59,6 +61,7 @@ class Site:
             names.GATE: str(self.folder / "gate"),
             names.CHECKPOINTS: str(self.folder / "checkpoints"),
             names.CHECKPOINT_EVERY: str(self.checkpoint_every),
+            names.WIDTH: str(self.width),
             names.DEVICE_SECONDS: str(self.device_seconds),
         }
 

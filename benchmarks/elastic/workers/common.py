@@ -28,7 +28,6 @@ from trainer.model import SmallCNN
 if TYPE_CHECKING:
     from torch import Tensor
 
-WIDTH = 32
 LR = 2e-3
 SEED = 0
 
@@ -86,7 +85,7 @@ def digits() -> Digits:
 def model() -> SmallCNN:
     """The network, with the same initial weights everywhere."""
     torch.manual_seed(SEED)
-    return SmallCNN(channels=1, classes=10, width=WIDTH)
+    return SmallCNN(channels=1, classes=10, width=int(os.environ[names.WIDTH]))
 
 
 def loss_of(network: torch.nn.Module, images: Tensor, labels: Tensor) -> Tensor:

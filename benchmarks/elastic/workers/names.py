@@ -20,6 +20,8 @@ CHECKPOINTS = "BENCH_CHECKPOINTS"
 """Directory for torchrun's checkpoints."""
 CHECKPOINT_EVERY = "BENCH_CHECKPOINT_EVERY"
 """Steps from one checkpoint to the next."""
+WIDTH = "BENCH_WIDTH"
+"""Channels of the network's first layer: how much there is to compute."""
 DEVICE_SECONDS = "BENCH_DEVICE_SECONDS"
 """How long each step waits as if for an accelerator."""
 
