@@ -79,24 +79,26 @@ class Witness:
         self._state: State | None = None
         self._generation: Generation | None = None
         self._rank = 0
-        self._restored_from: int | None = None
+        self._restored_from = 0
         """Generation that applied the last step of the checkpoint that was read; 0: there was none."""
 
     def install(self) -> None:
         """Learn of every generation as it begins, and make the moments known to whoever wants to strike."""
-        synchronise, load = handover.synchronise, Checkpoints.load
+        synchronise, restore, load = handover.synchronise, handover._restore, Checkpoints.load
 
         @functools.wraps(synchronise)
         def witnessed(parts: Parts, generation: Generation, rank: int, *more: Any) -> Any:
+            self._state, self._generation, self._rank = parts.state, generation, rank
+            return synchronise(parts, generation, rank, *more)
+
+        @functools.wraps(restore)
+        def restored(parts: Parts, generation: Generation, *more: Any) -> None:
             state = parts.state
-            self._state, self._generation, self._rank = state, generation, rank
             step, applied_in = state.step, state.applied_in
-            result = synchronise(parts, generation, rank, *more)
-            if self._restored_from is not None:
-                base = applied_in if state.step == step else self._restored_from
-                self._scribe.write(Restored(state.step, generation.number, base))
-                self._restored_from = None
-            return result
+            restore(parts, generation, *more)
+            # Before anybody gets it: this process, or its generation, may end on the way.
+            base = applied_in if state.step == step else self._restored_from
+            self._scribe.write(Restored(state.step, generation.number, base))
 
         @functools.wraps(load)
         def loaded(checkpoints: Checkpoints) -> Any:
@@ -105,6 +107,7 @@ class Witness:
             return found
 
         handover.synchronise = witnessed  # type: ignore[assignment]
+        handover._restore = restored  # type: ignore[assignment]
         Checkpoints.load = loaded  # type: ignore[assignment, method-assign]
         self._points.install()
 
