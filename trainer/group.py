@@ -170,7 +170,7 @@ class Group(ABC):
         """Raises GroupBroken if the error is one of a collective: a new DDP makes some in its first forward passes."""
         if isinstance(error, dist.DistError) or "gloo" in str(error):
             self.interrupt(_brief(error))
-            raise GroupBroken(_brief(error)) from error
+            self.check()
 
     def all_reduce(self, tensor: torch.Tensor, *, timeout_seconds: float | None = None) -> None:
         """Sum over all ranks, in place. Raises GroupBroken on failure, interruption or time-out."""

@@ -96,16 +96,6 @@ class Request:
     weight: float
 
 
-@dataclass(frozen=True)
-class _Drawn:
-    """One step with its batches, not on the device yet, or with what went wrong."""
-
-    step: Step
-    requests: tuple[Request, ...]
-    batches: tuple[Any, ...] = ()
-    error: Exception | None = None
-
-
 _IDLE = Request(tag=0, epoch=0, samples=(), weight=0.0)
 _Answer = tuple[Request, Any, str | None]
 
@@ -128,7 +118,8 @@ class Loader:
         self._collate = collate or default_collate
         self._source = _Source(dataset, settings.seed, self._collate, self._current)
         self._steps: Iterator[tuple[Step, tuple[Request, ...]]] = iter(())
-        self._drawn: _Drawn | None = None
+        self._drawn: Prepared | Exception | None = None
+        """The next step if it was prepared ahead, not on the device yet, or what went wrong."""
         self._requests = _Requests()
         self._answers: Iterator[_Answer] | None = None
         self._processes: list[Any] = []
@@ -156,12 +147,9 @@ class Loader:
         drawn, self._drawn = self._drawn or self._draw(), None
         if drawn is None:
             raise RuntimeError("there is no step to prepare: training has ended, failed or not been started")
-        if drawn.error:
-            raise drawn.error
-        parts = zip(drawn.batches, drawn.requests, strict=True)
-        return Prepared(
-            drawn.step, tuple(Micro(_onto(batch, self._device), request.weight) for batch, request in parts)
-        )
+        if isinstance(drawn, Exception):
+            raise drawn
+        return Prepared(drawn.step, tuple(Micro(_onto(each.batch, self._device), each.weight) for each in drawn.micro))
 
     def prefetch(self) -> None:
         """Prepare the next step now, unless worker processes do that. An error is for ``next`` to raise."""
@@ -194,16 +182,18 @@ class Loader:
             yield step, _split(step, cursor.epoch, place, settings.micro_batch, tag)
             cursor = step.after
 
-    def _draw(self) -> _Drawn | None:
-        """The next step; None after the last one."""
+    def _draw(self) -> Prepared | Exception | None:
+        """The next step, or what went wrong with it; None after the last one."""
         step, requests = next(self._steps, (None, ()))
         if step is None:
             return None
         try:
-            return _Drawn(step, requests, tuple(self._batch(request) for request in requests))
-        except Exception as error:
+            return Prepared(step, tuple(Micro(self._batch(request), request.weight) for request in requests))
+        except BaseException as error:
             self._steps = iter(())  # going on would leave this step's samples out
-            return _Drawn(step, requests, error=error)
+            if isinstance(error, Exception):
+                return error
+            raise
 
     def _batch(self, request: Request) -> Any:
         return self._prepare_here(request) if self._answers is None else self._receive(request, self._answers)

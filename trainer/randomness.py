@@ -30,7 +30,6 @@ _SPARE_ADDRESS = _SPARE.ctypes.state_address
 _numpy_random: Any = np.random  # its type information lacks the exchange of generators
 _python_random: Any = random._inst
 _PYTHON_ADDRESS = id(_python_random) + object.__basicsize__
-_PYTHON_VERSION = random.getstate()[0]
 
 
 @dataclass(frozen=True)
@@ -58,13 +57,12 @@ def _python_state() -> tuple[bytes, float | None]:
 
 
 def _python_restore(state: tuple[bytes, float | None]) -> None:
+    random.setstate(_as_getstate_has_it(state))
+
+
+def _as_getstate_has_it(state: tuple[bytes, float | None]) -> tuple[Any, ...]:
     position, *words = struct.unpack(f"i{_WORDS}I", state[0])
-    random.setstate((_PYTHON_VERSION, (*words, position), state[1]))
-
-
-def _python_state_is_where_it_should_be() -> bool:
-    position, *words = struct.unpack(f"i{_WORDS}I", _python_state()[0])
-    return bool(random.getstate()[1] == (*words, position))
+    return random.Random.VERSION, (*words, position), state[1]
 
 
 def _torch_state() -> bytes:
@@ -78,7 +76,7 @@ def _torch_restore(state: bytes) -> None:
 
 GENERATORS = (
     Generator("random", random.seed, _python_state, _python_restore)
-    if _python_state_is_where_it_should_be()
+    if _as_getstate_has_it(_python_state()) == random.getstate()
     else Generator("random", random.seed, random.getstate, random.setstate),
     # numpy takes 32 bits and torch's generator the lower 32 of 64: not the same ones, or they would draw the same.
     Generator("numpy", lambda number: np.random.seed(number >> _WORD_BITS), _numpy_state, _numpy_restore),

@@ -153,7 +153,5 @@ def _copy(sources: list[torch.Tensor], targets: list[torch.Tensor]) -> None:
 
 
 def _split(flat: torch.Tensor, like: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    if not like:
-        return ()
     parts = torch.split(flat, [tensor.numel() for tensor in like])
     return tuple(part.view_as(tensor) for part, tensor in zip(parts, like, strict=True))

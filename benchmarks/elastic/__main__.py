@@ -11,6 +11,7 @@ measures replaces its rows in benchmarks/out/elastic.json and leaves the others.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,9 +54,17 @@ class Bench:
         self._given, self._folder = given, folder
         self._begin = time.monotonic()
         self._jobs = 0
-        self._data = prepare(folder / "digits.npz")
         for name in CODE:
             shutil.copytree(ROOT / name, folder / "code" / name, ignore=shutil.ignore_patterns("out", "__pycache__"))
+        self._site = Site(
+            python=toolchain.bench_python(),
+            etcd=toolchain.binary("etcd"),
+            data=prepare(folder / "digits.npz"),
+            code=folder / "code",
+            folder=folder,
+            nodes=NODES,
+            checkpoint_every=CHECKPOINT_STEPS,
+        )
         self.rows: list[Row] = []
 
     def say(self, text: str) -> None:
@@ -83,26 +92,18 @@ class Bench:
                 self.say(f"{name} is left out: {error}")
             self.say(f"{name}: took {(time.monotonic() - begin) / 60:.1f} min")
 
-    def _open(self, system: System, checkpoint_every: int = CHECKPOINT_STEPS, **more: Any) -> Job:
+    def _open(self, system: System, **more: Any) -> Job:
         self._jobs += 1
         folder = self._folder / f"{self._jobs}-{system.name.replace(' ', '-')}"
         folder.mkdir()
         self.say(f"{system.name}: starts")
-        return Job(system, self._site(folder, checkpoint_every=checkpoint_every, **more))
+        return Job(system, replace(self._site, folder=folder, **more))
 
-    def _site(self, folder: Path, **more: Any) -> Site:
-        return replace(
-            Site(
-                python=toolchain.bench_python(),
-                etcd=toolchain.binary("etcd"),
-                data=self._data,
-                code=self._folder / "code",
-                folder=folder,
-                nodes=NODES,
-                checkpoint_every=NEVER,
-            ),
-            **more,
-        )
+    @contextlib.contextmanager
+    def _opened(self, systems: Sequence[System], **more: Any) -> Iterator[list[Job]]:
+        """A job of each, to take turns; all have ended afterwards."""
+        with contextlib.ExitStack() as stack:
+            yield [stack.enter_context(self._open(system, **more)) for system in systems]
 
     def _systems(self, *without: str) -> list[System]:
         return [SYSTEMS[name] for name in self._given.systems if name not in without]
@@ -133,15 +134,11 @@ class Bench:
 
     def _started(self, systems: Sequence[System], size: paced.Size) -> list[list[list[float]]]:
         nodes = min(NODES, len(os.sched_getaffinity(0)))
-        jobs = [self._open(system, NEVER, nodes=nodes, width=size.width) for system in systems]
-        try:
+        with self._opened(systems, checkpoint_every=NEVER, nodes=nodes, width=size.width) as jobs:
             spent = self._turns(jobs, self._given.turns // STARTS, steps=size.steps, offset=0)
             for job in jobs:
                 share = paced.idle_share(job, IDLE_SECONDS, time.sleep)
                 self.say(f"{job.system.name}: held at its gate it takes {100 * share:.1f} % of a core")
-        finally:
-            for job in jobs:
-                job.end()
         return spent
 
     def _compare(
@@ -158,22 +155,19 @@ class Bench:
     def _checkpoint(self) -> None:
         """One checkpoint per turn, in its middle: before and after it are steps to compare with."""
         middle = CHECKPOINT_STEPS // 2
-        jobs = [self._open(system) for system in self._systems(BASE, "torchrun tuned", "torchft", "torchft 1 s")]
-        try:
+        chosen = self._systems(BASE, "torchrun tuned", "torchft", "torchft 1 s")
+        with self._opened(chosen) as jobs:
             spent = self._turns(jobs, self._given.turns, steps=CHECKPOINT_STEPS, offset=middle)
-        finally:
-            for job in jobs:
-                job.end()
-        for name, turns in zip([job.system.name for job in jobs], spent, strict=True):
+        for name, turns in zip([system.name for system in chosen], spent, strict=True):
             shares = paced.shares_lost(turns, at=middle - paced.WAKING_STEPS - 1)
             self.say(f"{name}: {results.CHECKPOINT}, standard error {paced.spread(shares):.2f} %")
             self.rows.append(Row.of(results.CHECKPOINT, name, shares, unit="%"))
 
     def _transfer(self) -> None:
         """What a newcomer's wait for a large state is bounded by."""
-        site = self._site(self._folder)
+        site = self._site
         command = [str(site.python), site.script("transfer.py"), str(STATE_MEGABYTES), str(self._given.runs)]
-        environment = {**os.environ, **site.environment(0)}
+        environment = {**os.environ, **site.environment(node=0)}
         done = subprocess.run(
             command,
             env=environment,

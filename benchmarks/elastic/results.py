@@ -9,10 +9,11 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.elastic import paced
 from benchmarks.rows import Row
 
-STEPS = {name: (f"{name} step", f"{name} step / plain DDP's") for name in ("short", "long")}
-"""How long a step takes, and how many times as long as plain DDP's; see ``paced.SIZES``."""
+STEPS = {name: (f"{name} step", f"{name} step / plain DDP's") for name in paced.SIZES}
+"""How long a step takes, and how many times as long as plain DDP's."""
 MEASURES = (
     "SIGKILL: next committed step",
     "SIGKILL: steps lost",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainer.randomness import GENERATORS, Generator, generators_kept, own_numpy_generator, seed_generators, states
+from trainer.randomness import GENERATORS, Generator, generators_kept, seed_generators, states
 
 DRAWS: dict[str, list[Callable[[], float]]] = {
     # A second call of gauss takes what the first has left, and no word of the generator.
@@ -22,10 +22,8 @@ DRAWS: dict[str, list[Callable[[], float]]] = {
 @pytest.fixture(autouse=True)
 def kept() -> Iterator[None]:
     """Other tests' draws are their own."""
-    before = own_numpy_generator()
     with generators_kept():
         yield
-    np.random.set_bit_generator(before)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("generator", GENERATORS, ids=lambda generator: generator.name)
