@@ -52,6 +52,24 @@ _CONNECT_SECONDS = 0.6
 enough for a lost SYN to be sent twice more."""
 
 
+class _Sums:
+    """Memory for what is summed over the ranks: a bucket of gradients, and what it carries along.
+
+    The views are made once, since a call of torch takes 20 us when the passes have emptied the processor's caches.
+    """
+
+    def __init__(self, bucket: torch.Tensor, load: Sequence[torch.Tensor]) -> None:
+        self.whole = torch.cat([bucket, *load])
+        self.bucket, self.load = self.whole.tensor_split([bucket.numel()])
+
+    def take(self, bucket: torch.Tensor, load: Sequence[torch.Tensor]) -> bool:
+        """Whether these are of the sizes that it was made for, and then are in it."""
+        fits = bucket.numel() == self.bucket.numel() and sum(part.numel() for part in load) == self.load.numel()
+        if fits:
+            torch.cat([bucket, *load], out=self.whole)
+        return fits
+
+
 @dataclass(frozen=True)
 class _Reduction:
     """One bucket of gradients on its way."""
@@ -60,8 +78,7 @@ class _Reduction:
     index: int
     """Of the bucket."""
     bucket: torch.Tensor
-    sums: torch.Tensor
-    """What is being summed: the bucket, and what it carries along."""
+    sums: _Sums
 
 
 class Group(ABC):
@@ -75,12 +92,13 @@ class Group(ABC):
         self.rank = 0
         self.size = 1
         self._timeout_seconds = timeout_seconds
+        self._pg: dist.ProcessGroup
         self._server = TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)
         self._failure: str | None = None
         self._load: Sequence[torch.Tensor] = ()
         self._reductions: list[_Reduction] = []
-        self._rooms: dict[int, torch.Tensor] = {}
-        """By bucket, where its sums were last. On the CPU only: there the kernel zeroes fresh memory, which takes
+        self._rooms: dict[int, _Sums] = {}
+        """By bucket, where it was summed last. On the CPU only: there the kernel zeroes fresh memory, which takes
         as long as the sum; a GPU's memory is torch's already, and activations need it in between."""
         self._events: set[threading.Event] = set()
         self._lock = threading.Lock()
@@ -108,9 +126,12 @@ class Group(ABC):
     def _connect(self, uuid: int, store: MeetingStore) -> None:
         """Make ``self.rank`` of ``self.size`` ready to communicate."""
 
-    @property
-    def _pg(self) -> dist.ProcessGroup:
-        return c10d._get_default_group()
+    def _initialize(self, store: Store, rank: int, size: int, **more: bool) -> None:
+        backend = "nccl" if self.device.type == "cuda" else "gloo"
+        timeout = timedelta(seconds=self._timeout_seconds)
+        initialize: Any = dist.init_process_group  # its type information lacks what the private API adds
+        initialize(backend, store=store, rank=rank, world_size=size, timeout=timeout, **more)
+        self._pg = c10d._get_default_group()
 
     def form(
         self,
@@ -190,34 +211,39 @@ class Group(ABC):
     def _await(self, work: Any, seconds: float) -> None:
         """Wait for what ``_begin`` returned. Raises GroupBroken like ``all_reduce``."""
         self.check()
-        done = threading.Event()
-        with self._lock:
-            self._events.add(done)
-        try:
-            self.check()  # once more: who interrupts from now on sets the event
-            if not self._done_soon(work):
-                work.get_future().add_done_callback(lambda _: done.set())
-                if not done.wait(seconds):
-                    raise GroupBroken(f"no answer from a peer within {seconds:g} s")
-            self.check()
-            work.wait()
-        except RuntimeError as error:
-            self.interrupt(_brief(error))
-        finally:
-            with self._lock:
-                self._events.discard(done)
+        if not self._done_soon(work):
+            try:
+                self._sleep_until_done(work, seconds)
+                work.wait()
+            except RuntimeError as error:
+                self.interrupt(_brief(error))
         self.check()
 
     def _done_soon(self, work: Any) -> bool:
-        """Whether it is done, after a short wait that can't be interrupted.
+        """Whether it has gone well, after a short wait that can't be interrupted.
 
         Most collectives take no longer, and to be told by a callback takes another change of threads. Not with NCCL,
         which ends its communicator when a wait has timed out.
         """
         if self.device.type == "cpu":
-            with contextlib.suppress(RuntimeError):  # it takes longer, or has failed: then it is done
+            with contextlib.suppress(RuntimeError):  # it takes longer, or has failed
                 return bool(work.wait(_SOON))
-        return bool(work.is_completed())
+        return False
+
+    def _sleep_until_done(self, work: Any, seconds: float) -> None:
+        """Raises GroupBroken once interrupted, or after so many seconds."""
+        done = threading.Event()
+        with self._lock:
+            self._events.add(done)
+        try:
+            self.check()  # who interrupts from now on sets the event
+            work.get_future().add_done_callback(lambda _: done.set())
+            if not done.wait(seconds):
+                raise GroupBroken(f"no answer from a peer within {seconds:g} s")
+            self.check()
+        finally:
+            with self._lock:
+                self._events.discard(done)
 
     def confirm(self, *, timeout_seconds: float | None = None) -> None:
         """Returns once every rank has called this, and so has done all that comes before. Raises as ``all_reduce``."""
@@ -240,10 +266,10 @@ class Group(ABC):
         for reduction in reductions:
             self._await(reduction.work, self._timeout_seconds)
         for reduction in reductions:
-            reduction.bucket.copy_(reduction.sums[: reduction.bucket.numel()])
+            reduction.bucket.copy_(reduction.sums.bucket)
             if self.device.type == "cpu":
                 self._rooms[reduction.index] = reduction.sums
-        return reductions[0].sums[reductions[0].bucket.numel() :]
+        return reductions[0].sums.load
 
     def reduce_bucket(self, bucket: GradBucket) -> Future:
         """DDP's communication hook: begins to sum a bucket; never fails, see the module's docstring."""
@@ -251,10 +277,10 @@ class Group(ABC):
         load, self._load = self._load, ()  # the first bucket to be ready is the same one on all ranks
         # Not the bucket itself: an abandoned all-reduce may still write when the next step uses the bucket.
         wide = buffer.to(torch.promote_types(buffer.dtype, torch.float32))
-        room = self._rooms.pop(bucket.index(), None)
-        fits = room is not None and room.numel() == wide.numel() + sum(part.numel() for part in load)
-        sums = torch.cat([wide, *load], out=room if fits else None)
-        work = self._begin(sums, self._timeout_seconds)
+        sums = self._rooms.pop(bucket.index(), None)
+        if sums is None or not sums.take(wide, load):
+            sums = _Sums(wide, load)
+        work = self._begin(sums.whole, self._timeout_seconds)
         self._reductions.append(_Reduction(work, bucket.index(), buffer, sums))
         done: Future = torch.futures.Future(devices=[self.device] if self.device.type == "cuda" else None)
         done.set_result(buffer)
@@ -271,7 +297,7 @@ class Reconfigured(Group):
         self._store = meeting.SwitchedStore()
         self._handle: Callable[[], str] = c10d._get_reconfigure_handle
         self._reconfigure: Callable[..., Any] = c10d._reconfigure
-        _init(device, self._store, 0, 1, timeout_seconds, enable_reconfigure=True)
+        self._initialize(self._store, 0, 1, enable_reconfigure=True)
 
     def _connect(self, uuid: int, store: MeetingStore) -> None:
         self._store.current = store
@@ -289,7 +315,7 @@ class Restarted(Group):
     def _connect(self, uuid: int, store: MeetingStore) -> None:
         if dist.is_initialized():
             dist.destroy_process_group()
-        _init(self.device, store, self.rank, self.size, self._timeout_seconds)
+        self._initialize(store, self.rank, self.size)
 
 
 def open_group(host: str, device: torch.device, timeout_seconds: float) -> Group:
@@ -301,13 +327,6 @@ def open_group(host: str, device: torch.device, timeout_seconds: float) -> Group
             return group
         dist.destroy_process_group()
     return Restarted(device, timeout_seconds)
-
-
-def _init(device: torch.device, store: Store, rank: int, size: int, timeout_seconds: float, **more: bool) -> None:
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    timeout = timedelta(seconds=timeout_seconds)
-    initialize: Any = dist.init_process_group  # its type information lacks what the private API adds
-    initialize(backend, store=store, rank=rank, world_size=size, timeout=timeout, **more)
 
 
 @functools.cache
