@@ -262,8 +262,8 @@ class _Requests:
 class _Source(Dataset[_Answer]):
     """What the worker processes do: a request in, a batch out.
 
-    To seed a generator takes as long as to get a small sample, so only those are seeded that the dataset turns out
-    to draw from: when a batch has moved one for the first time, the batch is made once more.
+    To seed a generator takes as long as to get a small sample, so only those are seeded that the dataset or its
+    collate function turns out to draw from: when a batch has moved one for the first time, the batch is made once more.
     """
 
     def __init__(self, dataset: Dataset[Any], seed: int, collate: Collate, current: memoryview) -> None:
@@ -289,9 +289,10 @@ class _Source(Dataset[_Answer]):
                 if self._used:
                     seed_generators(self._seed, request.epoch, sample, self._used)
                 items.append(self._dataset[sample])
+            batch = self._collate(items)
             moved = [generator for generator, state in unused if generator.state() != state]
             if not moved:
-                return self._collate(items)
+                return batch
             self._used += moved
 
 

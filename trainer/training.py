@@ -65,7 +65,8 @@ class Training:
     """A model and how it is trained; made anew in every worker process, with equal values in all of them.
 
     Randomness in ``dataset[index]`` is seeded per sample and epoch by the runtime (torch's, Python's and numpy's
-    generators), so that a sample is the same whoever prepares it. Randomness in the model (dropout) is not.
+    generators), so that a sample is the same whoever prepares it; what ``collate`` draws depends on its batch's
+    samples. Randomness in the model (dropout) is not seeded.
     """
 
     model: torch.nn.Module

@@ -180,50 +180,6 @@ def test_a_sample_looks_the_same_whichever_rank_or_process_prepares_it(opened: C
     assert len({tuple(values) for values in alone.values()}) == TOTAL
 
 
-def test_a_sample_looks_different_in_each_epoch(opened: Callable[..., Loader]) -> None:
-    loader = opened()
-    first, second = loader.batch((5,), 0)[1], loader.batch((5,), 1)[1]
-    assert not torch.equal(first, second)
-
-
-@pytest.mark.parametrize("name", ["random", "numpy", "torch"])
-def test_a_dataset_that_draws_only_for_some_samples_gives_the_same_to_everybody(
-    name: str, opened: Callable[..., Loader]
-) -> None:
-    draw: Callable[[], float] = {
-        "random": random.random,
-        "numpy": np.random.rand,
-        "torch": lambda: float(torch.rand(())),
-    }[name]
-
-    class Sometimes(Numbers):
-        def __getitem__(self, index: int) -> tuple[int, torch.Tensor]:
-            return index, torch.tensor(draw() if index % 9 == 0 else 0.0, dtype=torch.float64)
-
-    seen = []
-    for order in (range(TOTAL), reversed(range(TOTAL)), (*range(0, TOTAL, 9), *range(TOTAL))):
-        loader, values = opened(Sometimes()), {}
-        for index in order:
-            values[index] = float(loader.batch((index,), 0)[1])
-        seen.append(dict(sorted(values.items())))
-    assert seen[0] == seen[1] == seen[2]
-    assert len(set(seen[0].values())) == 7
-
-
-def test_a_dataset_that_draws_nothing_is_asked_once_for_each_sample(opened: Callable[..., Loader]) -> None:
-    asked = []
-
-    class Plain(Numbers):
-        def __getitem__(self, index: int) -> tuple[int, torch.Tensor]:
-            asked.append(index)
-            return index, torch.zeros(())
-
-    loader = opened(Plain())
-    for _ in range(3):
-        loader.batch((1, 2), 0)
-    assert asked == [1, 2] * 3
-
-
 def test_what_is_prepared_ahead_is_prepared_once_and_its_error_comes_when_its_turn_has_come(
     opened: Callable[..., Loader],
 ) -> None:
