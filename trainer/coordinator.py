@@ -67,6 +67,8 @@ class Coordinator:
         self._lease_seconds = lease_seconds
         self._grace_seconds = max(lease_seconds / _RENEWALS_IN_A_LEASE, _LEAST_GRACE_SECONDS)
         self._confirmed_at = self._read_at = self._lost_at = -math.inf
+        self.leases_lost = 0
+        """How often this worker was away for so long that others may have gone on without it."""
         self._watch: Watch | None = None
         self._lease = 0
         self._announced = False
@@ -198,6 +200,7 @@ class Coordinator:
     def _renew_lease(self) -> None:
         asked_at = _clock()
         if self._lease and not self._store.keep_alive(self._lease):
+            self.leases_lost += 1  # first: who is in touch again must not miss it
             self._lost_at = _clock()
             self._log.event("lease_lost", member=self._me.id)
             if self._watch:

@@ -50,6 +50,8 @@ class Loop:
         self._change = Change()
         self._meter = Meter()
         self._waiting_for = ""
+        self._leases_lost = 0
+        """After which it was seen that nobody had gone on without this worker."""
         self.waiting_since: float | None = None
         """When this worker began what needs its peers; the heartbeat looks at them when that takes long."""
 
@@ -206,14 +208,18 @@ class Loop:
         """Stand still while etcd has been away for so long that others may begin again from a checkpoint."""
         coordinator = self._parts.coordinator
         if coordinator.in_touch():
-            return
-        self.waiting_since = None
-        self._say_waiting("etcd", len(generation.members))
+            if coordinator.leases_lost == self._leases_lost:
+                return
+        else:
+            self.waiting_since = None
+            self._say_waiting("etcd", len(generation.members))
         while not coordinator.in_touch() and not self._overdue():
             self._parts.group.check()
             coordinator.wait(lambda _: False, time.monotonic() + _ETCD_RETRY_SECONDS)
+        lost = coordinator.leases_lost
         if coordinator.view.number != generation.number:
             raise GroupBroken("others went on while this worker was out of touch with etcd")
+        self._leases_lost = lost
 
     def _apply(
         self, generation: Generation, rank: int, prepared: Prepared, outcome: Outcome, times: tuple[float, float]

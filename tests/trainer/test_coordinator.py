@@ -225,6 +225,7 @@ def test_a_worker_out_of_touch_may_finish_no_step_before_it_knows_what_the_other
     store.put(keys.generation("job"), generation_to_json(generation))
     assert within(PATIENCE_SECONDS, a.in_touch)
     assert a.view.number >= 2
+    assert a.leases_lost == 1
 
 
 def test_what_a_worker_has_and_whom_it_cannot_reach_is_in_its_record(join: Join) -> None:

@@ -1,0 +1,57 @@
+"""A worker that was away makes no step final beside those that went on without it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from trainer.errors import GroupBroken
+from trainer.log import Log
+from trainer.loop import Loop
+from trainer.membership import Generation, Member
+
+GENERATION = Generation(1, 9, (Member("a", "a", "127.0.0.1", 1, 2, "signature", 0),), "start")
+
+
+class Etcd:
+    """What a coordinator knows, and what it learns while it is waited for."""
+
+    def __init__(self, *, number: int, leases_lost: int, in_touch: bool = True) -> None:
+        self.view = SimpleNamespace(number=1 if not in_touch else number)
+        self.leases_lost, self._in_touch, self._number = leases_lost, in_touch, number
+
+    def in_touch(self) -> bool:
+        return self._in_touch
+
+    def wait(self, *_: object) -> bool:
+        self._in_touch, self.view.number = True, self._number
+        return False
+
+
+def looked(etcd: Etcd, loop: Loop | None = None) -> Loop:
+    group = SimpleNamespace(check=lambda: None)
+    config: Any = SimpleNamespace(least_members=1, most_members=2)
+    parts: Any = SimpleNamespace(coordinator=etcd, group=group)
+    if loop is None:
+        loop = Loop(config, parts, Log("a"))
+    loop._parts = parts
+    loop._stay_in_touch(GENERATION)
+    return loop
+
+
+def test_a_change_of_the_membership_is_for_all_to_agree_on_while_nobody_was_away() -> None:
+    looked(Etcd(number=2, leases_lost=0))
+
+
+@pytest.mark.parametrize("in_touch", [True, False], ids=["back already", "still away"])
+def test_who_lost_its_lease_goes_on_only_if_nobody_else_has(in_touch: bool) -> None:
+    loop = looked(Etcd(number=1, leases_lost=1, in_touch=in_touch))
+    with pytest.raises(GroupBroken, match="others went on"):
+        looked(Etcd(number=2, leases_lost=2, in_touch=in_touch), loop)
+
+
+def test_a_lease_that_was_lost_once_is_not_held_against_a_worker_for_ever() -> None:
+    loop = looked(Etcd(number=1, leases_lost=1))
+    looked(Etcd(number=2, leases_lost=1), loop)
