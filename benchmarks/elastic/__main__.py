@@ -37,7 +37,7 @@ NODES = 3
 BASE = "plain DDP"
 MEASURES = (*faults.FAULTS, "step", "checkpoint", "transfer", "goodput")
 NEVER = 10**9
-STARTS = 5
+STARTS = 8
 """Of each system, for the time of a step."""
 CHECKPOINT_STEPS = 100
 STATE_MEGABYTES = 512
@@ -135,7 +135,7 @@ class Bench:
     def _started(self, systems: Sequence[System], size: paced.Size) -> list[list[list[float]]]:
         nodes = min(NODES, len(os.sched_getaffinity(0)))
         with self._opened(systems, checkpoint_every=NEVER, nodes=nodes, width=size.width) as jobs:
-            spent = self._turns(jobs, self._given.turns // STARTS, steps=size.steps, offset=0)
+            spent = self._turns(jobs, steps=size.steps, waking=size.waking, offset=0)
             for job in jobs:
                 share = paced.idle_share(job, IDLE_SECONDS, time.sleep)
                 self.say(f"{job.system.name}: held at its gate it takes {100 * share:.1f} % of a core")
@@ -157,7 +157,7 @@ class Bench:
         middle = CHECKPOINT_STEPS // 2
         chosen = self._systems(BASE, "torchrun tuned", "torchft", "torchft 1 s")
         with self._opened(chosen) as jobs:
-            spent = self._turns(jobs, self._given.turns, steps=CHECKPOINT_STEPS, offset=middle)
+            spent = self._turns(jobs, steps=CHECKPOINT_STEPS, waking=paced.WAKING_STEPS, offset=middle)
         for name, turns in zip([system.name for system in chosen], spent, strict=True):
             shares = paced.shares_lost(turns, at=middle - paced.WAKING_STEPS - 1)
             self.say(f"{name}: {results.CHECKPOINT}, standard error {paced.spread(shares):.2f} %")
@@ -183,12 +183,12 @@ class Bench:
         for system, ways in (("tidewater", "peer"), (results.PLAIN_SOCKET, "plain")):
             self.rows.append(Row.of(results.TRANSFER, system, spent[ways], unit="s"))
 
-    def _turns(self, jobs: Sequence[Job], turns: int, *, steps: int, offset: int) -> list[list[list[float]]]:
+    def _turns(self, jobs: Sequence[Job], **turn: int) -> list[list[list[float]]]:
         for job in jobs:
             job.start()
             job.steady(world=job.site.nodes)
             job.park()
-        return paced.take_turns(jobs, turns, steps=steps, offset=offset, say=self.say)
+        return paced.take_turns(jobs, self._given.turns, **turn, say=self.say)
 
     def _goodput(self) -> None:
         seconds = self._given.trace_seconds
@@ -239,7 +239,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         default=420.0,
         help="a system's fault that has taken longer isn't tried again after three runs (default %(default)s)",
     )
-    parser.add_argument("--turns", type=int, default=40, help="of a job in step and checkpoint (default %(default)s)")
+    parser.add_argument(
+        "--turns", type=int, default=40, help="of a job in checkpoint, and in each start of step (default %(default)s)"
+    )
     parser.add_argument(
         "--systems",
         type=lambda text: choices(text, tuple(SYSTEMS)),

@@ -21,18 +21,21 @@ class Size:
 
     width: int
     steps: int
+    waking: int
+    """Steps at the beginning of a turn that aren't counted: the workers wake from the gate one after the other."""
 
 
-SIZES = {"short": Size(width=32, steps=60), "long": Size(width=96, steps=20)}
-"""What a system adds to a step hardly depends on its length, so both are measured."""
+SIZES = {"short": Size(width=32, steps=20, waking=5), "long": Size(width=96, steps=8, waking=2)}
+"""What a system adds to a step hardly depends on its length, so both are measured. Turns of less than half a second: a
+machine that others share is faster or slower from one second to the next, by more than what is looked for."""
 WAKING_STEPS = 5
-"""At the beginning of a turn, not counted: the workers wake from the gate one after the other."""
+"""The same where a checkpoint is measured."""
 WRITING_STEPS = 12
 """From the end of a step that sets off a checkpoint; the writing of the benchmark's small state takes less than one."""
 
 
 def take_turns(
-    jobs: Sequence[Job], turns: int, *, steps: int, offset: int, say: Callable[[str], None]
+    jobs: Sequence[Job], turns: int, *, steps: int, waking: int, offset: int, say: Callable[[str], None]
 ) -> list[list[list[float]]]:
     """Lets each job make `steps` steps at a time, in changing order.
 
@@ -40,6 +43,7 @@ def take_turns(
         jobs: Running and steady.
         turns: How many times each gets its turn.
         steps: Of one turn.
+        waking: The first of them, which aren't counted.
         offset: Turns begin at multiples of `steps` plus this.
         say: Told of the progress.
 
@@ -57,8 +61,8 @@ def take_turns(
             job, begin = jobs[place], ends[place]
             job.forget()
             ends[place] = job.run_to(begin + steps)
-            spent[place].append(step_seconds(job.lines, node=0, first=begin + 1 + WAKING_STEPS, last=ends[place]))
-        if turn % 5 == 4 or turn == turns - 1:
+            spent[place].append(step_seconds(job.lines, node=0, first=begin + 1 + waking, last=ends[place]))
+        if turn % 10 == 9 or turn == turns - 1:
             medians = [1000 * statistics.median(turned[-1]) for turned in spent]
             names = [job.system.name for job in jobs]
             figures = ", ".join(f"{name} {ms:.2f} ms" for name, ms in zip(names, medians, strict=True))
