@@ -58,7 +58,7 @@ class Arena:
         for worker in extra:
             worker.signal(signal.SIGTERM)
         for _ in range(size - len(self._present())):
-            self.job.start("w")
+            enlist(self.job)
         for worker in extra:
             worker.wait(_SETTLE_SECONDS)
         self.job.wait_for_all(_SETTLE_SECONDS)
@@ -85,6 +85,12 @@ class Arena:
         times = [book.finals[step][name].at for step in sorted(book.finals) if name in book.finals[step]]
         times = [at for at in times if at >= round_.began]
         return max(later - earlier for earlier, later in itertools.pairwise(times))
+
+
+def enlist(job: Job, armed: dict[str, str] | None = None) -> Forked:
+    """One more worker. Every third has its batches prepared, and some ahead, by a process of its own."""
+    preparing = int(len(job.workers) % 3 == 2)
+    return job.start("w", "--data-workers", str(preparing), armed=armed or {})
 
 
 def _expected(worker: Forked) -> set[int | None]:
@@ -153,7 +159,7 @@ class _Round:
 
     def _join(self, armed: dict[str, str] | None = None) -> Forked:
         self.happened += 1
-        return self._job.start("w", armed=armed or {})
+        return enlist(self._job, armed)
 
     def _struck(self, move: Move, victim: Forked) -> None:
         self.happened += 1
