@@ -16,7 +16,7 @@ Two ways to form a group, chosen by what the installed torch can do:
 
 DistributedDataParallel as it comes cannot survive a lost peer: an exception in the middle of backward leaves its
 reducer in disorder. So gradients go through a communication hook that only begins an all-reduce, and tells the reducer
-that it is done; ``carried`` waits for all of them and puts the sums where the gradients are, or raises, and the step is
+that it is done; ``carried`` waits for all of them and makes the sums the gradients, or raises, and the step is
 discarded. The hook sums and does not divide: ranks weigh their loss by their share of the batch (see ``step``). It
 sums in 32 bits at least, and takes a few more numbers along with the first bucket, which so cost no collective of their
 own.
@@ -58,16 +58,33 @@ class _Sums:
     The views are made once, since a call of torch takes 20 us when the passes have emptied the processor's caches.
     """
 
-    def __init__(self, bucket: torch.Tensor, load: Sequence[torch.Tensor]) -> None:
+    def __init__(self, parameters: Sequence[torch.Tensor], bucket: torch.Tensor, load: Sequence[torch.Tensor]) -> None:
+        self._parameters = parameters
         self.whole = torch.cat([bucket, *load])
         self.bucket, self.load = self.whole.tensor_split([bucket.numel()])
+        self._gradients: Sequence[torch.Tensor] = ()
 
-    def take(self, bucket: torch.Tensor, load: Sequence[torch.Tensor]) -> bool:
-        """Whether these are of the sizes that it was made for, and then are in it."""
+    def take(self, parameters: Sequence[torch.Tensor], bucket: torch.Tensor, load: Sequence[torch.Tensor]) -> bool:
+        """Whether these are what it was made for, and then are in it."""
+        same = all(one is other for one, other in zip(parameters, self._parameters, strict=False))
         fits = bucket.numel() == self.bucket.numel() and sum(part.numel() for part in load) == self.load.numel()
-        if fits:
+        if same and fits:
             torch.cat([bucket, *load], out=self.whole)
-        return fits
+        return same and fits
+
+    def lend(self, bucket: torch.Tensor) -> bool:
+        """Have the gradients lie in the sums until the next pass; False if they don't lie in ``bucket``."""
+        gradients = self._gradients or [
+            self.bucket.as_strided(gradient.size(), gradient.stride(), gradient.storage_offset())
+            for gradient in (parameter.grad for parameter in self._parameters)
+            if gradient is not None and gradient.untyped_storage().data_ptr() == bucket.untyped_storage().data_ptr()
+        ]
+        if bucket.dtype != self.bucket.dtype or len(gradients) < len(self._parameters):
+            return False
+        self._gradients = gradients
+        for parameter, gradient in zip(self._parameters, gradients, strict=True):
+            parameter.grad = gradient
+        return True
 
 
 @dataclass(frozen=True)
@@ -98,8 +115,8 @@ class Group(ABC):
         self._load: Sequence[torch.Tensor] = ()
         self._reductions: list[_Reduction] = []
         self._rooms: dict[int, _Sums] = {}
-        """By bucket, where it was summed last. On the CPU only: there the kernel zeroes fresh memory, which takes
-        as long as the sum; a GPU's memory is torch's already, and activations need it in between."""
+        """By bucket, where it was summed last. On the CPU only, as is ``lend``: there the kernel zeroes fresh memory,
+        which takes as long as the sum; a GPU's memory is torch's already, and activations need it in between."""
         self._events: set[threading.Event] = set()
         self._lock = threading.Lock()
 
@@ -266,8 +283,10 @@ class Group(ABC):
         for reduction in reductions:
             self._await(reduction.work, self._timeout_seconds)
         for reduction in reductions:
-            reduction.bucket.copy_(reduction.sums.bucket)
-            if self.device.type == "cpu":
+            here = self.device.type == "cpu"
+            if not (here and reduction.sums.lend(reduction.bucket)):
+                reduction.bucket.copy_(reduction.sums.bucket)
+            if here:
                 self._rooms[reduction.index] = reduction.sums
         return reductions[0].sums.load
 
@@ -277,9 +296,9 @@ class Group(ABC):
         load, self._load = self._load, ()  # the first bucket to be ready is the same one on all ranks
         # Not the bucket itself: an abandoned all-reduce may still write when the next step uses the bucket.
         wide = buffer.to(torch.promote_types(buffer.dtype, torch.float32))
-        sums = self._rooms.pop(bucket.index(), None)
-        if sums is None or not sums.take(wide, load):
-            sums = _Sums(wide, load)
+        sums, parameters = self._rooms.pop(bucket.index(), None), bucket.parameters()
+        if sums is None or not sums.take(parameters, wide, load):
+            sums = _Sums(parameters, wide, load)
         work = self._begin(sums.whole, self._timeout_seconds)
         self._reductions.append(_Reduction(work, bucket.index(), buffer, sums))
         done: Future = torch.futures.Future(devices=[self.device] if self.device.type == "cuda" else None)

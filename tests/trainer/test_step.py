@@ -84,6 +84,28 @@ def test_accumulated_micro_batches_give_the_gradient_of_the_whole_batch(group: G
         torch.testing.assert_close(one, several)
 
 
+@pytest.mark.parametrize("memory", [torch.contiguous_format, torch.channels_last], ids=["contiguous", "channels-last"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_gradients_of_every_step_are_those_of_plain_autograd(
+    group: Group, memory: torch.memory_format, dtype: torch.dtype
+) -> None:
+    torch.manual_seed(0)
+    convolutions: Any = nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.Conv2d(3, 4, 2), nn.Flatten(), nn.Linear(16, 3))
+    model = convolutions.to(memory_format=memory, dtype=dtype)
+    training = Training(model, torch.optim.SGD(model.parameters(), lr=0.1), TensorDataset(torch.zeros(1)), loss)
+    state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=False))
+    stepper = Stepper(training, state, group, amp="off")
+    group.form(secrets.randbits(40), 0, (("127.0.0.1", group.store_port),), time.monotonic() + 10)
+    stepper.wrap()
+    for _ in range(4):  # DistributedDataParallel orders its buckets anew after the first
+        batch = torch.randn(5, 2, 5, 5).to(memory_format=memory, dtype=dtype), torch.arange(5) % 3
+        expected = torch.autograd.grad(loss(model, batch), list(model.parameters()))
+        outcome = stepper.gradients(Prepared(Step((0,), Cursor()), (Micro(batch, 1.0),)), knows=False)
+        for one, other in zip(gradients(state), expected, strict=True):
+            torch.testing.assert_close(one, other)
+        stepper.apply(outcome, factor=1.0)
+
+
 def test_a_step_moves_buffers_only_when_it_is_applied(group: Group) -> None:
     stepper, state = made(group)
     before = {name: value.clone() for name, value in state.model.named_buffers()}
