@@ -73,13 +73,15 @@ class _Sums:
         return same and fits
 
     def lend(self, bucket: torch.Tensor) -> bool:
-        """Have the gradients lie in the sums until the next pass; False if they don't lie in ``bucket``."""
+        """Have the gradients lie in the sums until the next pass; False if they don't lie in ``bucket``, or as wide."""
+        if bucket.dtype != self.bucket.dtype:
+            return False
         gradients = self._gradients or [
             self.bucket.as_strided(gradient.size(), gradient.stride(), gradient.storage_offset())
             for gradient in (parameter.grad for parameter in self._parameters)
             if gradient is not None and gradient.untyped_storage().data_ptr() == bucket.untyped_storage().data_ptr()
         ]
-        if bucket.dtype != self.bucket.dtype or len(gradients) < len(self._parameters):
+        if len(gradients) < len(self._parameters):
             return False
         self._gradients = gradients
         for parameter, gradient in zip(self._parameters, gradients, strict=True):

@@ -39,9 +39,9 @@ def loss(model: nn.Module, batch: Any) -> torch.Tensor:
     return nn.functional.cross_entropy(model(batch[0]), batch[1])
 
 
-def made(group: Group, amp: str = "off") -> tuple[Stepper, State]:
+def made(group: Group, amp: str = "off", model: nn.Module | None = None) -> tuple[Stepper, State]:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    model = model or nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
     training = Training(
         model=model,
         optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
@@ -92,11 +92,7 @@ def test_the_gradients_of_every_step_are_those_of_plain_autograd(
     torch.manual_seed(0)
     convolutions: Any = nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.Conv2d(3, 4, 2), nn.Flatten(), nn.Linear(16, 3))
     model = convolutions.to(memory_format=memory, dtype=dtype)
-    training = Training(model, torch.optim.SGD(model.parameters(), lr=0.1), TensorDataset(torch.zeros(1)), loss)
-    state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=False))
-    stepper = Stepper(training, state, group, amp="off")
-    group.form(secrets.randbits(40), 0, (("127.0.0.1", group.store_port),), time.monotonic() + 10)
-    stepper.wrap()
+    stepper, state = made(group, model=model)
     for _ in range(4):  # DistributedDataParallel orders its buckets anew after the first
         batch = torch.randn(5, 2, 5, 5).to(memory_format=memory, dtype=dtype), torch.arange(5) % 3
         expected = torch.autograd.grad(loss(model, batch), list(model.parameters()))
