@@ -30,7 +30,6 @@ import threading
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -55,31 +54,48 @@ enough for a lost SYN to be sent twice more."""
 class _Sums:
     """Memory for what is summed over the ranks: a bucket of gradients, and what it carries along.
 
-    The views are made once, since a call of torch takes 20 us when the passes have emptied the processor's caches.
+    All that can be is made once and kept: a call of torch takes 20 us when the passes have emptied the processor's
+    caches.
     """
 
-    def __init__(self, parameters: Sequence[torch.Tensor], bucket: torch.Tensor, load: Sequence[torch.Tensor]) -> None:
-        self._parameters = parameters
-        self.whole = torch.cat([bucket, *load])
-        self.bucket, self.load = self.whole.tensor_split([bucket.numel()])
+    def __init__(self, bucket: GradBucket, buffer: torch.Tensor, load: Sequence[torch.Tensor]) -> None:
+        self.index = bucket.index()
+        self._buffer = buffer
+        self._address = buffer.data_ptr()
+        self._parameters = bucket.parameters()
         self._gradients: Sequence[torch.Tensor] = ()
+        wide = buffer.to(torch.promote_types(buffer.dtype, torch.float32))
+        self.whole = torch.cat([wide, *load])
+        self._sums, *parts = self.whole.split_with_sizes([buffer.numel(), *(part.numel() for part in load)])
+        self.load = tuple(parts)
+        self.done: Future = torch.futures.Future(devices=[buffer.device] if buffer.is_cuda else None)
+        """What DDP waits for: that the bucket is as it is."""
+        self.done.set_result(buffer)
 
-    def take(self, parameters: Sequence[torch.Tensor], bucket: torch.Tensor, load: Sequence[torch.Tensor]) -> bool:
-        """Whether these are what it was made for, and then are in it."""
-        same = all(one is other for one, other in zip(parameters, self._parameters, strict=False))
-        fits = bucket.numel() == self.bucket.numel() and sum(part.numel() for part in load) == self.load.numel()
-        if same and fits:
-            torch.cat([bucket, *load], out=self.whole)
-        return same and fits
+    def take(self, buffer: torch.Tensor, load: Sequence[torch.Tensor]) -> bool:
+        """Whether these are what it was made for, and then are in it.
 
-    def lend(self, bucket: torch.Tensor) -> bool:
-        """Have the gradients lie in the sums until the next pass; False if they don't lie in ``bucket``, or as wide."""
-        if bucket.dtype != self.bucket.dtype:
+        As it holds the bucket it was made for, another bucket, of another order of the parameters, lies elsewhere.
+        """
+        fits = buffer.data_ptr() == self._address and len(load) == len(self.load)
+        if fits:
+            torch.cat([buffer, *load], out=self.whole)
+        return fits
+
+    def give(self, *, lend: bool) -> None:
+        """Make the sums the gradients. To ``lend`` is to have those lie in this memory until the next pass."""
+        if not (lend and self._lend()):
+            self._buffer.copy_(self._sums)
+
+    def _lend(self) -> bool:
+        """False if the gradients don't lie in the bucket, or not as wide."""
+        if self._buffer.dtype != self._sums.dtype:
             return False
+        bucket = self._buffer.untyped_storage().data_ptr()
         gradients = self._gradients or [
-            self.bucket.as_strided(gradient.size(), gradient.stride(), gradient.storage_offset())
+            self._sums.as_strided(gradient.size(), gradient.stride(), gradient.storage_offset())
             for gradient in (parameter.grad for parameter in self._parameters)
-            if gradient is not None and gradient.untyped_storage().data_ptr() == bucket.untyped_storage().data_ptr()
+            if gradient is not None and gradient.untyped_storage().data_ptr() == bucket
         ]
         if len(gradients) < len(self._parameters):
             return False
@@ -87,17 +103,6 @@ class _Sums:
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
             parameter.grad = gradient
         return True
-
-
-@dataclass(frozen=True)
-class _Reduction:
-    """One bucket of gradients on its way."""
-
-    work: Any
-    index: int
-    """Of the bucket."""
-    bucket: torch.Tensor
-    sums: _Sums
 
 
 class Group(ABC):
@@ -108,6 +113,7 @@ class Group(ABC):
 
     def __init__(self, device: torch.device, timeout_seconds: float) -> None:
         self.device = device
+        self._on_cpu = device.type == "cpu"
         self.rank = 0
         self.size = 1
         self._timeout_seconds = timeout_seconds
@@ -115,9 +121,10 @@ class Group(ABC):
         self._server = TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)
         self._failure: str | None = None
         self._load: Sequence[torch.Tensor] = ()
-        self._reductions: list[_Reduction] = []
+        self._options = _options(timeout_seconds)
+        self._reductions: list[tuple[Any, _Sums]] = []
         self._rooms: dict[int, _Sums] = {}
-        """By bucket, where it was summed last. On the CPU only, as is ``lend``: there the kernel zeroes fresh memory,
+        """By bucket, where it was summed last. On the CPU only, as is lending: there the kernel zeroes fresh memory,
         which takes as long as the sum; a GPU's memory is torch's already, and activations need it in between."""
         self._events: set[threading.Event] = set()
         self._lock = threading.Lock()
@@ -215,14 +222,14 @@ class Group(ABC):
     def all_reduce(self, tensor: torch.Tensor, *, timeout_seconds: float | None = None) -> None:
         """Sum over all ranks, in place. Raises GroupBroken on failure, interruption or time-out."""
         seconds = timeout_seconds or self._timeout_seconds
-        self._await(self._begin(tensor, seconds), seconds)
+        self._await(self._begin(tensor, _options(seconds)), seconds)
 
-    def _begin(self, tensor: torch.Tensor, seconds: float) -> Any:
+    def _begin(self, tensor: torch.Tensor, options: Any) -> Any:
         """The work of summing; None if that failed at once or the group is broken: then ``check`` raises."""
         if self._failure:
             return None
         try:
-            return self._pg.allreduce([tensor], _options(seconds))
+            return self._pg.allreduce([tensor], options)
         except RuntimeError as error:
             self.interrupt(_brief(error))
             return None
@@ -244,9 +251,11 @@ class Group(ABC):
         Most collectives take no longer, and to be told by a callback takes another change of threads. Not with NCCL,
         which ends its communicator when a wait has timed out.
         """
-        if self.device.type == "cpu":
-            with contextlib.suppress(RuntimeError):  # it takes longer, or has failed
+        if self._on_cpu:
+            try:
                 return bool(work.wait(_SOON))
+            except RuntimeError:  # it takes longer, or has failed
+                return False
         return False
 
     def _sleep_until_done(self, work: Any, seconds: float) -> None:
@@ -272,40 +281,34 @@ class Group(ABC):
         """Have ``load`` (float32, one dimension each) summed along with the gradients of the next backward pass."""
         self._load, self._reductions = load, []
 
-    def carried(self) -> torch.Tensor:
+    def carried(self) -> Sequence[torch.Tensor]:
         """Wait for the sums over all ranks, of the gradients and of the load.
 
-        Those of the load are returned, in one piece, which is good until the next backward pass.
+        Those of the load are returned, part by part, and are good until the next backward pass.
         Raises GroupBroken if any of them is missing: then the gradients are nobody's.
         """
         reductions, self._reductions = self._reductions, []
         self.check()
         if not reductions:
             raise RuntimeError("no gradient was computed: the loss depends on none of the model's parameters")
-        for reduction in reductions:
-            self._await(reduction.work, self._timeout_seconds)
-        for reduction in reductions:
-            here = self.device.type == "cpu"
-            if not (here and reduction.sums.lend(reduction.bucket)):
-                reduction.bucket.copy_(reduction.sums.bucket)
-            if here:
-                self._rooms[reduction.index] = reduction.sums
-        return reductions[0].sums.load
+        for work, _ in reductions:
+            self._await(work, self._timeout_seconds)
+        for _, sums in reductions:
+            sums.give(lend=self._on_cpu)
+            if self._on_cpu:
+                self._rooms[sums.index] = sums
+        return reductions[0][1].load
 
     def reduce_bucket(self, bucket: GradBucket) -> Future:
         """DDP's communication hook: begins to sum a bucket; never fails, see the module's docstring."""
         buffer = bucket.buffer()
         load, self._load = self._load, ()  # the first bucket to be ready is the same one on all ranks
         # Not the bucket itself: an abandoned all-reduce may still write when the next step uses the bucket.
-        wide = buffer.to(torch.promote_types(buffer.dtype, torch.float32))
-        sums, parameters = self._rooms.pop(bucket.index(), None), bucket.parameters()
-        if sums is None or not sums.take(parameters, wide, load):
-            sums = _Sums(parameters, wide, load)
-        work = self._begin(sums.whole, self._timeout_seconds)
-        self._reductions.append(_Reduction(work, bucket.index(), buffer, sums))
-        done: Future = torch.futures.Future(devices=[self.device] if self.device.type == "cuda" else None)
-        done.set_result(buffer)
-        return done
+        sums = self._rooms.pop(bucket.index(), None)
+        if sums is None or not sums.take(buffer, load):
+            sums = _Sums(bucket, buffer, load)
+        self._reductions.append((self._begin(sums.whole, self._options), sums))
+        return sums.done
 
 
 class Reconfigured(Group):
@@ -325,7 +328,7 @@ class Reconfigured(Group):
         store.set(f"handle/{self.rank}", self._handle())
         handles = [store.get(f"handle/{rank}").decode() for rank in range(self.size)]
         seconds = self._timeout_seconds
-        if self.device.type == "cpu":
+        if self._on_cpu:
             seconds = min(seconds, _CONNECT_SECONDS)
         self._reconfigure(uuid=uuid, handles=handles, timeout=timedelta(seconds=seconds)).wait()
 

@@ -149,6 +149,8 @@ class Loader:
             raise RuntimeError("there is no step to prepare: training has ended, failed or not been started")
         if isinstance(drawn, Exception):
             raise drawn
+        if self._device.type == "cpu":
+            return drawn
         return Prepared(drawn.step, tuple(Micro(_onto(each.batch, self._device), each.weight) for each in drawn.micro))
 
     def prefetch(self) -> None:
