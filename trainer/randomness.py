@@ -26,7 +26,6 @@ _WORDS, _WORD_BYTES, _WORD_BITS = 624, 4, 32
 _MERSENNE_TWISTER_BYTES = (_WORDS + 1) * _WORD_BYTES
 """Its words and the position in them, in whichever order."""
 _SPARE = np.random.MT19937(0)
-_SPARE_ADDRESS = _SPARE.ctypes.state_address
 _numpy_random: Any = np.random  # its type information lacks the exchange of generators
 _python_random: Any = random._inst
 _PYTHON_ADDRESS = id(_python_random) + object.__basicsize__
@@ -42,13 +41,18 @@ class Generator:
     restore: Callable[[Any], object]
 
 
+def _numpy_address() -> int:
+    address: int = _numpy_random.get_bit_generator().ctypes.state_address
+    return address
+
+
 def _numpy_state() -> bytes:
     # Through its Python interface that takes fifty times as long. Key and position: numpy/random/src/mt19937/mt19937.h
-    return ctypes.string_at(_SPARE_ADDRESS, _MERSENNE_TWISTER_BYTES)
+    return ctypes.string_at(_numpy_address(), _MERSENNE_TWISTER_BYTES)
 
 
 def _numpy_restore(state: bytes) -> None:
-    ctypes.memmove(_SPARE_ADDRESS, state, _MERSENNE_TWISTER_BYTES)
+    ctypes.memmove(_numpy_address(), state, _MERSENNE_TWISTER_BYTES)
 
 
 def _python_state() -> tuple[bytes, float | None]:
@@ -97,21 +101,26 @@ def seed_generators(seed: int, epoch: int, sample: int, which: Sequence[Generato
 
 
 def own_numpy_generator() -> Any:
-    """Have numpy's functions draw from a generator of this module's; returns the one before."""
-    before = _numpy_random.get_bit_generator()
+    """See that numpy's functions draw from a Mersenne Twister, the only one of its generators that they can seed.
+
+    Returns the generator of another kind that this has replaced by one of this module's; None if there was no need.
+    """
+    current = _numpy_random.get_bit_generator()
+    if isinstance(current, np.random.MT19937):
+        return None
     _numpy_random.set_bit_generator(_SPARE)
-    return before
+    return current
 
 
 def states() -> States:
-    """Of all generators, as they are now; numpy's is the one of this module (see ``own_numpy_generator``)."""
+    """Of all generators, as they are now; numpy's must be of the right kind (see ``own_numpy_generator``)."""
     return [(generator, generator.state()) for generator in GENERATORS]
 
 
 @contextmanager
 def generators_kept() -> Iterator[States]:
     """Leave the global generators as they were, since the model may draw from them; gives their states."""
-    numpys = own_numpy_generator()  # it may be of any kind, so there is no quick way to keep its state
+    replaced = own_numpy_generator()
     before = states()
     try:
         yield before
@@ -119,4 +128,5 @@ def generators_kept() -> Iterator[States]:
         for generator, state in before:
             if generator.state() != state:
                 generator.restore(state)
-        _numpy_random.set_bit_generator(numpys)
+        if replaced is not None:
+            _numpy_random.set_bit_generator(replaced)

@@ -81,3 +81,26 @@ def test_a_collate_function_draws_other_numbers_for_each_batch_and_the_same_in_e
     alone = seen(0)
     assert len(set(alone)) == 6
     assert seen(0) == seen(2) == alone
+
+
+def test_numpys_functions_may_draw_from_a_generator_of_another_kind_which_is_left_as_it_is() -> None:
+    expected = opened(Numbers(np.random.rand)).batch((1, 2), 0)[1]
+    modern, set_generator = np.random.PCG64(7), np.random.set_bit_generator  # type: ignore[attr-defined]
+    before, state = np.random.get_bit_generator(), modern.state  # type: ignore[attr-defined]
+    set_generator(modern)
+    try:
+        loader = opened(Numbers(np.random.rand))
+        assert all(torch.equal(loader.batch((1, 2), 0)[1], expected) for _ in range(2))
+        assert np.random.get_bit_generator() is modern  # type: ignore[attr-defined]
+        assert modern.state == state
+    finally:
+        set_generator(before)
+
+
+def test_a_normal_that_the_model_has_half_drawn_is_not_lost_to_a_dataset_that_draws_nothing() -> None:
+    np.random.seed(1)
+    expected = [np.random.randn() for _ in range(2)]
+    np.random.seed(1)
+    first = np.random.randn()
+    opened(Numbers()).batch((1, 2), 0)
+    assert [first, np.random.randn()] == expected
