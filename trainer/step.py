@@ -48,7 +48,10 @@ class Outcome:
 
 
 class Stepper:
-    """Makes steps with the model of ``training``, in whatever generation ``group`` is."""
+    """Makes steps with the model of ``training``, in whatever generation ``group`` is.
+
+    Raises ConfigError if the optimizer has other parameters than the model's.
+    """
 
     def __init__(self, training: Training, state: State, group: Group, *, amp: str) -> None:
         self._training, self._state, self._group = training, state, group
@@ -59,6 +62,7 @@ class Stepper:
         self._ballot = torch.zeros(2, device=group.device)
         for group_settings in training.optimizer.param_groups:
             group_settings.setdefault("initial_lr", group_settings["lr"])
+        _check_optimizer(training)
 
     def wrap(self) -> None:
         """Have the gradients summed over the group; again after each ``form`` of a group that needs it."""
@@ -156,6 +160,16 @@ class Stepper:
         model: Any = self._model
         context: contextlib.AbstractContextManager[None] = model.no_sync()
         return context
+
+
+def _check_optimizer(training: Training) -> None:
+    """Raises ConfigError if it moves what nobody averages: each rank's would go its own way."""
+    known = {id(parameter) for parameter in training.model.parameters()}
+    if any(id(each) not in known for settings in training.optimizer.param_groups for each in settings["params"]):
+        raise ConfigError(
+            "the training's optimizer has a parameter that its model doesn't have: build it over the model's "
+            "parameters, after what replaces those, and make others (a loss's own, say) part of the model"
+        )
 
 
 def _value(loss: torch.Tensor) -> float | torch.Tensor:

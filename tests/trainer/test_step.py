@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,12 +39,14 @@ def loss(model: nn.Module, batch: Any) -> torch.Tensor:
     return nn.functional.cross_entropy(model(batch[0]), batch[1])
 
 
-def made(group: Group, amp: str = "off", model: nn.Module | None = None) -> tuple[Stepper, State]:
+def made(
+    group: Group, amp: str = "off", model: nn.Module | None = None, optimized: Sequence[nn.Parameter] = ()
+) -> tuple[Stepper, State]:
     torch.manual_seed(0)
     model = model or nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
     training = Training(
         model=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        optimizer=torch.optim.SGD(optimized or model.parameters(), lr=0.1),
         dataset=TensorDataset(torch.zeros(1)),
         loss=loss,
     )
@@ -160,6 +162,21 @@ def test_a_loss_of_each_sample_is_refused_with_the_remedy(group: Group) -> None:
     stepper.wrap()
     with pytest.raises(ConfigError, match=r"shape \(6,\): it must return one number, the mean"):
         stepper.gradients(prepared(6), knows=False)
+
+
+def test_an_optimizer_of_other_parameters_than_the_models_is_refused_with_the_remedy(group: Group) -> None:
+    with pytest.raises(ConfigError, match=r"a parameter that its model doesn't have: build it over the model's"):
+        made(group, optimized=[nn.Parameter(torch.zeros(1))])
+
+
+def test_gradients_that_the_optimizer_has_no_use_for_do_not_add_up(group: Group) -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 3))
+    stepper, state = made(group, model=model, optimized=list(model[1].parameters()))
+    seen = []
+    for _ in range(2):
+        stepper.gradients(prepared(6), knows=False)
+        seen.append(gradients(state))
+    assert all(map(torch.equal, *seen))
 
 
 def test_the_learning_rate_is_the_initial_one_times_the_factor_however_often(group: Group) -> None:
