@@ -28,22 +28,22 @@ from typing import Any
 from benchmarks.elastic import faults, goodput, paced, results, trace
 from benchmarks.elastic.campaign import Campaign
 from benchmarks.elastic.jobs import Job, JobBroken
+from benchmarks.elastic.processes import free_port
 from benchmarks.elastic.systems import CODE, ROOT, SYSTEMS, Site, System
+from benchmarks.elastic.timeline import Pair
 from benchmarks.rows import OUT, Row, publish
 from localcloud import toolchain
 from trainer.lifeline import bound_to
 
 NODES = 3
-BASE = "plain DDP"
 MEASURES = (*faults.FAULTS, "step", "checkpoint", "transfer", "goodput")
 NEVER = 10**9
-STARTS = 8
-"""Of each system, for the time of a step."""
 CHECKPOINT_STEPS = 100
 STATE_MEGABYTES = 512
 TRANSFER_SECONDS = 300.0
 MEAN_SECONDS = 60.0
 IDLE_SECONDS = 2.0
+STEPS_SECONDS = 300.0
 CAPS = {fault.headline: fault.cap_seconds for fault in faults.FAULTS.values()}
 
 
@@ -112,50 +112,54 @@ class Bench:
         given = self._given
         campaign = Campaign(self._open, found, runs=given.runs, patience_seconds=given.patience_seconds, say=self.say)
         try:
-            campaign.run(self._systems(BASE))
+            campaign.run(self._systems())
         finally:
             for (measure, system), values in campaign.values.items():
                 self.rows.append(Row.of(measure, system, values, unit=faults.unit(measure)))
 
     def _step(self) -> None:
-        """Against plain DDP; torchrun's workers are plain DDP, so it isn't in this comparison.
+        """Beside plain DDP; torchrun's workers are plain DDP, so it isn't in this comparison.
 
         As many workers as processors, or it would be the scheduler's doing which of them waits for which. And several
         starts of each: where a process's memory happens to lie makes it some per cent faster or slower for its life.
         """
-        chosen = [SYSTEMS[BASE], *self._systems(BASE, "torchrun", "torchrun tuned", "torchft 1 s")]
+        chosen = self._systems("torchrun", "torchrun tuned", "torchft 1 s")
         for name, size in paced.SIZES.items():
-            spent: list[list[list[float]]] = [[] for _ in chosen]
-            for start in range(STARTS):
-                self.say(f"{name} steps: start {start + 1} of {STARTS}")
-                for turns, more in zip(spent, self._started(chosen, size), strict=True):
-                    turns += more
-            self._compare(chosen, spent, *results.STEPS[name])
+            starts: dict[str, list[list[Pair]]] = {system.name: [] for system in chosen}
+            for start in range(self._given.runs):
+                for system in chosen:
+                    pairs = self._pairs(system, size)
+                    starts[system.name].append(pairs)
+                    share = f"{paced.ratio(pairs):.4f} times plain DDP's"
+                    self.say(f"start {start + 1} of {self._given.runs}, {name} steps: {system.name}'s take {share}")
+            self._compare(starts, *results.STEPS[name])
 
-    def _started(self, systems: Sequence[System], size: paced.Size) -> list[list[list[float]]]:
+    def _pairs(self, system: System, size: paced.Size) -> list[Pair]:
         nodes = min(NODES, len(os.sched_getaffinity(0)))
-        with self._opened(systems, checkpoint_every=NEVER, nodes=nodes, width=size.width) as jobs:
-            spent = self._turns(jobs, steps=size.steps, waking=size.waking, offset=0)
-            for job in jobs:
-                share = paced.idle_share(job, IDLE_SECONDS, time.sleep)
-                self.say(f"{job.system.name}: held at its gate it takes {100 * share:.1f} % of a core")
-        return spent
+        more = {"checkpoint_every": NEVER, "nodes": nodes, "width": size.width, "beside": free_port()}
+        with self._open(system, **more) as job:
+            job.start()
+            job.steady(world=nodes)
+            last = job.lines[-1].step + paced.WARM_STEPS + size.steps
+            job.wait(lambda lines: lines[-1].step > last or None, STEPS_SECONDS, f"step {last}")
+            job.park()
+            share = paced.idle_share(job, IDLE_SECONDS, time.sleep)
+            self.say(f"{system.name}: held at its gate it takes {100 * share:.1f} % of a core")
+            return job.pairs()[paced.WARM_STEPS :][: size.steps]
 
-    def _compare(
-        self, systems: Sequence[System], spent: Sequence[Sequence[Sequence[float]]], seconds: str, ratio: str
-    ) -> None:
-        for system, turns in zip(systems, spent, strict=True):
-            steps = [1000 * second for turn in turns for second in turn]
-            self.rows.append(Row.of(seconds, system.name, steps, unit="ms"))
-            if system.name != BASE:
-                ratios = paced.ratios(turns, spent[0])
-                self.say(f"{system.name}: {ratio}, standard error {100 * paced.spread(ratios):.2f} %")
-                self.rows.append(Row.of(ratio, system.name, ratios, unit="ratio"))
+    def _compare(self, starts: dict[str, list[list[Pair]]], seconds: str, ratio: str) -> None:
+        plain = [1000 * pair.plain for each in starts.values() for pairs in each for pair in pairs]
+        self.rows.append(Row.of(seconds, results.PLAIN_DDP, plain, unit="ms"))
+        for name, each in starts.items():
+            self.rows.append(Row.of(seconds, name, [1000 * pair.system for pairs in each for pair in pairs], unit="ms"))
+            ratios = [paced.ratio(pairs) for pairs in each]
+            self.say(f"{name}: {ratio}, standard error {100 * paced.spread(ratios):.2f} %")
+            self.rows.append(Row.of(ratio, name, ratios, unit="ratio"))
 
     def _checkpoint(self) -> None:
         """One checkpoint per turn, in its middle: before and after it are steps to compare with."""
         middle = CHECKPOINT_STEPS // 2
-        chosen = self._systems(BASE, "torchrun tuned", "torchft", "torchft 1 s")
+        chosen = self._systems("torchrun tuned", "torchft", "torchft 1 s")
         with self._opened(chosen) as jobs:
             spent = self._turns(jobs, steps=CHECKPOINT_STEPS, waking=paced.WAKING_STEPS, offset=middle)
         for name, turns in zip([system.name for system in chosen], spent, strict=True):
@@ -194,7 +198,7 @@ class Bench:
         seconds = self._given.trace_seconds
         kills = trace.poisson(seed=self._given.seed, mean_seconds=MEAN_SECONDS, seconds=seconds, nodes=NODES)
         self.say(f"goodput: {len(kills)} kills in {seconds:.0f} s: " + ", ".join(f"{kill.at:.0f}" for kill in kills))
-        for system in self._systems(BASE):
+        for system in self._systems():
             try:
                 with self._open(system, device_seconds=self._given.device_ms / 1000) as job:
                     job.start()
@@ -232,16 +236,16 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--runs", type=int, default=10, help="of each fault for each system (default %(default)s)")
+    parser.add_argument(
+        "--runs", type=int, default=10, help="of each fault for each system, and starts of step (default %(default)s)"
+    )
     parser.add_argument(
         "--patience-seconds",
         type=float,
         default=420.0,
         help="a system's fault that has taken longer isn't tried again after three runs (default %(default)s)",
     )
-    parser.add_argument(
-        "--turns", type=int, default=40, help="of a job in checkpoint, and in each start of step (default %(default)s)"
-    )
+    parser.add_argument("--turns", type=int, default=40, help="of each job in checkpoint (default %(default)s)")
     parser.add_argument(
         "--systems",
         type=lambda text: choices(text, tuple(SYSTEMS)),
@@ -275,7 +279,7 @@ def main(argv: Sequence[str]) -> int:
         try:
             bench.run(given.measures)
         finally:
-            rows = results.merge(results.read(OUT / "elastic.json"), bench.rows, list(SYSTEMS))
+            rows = results.merge(results.read(OUT / "elastic.json"), bench.rows, [*SYSTEMS, results.PLAIN_DDP])
             publish("elastic", rows)
             for note in results.notes(rows, CAPS):
                 print(f"note: {note}")

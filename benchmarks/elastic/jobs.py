@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from benchmarks.elastic.processes import Process, free_port, wait_for_port
 from benchmarks.elastic.systems import Site, System
-from benchmarks.elastic.timeline import Line, parse
+from benchmarks.elastic.timeline import Line, Pair, pairs, parse
 from benchmarks.elastic.workers import names
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class Job:
         Raises:
             JobBroken: the service doesn't answer.
         """
-        for folder in ("steps", "checkpoints"):
+        for folder in ("steps", "pairs", "checkpoints"):
             (self.site.folder / folder).mkdir(parents=True, exist_ok=True)
         self._set_gate(names.OPEN)
         if self.system.service:
@@ -72,7 +72,7 @@ class Job:
             self._service = Process("service", argv, environment, self.site.folder)
             if not wait_for_port(self._port, SERVICE_SECONDS):
                 raise JobBroken(f"{self.system.name}: its service doesn't listen:\n{self._service.last_lines()}")
-        for node in range(1 if self.system.one_process else self.site.nodes):
+        for node in range(self.site.nodes):
             self.start_node(node)
 
     def start_node(self, node: int) -> float:
@@ -112,6 +112,10 @@ class Job:
             self._offsets[file.name] = begin + len(whole) + len(end)
             self._lines += parse(int(file.name.partition("-")[0]), f"{whole.decode()}\n" if end else "")
         return self._lines
+
+    def pairs(self) -> list[Pair]:
+        """Of a parked job whose site has plain training beside the system's; no worker may have been replaced."""
+        return pairs([file.read_text() for file in (self.site.folder / "pairs").iterdir()])
 
     def forget(self) -> None:
         """Drops the lines read so far but each worker's last, so that waiting costs the trainers next to nothing."""

@@ -1,6 +1,7 @@
-"""Step time and checkpoints: jobs that stand ready side by side and run in turns, some steps at a time.
+"""Step time and checkpoints: what is compared runs in turns, so that it sees the same machine.
 
-So both of a pair see the same machine within seconds of each other, and no start-up disturbs them.
+The time of a step is compared with plain training's within the same processes, step by step (see `workers/beside.py`).
+Checkpoints are measured in jobs that stand ready side by side and run some steps at a time.
 """
 
 from __future__ import annotations
@@ -12,24 +13,23 @@ from dataclasses import dataclass
 
 from benchmarks.elastic.jobs import Job
 from benchmarks.elastic.processes import cpu_seconds
-from benchmarks.elastic.timeline import step_seconds
+from benchmarks.elastic.timeline import Pair, step_seconds
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much a step computes, and how many of them make a turn."""
+    """How much a step computes, and how many of them are measured in each start of a system."""
 
     width: int
     steps: int
-    waking: int
-    """Steps at the beginning of a turn that aren't counted: the workers wake from the gate one after the other."""
 
 
-SIZES = {"short": Size(width=32, steps=20, waking=5), "long": Size(width=96, steps=8, waking=2)}
-"""What a system adds to a step hardly depends on its length, so both are measured. Turns of less than half a second: a
-machine that others share is faster or slower from one second to the next, by more than what is looked for."""
+SIZES = {"short": Size(width=32, steps=300), "long": Size(width=96, steps=80)}
+"""What a system adds to a step hardly depends on its length, so both are measured."""
+WARM_STEPS = 20
+"""Steps beside plain ones that aren't counted."""
 WAKING_STEPS = 5
-"""The same where a checkpoint is measured."""
+"""Steps at the beginning of a turn that aren't counted: the workers wake from the gate one after the other."""
 WRITING_STEPS = 12
 """From the end of a step that sets off a checkpoint; the writing of the benchmark's small state takes less than one."""
 
@@ -70,9 +70,9 @@ def take_turns(
     return spent
 
 
-def ratios(of: Sequence[Sequence[float]], to: Sequence[Sequence[float]]) -> list[float]:
-    """Turn by turn, the median step of one system divided by the other's."""
-    return [statistics.median(mine) / statistics.median(theirs) for mine, theirs in zip(of, to, strict=True)]
+def ratio(pairs: Sequence[Pair]) -> float:
+    """How many times as long as plain training's steps the system's take, by the median of the pairs."""
+    return statistics.median(pair.system / pair.plain for pair in pairs)
 
 
 def shares_lost(turns: Sequence[Sequence[float]], at: int) -> list[float]:

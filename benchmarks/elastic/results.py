@@ -31,6 +31,8 @@ MEASURES = (
     "goodput, a kill every 60 s",
 )
 CHECKPOINT, TRANSFER, GOODPUT = MEASURES[-3:]
+PLAIN_DDP = "plain DDP"
+"""Beside the systems, for the time of a step."""
 PLAIN_SOCKET = "plain socket"
 """Beside the systems, for the transfer."""
 

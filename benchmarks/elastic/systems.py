@@ -41,6 +41,8 @@ class Site:
     """See `goodput`."""
     width: int = 32
     """Of the network."""
+    beside: int | None = None
+    """Port for plain training in the workers' processes, in turns with theirs."""
 
     def environment(self, node: int) -> dict[str, str]:
         """What every worker is told, and one thread of computation for each.
@@ -48,7 +50,9 @@ class Site:
         glibc gives memory back to the kernel whenever there is much of it at the heap's end, which the next step gets
         again page by page, or not: it depends on what else lies there. So whoever is measured keeps it.
         """
+        beside = {} if self.beside is None else {names.BESIDE: f"{self.beside},{self.nodes}"}
         return {
+            **beside,
             "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
             "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
             "PYTHONPATH": str(self.code),
@@ -56,6 +60,7 @@ class Site:
             "MKL_NUM_THREADS": "1",
             "GLOO_SOCKET_IFNAME": "lo",
             names.OUT: str(self.folder / "steps"),
+            names.PAIRS: str(self.folder / "pairs"),
             names.NODE: str(node),
             names.DATA: str(self.data),
             names.GATE: str(self.folder / "gate"),
@@ -78,8 +83,6 @@ class System:
     node: Callable[[Site, int, int], list[str]]
     service: Callable[[Site, int], list[str]] | None = None
     environment: Callable[[Site, int, int], dict[str, str]] = field(default=lambda site, port, node: {})
-    one_process: bool = False
-    """All workers are children of one process."""
 
 
 def _torchrun(options: str) -> Callable[[Site, int, int], list[str]]:
@@ -102,11 +105,6 @@ def _torchrun_environment(site: Site, port: int, number: int) -> dict[str, str]:
 
 def _store(site: Site, port: int) -> list[str]:
     return [str(site.python), site.script("store.py"), str(port)]
-
-
-def _ddp(site: Site, port: int, number: int) -> list[str]:
-    flags = ["--standalone", f"--nproc-per-node={site.nodes}", f"--local-addr={HOST}"]
-    return [str(site.python), "-m", "torch.distributed.run", *flags, site.script("with_ddp.py")]
 
 
 def _lighthouse(heartbeat_timeout_ms: int) -> Callable[[Site, int], list[str]]:
@@ -159,7 +157,6 @@ SYSTEMS = {
         ),
         System("torchft", _torchft, _lighthouse(5000), _torchft_environment),
         System("torchft 1 s", _torchft, _lighthouse(1000), _torchft_environment),
-        System("plain DDP", _ddp, one_process=True),
     )
 }
 """By name, in the table's order. torchft's heartbeat time-out is 5 s unless set."""

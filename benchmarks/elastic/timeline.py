@@ -43,6 +43,28 @@ def parse(node: int, text: str) -> list[Line]:
     return lines
 
 
+@dataclass(frozen=True)
+class Pair:
+    """What a step of the system took, and the step of plain training right after it."""
+
+    system: float
+    plain: float
+
+
+def pairs(records: Sequence[str]) -> list[Pair]:
+    """From the records of all workers: a step has ended when the last of them has ended it.
+
+    Otherwise a rank's wait for one that is still busy with a step would count for the next one, which isn't the same
+    system's. A line has the times at which the system's step had ended, and the plain one began and ended.
+    """
+    moments = [[tuple(map(int, line.split())) for line in record.splitlines()] for record in records]
+    latest = [tuple(map(max, zip(*rows, strict=True))) for rows in zip(*moments, strict=False)]
+    return [
+        Pair(system=(end - before) / NANOSECONDS, plain=(after - begin) / NANOSECONDS)
+        for (_, _, before), (end, begin, after) in pairwise(latest)
+    ]
+
+
 def first_step(lines: Iterable[Line], *, nodes: Collection[int], world: int, after: float) -> Line | None:
     """The first step that one of `nodes` made after `after` as one of `world` workers."""
     fitting = (line for line in lines if line.at > after and line.world == world and line.node in nodes)

@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.elastic import __main__ as command
 from benchmarks.elastic import faults, paced, results
+from benchmarks.elastic.timeline import Pair
 from benchmarks.rows import Row
 
 SYSTEMS = ["tidewater", "torchft"]
@@ -66,8 +67,8 @@ def test_systems_and_measures_are_chosen_by_name_and_keep_their_order() -> None:
         command.choices("horovod", SYSTEMS)
 
 
-def test_ratios_are_of_medians_turn_by_turn() -> None:
-    assert paced.ratios([[2.0, 2.0, 9.0], [3.0]], [[1.0], [2.0]]) == [2.0, 1.5]
+def test_the_ratio_of_steps_is_the_median_of_their_pairs() -> None:
+    assert paced.ratio([Pair(2.0, 1.0), Pair(3.0, 2.0), Pair(90.0, 1.0)]) == 2.0
 
 
 def test_the_time_that_checkpoints_take_is_a_share_of_the_run_with_them() -> None:

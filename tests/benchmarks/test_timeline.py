@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.elastic.timeline import Line, first_step, kept_samples, longest_gap, parse, step_seconds, steps_lost
+from benchmarks.elastic.timeline import (
+    Line,
+    Pair,
+    first_step,
+    kept_samples,
+    longest_gap,
+    pairs,
+    parse,
+    step_seconds,
+    steps_lost,
+)
 
 
 def line(node: int, step: int, at: float, world: int = 3, samples: int = 48) -> Line:
@@ -14,6 +24,12 @@ def line(node: int, step: int, at: float, world: int = 3, samples: int = 48) -> 
 def test_a_line_that_a_killed_worker_left_half_written_is_skipped() -> None:
     text = "17 3 52000000000 0.41 48\n18 3 52500000000 0.40 48\n19 3 530000"
     assert parse(1, text) == [Line(1, 17, 3, 52.0, 0.41, 48), Line(1, 18, 3, 52.5, 0.40, 48)]
+
+
+def test_a_step_of_a_pair_has_ended_when_the_last_worker_has_ended_it() -> None:
+    first = "100000000 101000000 120000000\n133000000 135000000 155000000\n170000000 171000000 190000000\n"
+    second = "103000000 104000000 119000000\n134000000 134500000 156000000\n"
+    assert pairs([first, second]) == [Pair(system=0.014, plain=0.021)]
 
 
 def test_going_on_means_a_step_by_the_survivors_alone() -> None:

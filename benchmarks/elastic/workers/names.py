@@ -24,6 +24,10 @@ WIDTH = "BENCH_WIDTH"
 """Channels of the network's first layer: how much there is to compute."""
 DEVICE_SECONDS = "BENCH_DEVICE_SECONDS"
 """How long each step waits as if for an accelerator."""
+BESIDE = "BENCH_BESIDE"
+"""Port and number of workers, PORT,WORKERS: plain training takes turns with the system's, in the same processes."""
+PAIRS = "BENCH_PAIRS"
+"""Directory for the records of when the steps of both began and ended."""
 
 GATE_FORMAT = "<q"
 GATE_BYTES = 8

@@ -10,31 +10,31 @@ from typing import Any
 
 import torch
 
-from benchmarks.elastic.workers import common
+from benchmarks.elastic.workers import record, task
 from trainer import Config, Training, run
 from trainer.training import Report
 
 
 def training(config: Config) -> Training:
     """What is trained, and how."""
-    recorder = common.Recorder.from_environment()
+    recorder = record.Recorder.from_environment()
 
-    def record(report: Report) -> None:
+    def committed(report: Report) -> None:
         recorder.committed(report.step, world=report.world_size, loss=report.loss, samples=report.batch_size)
 
-    network = common.model()
+    network = task.model()
     return Training(
         model=network,
-        optimizer=common.optimizer_of(network),
-        dataset=common.digits(),
+        optimizer=task.optimizer_of(network),
+        dataset=task.digits(),
         loss=loss,
-        on_step=record,
+        on_step=committed,
     )
 
 
 def loss(model: torch.nn.Module, batch: Any) -> torch.Tensor:
     """Cross entropy of a batch of images and labels."""
-    return common.loss_of(model, *batch)
+    return task.loss_of(model, *batch)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from torchft import (  # type: ignore[import-not-found,unused-ignore]
     ProcessGroupGloo,
 )
 
-from benchmarks.elastic.workers import common, names
+from benchmarks.elastic.workers import names, record, task
 
 HOST = "127.0.0.1"
 
@@ -42,8 +42,8 @@ class Model(DistributedDataParallel):  # type: ignore[misc,unused-ignore]
 def main() -> None:
     """Trains until it is killed."""
     replica, replicas = int(os.environ["REPLICA_GROUP_ID"]), int(os.environ["NUM_REPLICA_GROUPS"])
-    recorder = common.Recorder.from_environment()
-    dataset, network = common.digits(), common.model()
+    recorder = record.Recorder.from_environment()
+    dataset, network = task.digits(), task.model()
     sampler = DistributedSampler(
         dataset, replica_rank=replica, num_replica_groups=replicas, group_rank=0, num_replicas=1, shuffle=True
     )
@@ -72,12 +72,12 @@ def main() -> None:
         hostname=HOST,
     )
     model = Model(manager, network)
-    optimizer = Optimizer(manager, common.optimizer_of(network))
+    optimizer = Optimizer(manager, task.optimizer_of(network))
     while True:
         for images, labels in loader:
             before = manager.current_step()
             optimizer.zero_grad()
-            loss = common.loss_of(model, images, labels)
+            loss = task.loss_of(model, images, labels)
             torch.autograd.backward(loss)
             optimizer.step()
             if manager.current_step() > before:

@@ -16,16 +16,16 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
-from benchmarks.elastic.workers import common, names
+from benchmarks.elastic.workers import names, record, task
 
 
 def main() -> None:
     """Trains until it is killed."""
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
-    recorder = common.Recorder.from_environment()
-    dataset, network = common.digits(), common.model()
-    optimizer = common.optimizer_of(network)
+    recorder = record.Recorder.from_environment()
+    dataset, network = task.digits(), task.model()
+    optimizer = task.optimizer_of(network)
     file, every = Path(os.environ[names.CHECKPOINTS]) / "last.pt", int(os.environ[names.CHECKPOINT_EVERY])
     step = load(file, network, optimizer)
     model = DistributedDataParallel(network)
@@ -35,7 +35,7 @@ def main() -> None:
         sampler.set_epoch(epoch)
         for images, labels in itertools.islice(loader, step % len(loader), None):
             optimizer.zero_grad()
-            loss = common.loss_of(model, images, labels)
+            loss = task.loss_of(model, images, labels)
             torch.autograd.backward(loss)
             optimizer.step()
             step += 1
