@@ -72,7 +72,7 @@ class Training:
     model: torch.nn.Module
     """On any device; the runtime moves it to this worker's."""
     optimizer: torch.optim.Optimizer
-    """Over the model's parameters. ``schedule`` is applied to the learning rates it has now."""
+    """Over the model's parameters, all or some of them. ``schedule`` is applied to the learning rates it has now."""
     dataset: Dataset[Any]
     """Map-style: ``len(dataset)`` and ``dataset[index]``."""
     loss: Callable[[torch.nn.Module, Any], torch.Tensor]

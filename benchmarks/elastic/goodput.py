@@ -12,7 +12,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
-from benchmarks.elastic.jobs import Job
+from benchmarks.elastic.jobs import Job, JobBroken
 from benchmarks.elastic.timeline import kept_samples
 from benchmarks.elastic.trace import Kill
 
@@ -24,18 +24,30 @@ _TICK_SECONDS = 0.1
 def run(job: Job, trace: Sequence[Kill], seconds: float, say: Callable[[str], None]) -> float:
     """The share of an undisturbed run's samples that were committed and kept, in per cent; the job is over then.
 
-    The undisturbed pace is this job's own, measured before the trace.
+    The undisturbed pace is this job's own, measured before and after the trace; if the two differ by much, the machine
+    was faster or slower meanwhile, and the share says little.
     """
     job.open_gate()
-    job.steady(world=job.site.nodes)
-    begin = time.monotonic()
-    time.sleep(UNDISTURBED_SECONDS)
+    before = _pace(job)
     start = time.monotonic()
     _disturb(job, trace, start, seconds, say)
     end = time.monotonic()
-    lines = job.lines
-    pace = kept_samples(lines, begin, start) / (start - begin)
-    return 100 * kept_samples(lines, start, end) / (pace * (end - start))
+    try:
+        after = _pace(job, since=end)
+    except JobBroken as error:  # what came before counts all the same
+        say(f"no pace after the trace: {error}")
+        after = before
+    say(f"{job.system.name}: undisturbed {before:.0f} samples/s before the trace and {after:.0f} after it")
+    return 100 * kept_samples(job.lines, start, end) / ((before + after) / 2 * (end - start))
+
+
+def _pace(job: Job, since: float = 0.0) -> float:
+    """Samples per second while nothing happens, once training is steady."""
+    job.steady(world=job.site.nodes, after=since)
+    begin = time.monotonic()
+    time.sleep(UNDISTURBED_SECONDS)
+    end = time.monotonic()
+    return kept_samples(job.lines, begin, end) / (end - begin)
 
 
 def _disturb(job: Job, trace: Sequence[Kill], start: float, seconds: float, say: Callable[[str], None]) -> None:
