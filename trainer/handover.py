@@ -14,11 +14,12 @@ import torch
 
 from trainer import sync
 from trainer.log import Log
-from trainer.membership import Generation
+from trainer.membership import Generation, View
 from trainer.parts import Parts
 from trainer.state import Position
 
 _HANDOVER_SECONDS = 30.0
+_LOOK_SECONDS = 0.2
 _SYNC_SECONDS = 600.0
 
 
@@ -35,7 +36,7 @@ def synchronise(parts: Parts, generation: Generation, rank: int, wanted: Callabl
     group.all_reduce(table)
     source, behind = plan([(int(row[0]), int(row[1]), int(row[2])) for row in table.tolist()])
     if rank == source and not state.position()[-1]:
-        _restore(parts, generation, log)
+        _restore(parts, generation, wanted, log)
     if not behind:
         return False
     if rank == source:
@@ -69,15 +70,26 @@ def _fetch(parts: Parts, generation: Generation, source: int, wanted: Callable[[
     log.event("state_synced", from_rank=source, step=parts.state.step, seconds=time.monotonic() - started)
 
 
-def _restore(parts: Parts, generation: Generation, log: Log) -> None:
+def _restore(parts: Parts, generation: Generation, wanted: Callable[[], None], log: Log) -> None:
     """Nobody has the job's latest state: take it from the last checkpoint, or begin."""
-    # Those who leave without passing the state on save it first, and withdraw their record after that.
-    parts.coordinator.wait(
-        lambda view: not any(member.leaving for member in view.members), time.monotonic() + _HANDOVER_SECONDS
-    )
+    _await_leavers(parts, generation, wanted)
     state = parts.state
     found = parts.checkpoints.load()
     if found and not (state.present and state.step >= found.step):
         state.load(found.tree)
         log.event("checkpoint_loaded", step=found.step, path=str(found.path))
     state.present, state.stale, state.applied_in = True, False, generation.number
+
+
+def _await_leavers(parts: Parts, generation: Generation, wanted: Callable[[], None]) -> None:
+    """Those who leave without passing the state on save it first, and withdraw their record after that.
+
+    Who is in this generation still, and is to leave, waits here itself, or for this worker.
+    """
+
+    def are_gone(view: View) -> bool:
+        return not any(member.leaving and generation.rank(member.id) is None for member in view.members)
+
+    deadline = time.monotonic() + _HANDOVER_SECONDS
+    while not parts.coordinator.wait(are_gone, time.monotonic() + _LOOK_SECONDS) and time.monotonic() < deadline:
+        wanted()

@@ -27,7 +27,7 @@ from trainer.ending import evaluate, finish
 from trainer.errors import ConfigError, GroupBroken
 from trainer.loader import Micro, Place, Prepared
 from trainer.log import Log
-from trainer.membership import Generation, Member, View, lost_members
+from trainer.membership import Generation, Member, View, has_heirs, lost_members
 from trainer.meter import Change, Changed, Meter
 from trainer.parts import Parts
 from trainer.sampler import Cursor, Step
@@ -293,6 +293,8 @@ class Loop:
         def check() -> None:
             if self._parts.coordinator.view.number != generation.number:
                 raise GroupBroken("a newer generation came up")
+            if self._overdue():
+                raise GroupBroken("this worker was to leave, and nobody has let it go")
             self._parts.group.check()
             peers_are_there()
 
@@ -362,16 +364,13 @@ class Loop:
 
     def _left(self) -> int:
         """Out of the membership, in good order; who leaves nobody behind that has the state leaves a checkpoint."""
-        state, successor = self._parts.state, self._parts.coordinator.view.generation
-        heirs = (
-            [member for member in self._generation.members if successor and successor.rank(member.id) is not None]
-            if self._generation
-            else []
-        )
+        state, checkpoints = self._parts.state, self._parts.checkpoints
+        heirs = self._generation is not None and has_heirs(self._parts.coordinator.view, self._generation)
         if state.present and (not heirs or self._overdue()):
-            if not heirs:
+            saved = checkpoints.save(state.step, state.tree(), wait=True)
+            # A later one is of those who went on without this worker; what it had applied alone isn't theirs.
+            if saved and not heirs and checkpoints.newest() <= state.step:
                 self._settle(rank=-1)
-            self._parts.checkpoints.save(state.step, state.tree(), wait=True)
         self._log.event(
             "left",
             member=self._parts.member_id,

@@ -197,6 +197,15 @@ def lost_members(view: View, generation: Generation, me: str) -> list[str]:
     return [member.worker for member, now in living if now is None or now.ready_after >= generation.number]
 
 
+def has_heirs(view: View, generation: Generation) -> bool:
+    """Whether a member of the current generation has the state that ``generation`` came to, or has gone on from it."""
+    living = [(member, view.member(member.id)) for member in (view.generation.members if view.generation else ())]
+    return any(
+        generation.rank(member.id) is not None or (now is not None and now.state_of > generation.number)
+        for member, now in living
+    )
+
+
 def reference(view: View) -> Member | None:
     """The member whose signature is the job's: who has another one is not taken in. None if nobody is there."""
     for member in view.generation.members if view.generation else ():

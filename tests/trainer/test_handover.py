@@ -1,10 +1,21 @@
-"""Whose state counts at the beginning of a generation."""
+"""Whose state counts at the beginning of a generation, and who is waited for when nobody has it."""
 
 from __future__ import annotations
 
-from trainer.handover import plan
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from trainer.errors import GroupBroken
+from trainer.handover import _await_leavers, plan
+from trainer.membership import Generation, Member, View
 
 NOBODY = (0, 0, 0)
+A, B = (Member(name, name, "127.0.0.1", 1, 2, "signature", 0) for name in "ab")
+ALONE = Generation(5, 9, (A,), "left")
 
 
 def test_a_newcomer_gets_the_state_of_the_survivors() -> None:
@@ -36,3 +47,42 @@ def test_a_state_that_was_left_behind_is_compared_with_the_checkpoint_before_any
 
 def test_of_equal_states_the_one_that_was_not_left_behind_is_the_source() -> None:
     assert plan([(4, 100, 0), (4, 100, 1)]) == (1, frozenset({0}))
+
+
+class Etcd:
+    """What a coordinator knows of one generation and some members."""
+
+    def __init__(self, *members: Member) -> None:
+        self.view = View(ALONE, 7, members)
+
+    def wait(self, condition: Callable[[View], bool], deadline: float) -> bool:
+        return condition(self.view)
+
+
+def await_leavers(etcd: Etcd, wanted: Callable[[], None]) -> None:
+    parts: Any = SimpleNamespace(coordinator=etcd)
+    _await_leavers(parts, ALONE, wanted)
+
+
+def test_who_leaves_is_waited_for_as_it_may_be_saving_the_latest_state() -> None:
+    etcd = Etcd(A, replace(B, leaving=True))
+    asked = []
+
+    def wanted() -> None:
+        asked.append(etcd.view)
+        etcd.view = View(ALONE, 7, (A,))
+
+    await_leavers(etcd, wanted)
+    assert len(asked) == 1
+
+
+def test_a_member_that_is_to_leave_as_well_does_not_wait_for_itself() -> None:
+    await_leavers(Etcd(replace(A, leaving=True)), lambda: pytest.fail("nobody is waited for"))
+
+
+def test_nobody_waits_for_a_leaver_longer_than_the_generation_lasts() -> None:
+    def superseded() -> None:
+        raise GroupBroken("a newer generation came up")
+
+    with pytest.raises(GroupBroken):
+        await_leavers(Etcd(A, replace(B, leaving=True)), superseded)

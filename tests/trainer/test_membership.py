@@ -19,6 +19,7 @@ from trainer.membership import (
     Member,
     View,
     decide,
+    has_heirs,
     lost_members,
 )
 from trainer.records import generation_from_json, generation_to_json, member_from_json, member_to_json
@@ -148,6 +149,23 @@ def test_who_left_in_good_order_is_not_lost() -> None:
     after = view(5, "ab", member("a", 1), member("b", 2))
     assert lost_members(after, before, "a") == []
     assert lost_members(replace(after, members=(member("a", 1),)), before, "a") == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("now", "inherits"),
+    [
+        (view(5, "b", member("b", 2)), True),
+        (view(5, "", member("b", 2, leaving=True)), False),
+        (view(6, "d", member("d", 9)), False),
+        (view(6, "d", member("d", 9, state_of=5)), True),
+        (view(6, "d"), False),
+    ],
+    ids=["a peer stayed", "all leave", "a newcomer without the state", "a newcomer that has it", "it is gone"],
+)
+def test_the_heirs_of_a_generation_are_those_who_have_its_state(now: View, inherits: bool) -> None:
+    before = view(4, "abc").generation
+    assert before is not None
+    assert has_heirs(now, before) is inherits
 
 
 def test_a_generation_of_which_nobody_is_seen_is_not_replaced_before_all_its_members_have_stopped() -> None:

@@ -107,16 +107,7 @@ class Checkpoints:
             RecordError: there are some, and all are damaged or of another version. To begin anew then, unasked, would
                 throw away what a repair, or the code that wrote them, may still read.
         """
-        unreadable, damaged = "", ""
-        candidates: list[tuple[Stored, Place]] = []
-        for place in self._places:
-            try:
-                candidates += [(stored, place) for stored in place.stored()]
-            except Missing as error:
-                self._skip(place.text, error)
-            except OSError as error:
-                self._skip(place.text, error)
-                unreadable = unreadable or f"{place.text}: {error}"
+        (candidates, unreadable), damaged = self._stored(), ""
         # Of one step, the place that was named first: a directory before a bucket.
         for stored, place in sorted(candidates, key=lambda each: -each[0].step):
             path = f"{place.text}/{stored.name}"
@@ -139,6 +130,10 @@ class Checkpoints:
                 "repair them, or move them away or give the job a new name to begin anew"
             )
         return None
+
+    def newest(self) -> int:
+        """The step of the newest that a place says it has; 0 if none does."""
+        return max((stored.step for stored, _ in self._stored()[0]), default=0)
 
     def finish(self, record: bytes) -> None:
         """Record in every place that the job is done. Raises OSError if no place takes it."""
@@ -173,6 +168,20 @@ class Checkpoints:
 
     def _busy(self) -> bool:
         return self._writer is not None and self._writer.is_alive()
+
+    def _stored(self) -> tuple[list[tuple[Stored, Place]], str]:
+        """What the places say they have, and the first reason why one can't be read, if any."""
+        unreadable = ""
+        found: list[tuple[Stored, Place]] = []
+        for place in self._places:
+            try:
+                found += [(stored, place) for stored in place.stored()]
+            except Missing as error:
+                self._skip(place.text, error)
+            except OSError as error:
+                self._skip(place.text, error)
+                unreadable = unreadable or f"{place.text}: {error}"
+        return found, unreadable
 
     def _read(self, place: Place, stored: Stored) -> dict[str, Any]:
         from trainer.checkpoints import dcp

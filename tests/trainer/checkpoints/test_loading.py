@@ -141,12 +141,12 @@ def test_a_job_does_not_begin_anew_because_none_of_its_checkpoints_can_be_used(
 
 
 def test_nothing_anywhere_is_none(checkpoints: Checkpoints, folder: Path) -> None:
-    assert checkpoints.load() is None
+    assert (checkpoints.load(), checkpoints.newest()) == (None, 0)
     folder.mkdir()
     (folder / "step-000000000010").mkdir()
     (folder / "step-000000000020.ckpt").write_text("of an older version")
     (folder / "notes.txt").write_text("step-000000000030")
-    assert checkpoints.load() is None
+    assert (checkpoints.load(), checkpoints.newest()) == (None, 0)
 
 
 def test_the_newest_over_all_places_is_loaded(tmp_path: Path, open_places: Callable[..., Checkpoints]) -> None:
@@ -156,6 +156,7 @@ def test_the_newest_over_all_places_is_loaded(tmp_path: Path, open_places: Calla
     found = both.load()
     assert found is not None
     assert found.path == str(tmp_path / "b" / "step-000000000030")
+    assert both.newest() == 30
     flip(tmp_path / "b" / "step-000000000030" / "__0_0.distcp")
     found = both.load()
     assert found is not None

@@ -1,0 +1,72 @@
+"""The last of those who leave reports its last step once that is saved, unless others have made their own of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from contract import exit_codes
+from tests.trainer.checkpoints.conftest import save, small
+from trainer.checkpoints import Checkpoints, places
+from trainer.log import Log
+from trainer.loop import Loop
+from trainer.membership import Generation, Member, View
+from trainer.training import Report
+
+ME, OTHER = (Member(name, name, "127.0.0.1", 1, 2, "signature", 0) for name in "ab")
+TOGETHER = Generation(4, 9, (ME, OTHER), "start")
+ALL_LEFT = View(Generation(6, 9, (), "left"), 7)
+LAST = Report(28, 1, 4, 2, 0, 0.5, 0.1, (1, 2), 4, 0.01, 0.01)
+
+
+def left(view: View, checkpoints: Checkpoints, log: Log) -> list[int]:
+    """The steps that a worker reports which leaves after it has applied step 28 in a generation with another."""
+    reported: list[int] = []
+    config: Any = SimpleNamespace(report_every=1)
+    parts: Any = SimpleNamespace(
+        member_id=ME.id,
+        coordinator=SimpleNamespace(view=view),
+        state=SimpleNamespace(present=True, step=LAST.step, cursor=SimpleNamespace(offset=4), tree=lambda: small(28)),
+        checkpoints=checkpoints,
+        metrics=SimpleNamespace(committed=lambda report: None),
+        training=SimpleNamespace(on_step=lambda report: reported.append(report.step)),
+    )
+    loop = Loop(config, parts, log)
+    loop._generation, loop._pending = TOGETHER, (LAST, None)
+    assert loop._left() == exit_codes.LEFT
+    return reported
+
+
+@pytest.fixture
+def checkpoints(tmp_path: Path, quiet: Log) -> Checkpoints:
+    return Checkpoints(places(str(tmp_path)), keep=2, log=quiet)
+
+
+def test_the_last_to_leave_saves_its_last_step_and_reports_it(checkpoints: Checkpoints, quiet: Log) -> None:
+    save(checkpoints, 20)
+    assert left(ALL_LEFT, checkpoints, quiet) == [28]
+    assert checkpoints.newest() == 28
+
+
+def test_who_leaves_others_behind_leaves_the_report_to_them(checkpoints: Checkpoints, quiet: Log) -> None:
+    assert left(View(Generation(5, 9, (OTHER,), "left"), 7, (OTHER,)), checkpoints, quiet) == []
+    assert checkpoints.newest() == 0
+
+
+def test_who_was_left_behind_does_not_report_a_step_that_others_have_made_again(
+    checkpoints: Checkpoints, quiet: Log
+) -> None:
+    save(checkpoints, 40)
+    assert left(ALL_LEFT, checkpoints, quiet) == []
+    assert checkpoints.newest() == 40
+
+
+def test_a_step_that_could_not_be_saved_is_not_reported_as_the_next_worker_makes_it_again(
+    tmp_path: Path, quiet: Log
+) -> None:
+    (tmp_path / "file").write_text("where a directory should be")
+    nowhere = Checkpoints(places(str(tmp_path / "file" / "checkpoints")), keep=2, log=quiet)
+    assert left(ALL_LEFT, nowhere, quiet) == []
