@@ -34,7 +34,7 @@ class Farm:
         self._log = folder / "zygote.log"
         self._process: subprocess.Popen[str]
         self._pids: dict[str, int] = {}
-        self._codes: dict[int, int] = {}
+        self._codes: dict[str, int] = {}
         self._ready = False
         self._condition = threading.Condition()
 
@@ -67,13 +67,13 @@ class Farm:
         self._wait(lambda: request["id"] in self._pids)
         return self._pids[request["id"]]
 
-    def code(self, pid: int) -> int | None:
-        """A worker's exit code, None while it runs; negative for a signal."""
-        return self._codes.get(pid)
+    def code(self, request: str) -> int | None:
+        """The exit code of the worker of that request's id, None while it runs; negative for a signal."""
+        return self._codes.get(request)
 
-    def wait(self, pid: int, seconds: float) -> int:
-        self._wait(lambda: pid in self._codes, seconds)
-        return self._codes[pid]
+    def wait(self, request: str, seconds: float) -> int:
+        self._wait(lambda: request in self._codes, seconds)
+        return self._codes[request]
 
     def _wait(self, condition: Any, seconds: float = PATIENCE_SECONDS) -> None:
         with self._condition:
@@ -116,7 +116,7 @@ class Forked(Logged):
         return self._job.book.last.get(self.name)
 
     def poll(self) -> int | None:
-        return self._farm.code(self.pid)
+        return self._farm.code(str(self.folder))
 
     def signal(self, number: signal.Signals) -> None:
         """Send it, and remember what this worker must do now."""
@@ -134,7 +134,7 @@ class Forked(Logged):
 
     def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
         try:
-            return self._farm.wait(self.pid, seconds)
+            return self._farm.wait(str(self.folder), seconds)
         except AssertionError as error:
             raise AssertionError(f"{self.name} did not end in {seconds:g} s:\n{self.text()[-4000:]}") from error
 

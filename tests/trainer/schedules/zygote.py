@@ -42,21 +42,23 @@ def main() -> None:
     bind = bound_to(os.getpid())
     print(json.dumps({"ready": os.getpid()}), file=reports)
     pending = b""
+    workers: dict[int, str] = {}
     while True:
         readable, _, _ = select.select([0, waker], [], [])
         if waker in readable:
             os.read(waker, 4096)
-            _reap(reports)
+            _reap(workers, reports)
         if 0 in readable:
             data = os.read(0, 1 << 16)
             if not data:
                 return
             *requests, pending = (pending + data).split(b"\n")
-            for request in requests:
+            for request in map(json.loads, requests):
                 child = os.fork()
                 if child == 0:
-                    _become(json.loads(request), bind, reports.fileno())
-                print(json.dumps({"started": json.loads(request)["id"], "pid": child}), file=reports)
+                    _become(request, bind, reports.fileno())
+                workers[child] = request["id"]
+                print(json.dumps({"started": request["id"], "pid": child}), file=reports)
 
 
 def _import_everything() -> None:
@@ -73,13 +75,14 @@ def _import_everything() -> None:
     assert tests.trainer.schedules.script
 
 
-def _reap(reports: Any) -> None:
+def _reap(workers: dict[int, str], reports: Any) -> None:
+    """Report the ends by the requests' ids: process ids come again in a long run."""
     with contextlib.suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 return
-            print(json.dumps({"ended": pid, "code": os.waitstatus_to_exitcode(status)}), file=reports)
+            print(json.dumps({"ended": workers.pop(pid), "code": os.waitstatus_to_exitcode(status)}), file=reports)
 
 
 def _become(request: Mapping[str, Any], bind: Callable[[], None], *unwanted: int) -> None:
