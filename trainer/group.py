@@ -88,21 +88,25 @@ class _Sums:
             self._buffer.copy_(self._sums)
 
     def _lend(self) -> bool:
-        """False if the gradients don't lie in the bucket, or not as wide."""
-        if self._buffer.dtype != self._sums.dtype:
+        """False if that can't be."""
+        self._gradients = self._gradients or self._views()
+        if not self._gradients:
             return False
+        for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
+            parameter.grad = gradient
+        return True
+
+    def _views(self) -> Sequence[torch.Tensor]:
+        """Of the sums, one for each gradient; none if the gradients don't lie in the bucket, or not as wide."""
+        if self._buffer.dtype != self._sums.dtype:
+            return ()
         bucket = self._buffer.untyped_storage().data_ptr()
-        gradients = self._gradients or [
+        views = [
             self._sums.as_strided(gradient.size(), gradient.stride(), gradient.storage_offset())
             for gradient in (parameter.grad for parameter in self._parameters)
             if gradient is not None and gradient.untyped_storage().data_ptr() == bucket
         ]
-        if len(gradients) < len(self._parameters):
-            return False
-        self._gradients = gradients
-        for parameter, gradient in zip(self._parameters, gradients, strict=True):
-            parameter.grad = gradient
-        return True
+        return views if len(views) == len(self._parameters) else ()
 
 
 class Group(ABC):

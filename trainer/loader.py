@@ -34,7 +34,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from trainer.errors import ConfigError, TrainerError
 from trainer.lifeline import bound_to
-from trainer.randomness import Generator, States, generators_kept, own_numpy_generator, seed_generators, states
+from trainer.randomness import Generator, States, generators_kept, seed_generators, seedable_numpy_generator, states
 from trainer.sampler import Cursor, Step, plan
 
 Collate = Callable[[list[Any]], Any]
@@ -339,7 +339,7 @@ def _settle(parent: int, current: memoryview, worker: int) -> None:
     signal.signal(signal.SIGTERM, end_if_closed)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
-    own_numpy_generator()
+    seedable_numpy_generator()
     _let_go_of_sockets()
 
 

@@ -100,7 +100,7 @@ def seed_generators(seed: int, epoch: int, sample: int, which: Sequence[Generato
         generator.seed(number)
 
 
-def own_numpy_generator() -> Any:
+def seedable_numpy_generator() -> Any:
     """See that numpy's functions draw from a Mersenne Twister, the only one of its generators that they can seed.
 
     Returns the generator of another kind that this has replaced by one of this module's; None if there was no need.
@@ -113,14 +113,14 @@ def own_numpy_generator() -> Any:
 
 
 def states() -> States:
-    """Of all generators, as they are now; numpy's must be of the right kind (see ``own_numpy_generator``)."""
+    """Of all generators, as they are now; numpy's must be of the right kind (see ``seedable_numpy_generator``)."""
     return [(generator, generator.state()) for generator in GENERATORS]
 
 
 @contextmanager
 def generators_kept() -> Iterator[States]:
     """Leave the global generators as they were, since the model may draw from them; gives their states."""
-    replaced = own_numpy_generator()
+    replaced = seedable_numpy_generator()
     before = states()
     try:
         yield before

@@ -161,7 +161,11 @@ class Bench:
         middle = CHECKPOINT_STEPS // 2
         chosen = self._systems("torchrun tuned", "torchft", "torchft 1 s")
         with self._opened(chosen) as jobs:
-            spent = self._turns(jobs, steps=CHECKPOINT_STEPS, waking=paced.WAKING_STEPS, offset=middle)
+            for job in jobs:
+                job.start()
+                job.steady(world=job.site.nodes)
+                job.park()
+            spent = paced.take_turns(jobs, self._given.turns, steps=CHECKPOINT_STEPS, offset=middle, say=self.say)
         for name, turns in zip([system.name for system in chosen], spent, strict=True):
             shares = paced.shares_lost(turns, at=middle - paced.WAKING_STEPS - 1)
             self.say(f"{name}: {results.CHECKPOINT}, standard error {paced.spread(shares):.2f} %")
@@ -186,13 +190,6 @@ class Bench:
         spent = json.loads(done.stdout)
         for system, ways in (("tidewater", "peer"), (results.PLAIN_SOCKET, "plain")):
             self.rows.append(Row.of(results.TRANSFER, system, spent[ways], unit="s"))
-
-    def _turns(self, jobs: Sequence[Job], **turn: int) -> list[list[list[float]]]:
-        for job in jobs:
-            job.start()
-            job.steady(world=job.site.nodes)
-            job.park()
-        return paced.take_turns(jobs, self._given.turns, **turn, say=self.say)
 
     def _goodput(self) -> None:
         seconds = self._given.trace_seconds

@@ -35,7 +35,7 @@ WRITING_STEPS = 12
 
 
 def take_turns(
-    jobs: Sequence[Job], turns: int, *, steps: int, waking: int, offset: int, say: Callable[[str], None]
+    jobs: Sequence[Job], turns: int, *, steps: int, offset: int, say: Callable[[str], None]
 ) -> list[list[list[float]]]:
     """Lets each job make `steps` steps at a time, in changing order.
 
@@ -43,12 +43,11 @@ def take_turns(
         jobs: Running and steady.
         turns: How many times each gets its turn.
         steps: Of one turn.
-        waking: The first of them, which aren't counted.
         offset: Turns begin at multiples of `steps` plus this.
         say: Told of the progress.
 
     Returns:
-        For each job, for each of its turns, how long the steps took.
+        For each job, for each of its turns, how long the steps took but for the first WAKING_STEPS.
     """
     ends = [_aligned(job.park(), steps, offset) for job in jobs]
     for job, end in zip(jobs, ends, strict=True):
@@ -61,7 +60,7 @@ def take_turns(
             job, begin = jobs[place], ends[place]
             job.forget()
             ends[place] = job.run_to(begin + steps)
-            spent[place].append(step_seconds(job.lines, node=0, first=begin + 1 + waking, last=ends[place]))
+            spent[place].append(step_seconds(job.lines, node=0, first=begin + 1 + WAKING_STEPS, last=ends[place]))
         if turn % 10 == 9 or turn == turns - 1:
             medians = [1000 * statistics.median(turned[-1]) for turned in spent]
             names = [job.system.name for job in jobs]

@@ -18,7 +18,6 @@ from benchmarks.elastic.workers import names
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ("benchmarks", "contract", "trainer")
 """What the workers import of ours."""
-HOST = "127.0.0.1"
 RESTARTS = "1000"
 """torchrun's default is not to restart at all; more than any run here needs."""
 
@@ -90,8 +89,8 @@ def _torchrun(options: str) -> Callable[[Site, int, int], list[str]]:
         conf = ",".join(filter(None, ["is_host=false", options]))
         return [
             *(str(site.python), "-m", "torch.distributed.run", f"--nnodes=1:{site.nodes}", "--nproc-per-node=1"),
-            *(f"--max-restarts={RESTARTS}", "--rdzv-backend=c10d", f"--rdzv-endpoint={HOST}:{port}"),
-            *("--rdzv-id=bench", f"--rdzv-conf={conf}", f"--local-addr={HOST}", site.script("with_torchrun.py")),
+            *(f"--max-restarts={RESTARTS}", "--rdzv-backend=c10d", f"--rdzv-endpoint={names.HOST}:{port}"),
+            *("--rdzv-id=bench", f"--rdzv-conf={conf}", f"--local-addr={names.HOST}", site.script("with_torchrun.py")),
         ]
 
     return node
@@ -110,7 +109,7 @@ def _store(site: Site, port: int) -> list[str]:
 def _lighthouse(heartbeat_timeout_ms: int) -> Callable[[Site, int], list[str]]:
     def service(site: Site, port: int) -> list[str]:
         flags = ["--min_replicas", "1", "--heartbeat_timeout_ms", str(heartbeat_timeout_ms)]
-        return [str(site.python.with_name("torchft_lighthouse")), "--bind", f"{HOST}:{port}", *flags]
+        return [str(site.python.with_name("torchft_lighthouse")), "--bind", f"{names.HOST}:{port}", *flags]
 
     return service
 
@@ -121,22 +120,23 @@ def _torchft(site: Site, port: int, number: int) -> list[str]:
 
 def _torchft_environment(site: Site, port: int, number: int) -> dict[str, str]:
     return {
-        "TORCHFT_LIGHTHOUSE": f"http://{HOST}:{port}",
+        "TORCHFT_LIGHTHOUSE": f"http://{names.HOST}:{port}",
         "REPLICA_GROUP_ID": str(number),
         "NUM_REPLICA_GROUPS": str(site.nodes),
     }
 
 
 def _etcd(site: Site, port: int) -> list[str]:
-    url, peer = f"http://{HOST}:{port}", f"http://{HOST}:0"
+    url, peer = f"http://{names.HOST}:{port}", f"http://{names.HOST}:0"
     flags = ["--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", peer]
     return [str(site.etcd), "--data-dir", str(site.folder / "etcd"), *flags]
 
 
 def _tidewater(site: Site, port: int, number: int) -> list[str]:
+    etcd = f"http://{names.HOST}:{port}"
     return [
-        *(str(site.python), site.script("with_tidewater.py"), "--job", "bench", "--etcd", f"http://{HOST}:{port}"),
-        *("--worker", f"node-{number}", "--host", HOST, "--checkpoints", str(site.folder / "checkpoints")),
+        *(str(site.python), site.script("with_tidewater.py"), "--job", "bench", "--etcd", etcd),
+        *("--worker", f"node-{number}", "--host", names.HOST, "--checkpoints", str(site.folder / "checkpoints")),
         *("--checkpoint-every", str(site.checkpoint_every), "--batch-size", str(names.GLOBAL_BATCH)),
         *("--epochs", "1000000", "--max-workers", str(site.nodes), "--report-every", "100"),
     ]

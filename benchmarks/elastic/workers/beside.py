@@ -24,7 +24,6 @@ from torch.utils.data.distributed import DistributedSampler
 
 from benchmarks.elastic.workers import names, task
 
-HOST = "127.0.0.1"
 _TIMEOUT = timedelta(seconds=60)
 
 
@@ -59,7 +58,7 @@ class Beside:
 
 def group(port: int, rank: int, world: int) -> dist.ProcessGroup:
     """A process group beside the default one, which is the system's."""
-    store = TCPStore(HOST, port, is_master=rank == 0, wait_for_workers=False, timeout=_TIMEOUT)
+    store = TCPStore(names.HOST, port, is_master=rank == 0, wait_for_workers=False, timeout=_TIMEOUT)
     made = dist.ProcessGroup(store, rank, world)
     gloo = dist.ProcessGroup.BackendType.GLOO
     made._register_backend(torch.device("cpu"), gloo, dist.ProcessGroupGloo(store, rank, world, _TIMEOUT))

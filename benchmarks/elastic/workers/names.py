@@ -8,6 +8,9 @@ from __future__ import annotations
 GLOBAL_BATCH = 96
 """Samples per step of all workers together; a multiple of 1, 2 and 3 workers."""
 
+HOST = "127.0.0.1"
+"""Where everything runs."""
+
 OUT = "BENCH_OUT"
 """Directory for the records of committed steps."""
 NODE = "BENCH_NODE"

@@ -15,9 +15,9 @@ from multiprocessing.connection import Connection
 
 import torch
 
+from benchmarks.elastic.workers import names
 from trainer import sync
 
-HOST = "127.0.0.1"
 UUID = 1
 TENSORS = 64
 MEGABYTE = 1 << 20
@@ -34,9 +34,9 @@ def main(megabytes: int, runs: int) -> None:
     for run in range(2 * runs):
         begin = time.monotonic()
         if run % 2:
-            copy((HOST, plain), megabytes * MEGABYTE)
+            copy((names.HOST, plain), megabytes * MEGABYTE)
         else:
-            sync.fetch((HOST, peer), UUID, lambda: None, begin + _DEADLINE_SECONDS)
+            sync.fetch((names.HOST, peer), UUID, lambda: None, begin + _DEADLINE_SECONDS)
         spent["plain" if run % 2 else "peer"].append(time.monotonic() - begin)
     print(json.dumps(spent))
 
@@ -48,7 +48,7 @@ def serve(parent: Connection, megabytes: int) -> None:
     server = sync.PeerServer()
     server.start()
     server.offer(UUID, {str(index): part for index, part in enumerate(state)})
-    listener = socket.create_server((HOST, 0))
+    listener = socket.create_server((names.HOST, 0))
 
     def answer() -> None:
         while True:

@@ -20,8 +20,6 @@ from torchft import (  # type: ignore[import-not-found,unused-ignore]
 
 from benchmarks.elastic.workers import names, record, task
 
-HOST = "127.0.0.1"
-
 
 class Model(DistributedDataParallel):  # type: ignore[misc,unused-ignore]
     """torchft's own, but for its communication hook.
@@ -57,7 +55,7 @@ def main() -> None:
         return {"model": network.state_dict(), "optim": optimizer.state_dict()}
 
     # The replica group's own store, which torchrun would start for it.
-    store = TCPStore(HOST, 0, is_master=True, wait_for_workers=False)
+    store = TCPStore(names.HOST, 0, is_master=True, wait_for_workers=False)
     manager = Manager(
         pg=ProcessGroupGloo(timeout=timedelta(seconds=5)),
         min_replica_size=1,
@@ -67,9 +65,9 @@ def main() -> None:
         timeout=timedelta(seconds=30),
         rank=0,
         world_size=1,
-        store_addr=HOST,
+        store_addr=names.HOST,
         store_port=store.port,
-        hostname=HOST,
+        hostname=names.HOST,
     )
     model = Model(manager, network)
     optimizer = Optimizer(manager, task.optimizer_of(network))
