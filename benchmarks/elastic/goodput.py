@@ -13,44 +13,44 @@ import time
 from collections.abc import Callable, Sequence
 
 from benchmarks.elastic.jobs import Job, JobBroken
-from benchmarks.elastic.timeline import kept_samples
+from benchmarks.elastic.timeline import NEAR_SECONDS, Span, disturbances, kept_samples, undisturbed_samples
 from benchmarks.elastic.trace import Kill
 
 RESTART_SECONDS = 5.0
-UNDISTURBED_SECONDS = 30.0
 _TICK_SECONDS = 0.1
 
 
 def run(job: Job, trace: Sequence[Kill], seconds: float, say: Callable[[str], None]) -> float:
     """The share of an undisturbed run's samples that were committed and kept, in per cent; the job is over then.
 
-    The undisturbed pace is this job's own, measured before and after the trace; if the two differ by much, the machine
-    was faster or slower meanwhile, and the share says little.
+    The undisturbed pace is this job's own, of just before and after each kill (see ``undisturbed_samples``).
     """
     job.open_gate()
-    before = _pace(job)
+    world = job.site.nodes
+    job.steady(world=world)
+    begin = time.monotonic()
+    time.sleep(NEAR_SECONDS)
     start = time.monotonic()
-    _disturb(job, trace, start, seconds, say)
+    killed = _disturb(job, trace, start, seconds, say)
     end = time.monotonic()
     try:
-        after = _pace(job, since=end)
+        job.steady(world=world, after=end)
+        time.sleep(NEAR_SECONDS)
     except JobBroken as error:  # what came before counts all the same
         say(f"no pace after the trace: {error}")
-        after = before
-    say(f"{job.system.name}: undisturbed {before:.0f} samples/s before the trace and {after:.0f} after it")
-    return 100 * kept_samples(job.lines, start, end) / ((before + after) / 2 * (end - start))
+    record = Span(begin, time.monotonic())
+    disturbed = disturbances(job.lines, killed, world=world, end=record.end)
+    kept = kept_samples(job.lines, start, end)
+    undisturbed = undisturbed_samples(job.lines, disturbed, Span(start, end), record)
+    say(f"{job.system.name}: {kept} samples of {undisturbed:.0f} without the kills")
+    return 100 * kept / undisturbed
 
 
-def _pace(job: Job, since: float = 0.0) -> float:
-    """Samples per second while nothing happens, once training is steady."""
-    job.steady(world=job.site.nodes, after=since)
-    begin = time.monotonic()
-    time.sleep(UNDISTURBED_SECONDS)
-    end = time.monotonic()
-    return kept_samples(job.lines, begin, end) / (end - begin)
-
-
-def _disturb(job: Job, trace: Sequence[Kill], start: float, seconds: float, say: Callable[[str], None]) -> None:
+def _disturb(
+    job: Job, trace: Sequence[Kill], start: float, seconds: float, say: Callable[[str], None]
+) -> list[tuple[float, int]]:
+    """When which node was killed."""
+    killed: list[tuple[float, int]] = []
     ended: dict[int, float] = {}
     todo = list(trace)
     while (now := time.monotonic() - start) < seconds:
@@ -67,7 +67,9 @@ def _disturb(job: Job, trace: Sequence[Kill], start: float, seconds: float, say:
             if victim is not None:
                 say(f"{job.system.name}: {now:.0f} s: kill of node {victim}, {len(todo)} more to come")
                 job.nodes[victim].signal(signal.SIGKILL)
+                killed.append((time.monotonic(), victim))
         time.sleep(_TICK_SECONDS)
+    return killed
 
 
 def next_alive(node: int, alive: Sequence[int], nodes: int) -> int | None:

@@ -17,6 +17,8 @@ from itertools import pairwise
 
 NANOSECONDS = 1_000_000_000
 FIELDS = 5
+APART_SECONDS = 10.0
+NEAR_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,24 @@ class Line:
     loss: float
     samples: int
     """Of all workers together."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of time."""
+
+    begin: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        """How long it is."""
+        return self.end - self.begin
+
+    def within(self, other: Span) -> Span:
+        """The part that lies in `other`, of no length if there is none."""
+        begin = min(max(self.begin, other.begin), other.end)
+        return Span(begin, max(begin, min(self.end, other.end)))
 
 
 def parse(node: int, text: str) -> list[Line]:
@@ -92,6 +112,43 @@ def kept_samples(lines: Sequence[Line], begin: float, end: float) -> int:
     done = {line.step for line in lines if line.at < begin}
     new = {line.step: line.samples for line in lines if begin <= line.at < end and line.step not in done}
     return sum(new.values())
+
+
+def disturbances(lines: Sequence[Line], kills: Iterable[tuple[float, int]], *, world: int, end: float) -> list[Span]:
+    """From each kill, given by its time and node, until that node makes steps as one of `world` again, or until `end`.
+
+    Those that are less than APART_SECONDS apart are one.
+    """
+    spans: list[Span] = []
+    for at, node in sorted(kills):
+        back = first_step(lines, nodes={node}, world=world, after=at)
+        span = Span(at, back.at if back else end)
+        if spans and span.begin < spans[-1].end + APART_SECONDS:
+            last = spans.pop()
+            span = Span(last.begin, max(last.end, span.end))
+        spans.append(span)
+    return spans
+
+
+def undisturbed_samples(lines: Sequence[Line], disturbed: Sequence[Span], trace: Span, record: Span) -> float:
+    """What the job would have made in `trace` without the disturbances: then, its pace of just before and after each.
+
+    A pace from elsewhere in the `record` would say little, as the machine may be another one's as well, and is slower
+    then. Steps that are made again count here: that they have to be is the disturbance's doing.
+    """
+    edges = [record.begin, *(edge for span in disturbed for edge in (span.begin, span.end)), record.end]
+    quiet = [Span(begin, max(begin, end)) for begin, end in zip(edges[::2], edges[1::2], strict=True)]
+    total = sum(_made(lines, span.within(trace)) for span in quiet)
+    for span, before, after in zip(disturbed, quiet, quiet[1:], strict=False):
+        near = before.within(Span(span.begin - NEAR_SECONDS, span.begin))
+        far = after.within(Span(span.end, span.end + NEAR_SECONDS))
+        pace = (_made(lines, near) + _made(lines, far)) / (near.seconds + far.seconds)
+        total += pace * span.within(trace).seconds
+    return total
+
+
+def _made(lines: Iterable[Line], span: Span) -> float:
+    return sum({line.step: line.samples for line in lines if span.begin <= line.at < span.end}.values())
 
 
 def step_seconds(lines: Iterable[Line], *, node: int, first: int, last: int) -> list[float]:

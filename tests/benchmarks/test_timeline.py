@@ -7,6 +7,8 @@ import pytest
 from benchmarks.elastic.timeline import (
     Line,
     Pair,
+    Span,
+    disturbances,
     first_step,
     kept_samples,
     longest_gap,
@@ -14,6 +16,7 @@ from benchmarks.elastic.timeline import (
     parse,
     step_seconds,
     steps_lost,
+    undisturbed_samples,
 )
 
 
@@ -86,3 +89,39 @@ def test_a_step_that_was_done_before_does_not_count_when_it_is_made_again() -> N
 def test_a_steps_time_is_from_the_step_before_it() -> None:
     lines = [line(0, 4, 1.0), line(0, 5, 1.25), line(1, 6, 1.3), line(0, 6, 1.75), line(0, 8, 9.0)]
     assert step_seconds(lines, node=0, first=5, last=8) == pytest.approx([0.25, 0.5])
+
+
+def even(node: int, begin: float, end: float, *, pace: int, first: int, world: int = 3) -> list[Line]:
+    """A worker's steps, ``pace`` of them each second."""
+    count = round((end - begin) * pace)
+    return [line(node, first + index, begin + (index + 0.5) / pace, world, 1) for index in range(count)]
+
+
+def test_a_disturbance_lasts_until_the_killed_worker_trains_with_all_others_again() -> None:
+    lines = [line(1, 5, 10.2), line(0, 6, 11.0, world=2), line(1, 7, 17.0, world=2), line(1, 8, 18.0)]
+    assert disturbances(lines, [(10.5, 1)], world=3, end=99.0) == [Span(10.5, 18.0)]
+    assert disturbances(lines, [(20.0, 1)], world=3, end=99.0) == [Span(20.0, 99.0)]
+    assert disturbances(lines, [(21.0, 1), (10.5, 1)], world=3, end=99.0) == [Span(10.5, 99.0)]
+
+
+def test_goodput_is_the_same_on_a_machine_that_becomes_slower_in_the_middle() -> None:
+    fast = [*even(0, 0, 100, pace=10, first=0), *even(0, 110, 200, pace=10, first=1000)]
+    slow = [*even(0, 200, 300, pace=5, first=1900), *even(0, 310, 400, pace=5, first=2400)]
+    trace, record = Span(30.0, 370.0), Span(0.0, 400.0)
+    stood_still = [Span(100.0, 110.0), Span(300.0, 310.0)]
+    undisturbed = undisturbed_samples([*fast, *slow], stood_still, trace, record)
+    assert undisturbed == pytest.approx(170 * 10 + 170 * 5)
+    assert kept_samples([*fast, *slow], trace.begin, trace.end) == undisturbed - 10 * 10 - 10 * 5
+
+
+def test_steps_made_again_are_work_that_an_undisturbed_run_would_not_have_lost() -> None:
+    lines = [*even(0, 0, 50, pace=10, first=0), *even(0, 60, 100, pace=10, first=400)]
+    undisturbed = undisturbed_samples(lines, [Span(50.0, 60.0)], Span(0.0, 100.0), Span(0.0, 100.0))
+    assert undisturbed == pytest.approx(1000)
+    assert kept_samples(lines, 0.0, 100.0) == 800
+
+
+def test_a_worker_that_never_came_back_is_measured_by_the_pace_before() -> None:
+    lines = even(0, 0, 50, pace=10, first=0)
+    undisturbed = undisturbed_samples(lines, [Span(50.0, 120.0)], Span(20.0, 100.0), Span(0.0, 120.0))
+    assert undisturbed == pytest.approx(800)
