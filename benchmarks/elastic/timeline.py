@@ -18,7 +18,9 @@ from itertools import pairwise
 NANOSECONDS = 1_000_000_000
 FIELDS = 5
 APART_SECONDS = 10.0
+"""Less time between two disturbances is too short to tell a pace by."""
 NEAR_SECONDS = 20.0
+"""So much time on either side of a disturbance tells the pace that it has interrupted."""
 
 
 @dataclass(frozen=True)
@@ -131,18 +133,24 @@ def disturbances(lines: Sequence[Line], kills: Iterable[tuple[float, int]], *, w
 
 
 def undisturbed_samples(lines: Sequence[Line], disturbed: Sequence[Span], trace: Span, record: Span) -> float:
-    """What the job would have made in `trace` without the disturbances: then, its pace of just before and after each.
+    """What the job would have made in `trace` if it had kept its pace of just before and after each disturbance.
 
-    A pace from elsewhere in the `record` would say little, as the machine may be another one's as well, and is slower
-    then. Steps that are made again count here: that they have to be is the disturbance's doing.
+    A pace from elsewhere would say little, as a machine that others use as well is slower at times. Steps that are made
+    again count here: that they have to be is the disturbance's doing.
+
+    Args:
+        lines: All of the record.
+        disturbed: See `disturbances`.
+        trace: The time in question.
+        record: From some time before the first disturbance to some time after the last.
     """
     edges = [record.begin, *(edge for span in disturbed for edge in (span.begin, span.end)), record.end]
     quiet = [Span(begin, max(begin, end)) for begin, end in zip(edges[::2], edges[1::2], strict=True)]
     total = sum(_made(lines, span.within(trace)) for span in quiet)
     for span, before, after in zip(disturbed, quiet, quiet[1:], strict=False):
-        near = before.within(Span(span.begin - NEAR_SECONDS, span.begin))
-        far = after.within(Span(span.end, span.end + NEAR_SECONDS))
-        pace = (_made(lines, near) + _made(lines, far)) / (near.seconds + far.seconds)
+        before = before.within(Span(span.begin - NEAR_SECONDS, span.begin))
+        after = after.within(Span(span.end, span.end + NEAR_SECONDS))
+        pace = (_made(lines, before) + _made(lines, after)) / (before.seconds + after.seconds)
         total += pace * span.within(trace).seconds
     return total
 
