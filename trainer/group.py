@@ -88,7 +88,7 @@ class _Sums:
             self._buffer.copy_(self._sums)
 
     def _lend(self) -> bool:
-        """False if that can't be."""
+        """Make the gradients views of the sums; False if the gradients don't lie in the bucket, or not as wide."""
         self._gradients = self._gradients or self._views()
         if not self._gradients:
             return False
@@ -97,7 +97,7 @@ class _Sums:
         return True
 
     def _views(self) -> Sequence[torch.Tensor]:
-        """Of the sums, one for each gradient; none if the gradients don't lie in the bucket, or not as wide."""
+        """Of the sums, one for each gradient; none if that can't be."""
         if self._buffer.dtype != self._sums.dtype:
             return ()
         bucket = self._buffer.untyped_storage().data_ptr()

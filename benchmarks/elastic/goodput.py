@@ -38,10 +38,10 @@ def run(job: Job, trace: Sequence[Kill], seconds: float, say: Callable[[str], No
         time.sleep(NEAR_SECONDS)
     except JobBroken as error:  # what came before counts all the same
         say(f"no pace after the trace: {error}")
-    record = Span(begin, time.monotonic())
-    disturbed = disturbances(job.lines, killed, world=world, end=record.end)
-    kept = kept_samples(job.lines, start, end)
-    undisturbed = undisturbed_samples(job.lines, disturbed, Span(start, end), record)
+    lines, record = job.lines, Span(begin, time.monotonic())
+    disturbed = disturbances(lines, killed, world=world, end=record.end)
+    kept = kept_samples(lines, start, end)
+    undisturbed = undisturbed_samples(lines, disturbed, Span(start, end), record)
     say(f"{job.system.name}: {kept} samples of {undisturbed:.0f} without the kills")
     return 100 * kept / undisturbed
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.elastic.workers import names
 from trainer.lifeline import bound_to
 
 END_SECONDS = 5.0
@@ -99,7 +100,7 @@ def cpu_seconds(pids: Sequence[int]) -> float:
 def free_port() -> int:
     """A TCP port of the loopback that was free a moment ago."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((names.HOST, 0))
         return int(probe.getsockname()[1])
 
 
@@ -107,7 +108,7 @@ def wait_for_port(port: int, seconds: float) -> bool:
     """Whether something listens there within `seconds`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        with contextlib.suppress(OSError), socket.create_connection((names.HOST, port), timeout=1):
             return True
         time.sleep(0.05)
     return False

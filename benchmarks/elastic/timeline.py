@@ -112,8 +112,7 @@ def steps_lost(lines: Iterable[Line], resumed: Line) -> int:
 def kept_samples(lines: Sequence[Line], begin: float, end: float) -> int:
     """Samples of the steps first committed in `begin`..`end`; a step that is made again doesn't count again."""
     done = {line.step for line in lines if line.at < begin}
-    new = {line.step: line.samples for line in lines if begin <= line.at < end and line.step not in done}
-    return sum(new.values())
+    return _made((line for line in lines if line.step not in done), Span(begin, end))
 
 
 def disturbances(lines: Sequence[Line], kills: Iterable[tuple[float, int]], *, world: int, end: float) -> list[Span]:
@@ -145,8 +144,8 @@ def undisturbed_samples(lines: Sequence[Line], disturbed: Sequence[Span], trace:
         record: From some time before the first disturbance to some time after the last.
     """
     edges = [record.begin, *(edge for span in disturbed for edge in (span.begin, span.end)), record.end]
-    quiet = [Span(begin, max(begin, end)) for begin, end in zip(edges[::2], edges[1::2], strict=True)]
-    total = sum(_made(lines, span.within(trace)) for span in quiet)
+    quiet = [Span(begin, end) for begin, end in zip(edges[::2], edges[1::2], strict=True)]
+    total: float = sum(_made(lines, span.within(trace)) for span in quiet)
     for span, before, after in zip(disturbed, quiet, quiet[1:], strict=False):
         before = before.within(Span(span.begin - NEAR_SECONDS, span.begin))
         after = after.within(Span(span.end, span.end + NEAR_SECONDS))
@@ -155,7 +154,8 @@ def undisturbed_samples(lines: Sequence[Line], disturbed: Sequence[Span], trace:
     return total
 
 
-def _made(lines: Iterable[Line], span: Span) -> float:
+def _made(lines: Iterable[Line], span: Span) -> int:
+    """Samples of the steps in a stretch of time."""
     return sum({line.step: line.samples for line in lines if span.begin <= line.at < span.end}.values())
 
 

@@ -91,10 +91,10 @@ def test_a_steps_time_is_from_the_step_before_it() -> None:
     assert step_seconds(lines, node=0, first=5, last=8) == pytest.approx([0.25, 0.5])
 
 
-def even(node: int, begin: float, end: float, *, pace: int, first: int, world: int = 3) -> list[Line]:
+def even(node: int, begin: float, end: float, *, pace: int, first: int) -> list[Line]:
     """A worker's steps, ``pace`` of them each second."""
     count = round((end - begin) * pace)
-    return [line(node, first + index, begin + (index + 0.5) / pace, world, 1) for index in range(count)]
+    return [line(node, first + index, begin + (index + 0.5) / pace, samples=1) for index in range(count)]
 
 
 def test_a_disturbance_lasts_until_the_killed_worker_trains_with_all_others_again() -> None:

@@ -107,7 +107,8 @@ class Checkpoints:
             RecordError: there are some, and all are damaged or of another version. To begin anew then, unasked, would
                 throw away what a repair, or the code that wrote them, may still read.
         """
-        (candidates, unreadable), damaged = self._stored(), ""
+        candidates, unreadable = self._stored()
+        damaged = ""
         # Of one step, the place that was named first: a directory before a bucket.
         for stored, place in sorted(candidates, key=lambda each: -each[0].step):
             path = f"{place.text}/{stored.name}"

@@ -11,6 +11,8 @@ import sys
 
 from torch._C._distributed_c10d import TCPStore
 
+from benchmarks.elastic.workers import names
+
 if __name__ == "__main__":
-    store = TCPStore("127.0.0.1", int(sys.argv[1]), is_master=True, wait_for_workers=False)
+    store = TCPStore(names.HOST, int(sys.argv[1]), is_master=True, wait_for_workers=False)
     signal.pause()
