@@ -110,7 +110,7 @@ class Bench:
 
     def _faults(self, found: Sequence[faults.Fault]) -> None:
         given = self._given
-        campaign = Campaign(self._open, found, runs=given.runs, patience_seconds=given.patience_seconds, say=self.say)
+        campaign = Campaign(self._open, found, runs=given.runs, say=self.say)
         try:
             campaign.run(self._systems())
         finally:
@@ -235,12 +235,6 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--runs", type=int, default=10, help="of each fault for each system, and starts of step (default %(default)s)"
-    )
-    parser.add_argument(
-        "--patience-seconds",
-        type=float,
-        default=420.0,
-        help="a system's fault that has taken longer isn't tried again after three runs (default %(default)s)",
     )
     parser.add_argument("--turns", type=int, default=40, help="of each job in checkpoint (default %(default)s)")
     parser.add_argument(

@@ -1,6 +1,7 @@
 """How much of an undisturbed run's work is done while workers are killed, all systems by the same trace.
 
-A killed worker comes back by a restart loop, as its pod would: some seconds after its end, however that came about.
+A killed worker comes back by a restart loop, as its pod would: some seconds after its end, however that came about. A
+job that refuses its nodes for good is started anew as a whole, as a queue's RestartJob would.
 All workers share one machine here, and the imports of the one that comes back would take the others' processors. So
 every step of every system also sleeps for a while, as if an accelerator worked, and leaves processors free. The step
 takes as long with two workers as with three; what is lost is time and work, not the absent worker's share of speed.
@@ -54,10 +55,14 @@ def _disturb(
     ended: dict[int, float] = {}
     todo = list(trace)
     while (now := time.monotonic() - start) < seconds:
-        for node, process in list(job.nodes.items()):
-            if process.exit_code is not None:
-                job.nodes.pop(node)
-                ended[node] = now
+        gone = [node for node, process in job.nodes.items() if process.exit_code is not None]
+        if any(job.is_over(node) for node in gone):
+            say(f"{job.system.name}: {now:.0f} s: the job is over for all and is started anew")
+            job.give_up()
+            gone = list(range(job.site.nodes))
+        for node in gone:
+            job.nodes.pop(node, None)
+            ended[node] = now
         for node, at in list(ended.items()):
             if now >= at + RESTART_SECONDS:
                 del ended[node]

@@ -15,6 +15,7 @@ import os
 import struct
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import TypeVar
 
@@ -88,12 +89,26 @@ class Job:
         """Ends it for good, by SIGKILL."""
         self.nodes.pop(node).end()
 
+    def is_over(self, node: int) -> bool:
+        """Whether that node, which has ended, was refused for good, as every other would be."""
+        return self.system.over is not None and self.system.over in self.nodes[node].last_lines()
+
+    def give_up(self) -> None:
+        """Ends the nodes; those started from now on are another attempt, which the last one's end doesn't concern."""
+        self._end_nodes()
+        self.site = replace(self.site, attempt=self.site.attempt + 1)
+
     def end(self) -> None:
         """Ends all of it; safe to call again."""
-        for process in [*self.nodes.values(), *([self._service] if self._service else [])]:
+        self._end_nodes()
+        if self._service:
+            self._service.end()
+        self._service = None
+
+    def _end_nodes(self) -> None:
+        for process in self.nodes.values():
             process.end()
         self.nodes.clear()
-        self._service = None
 
     def pids(self) -> list[int]:
         """Of all the job's processes but its service."""

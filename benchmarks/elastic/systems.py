@@ -42,6 +42,8 @@ class Site:
     """Of the network."""
     beside: int | None = None
     """Port for plain training in the workers' processes, in turns with theirs."""
+    attempt: int = 1
+    """Which start of the whole job it is."""
 
     def environment(self, node: int) -> dict[str, str]:
         """What every worker is told, and one thread of computation for each.
@@ -82,6 +84,8 @@ class System:
     node: Callable[[Site, int, int], list[str]]
     service: Callable[[Site, int], list[str]] | None = None
     environment: Callable[[Site, int, int], dict[str, str]] = field(default=lambda site, port, node: {})
+    over: str | None = None
+    """In the log of a node that was refused because the job is over for all; only another attempt helps then."""
 
 
 def _torchrun(options: str) -> Callable[[Site, int, int], list[str]]:
@@ -90,7 +94,8 @@ def _torchrun(options: str) -> Callable[[Site, int, int], list[str]]:
         return [
             *(str(site.python), "-m", "torch.distributed.run", f"--nnodes=1:{site.nodes}", "--nproc-per-node=1"),
             *(f"--max-restarts={RESTARTS}", "--rdzv-backend=c10d", f"--rdzv-endpoint={names.HOST}:{port}"),
-            *("--rdzv-id=bench", f"--rdzv-conf={conf}", f"--local-addr={names.HOST}", site.script("with_torchrun.py")),
+            *(f"--rdzv-id=bench-{site.attempt}", f"--rdzv-conf={conf}", f"--local-addr={names.HOST}"),
+            site.script("with_torchrun.py"),
         ]
 
     return node
@@ -100,6 +105,11 @@ def _torchrun_environment(site: Site, port: int, number: int) -> dict[str, str]:
     # Otherwise, after the loss of rank 0's node, torch 2.15's other agents go on looking for the store that it held,
     # until the half hour of init_process_group is over. The benchmark is kinder.
     return {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+
+
+# An agent of torch 2.15 that ends with an error closes the rendezvous for good (launch_agent in launcher/api.py). One
+# does if rank 0's node is lost between a rendezvous and the ranks' assignment: it waits for them for a minute.
+_CLOSED = "RendezvousClosedError"
 
 
 def _store(site: Site, port: int) -> list[str]:
@@ -146,7 +156,7 @@ SYSTEMS = {
     system.name: system
     for system in (
         System("tidewater", _tidewater, _etcd),
-        System("torchrun", _torchrun(""), _store, _torchrun_environment),
+        System("torchrun", _torchrun(""), _store, _torchrun_environment, _CLOSED),
         System(
             "torchrun tuned",
             # A node is given up after interval x attempts, in whole seconds; fewer attempts than the default and a busy
@@ -154,6 +164,7 @@ SYSTEMS = {
             _torchrun("keep_alive_interval=1,keep_alive_max_attempt=3,heartbeat_timeout=1,last_call_timeout=1"),
             _store,
             _torchrun_environment,
+            _CLOSED,
         ),
         System("torchft", _torchft, _lighthouse(5000), _torchft_environment),
         System("torchft 1 s", _torchft, _lighthouse(1000), _torchft_environment),
