@@ -31,11 +31,12 @@ def synchronise(parts: Parts, generation: Generation, rank: int, wanted: Callabl
     next generation sets it right.
     """
     group, state = parts.group, parts.state
-    table = torch.zeros((len(generation.members), 3), dtype=torch.float64, device=group.device)
-    table[rank] = torch.tensor(state.position(), dtype=torch.float64)
+    mine = state.position()
+    table = torch.zeros((len(generation.members), len(mine)), dtype=torch.float64, device=group.device)
+    table[rank] = torch.tensor(mine, dtype=torch.float64)
     group.all_reduce(table)
-    source, behind = plan([(int(row[0]), int(row[1]), int(row[2])) for row in table.tolist()])
-    if rank == source and not state.position()[-1]:
+    source, behind = plan([Position(*map(int, row)) for row in table.tolist()])
+    if rank == source and not mine.trusted:
         _restore(parts, generation, wanted, log)
     if not behind:
         return False
@@ -57,7 +58,7 @@ def plan(positions: list[Position]) -> tuple[int, frozenset[int]]:
     looks at the last checkpoint first, and all others get what it finds.
     """
     highest = max(positions)
-    source, trusted = positions.index(highest), bool(highest[-1])
+    source, trusted = positions.index(highest), bool(highest.trusted)
     return source, frozenset(
         rank for rank, position in enumerate(positions) if rank != source and (position != highest or not trusted)
     )

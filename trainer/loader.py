@@ -5,6 +5,7 @@
     prepared = loader.next()                # this rank's part of the step at the cursor
     loader.prefetch()                       # the one after it, in time that is otherwise spent waiting
     loader.start(Place(cursor, rank=0, size=2, batch_size=256, epochs=90))   # a worker was lost: again, from there
+    for batch in loader.validation([(0, 1, 2), (6, 7, 8)]): ...              # in between; then the next step's again
     loader.close()
 
 A DataLoader knows one sequence of batches per epoch; here the sequence changes whenever the membership does, while
@@ -20,13 +21,14 @@ from __future__ import annotations
 
 import atexit
 import functools
+import itertools
 import mmap
 import multiprocessing
 import os
 import signal
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -94,6 +96,8 @@ class Request:
     epoch: int
     samples: tuple[int, ...]
     weight: float
+    validation: bool = False
+    """Whether the samples are of the validation data."""
 
 
 _IDLE = Request(tag=0, epoch=0, samples=(), weight=0.0)
@@ -109,14 +113,20 @@ class Loader:
     """
 
     def __init__(
-        self, dataset: Dataset[Any], settings: LoaderSettings, *, collate: Collate | None, device: torch.device
+        self,
+        dataset: Dataset[Any],
+        settings: LoaderSettings,
+        *,
+        collate: Collate | None,
+        device: torch.device,
+        validation: Dataset[Any] | None = None,
     ) -> None:
         self._settings, self._device = settings, device
         self._total = len(cast("Sequence[Any]", dataset))
         self._tag = 0
         self._current = memoryview(mmap.mmap(-1, 8)).cast("Q")  # shared with the worker processes, as it is anonymous
-        self._collate = collate or default_collate
-        self._source = _Source(dataset, settings.seed, self._collate, self._current)
+        self._source = _Source((dataset, validation), settings.seed, collate or default_collate, self._current)
+        self._place = Place(Cursor(), rank=0, size=1, batch_size=1, epochs=0)
         self._steps: Iterator[tuple[Step, tuple[Request, ...]]] = iter(())
         self._drawn: Prepared | Exception | None = None
         """The next step if it was prepared ahead, not on the device yet, or what went wrong."""
@@ -137,10 +147,8 @@ class Loader:
 
     def start(self, place: Place) -> None:
         """Give the batches from ``place`` on; what was prepared before is dropped. Returns at once."""
-        self._tag += 1
-        self._current[0] = self._tag
-        self._steps, self._drawn = self._planned(place, self._tag), None
-        self._requests.follow(request for _, requests in self._planned(place, self._tag) for request in requests)
+        self._place = place
+        self._begin(())
 
     def next(self) -> Prepared:
         """This rank's part of the next step; blocks until it is prepared. The end of the epochs is a RuntimeError."""
@@ -149,6 +157,7 @@ class Loader:
             raise RuntimeError("there is no step to prepare: training has ended, failed or not been started")
         if isinstance(drawn, Exception):
             raise drawn
+        self._place = replace(self._place, cursor=drawn.step.after)
         if self._device.type == "cpu":
             return drawn
         return Prepared(drawn.step, tuple(Micro(_onto(each.batch, self._device), each.weight) for each in drawn.micro))
@@ -162,9 +171,15 @@ class Loader:
         """A batch on the device, prepared at once by this process: for a warm-up."""
         return _onto(self._prepare_here(Request(self._current[0], epoch, tuple(samples), 1.0)), self._device)
 
-    def collate(self, items: list[Any]) -> Any:
-        """Samples of a dataset as a batch on the device."""
-        return _onto(self._collate(items), self._device)
+    def validation(self, parts: Iterable[Sequence[int]]) -> Iterator[Any]:
+        """These samples of the validation data, each part as a batch on the device.
+
+        Training's batches that were prepared ahead are dropped, and prepared again behind these.
+        """
+        requests = [Request(self._tag + 1, 0, tuple(part), 1.0, validation=True) for part in parts]
+        self._begin(requests)
+        for request in requests:
+            yield _onto(self._batch(request), self._device)
 
     def close(self) -> None:
         """End the worker processes. Safe to call twice."""
@@ -176,6 +191,14 @@ class Loader:
             process.kill()
             process.join(_CLOSE_SECONDS)
         self._processes = []
+
+    def _begin(self, first: Sequence[Request]) -> None:
+        """Another sequence: these, then the steps from the place on."""
+        self._tag += 1
+        self._current[0] = self._tag
+        self._steps, self._drawn = self._planned(self._place, self._tag), None
+        planned = (request for _, requests in self._planned(self._place, self._tag) for request in requests)
+        self._requests.follow(itertools.chain(first, planned))
 
     def _planned(self, place: Place, tag: int) -> Iterator[tuple[Step, tuple[Request, ...]]]:
         settings, cursor = self._settings, place.cursor
@@ -268,8 +291,10 @@ class _Source(Dataset[_Answer]):
     collate function turns out to draw from: when a batch has moved one for the first time, the batch is made once more.
     """
 
-    def __init__(self, dataset: Dataset[Any], seed: int, collate: Collate, current: memoryview) -> None:
-        self._dataset, self._seed, self._collate, self._current = dataset, seed, collate, current
+    def __init__(
+        self, datasets: tuple[Dataset[Any], Dataset[Any] | None], seed: int, collate: Collate, current: memoryview
+    ) -> None:
+        self._datasets, self._seed, self._collate, self._current = datasets, seed, collate, current
         self._used: list[Generator] = []
 
     def __getitem__(self, request: Request) -> _Answer:
@@ -282,6 +307,7 @@ class _Source(Dataset[_Answer]):
 
     def prepare(self, request: Request, before: States) -> Any:
         """The batch; None as soon as nobody wants it any more. ``before``: how the generators stand."""
+        dataset: Any = self._datasets[request.validation]
         while True:
             unused = [(generator, state) for generator, state in before if generator not in self._used]
             items = []
@@ -290,7 +316,7 @@ class _Source(Dataset[_Answer]):
                     return None
                 if self._used:
                     seed_generators(self._seed, request.epoch, sample, self._used)
-                items.append(self._dataset[sample])
+                items.append(dataset[sample])
             batch = self._collate(items)
             moved = [generator for generator, state in unused if generator.state() != state]
             if not moved:

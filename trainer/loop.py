@@ -23,8 +23,9 @@ from collections.abc import Callable
 from contract import exit_codes, keys, leaving
 from trainer import handover, sync
 from trainer.config import Config
-from trainer.ending import evaluate, finish
+from trainer.ending import finish
 from trainer.errors import ConfigError, GroupBroken
+from trainer.evaluation import Evaluation, Seat
 from trainer.loader import Micro, Place, Prepared
 from trainer.log import Log
 from trainer.membership import Generation, Member, View, has_heirs, lost_members
@@ -49,6 +50,7 @@ class Loop:
         self._pending: tuple[Report, Changed | None] | None = None
         self._change = Change()
         self._meter = Meter()
+        self._evaluation = Evaluation(parts, log)
         self._waiting_for = ""
         self._leases_lost = 0
         """After which it was seen that nobody had gone on without this worker."""
@@ -183,7 +185,8 @@ class Loop:
         self._parts.loader.start(Place(state.cursor, rank, size, batch_size, self._config.epochs))
         self._meter.start()
         while not self._overdue():
-            self._evaluate_if_due(rank, size)
+            if not self._evaluated(generation, Seat(rank, size)):
+                return None
             if state.cursor.epoch >= self._config.epochs:
                 return self._finish(rank)
             if self._step(generation, rank):
@@ -196,7 +199,7 @@ class Loop:
         self._pace(generation)
         started = self.waiting_since = time.monotonic()
         prepared = self._parts.loader.next()
-        knows = self._parts.coordinator.view.number > generation.number
+        knows = self._knows(generation)
         self._stay_in_touch(generation)
         outcome = self._parts.stepper.gradients(prepared, knows=knows, meanwhile=self._parts.loader.prefetch)
         self._stay_in_touch(generation)  # once more: this process may have been frozen in between
@@ -325,18 +328,17 @@ class Loop:
         self._parts.group.check()
         self._meter.last_step_at = time.monotonic()
 
-    def _evaluate_if_due(self, rank: int, size: int) -> None:
-        """After every so many epochs, all ranks together; repeated by the next generation if a peer fails."""
-        state, every = self._parts.state, self._config.evaluate_every
-        epoch = state.cursor.epoch
-        wanted = epoch >= self._config.epochs or (every > 0 and epoch % every == 0)
-        if state.cursor.offset or not wanted or epoch <= state.evaluated:
-            return
-        self._confirm(rank)
-        state.accuracy = evaluate(self._parts, rank, size)
-        state.evaluated = epoch
-        if rank == 0 and state.accuracy is not None:
-            self._log.event("evaluated", epoch=epoch, step=state.step, accuracy=state.accuracy)
+    def _evaluated(self, generation: Generation, seat: Seat) -> bool:
+        """Evaluate if it is time to; False if that isn't done yet, and all ranks leave the generation now."""
+        if not self._evaluation.is_due(epochs=self._config.epochs, every=self._config.evaluate_every):
+            return True
+        self._confirm(seat.rank)
+        self._change.goes_on()
+        return self._evaluation.run(seat, knows=lambda: self._knows(generation), overdue=self._overdue)
+
+    def _knows(self, generation: Generation) -> bool:
+        """Whether this worker knows of the next one."""
+        return self._parts.coordinator.view.number > generation.number
 
     def _confirm(self, rank: int) -> None:
         """Make the last step final without another one."""

@@ -42,7 +42,7 @@ class Changed:
     failed: bool
     """Whether a step was discarded on the way."""
     seconds: float
-    """From the moment training stopped to the first step applied after it."""
+    """From the moment training stopped to the first step applied after it, less an evaluation in between."""
 
     def tell(self, log: Log, report: Report) -> None:
         """Log it, together with the step that ended it."""
@@ -62,6 +62,7 @@ class Change:
     def __init__(self) -> None:
         self._cause: str | None = None
         self._stopped_at: float | None = None
+        self._seconds = 0.0
         self._failed = False
 
     def broken(self) -> None:
@@ -74,10 +75,17 @@ class Change:
         self._cause = cause
         self._stopped_at = self._stopped_at or time.monotonic()
 
+    def goes_on(self) -> None:
+        """All are together again; what is done until the next step, an evaluation, is not the change's."""
+        if self._stopped_at is not None:
+            self._seconds += time.monotonic() - self._stopped_at
+            self._stopped_at = None
+
     def over(self) -> Changed | None:
         """A step was applied: the change that it ends, if there was one."""
-        if self._cause is None or self._stopped_at is None:
+        if self._cause is None:
             return None
-        changed = Changed(self._cause, self._failed, time.monotonic() - self._stopped_at)
-        self._cause, self._stopped_at, self._failed = None, None, False
+        self.goes_on()
+        changed = Changed(self._cause, self._failed, self._seconds)
+        self._cause, self._seconds, self._failed = None, 0.0, False
         return changed

@@ -7,8 +7,9 @@
 What the log reports as events is counted from those events; only steps come from the loop, since the log doesn't
 report each of them. The counters of samples hold this worker's own share: their sum over the workers is the job's.
 
-Goodput is the share of the time since this worker's first committed step began that went into committed steps. What
-doesn't count: recoveries, resizes, steps that were discarded, waiting for workers or for etcd, and writing checkpoints.
+Goodput is the share of the time since this worker's first committed step began that went into committed steps and into
+evaluations. What doesn't count: recoveries, resizes, steps that were discarded, waiting for workers or for etcd, and
+writing checkpoints.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ class Metrics:
 
     def committed(self, done: Report) -> None:
         """A step is final."""
+
+    def evaluated(self, seconds: float) -> None:
+        """Part of an evaluation is done, and took so long."""
 
     def event(self, name: str, fields: Mapping[str, Value]) -> None:
         """The log reports an event. Called from any thread."""
@@ -65,7 +69,7 @@ class PrometheusMetrics(Metrics):
         self._step = gauge("step", "Number of the last committed step")
         self._epoch = gauge("epoch", "Epochs that are done")
         self._loss = gauge("loss", "Mean loss over the samples of the last committed step")
-        self._goodput = gauge("goodput_ratio", "Share of the time since the first step that went into committed steps")
+        self._goodput = gauge("goodput_ratio", "Share of the time since the first step that was useful")
         self._goodput.set_function(self.goodput)
         self._steps = counter("committed_steps", "Steps committed with this worker in them")
         self._samples = counter("samples", "Samples in committed steps, this worker's share")
@@ -92,9 +96,7 @@ class PrometheusMetrics(Metrics):
 
     def committed(self, done: Report) -> None:
         """See ``Metrics.committed``."""
-        if self._began is None:
-            self._began = self._clock() - done.useful_seconds
-        self._useful_seconds += done.useful_seconds
+        self._useful(done.useful_seconds)
         self._world_size.set(done.world_size)
         self._generation.set(done.generation)
         self._step.set(done.step)
@@ -103,6 +105,16 @@ class PrometheusMetrics(Metrics):
         self._steps.inc()
         self._samples.inc(len(done.samples))
         self._step_seconds.observe(done.step_seconds)
+
+    def evaluated(self, seconds: float) -> None:
+        """See ``Metrics.evaluated``."""
+        self._useful(seconds)
+
+    def _useful(self, seconds: float) -> None:
+        """The time until now was well spent for so long."""
+        if self._began is None:
+            self._began = self._clock() - seconds
+        self._useful_seconds += seconds
 
     def event(self, name: str, fields: Mapping[str, Value]) -> None:
         """See ``Metrics.event``."""

@@ -144,7 +144,9 @@ class _Worker:
         training = build(config)
         settings = LoaderSettings(config.seed, config.data_workers, config.prefetch, config.micro_batch or None)
         # Before all threads and sockets: it forks the processes that prepare data.
-        self._loader = Loader(training.dataset, settings, collate=training.collate, device=device)
+        self._loader = Loader(
+            training.dataset, settings, collate=training.collate, device=device, validation=training.validation
+        )
         training.model.to(device).train()
         loop = self._assemble(training, device)
         loop.warm_up()

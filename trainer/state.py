@@ -10,7 +10,7 @@ There is no random state in it: whatever is random in training is a function of 
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -21,7 +21,18 @@ from trainer.training import Training
 
 _VERSION = 3
 
-Position = tuple[int, int, int]
+
+class Position(NamedTuple):
+    """How far a state is. Of two of one job the greater one counts."""
+
+    applied_in: int = 0
+    """Generation."""
+    steps: int = 0
+    """One more than have been applied; 0 without a state."""
+    trusted: int = 0
+    """0: others may have gone on without it."""
+    evaluated: int = 0
+    """Of two ranks one may lack the end of an evaluation, and they wouldn't do the same afterwards."""
 
 
 class State:
@@ -51,8 +62,10 @@ class State:
         self._more = training.stateful
 
     def position(self) -> Position:
-        """What decides whose state counts: compared as a tuple, the highest wins."""
-        return (self.applied_in, self.step + 1, int(not self.stale)) if self.present else (0, 0, 0)
+        """What decides whose state counts."""
+        if not self.present:
+            return Position()
+        return Position(self.applied_in, self.step + 1, int(not self.stale), self.evaluated)
 
     def tree(self) -> dict[str, Any]:
         """The state; every key is a string."""

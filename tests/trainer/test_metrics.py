@@ -80,6 +80,16 @@ def test_goodput_counts_only_the_time_of_committed_steps() -> None:
     assert registry.get_sample_value("tidewater_goodput_ratio") == pytest.approx(2 / 3)
 
 
+def test_goodput_counts_an_evaluation_as_well() -> None:
+    clock = Clock()
+    metrics, registry = made(clock)
+    clock.now += 1
+    metrics.committed(step(1))
+    clock.now += 3
+    metrics.evaluated(3)
+    assert registry.get_sample_value("tidewater_goodput_ratio") == pytest.approx(1.0)
+
+
 def test_recoveries_are_measured_by_cause_from_what_the_log_reports() -> None:
     metrics, registry = made(Clock())
     log = Log("w-0", stream=io.StringIO(), listener=metrics.event)

@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from trainer.errors import RecordError
-from trainer.state import State, kind_of
+from trainer.state import Position, State, kind_of
 from trainer.training import Training
 
 
@@ -56,7 +56,7 @@ def test_a_tree_makes_another_process_equal_bit_for_bit() -> None:
     target, more = made()
     target.load(copy.deepcopy(source.tree()))
     assert target.digest() == source.digest()
-    assert target.position() == source.position() == (3, 8, 1)
+    assert target.position() == source.position() == Position(3, 8, 1, evaluated=2)
     assert (target.accuracy, target.evaluated) == (0.5, 2)
     assert more.value.tolist() == [1, 1, 1]
     moments = [value["exp_avg"] for value in target.optimizer.state_dict()["state"].values()]
@@ -92,12 +92,12 @@ def test_a_state_of_another_version_is_refused() -> None:
 
 
 def test_a_process_without_the_state_of_the_job_yields_to_everyone() -> None:
-    assert made()[0].position() == (0, 0, 0)
+    assert made()[0].position() == Position(0, 0, 0, 0)
 
 
 def test_a_state_that_was_left_behind_says_so_until_it_is_replaced() -> None:
     state, _ = trained()
     state.stale = True
-    assert state.position() == (3, 8, 0)
+    assert state.position() == Position(3, 8, 0, evaluated=2)
     state.load(copy.deepcopy(trained()[0].tree()))
-    assert state.position() == (3, 8, 1)
+    assert state.position() == Position(3, 8, 1, evaluated=2)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import signal
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from contract import exit_codes
@@ -16,9 +17,12 @@ from tests.trainer.schedules.farm import Farm, Forked, Job
 from tests.trainer.schedules.ledger import verdict
 from tests.trainer.schedules.plan import Move, Schedule
 from tests.trainer.schedules.points import CHECKPOINT, STRIKES, arm, disarm, was_hit
-from tests.trainer.schedules.script import BATCH_SIZE, TOTAL
+from tests.trainer.schedules.script import BATCH_SIZE, TOTAL, Keys
 
-COMMON = ("--batch-size", str(BATCH_SIZE), "--epochs", "100000", "--checkpoint-every", "10", "--data-workers", "0")
+COMMON = (
+    *("--batch-size", str(BATCH_SIZE), "--epochs", "100000", "--evaluate-every", "1"),
+    *("--checkpoint-every", "10", "--data-workers", "0"),
+)
 _PACE = ("--min-step-seconds", "0.02", "--lease-seconds", "3", "--heartbeat-seconds", "1")
 _HIT_SECONDS = 1.5
 _SETTLE_SECONDS = 30.0
@@ -68,7 +72,7 @@ class Arena:
         job.book.refresh()
         for worker in job.workers:
             assert worker.poll() in _expected(worker), f"{worker.name}: {worker.poll()}\n{worker.text()[-4000:]}"
-        problems = verdict(job.book, TOTAL)
+        problems = [*verdict(job.book, TOTAL), *_misjudged(job.workers)]
         assert not problems, "\n".join([*problems, job.told()])
         finals = [job.book.last[worker.name] for worker in job.living]
         common = min(final.step for final in finals)
@@ -91,6 +95,14 @@ def enlist(job: Job, armed: dict[str, str] | None = None) -> Forked:
     """One more worker. Every third has its batches prepared, and some ahead, by a process of its own."""
     preparing = int(len(job.workers) % 3 == 2)
     return job.start("w", "--data-workers", str(preparing), armed=armed or {})
+
+
+def _misjudged(workers: Sequence[Forked]) -> Iterator[str]:
+    """Evaluations that lack a sample or have one twice."""
+    for worker in workers:
+        for event in worker.events("evaluated"):
+            if abs(float(event["accuracy"]) - Keys().mean()) > 0.001:
+                yield f"after epoch {event['epoch']} {worker.name} found {event['accuracy']} instead of {Keys().mean()}"
 
 
 def _expected(worker: Forked) -> set[int | None]:

@@ -28,13 +28,15 @@ STEP = ("gradients", "apply", "applied", "final")
 """The gradients are computed and have not left; before and after the optimizer's step; the step before is final."""
 EPOCH_END = ("epoch-gradients", "epoch-final")
 """The same, in the last step of an epoch."""
+EVALUATION = ("score", "evaluated")
+"""A rank's part of a round is computed and hasn't left; the last round's sum is there."""
 CHECKPOINT = ("save", "write")
 """A checkpoint is about to be taken; its files are there under a name that does not count yet."""
 MEETING = ("form", "handover", "fetch", "offer")
 """A generation begins: its group is being formed; positions are compared; a newcomer fetches; its peer has offered."""
 RECOVERY = ("give-up",)
 """A survivor is about to tell the others that it has given the broken generation up."""
-ALL = (*STEP, *EPOCH_END, *CHECKPOINT, *MEETING, *RECOVERY)
+ALL = (*STEP, *EPOCH_END, *EVALUATION, *CHECKPOINT, *MEETING, *RECOVERY)
 
 
 def arm(folder: Path, point: str, strike: str) -> None:
@@ -74,6 +76,7 @@ class Points:
         from trainer import handover, sync
         from trainer.checkpoints import Checkpoints
         from trainer.coordinator import Coordinator
+        from trainer.evaluation import Evaluation
         from trainer.group import Group
 
         # A worker that warms up forms a group of one, which is no meeting.
@@ -82,6 +85,7 @@ class Points:
         self._wrap(sync, "fetch", before="fetch")
         self._wrap(sync.PeerServer, "offer", after="offer")
         self._wrap(Coordinator, "ready_after", before="give-up")
+        self._wrap(Evaluation, "run", after="evaluated")
         self._wrap(Checkpoints, "save", before="save")
         self._wrap(os, "rename", before="write")
         self._wrap(os, "replace", before="write")

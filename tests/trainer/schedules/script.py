@@ -32,6 +32,8 @@ from trainer.training import Report, Training
 TOTAL = 50
 BATCH_SIZE = 7
 """50 is no multiple: an epoch's last step has one sample, so most ranks have none."""
+HELD_OUT = 300
+"""Validation samples: some rounds of an evaluation, the last of which not all ranks have a sample in."""
 _FEATURES = 6
 _EPOCH_SEEDS = 20261121
 
@@ -67,6 +69,24 @@ class Numbers(Dataset[tuple[torch.Tensor, torch.Tensor, int]]):
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor, int]:
         return self._inputs[index], self._targets[index], index
+
+
+class Keys(Dataset[int]):
+    """Numbers whose sum tells whether one of them is missing or was added twice."""
+
+    def __init__(self) -> None:
+        generator = torch.Generator().manual_seed(_EPOCH_SEEDS)
+        self._keys: list[int] = torch.randint(1, 2**40, (HELD_OUT,), generator=generator).tolist()
+
+    def __len__(self) -> int:
+        return HELD_OUT
+
+    def __getitem__(self, index: int) -> int:
+        return self._keys[index]
+
+    def mean(self) -> float:
+        """What every evaluation must come to."""
+        return sum(self._keys) / HELD_OUT
 
 
 class Witness:
@@ -145,6 +165,11 @@ class Witness:
         if cursor.offset + BATCH_SIZE >= TOTAL:
             self._points.reach("epoch-gradients")
 
+    def score(self, model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+        """The sum of the keys."""
+        self._points.reach("score")
+        return batch.sum().double()
+
     def on_step(self, report: Report) -> None:
         """A step is final."""
         state = self._state
@@ -174,7 +199,15 @@ class Witness:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.002, momentum=0.9, weight_decay=1e-3)
         optimizer.register_step_pre_hook(lambda *_: self._points.reach("apply"))
         optimizer.register_step_post_hook(lambda *_: self._points.reach("applied"))
-        return Training(model=model, optimizer=optimizer, dataset=Numbers(), loss=self.loss, on_step=self.on_step)
+        return Training(
+            model=model,
+            optimizer=optimizer,
+            dataset=Numbers(),
+            loss=self.loss,
+            validation=Keys(),
+            score=self.score,
+            on_step=self.on_step,
+        )
 
 
 def main(options: Options, argv: list[str]) -> int:
