@@ -1,6 +1,6 @@
 """Tidewater beside torchrun, torchft and plain DDP: what a failure costs, and what the provision for it costs.
 
-    make bench-elastic                                          # everything; it says how long it took
+    make bench-elastic                                          # everything: three hours and more
     python -m benchmarks.elastic --runs 3 --systems tidewater,torchft --measures kill,term
 
 The same small network, data, global batch and number of threads (one) for all, three workers on the loopback of this
