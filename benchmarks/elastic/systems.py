@@ -107,8 +107,9 @@ def _torchrun_environment(site: Site, port: int, number: int) -> dict[str, str]:
     return {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
 
-# An agent of torch 2.15 that ends with an error closes the rendezvous for good (launch_agent in launcher/api.py). One
-# does if rank 0's node is lost between a rendezvous and the ranks' assignment: it waits for them for a minute.
+# An agent of torch 2.15 that ends with an error closes the rendezvous for good (launch_agent in launcher/api.py). So do
+# all that wait for one that was lost after it had joined: a minute for what it says of itself before ranks are assigned
+# (_assign_worker_ranks in agent/server/api.py).
 _CLOSED = "RendezvousClosedError"
 
 
