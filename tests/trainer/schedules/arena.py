@@ -211,9 +211,12 @@ class _Round:
             for worker in victims:
                 disarm(worker.folder, move.point)
             hit = [worker for worker in victims if was_hit(worker.folder, move.point)]
-            for worker in hit or victims[:1]:
-                worker.signal(STRIKES[move.kind])  # for those that were hit, this only notes it
+            for worker in hit:
+                worker.has_sent_itself(STRIKES[move.kind])
                 self._struck(move, worker)
+            if not hit:
+                victims[0].signal(STRIKES[move.kind])
+                self._struck(move, victims[0])
 
     def _pass(self, seconds: float) -> None:
         """Let time pass, and thaw who is due."""

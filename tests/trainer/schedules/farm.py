@@ -24,6 +24,9 @@ from tests.trainer.schedules.ledger import Book, Final
 from tests.trainer.schedules.points import arm
 from tests.trainer.workers import CHECKOUT, PATIENCE_SECONDS, Logged
 
+_STOP_SECONDS = 10.0
+"""For a process to stop that has been about to send itself SIGSTOP; on a busy machine, too."""
+
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
@@ -118,8 +121,7 @@ class Forked(Logged):
     def poll(self) -> int | None:
         return self._farm.code(str(self.folder))
 
-    def signal(self, number: signal.Signals) -> None:
-        """Send it, and remember what this worker must do now."""
+    def _note(self, number: signal.Signals) -> None:
         if number == signal.SIGSTOP:
             self.frozen = True
         elif number == signal.SIGCONT:
@@ -128,9 +130,26 @@ class Forked(Logged):
             self.leaving = True
         elif number == signal.SIGKILL:
             self.killed = True
+
+    def has_sent_itself(self, number: signal.Signals) -> None:
+        """Remember it, and wait for a stop to come about: one that came after the thaw would last for ever."""
+        self._note(number)
+        if number == signal.SIGSTOP:
+            self.wait_for(lambda worker: worker.poll() is not None or worker.is_stopped(), _STOP_SECONDS)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it, and remember what this worker must do now."""
+        self._note(number)
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
+
+    def is_stopped(self) -> bool:
+        """Whether the kernel says so, by the third field of /proc/PID/stat (proc(5))."""
+        try:
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        except OSError:  # it has ended
+            return False
 
     def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
         try:

@@ -41,6 +41,7 @@ ALL = (*STEP, *EPOCH_END, *EVALUATION, *CHECKPOINT, *MEETING, *RECOVERY)
 
 def arm(folder: Path, point: str, strike: str) -> None:
     """Have the worker of ``folder`` struck when it next gets to ``point``."""
+    (folder / f"hit-{point}").unlink(missing_ok=True)  # of an earlier time that the worker has survived
     draft = folder / f"draft-{point}"
     draft.write_text(strike)
     draft.rename(folder / f"armed-{point}")
@@ -66,9 +67,9 @@ class Points:
         try:
             with open(armed) as file:
                 strike = file.read()
-        except FileNotFoundError:
+            _rename(armed, f"{self._folder}/hit-{point}")
+        except FileNotFoundError:  # nobody has armed it, or it was disarmed just now
             return
-        _rename(armed, f"{self._folder}/hit-{point}")
         os.kill(os.getpid(), STRIKES[strike])
 
     def install(self) -> None:
