@@ -108,8 +108,9 @@ class Evaluation:
     def _rounds(self, seat: Seat, total: int, knows: Callable[[], bool], overdue: Callable[[], bool]) -> bool:
         """Add the rounds that are left to the sum; whether all are in it now."""
         group = self._parts.group
-        batches = self._parts.loader.validation(share for share in seat.shares(self._done, total) if share)
-        for share in seat.shares(self._done, total):
+        shares = list(seat.shares(self._done, total))
+        batches = self._parts.loader.validation(filter(None, shares))
+        for share in shares:
             if overdue():
                 return False
             began = time.monotonic()

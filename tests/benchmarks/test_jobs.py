@@ -28,20 +28,13 @@ def nodes_that(command: str) -> System:
     return System("shell", node, over=REFUSED)
 
 
-def wait_for_its_end(job: Job, node: int) -> None:
-    deadline = time.monotonic() + 10
-    while job.nodes[node].exit_code is None and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert job.nodes[node].exit_code is not None
-
-
 @pytest.mark.parametrize(("command", "over"), [(f"echo torch.{REFUSED}; exit 1", True), ("exit 1", False)])
 def test_a_job_is_over_when_a_node_is_refused_for_good_and_not_when_one_fails(
     tmp_path: Path, command: str, over: bool
 ) -> None:
     with Job(nodes_that(command), a_site(tmp_path)) as job:
         job.start()
-        wait_for_its_end(job, 0)
+        assert job.nodes[0].wait(10) is not None
         assert job.is_over(0) is over
 
 

@@ -8,13 +8,7 @@ import time
 from pathlib import Path
 
 from benchmarks.elastic.processes import Process, cpu_seconds, free_port, wait_for_port
-
-
-def gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
+from tests.processes import is_alive
 
 
 def with_child(folder: Path) -> Process:
@@ -33,9 +27,9 @@ def test_a_process_ends_with_its_descendants_even_when_they_are_frozen(tmp_path:
     assert process.exit_code == -signal.SIGKILL
     assert process.tree() == []
     deadline = time.monotonic() + 5
-    while not all(map(gone, pids)) and time.monotonic() < deadline:
+    while any(map(is_alive, pids)) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert all(map(gone, pids))
+    assert not any(map(is_alive, pids))
 
 
 def test_a_signal_can_be_for_the_first_process_alone(tmp_path: Path) -> None:
@@ -44,7 +38,7 @@ def test_a_signal_can_be_for_the_first_process_alone(tmp_path: Path) -> None:
     process.signal(signal.SIGTERM, whole_tree=False)
     try:
         assert process.wait(5) == -signal.SIGTERM
-        assert not gone(child)
+        assert is_alive(child)
     finally:
         os.kill(child, signal.SIGKILL)
 

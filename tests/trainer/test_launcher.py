@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from contract import env, exit_codes
+from tests.processes import is_alive
 from trainer import launcher
 from trainer.config import Config
 from trainer.errors import ConfigError
@@ -100,14 +101,6 @@ def await_(condition: Callable[[], bool], seconds: float = 20) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it never came to pass"
         time.sleep(0.02)
-
-
-def is_alive(pid: int) -> bool:
-    """Whether it runs; a zombie doesn't."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def events(output: str, name: str) -> list[dict[str, str]]:

@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.utils.data import Dataset
 
+from tests.processes import is_alive
 from trainer.errors import ConfigError, TrainerError
 from trainer.loader import Loader, LoaderSettings, Place, Prepared
 from trainer.sampler import Cursor, plan
@@ -301,7 +302,7 @@ def test_closing_ends_the_worker_processes_also_while_they_are_at_work(opened: C
     loader.close()
     loader.close()
     assert time.monotonic() - began < 2
-    assert not any(_alive(process) for process in processes)
+    assert not any(is_alive(process) for process in processes)
 
 
 PARENT = """
@@ -331,25 +332,18 @@ def test_worker_processes_end_with_the_training_process_and_hold_no_connection_o
         processes = [int(number) for number in parent.stdout.readline().split()]
         assert len(processes) == 2
         if ending == "killed":
-            assert all(_alive(process) for process in processes)
+            assert all(is_alive(process) for process in processes)
             parent.kill()
         connection.settimeout(10)
         assert connection.recv(1) == b""
         parent.wait(10)
         began = time.monotonic()
-        while any(_alive(process) for process in processes) and time.monotonic() - began < 5:
+        while any(is_alive(process) for process in processes) and time.monotonic() - began < 5:
             time.sleep(0.01)
-    assert not any(_alive(process) for process in processes)
+    assert not any(is_alive(process) for process in processes)
     assert time.monotonic() - began < 2
 
 
 def _exhaust(loader: Loader) -> None:
     while True:
         loader.next()
-
-
-def _alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False

@@ -25,6 +25,16 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
+def evaluating(clock: Clock) -> Change:
+    """Somebody has joined, which took a second, and for a minute there has been an evaluation."""
+    change = Change()
+    change.begin("joined")
+    clock.now += 1
+    change.goes_on()
+    clock.now += 60
+    return change
+
+
 def test_a_change_is_told_once_with_its_cause_and_from_the_moment_that_training_stopped(clock: Clock) -> None:
     change = Change()
     change.broken()
@@ -36,20 +46,12 @@ def test_a_change_is_told_once_with_its_cause_and_from_the_moment_that_training_
 
 
 def test_an_evaluation_between_the_change_and_the_next_step_is_not_the_change_s(clock: Clock) -> None:
-    change = Change()
-    change.begin("joined")
-    clock.now += 1
-    change.goes_on()
-    clock.now += 60
+    change = evaluating(clock)
     assert change.over() == Changed("joined", failed=False, seconds=1)
 
 
 def test_two_changes_around_part_of_an_evaluation_are_told_together_without_it(clock: Clock) -> None:
-    change = Change()
-    change.begin("joined")
-    clock.now += 1
-    change.goes_on()
-    clock.now += 60
+    change = evaluating(clock)
     change.broken()
     clock.now += 2
     change.begin("lost")

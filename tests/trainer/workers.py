@@ -90,7 +90,9 @@ class Logged:
         return [parse(line) for line in self.text().splitlines()]
 
     def events(self, name: str) -> list[dict[str, str]]:
-        return [line for line in self.lines() if line.get("event") == name]
+        # Most lines are of something else, and to take a line apart takes far longer than to look into it.
+        found = [parse(line) for line in self.text().splitlines() if f"event={name}" in line]
+        return [line for line in found if line.get("event") == name]
 
     def steps(self) -> list[dict[str, str]]:
         return [line for line in self.lines() if "loss" in line]

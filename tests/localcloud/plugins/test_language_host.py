@@ -12,6 +12,7 @@ from pulumi.runtime.proto import language_pb2
 
 from localcloud.plugins import language_host
 from tests.localcloud.plugins.engine_stack import CHECKOUT, EngineStack
+from tests.processes import is_alive
 
 
 def request(**fields: object) -> language_pb2.RunRequest:
@@ -107,17 +108,9 @@ class TestUnderTheEngine:
         running.send_signal(number)
         running.communicate(timeout=30)
         deadline = time.monotonic() + 10
-        while _runs(pid) and time.monotonic() < deadline:
+        while is_alive(pid) and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert not _runs(pid)
-
-
-def _runs(pid: int) -> bool:
-    """Whether the process is there and not merely waiting to be reaped."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+        assert not is_alive(pid)
 
 
 def _eventually(file: Path) -> int:

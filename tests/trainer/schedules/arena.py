@@ -99,10 +99,11 @@ def enlist(job: Job, armed: dict[str, str] | None = None) -> Forked:
 
 def _misjudged(workers: Sequence[Forked]) -> Iterator[str]:
     """Evaluations that lack a sample or have one twice."""
+    mean = Keys().mean()
     for worker in workers:
         for event in worker.events("evaluated"):
-            if abs(float(event["accuracy"]) - Keys().mean()) > 0.001:
-                yield f"after epoch {event['epoch']} {worker.name} found {event['accuracy']} instead of {Keys().mean()}"
+            if abs(float(event["accuracy"]) - mean) > 0.001:
+                yield f"after epoch {event['epoch']} {worker.name} found {event['accuracy']} instead of {mean}"
 
 
 def _expected(worker: Forked) -> set[int | None]:

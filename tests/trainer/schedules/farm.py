@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
+from tests.processes import state
 from tests.trainer.schedules.ledger import Book, Final
 from tests.trainer.schedules.points import arm
 from tests.trainer.workers import CHECKOUT, PATIENCE_SECONDS, Logged
@@ -135,7 +136,7 @@ class Forked(Logged):
         """Remember it, and wait for a stop to come about: one that came after the thaw would last for ever."""
         self._note(number)
         if number == signal.SIGSTOP:
-            self.wait_for(lambda worker: worker.poll() is not None or worker.is_stopped(), _STOP_SECONDS)
+            self.wait_for(lambda worker: worker.poll() is not None or state(worker.pid) == "T", _STOP_SECONDS)
 
     def signal(self, number: signal.Signals) -> None:
         """Send it, and remember what this worker must do now."""
@@ -143,13 +144,6 @@ class Forked(Logged):
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
-
-    def is_stopped(self) -> bool:
-        """Whether the kernel says so, by the third field of /proc/PID/stat (proc(5))."""
-        try:
-            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-        except OSError:  # it has ended
-            return False
 
     def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
         try:

@@ -29,7 +29,7 @@ STEP = ("gradients", "apply", "applied", "final")
 EPOCH_END = ("epoch-gradients", "epoch-final")
 """The same, in the last step of an epoch."""
 EVALUATION = ("score", "evaluated")
-"""A rank's part of a round is computed and hasn't left; the last round's sum is there."""
+"""A rank is about to compute its part of a round; the last round's sum is there."""
 CHECKPOINT = ("save", "write")
 """A checkpoint is about to be taken; its files are there under a name that does not count yet."""
 MEETING = ("form", "handover", "fetch", "offer")
