@@ -42,6 +42,7 @@ from torch.nn.parallel import DistributedDataParallel
 from trainer import meeting
 from trainer.errors import GroupBroken
 from trainer.meeting import Address, MeetingStore
+from trainer.sums import Sums
 
 Future = torch.futures.Future[Any]
 
@@ -49,64 +50,6 @@ _SOON = timedelta(milliseconds=50)
 _CONNECT_SECONDS = 0.6
 """For gloo, which waits five times as long for its peers' connections, and can't be interrupted: three seconds are
 enough for a lost SYN to be sent twice more."""
-
-
-class _Sums:
-    """Memory for what is summed over the ranks: a bucket of gradients, and what it carries along.
-
-    All that can be is made once and kept: a call of torch takes 20 us when the passes have emptied the processor's
-    caches.
-    """
-
-    def __init__(self, bucket: GradBucket, buffer: torch.Tensor, load: Sequence[torch.Tensor]) -> None:
-        self.index = bucket.index()
-        self._buffer = buffer
-        self._address = buffer.data_ptr()
-        self._parameters = bucket.parameters()
-        self._gradients: Sequence[torch.Tensor] = ()
-        wide = buffer.to(torch.promote_types(buffer.dtype, torch.float32))
-        self.whole = torch.cat([wide, *load])
-        self._sums, *parts = self.whole.split_with_sizes([buffer.numel(), *(part.numel() for part in load)])
-        self.load = tuple(parts)
-        self.done: Future = torch.futures.Future(devices=[buffer.device] if buffer.is_cuda else None)
-        """What DDP waits for: that the bucket is as it is."""
-        self.done.set_result(buffer)
-
-    def take(self, buffer: torch.Tensor, load: Sequence[torch.Tensor]) -> bool:
-        """Whether these are what it was made for, and then are in it.
-
-        As it holds the bucket it was made for, another bucket, of another order of the parameters, lies elsewhere.
-        """
-        fits = buffer.data_ptr() == self._address and len(load) == len(self.load)
-        if fits:
-            torch.cat([buffer, *load], out=self.whole)
-        return fits
-
-    def give(self, *, lend: bool) -> None:
-        """Make the sums the gradients. To ``lend`` is to have those lie in this memory until the next pass."""
-        if not (lend and self._lend()):
-            self._buffer.copy_(self._sums)
-
-    def _lend(self) -> bool:
-        """Make the gradients views of the sums; False if the gradients don't lie in the bucket, or not as wide."""
-        self._gradients = self._gradients or self._views()
-        if not self._gradients:
-            return False
-        for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
-            parameter.grad = gradient
-        return True
-
-    def _views(self) -> Sequence[torch.Tensor]:
-        """Of the sums, one for each gradient; none if that can't be."""
-        if self._buffer.dtype != self._sums.dtype:
-            return ()
-        bucket = self._buffer.untyped_storage().data_ptr()
-        views = [
-            self._sums.as_strided(gradient.size(), gradient.stride(), gradient.storage_offset())
-            for gradient in (parameter.grad for parameter in self._parameters)
-            if gradient is not None and gradient.untyped_storage().data_ptr() == bucket
-        ]
-        return views if len(views) == len(self._parameters) else ()
 
 
 class Group(ABC):
@@ -126,8 +69,8 @@ class Group(ABC):
         self._failure: str | None = None
         self._load: Sequence[torch.Tensor] = ()
         self._options = _options(timeout_seconds)
-        self._reductions: list[tuple[Any, _Sums]] = []
-        self._rooms: dict[int, _Sums] = {}
+        self._reductions: list[tuple[Any, Sums]] = []
+        self._rooms: dict[int, Sums] = {}
         """By bucket, where it was summed last. On the CPU only, as is lending: there the kernel zeroes fresh memory,
         which takes as long as the sum; a GPU's memory is torch's already, and activations need it in between."""
         self._events: set[threading.Event] = set()
@@ -310,7 +253,7 @@ class Group(ABC):
         # Not the bucket itself: an abandoned all-reduce may still write when the next step uses the bucket.
         sums = self._rooms.pop(bucket.index(), None)
         if sums is None or not sums.take(buffer, load):
-            sums = _Sums(bucket, buffer, load)
+            sums = Sums(bucket, buffer, load)
         self._reductions.append((self._begin(sums.whole, self._options), sums))
         return sums.done
 
