@@ -6,6 +6,7 @@
     group.carry([ballot]); torch.autograd.backward(loss); sums = group.carried()     # raises GroupBroken
     group.all_reduce(tensor)                # the same
     group.interrupt("peer lost")            # from another thread: whatever is in flight is abandoned
+    group.close()                           # before the interpreter ends
 
 Two ways to form a group, chosen by what the installed torch can do:
 
@@ -26,7 +27,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import threading
+import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -39,14 +42,15 @@ from torch._C._distributed_c10d import GradBucket, Store, TCPStore
 from torch.distributed import distributed_c10d as c10d
 from torch.nn.parallel import DistributedDataParallel
 
-from trainer import meeting
+from trainer import connections, meeting
 from trainer.errors import GroupBroken
 from trainer.meeting import Address, MeetingStore
 from trainer.sums import Sums
 
-Future = torch.futures.Future[Any]
-
 _SOON = timedelta(milliseconds=50)
+_CLOSE_SECONDS = 2.0
+"""At most, until what is in flight has ended with its connections."""
+_CLOSE_POLL_SECONDS = 0.005
 _CONNECT_SECONDS = 0.6
 """For gloo, which waits five times as long for its peers' connections, and can't be interrupted: three seconds are
 enough for a lost SYN to be sent twice more."""
@@ -70,10 +74,16 @@ class Group(ABC):
         self._load: Sequence[torch.Tensor] = ()
         self._options = _options(timeout_seconds)
         self._reductions: list[tuple[Any, Sums]] = []
+        self._in_flight: list[Any] = []
+        """Works that have begun and are not known to have gone well."""
         self._rooms: dict[int, Sums] = {}
         """By bucket, where it was summed last. On the CPU only, as is lending: there the kernel zeroes fresh memory,
         which takes as long as the sum; a GPU's memory is torch's already, and activations need it in between."""
         self._events: set[threading.Event] = set()
+        self._listens: frozenset[connections.End] = frozenset()
+        """Where gloo takes its peers' connections; nowhere with NCCL."""
+        self._ends: frozenset[connections.End] = frozenset()
+        """That, and the peers' own: each of the generation's connections has one of them."""
         self._lock = threading.Lock()
 
     @property
@@ -99,11 +109,20 @@ class Group(ABC):
     def _connect(self, uuid: int, store: MeetingStore) -> None:
         """Make ``self.rank`` of ``self.size`` ready to communicate."""
 
+    def _exchange(self, store: MeetingStore, word: str = "") -> list[str]:
+        """Learn where the peers' gloo listens, and their words in the order of their ranks: one round for both."""
+        store.set(f"word/{self.rank}", json.dumps([word, *sorted(self._listens)]))
+        told = [json.loads(store.get(f"word/{rank}")) for rank in range(self.size)]
+        self._ends = frozenset((host, port) for _, *ends in told for host, port in ends)
+        return [word for word, *_ in told]
+
     def _initialize(self, store: Store, rank: int, size: int, **more: bool) -> None:
         backend = "nccl" if self.device.type == "cuda" else "gloo"
         timeout = timedelta(seconds=self._timeout_seconds)
         initialize: Any = dist.init_process_group  # its type information lacks what the private API adds
+        before = connections.listening()
         initialize(backend, store=store, rank=rank, world_size=size, timeout=timeout, **more)
+        self._listens = connections.listening() - before if self._on_cpu else frozenset()
         self._pg = c10d._get_default_group()
 
     def form(
@@ -126,6 +145,7 @@ class Group(ABC):
         """
         with self._lock:
             self._failure = None
+        self._in_flight = self._left_in_flight()
         self.rank, self.size = rank, len(addresses)
 
         def check() -> None:
@@ -142,9 +162,10 @@ class Group(ABC):
 
     def interrupt(self, reason: str) -> None:
         """Abandon what is in flight: it and all that follows raises GroupBroken until the next ``form``."""
-        with self._lock:
+        with self._lock:  # to the end: the next generation's connections have the same ends
             self._failure = self._failure or reason
             events, self._events = self._events, set()
+            connections.sever(self._ends)
         self._abort()
         for event in events:
             event.set()
@@ -154,6 +175,22 @@ class Group(ABC):
         if self.device.type == "cuda" and dist.is_initialized():
             with contextlib.suppress(RuntimeError):
                 self._pg.abort()
+
+    def close(self) -> None:
+        """Abandon what is in flight, and see it ended. Nothing can be done with the group afterwards.
+
+        gloo's threads let go of Python's objects when a collective ends. One that does so while the interpreter ends
+        has the process aborted, whatever its exit code was to be.
+        """
+        self.interrupt("it is closed")
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        while self._on_cpu and self._left_in_flight() and time.monotonic() < deadline:
+            time.sleep(_CLOSE_POLL_SECONDS)
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+    def _left_in_flight(self) -> list[Any]:
+        return [work for work in self._in_flight if not work.is_completed()]
 
     def check(self) -> None:
         """Raises GroupBroken if anything has failed since ``form``."""
@@ -176,21 +213,26 @@ class Group(ABC):
         if self._failure:
             return None
         try:
-            return self._pg.allreduce([tensor], options)
+            work = self._pg.allreduce([tensor], options)
         except RuntimeError as error:
             self.interrupt(_brief(error))
             return None
+        self._in_flight.append(work)
+        return work
 
     def _await(self, work: Any, seconds: float) -> None:
         """Wait for what ``_begin`` returned. Raises GroupBroken like ``all_reduce``."""
         self.check()
         if not self._done_soon(work):
+            wait = self._look_until_done if self._on_cpu else self._sleep_until_done
             try:
-                self._sleep_until_done(work, seconds)
+                if not wait(work, time.monotonic() + seconds):
+                    raise RuntimeError(f"no answer from a peer within {seconds:g} s")
                 work.wait()
             except RuntimeError as error:
                 self.interrupt(_brief(error))
         self.check()
+        self._in_flight.remove(work)
 
     def _done_soon(self, work: Any) -> bool:
         """Whether it has gone well, after a short wait that can't be interrupted.
@@ -205,17 +247,30 @@ class Group(ABC):
                 return False
         return False
 
-    def _sleep_until_done(self, work: Any, seconds: float) -> None:
-        """Raises GroupBroken once interrupted, or after so many seconds."""
+    def _look_until_done(self, work: Any, deadline: float) -> bool:
+        """False if it isn't done in time. Who interrupts ends it, as it ends the connections.
+
+        A callback would be run by gloo's thread, which may have no Python to run it in: see ``close``.
+        """
+        while not work.is_completed():
+            self.check()
+            if time.monotonic() > deadline:
+                return False
+            self._done_soon(work)
+        return True
+
+    def _sleep_until_done(self, work: Any, deadline: float) -> bool:
+        """False if it isn't done in time. Raises GroupBroken once interrupted."""
         done = threading.Event()
         with self._lock:
             self._events.add(done)
         try:
             self.check()  # who interrupts from now on sets the event
             work.get_future().add_done_callback(lambda _: done.set())
-            if not done.wait(seconds):
-                raise GroupBroken(f"no answer from a peer within {seconds:g} s")
+            if not done.wait(deadline - time.monotonic()):
+                return False
             self.check()
+            return True
         finally:
             with self._lock:
                 self._events.discard(done)
@@ -246,7 +301,7 @@ class Group(ABC):
                 self._rooms[sums.index] = sums
         return reductions[0][1].load
 
-    def reduce_bucket(self, bucket: GradBucket) -> Future:
+    def reduce_bucket(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         """DDP's communication hook: begins to sum a bucket; never fails, see the module's docstring."""
         buffer = bucket.buffer()
         load, self._load = self._load, ()  # the first bucket to be ready is the same one on all ranks
@@ -272,12 +327,11 @@ class Reconfigured(Group):
 
     def _connect(self, uuid: int, store: MeetingStore) -> None:
         self._store.current = store
-        store.set(f"handle/{self.rank}", self._handle())
-        handles = [store.get(f"handle/{rank}").decode() for rank in range(self.size)]
+        told = self._exchange(store, self._handle())
         seconds = self._timeout_seconds
         if self._on_cpu:
             seconds = min(seconds, _CONNECT_SECONDS)
-        self._reconfigure(uuid=uuid, handles=handles, timeout=timedelta(seconds=seconds)).wait()
+        self._reconfigure(uuid=uuid, handles=told, timeout=timedelta(seconds=seconds)).wait()
 
 
 class Restarted(Group):
@@ -287,6 +341,7 @@ class Restarted(Group):
         if dist.is_initialized():
             dist.destroy_process_group()
         self._initialize(store, self.rank, self.size)
+        self._exchange(store)
 
 
 def open_group(host: str, device: torch.device, timeout_seconds: float) -> Group:

@@ -36,6 +36,7 @@ from trainer.training import Training
 
 if TYPE_CHECKING:
     from trainer.coordinator import Coordinator
+    from trainer.group import Group
     from trainer.heartbeat import Heartbeat
     from trainer.loader import Loader
     from trainer.loop import Loop
@@ -82,17 +83,17 @@ def _train(config: Config, build: Build) -> int:
         log.event("finished", reason="the job had finished before this worker started")
         return exit_codes.FINISHED
     loop = worker.prepare(build)
-    if not asked_to_leave.empty():
-        log.event("left", reason="asked to leave before it had joined")
-        return exit_codes.LEFT
 
     def leave_when_asked() -> None:
         asked_to_leave.get()
         loop.leave()
 
-    # Not in the signal handler: leaving writes to etcd and takes locks that the interrupted code may hold.
-    threading.Thread(target=leave_when_asked, name="leave", daemon=True).start()
     try:
+        if not asked_to_leave.empty():
+            log.event("left", reason="asked to leave before it had joined")
+            return exit_codes.LEFT
+        # Not in the signal handler: leaving writes to etcd and takes locks that the interrupted code may hold.
+        threading.Thread(target=leave_when_asked, name="leave", daemon=True).start()
         worker.announce(loop)
         return loop.run()
     finally:
@@ -115,6 +116,7 @@ class _Worker:
         self._traits: Traits
         self._heartbeat: Heartbeat
         self._coordinator: Coordinator
+        self._group: Group
 
     def is_finished(self) -> bool:
         """Whether the job is done, by the checkpoints' place or by etcd (which is asked only if it answers soon)."""
@@ -167,7 +169,7 @@ class _Worker:
 
         config = self._config
         self._traits = _traits(config, training)
-        group = open_group(self._host, device, config.group_timeout_seconds)
+        group = self._group = open_group(self._host, device, config.group_timeout_seconds)
         server = PeerServer(self._traits, member_id=self._member_id)
         server.start()
         me = Member(
@@ -228,9 +230,10 @@ class _Worker:
         self._coordinator.announce()
 
     def close(self) -> None:
-        """Withdraw from the job, and finish what is being written."""
+        """Withdraw from the job, end what is in flight, and finish what is being written."""
         self._coordinator.stop()
         self._heartbeat.stop()
+        self._group.close()
         self._checkpoints.flush(time.monotonic() + leaving.FLUSH_SECONDS)
         self._loader.close()
 
