@@ -73,7 +73,7 @@ class Loop:
         else:
             lost = lost_members(view, generation, self._parts.member_id)
             if lost:
-                self._parts.group.interrupt(f"lost {', '.join(lost)}")
+                self._parts.group.interrupt(f"no further step with {', '.join(lost)}")
 
     def peer_silent(self, member: Member) -> None:
         """Called by the heartbeat's thread: that peer is frozen, or the network between is cut."""
@@ -167,7 +167,7 @@ class Loop:
                 return
             lost = lost_members(view, generation, self._parts.member_id)
             if lost:
-                raise GroupBroken(f"lost {', '.join(lost)}")
+                raise GroupBroken(f"no further step with {', '.join(lost)}")
             coordinator.wait_for_news(view, time.monotonic() + 0.5)
 
     def _train_in(self, generation: Generation) -> None:
