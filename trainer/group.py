@@ -226,9 +226,10 @@ class Group(ABC):
         if not self._done_soon(work):
             wait = self._look_until_done if self._on_cpu else self._sleep_until_done
             try:
-                if not wait(work, time.monotonic() + seconds):
-                    raise RuntimeError(f"no answer from a peer within {seconds:g} s")
-                work.wait()
+                if wait(work, time.monotonic() + seconds):
+                    work.wait()
+                else:
+                    self.interrupt(f"no answer from a peer within {seconds:g} s")
             except RuntimeError as error:
                 self.interrupt(_brief(error))
         self.check()
@@ -327,11 +328,11 @@ class Reconfigured(Group):
 
     def _connect(self, uuid: int, store: MeetingStore) -> None:
         self._store.current = store
-        told = self._exchange(store, self._handle())
+        handles = self._exchange(store, self._handle())
         seconds = self._timeout_seconds
         if self._on_cpu:
             seconds = min(seconds, _CONNECT_SECONDS)
-        self._reconfigure(uuid=uuid, handles=told, timeout=timedelta(seconds=seconds)).wait()
+        self._reconfigure(uuid=uuid, handles=handles, timeout=timedelta(seconds=seconds)).wait()
 
 
 class Restarted(Group):

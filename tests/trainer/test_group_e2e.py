@@ -15,24 +15,34 @@ from tests.trainer.workers import CHECKOUT, PATIENCE_SECONDS, Worker
 
 pytestmark = pytest.mark.e2e
 
-OLDER_TORCH = (
-    "-c",
-    "import sys, torch.distributed.distributed_c10d as c10d; del c10d._reconfigure; "
-    "from trainer.main import main; sys.exit(main())",
-)
-LONG = ("--epochs", "1000", "--min-step-seconds", "0.02", "--metrics-port", "0")
+LONG = ("--epochs", "1000", "--metrics-port", "0")
+SEVERAL_BUCKETS = "tests/trainer/several_buckets.py"
+NEVER = "100000"
+
+
+def with_an_older_torch(then: str) -> tuple[str, ...]:
+    """What python is to run: ``then``, without the private API that reconfigures a group in the process."""
+    return "-c", f"import torch.distributed.distributed_c10d as c10d; del c10d._reconfigure; {then}"
+
+
+OLDER = with_an_older_torch("import sys; from trainer.main import main; sys.exit(main())")
+OLDER_SEVERAL_BUCKETS = with_an_older_torch(f"import runpy; runpy.run_path('{SEVERAL_BUCKETS}', run_name='__main__')")
+
+
+def are_together(*workers: Worker) -> None:
+    """Wait until each has made a step with so many."""
+    for worker in workers:
+        worker.wait_for_world(len(workers))
 
 
 def test_with_an_older_torch_workers_come_and_go_in_the_same_processes(start: Callable[..., Worker]) -> None:
-    a, b, c = (start(name, *LONG, python=OLDER_TORCH) for name in "abc")
-    for worker in (a, b, c):
-        worker.wait_for_world(3)
+    arguments = (*LONG, "--min-step-seconds", "0.02")
+    a, b, c = (start(name, *arguments, python=OLDER) for name in "abc")
+    are_together(a, b, c)
     c.signal(signal.SIGKILL)
-    for worker in (a, b):
-        worker.wait_for_world(2)
-    d = start("d", *LONG, python=OLDER_TORCH)
-    for worker in (a, b, d):
-        worker.wait_for_world(3)
+    are_together(a, b)
+    d = start("d", *arguments, python=OLDER)
+    are_together(a, b, d)
     b.signal(signal.SIGTERM)
     assert b.wait() == exit_codes.LEFT
     a.wait_for_world(2)
@@ -40,32 +50,20 @@ def test_with_an_older_torch_workers_come_and_go_in_the_same_processes(start: Ca
     assert all(after == before + 1 for before, after in pairwise(steps))
 
 
-SEVERAL_BUCKETS = "tests/trainer/several_buckets.py"
-OLDER_TORCH_SEVERAL_BUCKETS = (
-    "-c",
-    "import runpy, torch.distributed.distributed_c10d as c10d; del c10d._reconfigure; "
-    f"runpy.run_path('{SEVERAL_BUCKETS}', run_name='__main__')",
-)
-NEVER = "100000"
-
-
-@pytest.mark.parametrize("python", [(SEVERAL_BUCKETS,), OLDER_TORCH_SEVERAL_BUCKETS], ids=["reconfigured", "restarted"])
+@pytest.mark.parametrize("python", [(SEVERAL_BUCKETS,), OLDER_SEVERAL_BUCKETS], ids=["reconfigured", "restarted"])
 def test_workers_that_freeze_one_after_the_other_hold_up_no_later_generation(
     start: Callable[..., Worker], python: tuple[str, ...]
 ) -> None:
-    arguments = ("--epochs", "1000", "--batch-size", "48", "--group-timeout-seconds", NEVER, "--metrics-port", "0")
+    arguments = (*LONG, "--batch-size", "48", "--group-timeout-seconds", NEVER)
     a, b, c = (start(name, *arguments, python=python) for name in "abc")
-    for worker in (a, b, c):
-        worker.wait_for_world(3)
+    are_together(a, b, c)
     c.signal(signal.SIGSTOP)
-    for worker in (a, b):
-        worker.wait_for_world(2)
+    are_together(a, b)
     b.signal(signal.SIGSTOP)
-    a.wait_for_world(1)
+    are_together(a)
     for worker in (b, c):
         worker.signal(signal.SIGCONT)
-    for worker in (a, b, c):
-        worker.wait_for_world(3)
+    are_together(a, b, c)
     a.signal(signal.SIGTERM)
     assert a.wait() == exit_codes.LEFT
 

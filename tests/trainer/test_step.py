@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -31,8 +30,9 @@ def group() -> Iterator[Group]:
         # Said here, so that it's taken back: `open_group` would leave it to all that other tests start.
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             environment.setenv(name, "lo")
-        yield open_group("127.0.0.1", CPU, 5.0)
-        dist.destroy_process_group()
+        group = open_group("127.0.0.1", CPU, 5.0)
+        yield group
+        group.close()
 
 
 def loss(model: nn.Module, batch: Any) -> torch.Tensor:
