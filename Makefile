@@ -1,7 +1,7 @@
 # `make up` and `make test` set the machine up first; nothing has to be installed by hand but Python 3.11, Go and make.
 
 PYTHON := $(shell command -v python3.11 || echo python3)
-STACK = "$$($(PYTHON) -m localcloud.toolchain python)"
+STACK = "$$($(PYTHON) -m scripts.toolchain python)"
 # A fresh clone's type check would otherwise read torch's and boto3's sources again.
 export MYPY_CACHE_DIR ?= $(or $(TIDEWATER_CACHE),$(HOME)/.cache/tidewater)/mypy
 .DEFAULT_GOAL := help
@@ -11,7 +11,7 @@ help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
 install: ## set this machine up: tools, Python packages, the nodes' image (half an hour at first, then nothing)
-	@$(PYTHON) -m localcloud.toolchain install
+	@$(PYTHON) -m scripts.toolchain install
 
 up: install ## start the one-machine cloud, deploy the stack on it, wait until it trains
 	@$(STACK) -m scripts.up
@@ -41,5 +41,5 @@ bench: install ## time what a user waits for; rows go to benchmarks/out/
 	@$(STACK) -m benchmarks
 
 bench-elastic: install ## what a lost worker costs, beside torchrun and torchft (ARGS="--runs 3 --measures kill" for a part)
-	@$(PYTHON) -m localcloud.toolchain bench
+	@$(PYTHON) -m scripts.toolchain bench
 	@$(STACK) -m benchmarks.elastic $(ARGS)

@@ -110,7 +110,7 @@ def import_seconds(runs: int) -> list[float]:
 
 def setup_rows() -> list[Row]:
     """The seconds that each part of the cold set-up took when it last ran on this machine."""
-    from localcloud import toolchain
+    from scripts import toolchain
 
     timings = toolchain.cache() / "timings.json"
     parts = json.loads(timings.read_text()) if timings.exists() else {}

@@ -17,8 +17,8 @@ import pulumi
 import pulumi_aws as aws
 
 import settings
-from infra import hardware
 from infra.account import Account
+from settings import hardware
 
 PUBLIC_PREFIX = 24
 """Size of a public subnet: a NAT gateway and load balancers need few addresses."""

@@ -23,7 +23,7 @@ from localcloud.aws.principals import OPERATOR_KEY, OPERATOR_SECRET
 from localcloud.errors import CloudError, NotRunning
 from localcloud.instance import Instance, default_state
 from localcloud.supervise import Supervisor
-from localcloud.toolchain import SetupError
+from scripts.toolchain import SetupError
 
 START_SECONDS = 60.0
 STOP_SECONDS = 90.0

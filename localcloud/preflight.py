@@ -8,9 +8,9 @@ import socket
 import subprocess
 from pathlib import Path
 
-from localcloud import toolchain
 from localcloud.errors import CloudError, DiskFull, KernelFeature, NotRoot, PortInUse
 from localcloud.instance import Instance
+from scripts import toolchain
 
 FREE_BYTES = 2 * 1024**3
 HOST_TOOLS = ("ip", "nsenter", "unshare", "mount", "umount", "containerd", "runc", "nft", "conntrack")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from localcloud.toolchain.errors import SetupError
 from scripts.session import STACK, Session, UpError, forget_if_lost, release_dead_locks
+from scripts.toolchain.errors import SetupError
 
 
 def main() -> int:

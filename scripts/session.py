@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localcloud.toolchain import paths, shell
+from scripts.toolchain import paths, shell
 
 STACK = "local"
 # Resources that tell one cloud from another: the first kind that the stack has is looked for in the cloud.

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from localcloud.toolchain.errors import SetupError
 from scripts.progress import await_training
 from scripts.session import STACK, Session, UpError, forget_if_lost, release_dead_locks
+from scripts.toolchain.errors import SetupError
 
 
 def main() -> int:

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
+
 import pytest
+
+from trainer.data.dataset import Source, prepare
+from trainer.observe.log import Log
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The digits as image files."""
+    out = tmp_path_factory.mktemp("data") / "digits"
+    prepare(Source(name="digits"), out, Log("test", stream=io.StringIO()))
+    return out

@@ -3,22 +3,15 @@
     from trainer import Config, Training, run          # for a training script, see docs/training.md
     raise SystemExit(run(training))
 
-    python -m trainer train --job digits --etcd http://127.0.0.1:2379 --data /data/digits \\
-        --checkpoints /data/checkpoints/digits         # the script that comes with it: images
+Read first: `training` (what a script brings), `loop` (generation after generation), `step` (one step on one rank),
+`state` (everything that training changes). Then:
 
-How the parts hang together:
-
-    runtime      command line -> parts -> loop        launcher     one process per GPU
-    training     what a script brings                 images       the script for images; model, data, dataset
-    membership   who trains together: frozen records and one pure function that decides
-    store        etcd, behind a small protocol        coordinator  applies the decisions, in threads
-    group        torch's process group, re-formed in the process
-    loop         generation after generation          step         gradients and what rides with them
-    handover     the state at a generation's start    sync         from peer to peer
-    heartbeat    who is frozen or cut off             traits       what must be equal in all workers
-    sampler      one cursor for all ranks             loader       this rank's batches, prepared ahead
-    checkpoints  for when everyone is gone            metrics      what Prometheus is shown
-    report, chart  logs -> summary and picture        torchrun     etcd v3 as a rendezvous for plain torchrun
+    runtime      command line -> parts -> loop; `config` and `flags` are the command line
+    membership/  who trains together            group/    the process group of torch, re-formed in the process
+    etcd/        the only way to etcd           peer/     state and signs of life from worker to worker
+    data/        which samples, in which order  checkpoint/  for when all workers are gone
+    launch/      one process for each GPU       observe/  log, metrics, report
+    torchrun/    etcd v3 as a rendezvous for plain torchrun
 
 Importing any of these has no effect, and torch is imported only where it is used, so that
 a worker's first log line does not wait for it.

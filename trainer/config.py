@@ -15,7 +15,7 @@ from pathlib import Path
 from contract import env
 from trainer import flags as common
 from trainer.errors import ConfigError
-from trainer.etcd import Access
+from trainer.etcd.access import Access
 
 _LAST_PORT = 65535
 _OPEN = Access()

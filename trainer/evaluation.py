@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from trainer.log import Log
+from trainer.observe.log import Log
 from trainer.parts import Parts
 
 ROUND = 64

@@ -21,17 +21,17 @@ import time
 from collections.abc import Callable
 
 from contract import exit_codes, keys, leaving
-from trainer import handover, sync
 from trainer.config import Config
-from trainer.ending import finish
+from trainer.data.loader import Micro, Place, Prepared
+from trainer.data.sampler import Cursor, Step
 from trainer.errors import ConfigError, GroupBroken
 from trainer.evaluation import Evaluation, Seat
-from trainer.loader import Micro, Place, Prepared
-from trainer.log import Log
-from trainer.membership import Generation, Member, View, has_heirs, lost_members
-from trainer.meter import Change, Changed, Meter
+from trainer.membership.ending import finish
+from trainer.membership.rules import Generation, Member, View, has_heirs, lost_members
+from trainer.observe.log import Log
+from trainer.observe.meter import Change, Changed, Meter
 from trainer.parts import Parts
-from trainer.sampler import Cursor, Step
+from trainer.peer import handover, server
 from trainer.step import Outcome
 from trainer.training import Report
 
@@ -312,7 +312,7 @@ class Loop:
             nonlocal asked_at
             if time.monotonic() - asked_at < _PROBE_SECONDS:
                 return
-            gone = [peer.worker for peer in peers if sync.is_gone((peer.host, peer.peer_port))]
+            gone = [peer.worker for peer in peers if server.is_gone((peer.host, peer.peer_port))]
             if gone:
                 raise GroupBroken(f"lost {', '.join(gone)}")
             asked_at = time.monotonic()

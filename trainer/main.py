@@ -1,6 +1,5 @@
-"""The command line: ``train`` (the default), ``dataset`` and ``report``.
+"""The command line: ``dataset`` and ``report``. Training has the command line of the training script.
 
-python -m trainer [train] --job digits --etcd http://127.0.0.1:2379 --data DIR --checkpoints DIR
 python -m trainer dataset --name digits --out DIR
 python -m trainer report FILE… [--out report.png]
 """
@@ -15,24 +14,19 @@ from pathlib import Path
 
 from contract import exit_codes
 from trainer.errors import ConfigError, TrainerError
-from trainer.log import Log
-from trainer.runtime import run
+from trainer.observe.log import Log
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one sub-command; returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    command = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "train"
+    command = arguments.pop(0) if arguments else ""
     try:
-        if command == "train":
-            from trainer import images
-
-            return run(images.training, arguments, flags=images.flags)
         if command == "dataset":
             return _dataset(arguments)
         if command == "report":
             return _report(arguments)
-        raise ConfigError(f"{command!r} is not a sub-command: use train, dataset or report")
+        raise ConfigError(f"{command!r} is not a sub-command: use dataset or report")
     except ConfigError as error:
         print(f"trainer: {error}", file=sys.stderr)
         return exit_codes.USAGE
@@ -42,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _dataset(arguments: list[str]) -> int:
-    from trainer import dataset
+    from trainer.data import dataset
 
     parser = argparse.ArgumentParser(prog="trainer dataset", description=dataset.__doc__)
     source = parser.add_mutually_exclusive_group(required=True)
@@ -55,7 +49,7 @@ def _dataset(arguments: list[str]) -> int:
 
 
 def _report(arguments: list[str]) -> int:
-    from trainer import chart, report
+    from trainer.observe import chart, report
 
     parser = argparse.ArgumentParser(
         prog="trainer report",

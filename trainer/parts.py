@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trainer.checkpoints import Checkpoints
-from trainer.coordinator import Coordinator
-from trainer.group import Group
-from trainer.heartbeat import Heartbeat
-from trainer.loader import Loader
-from trainer.membership import View
-from trainer.metrics import Metrics
+from trainer.checkpoint import Checkpoints
+from trainer.data.loader import Loader
+from trainer.group.group import Group
+from trainer.membership.coordinator import Coordinator
+from trainer.membership.rules import View
+from trainer.observe.metrics import Metrics
+from trainer.peer.heartbeat import Heartbeat
+from trainer.peer.server import PeerServer
 from trainer.state import State
 from trainer.step import Stepper
-from trainer.sync import PeerServer
 from trainer.training import Training
 
 

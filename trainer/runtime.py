@@ -24,24 +24,24 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from contract import exit_codes, keys, leaving
-from trainer import launcher
-from trainer.addresses import route_to
 from trainer.config import AddFlags, Config, no_flags
 from trainer.errors import ConfigError, Diverged, RecordError, StoreError, TrainerError
-from trainer.etcd import first_contact
-from trainer.log import Log
-from trainer.metrics import Metrics, open_metrics
-from trainer.store import EtcdStore
+from trainer.etcd.access import first_contact
+from trainer.etcd.client import EtcdStore
+from trainer.group.addresses import route_to
+from trainer.launch import launcher
+from trainer.observe.log import Log
+from trainer.observe.metrics import Metrics, open_metrics
 from trainer.training import Training
 
 if TYPE_CHECKING:
-    from trainer.coordinator import Coordinator
-    from trainer.group import Group
-    from trainer.heartbeat import Heartbeat
-    from trainer.loader import Loader
+    from trainer.data.loader import Loader
+    from trainer.group.group import Group
     from trainer.loop import Loop
-    from trainer.membership import View
-    from trainer.traits import Traits
+    from trainer.membership.coordinator import Coordinator
+    from trainer.membership.rules import View
+    from trainer.membership.traits import Traits
+    from trainer.peer.heartbeat import Heartbeat
 
 _FIRST_VIEW_SECONDS = 5.0
 
@@ -104,7 +104,7 @@ class _Worker:
     """Puts one worker together, in the order that lets people see life first and disturbs others last."""
 
     def __init__(self, config: Config, log: Log, metrics: Metrics) -> None:
-        from trainer.checkpoints import Checkpoints, places
+        from trainer.checkpoint import Checkpoints, places
 
         self._config, self._log, self._metrics = config, log, metrics
         self._started = time.monotonic()
@@ -135,7 +135,7 @@ class _Worker:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         import torch  # the slowest import by far: the log has begun
 
-        from trainer.loader import Loader, LoaderSettings
+        from trainer.data.loader import Loader, LoaderSettings
 
         # A kernel of one input channel has two equal descriptions of its strides; DDP warns about that, to no effect.
         warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
@@ -159,13 +159,13 @@ class _Worker:
         return loop
 
     def _assemble(self, training: Training, device: Any) -> Loop:
-        from trainer.coordinator import Coordinator
-        from trainer.group import open_group
-        from trainer.heartbeat import Heartbeat
+        from trainer.group.group import open_group
         from trainer.loop import Loop
-        from trainer.membership import Limits, Member
+        from trainer.membership.coordinator import Coordinator
+        from trainer.membership.rules import Limits, Member
         from trainer.parts import Parts
-        from trainer.sync import PeerServer
+        from trainer.peer.heartbeat import Heartbeat
+        from trainer.peer.server import PeerServer
 
         config = self._config
         self._traits = _traits(config, training)
@@ -212,8 +212,8 @@ class _Worker:
 
     def announce(self, loop: Loop) -> None:
         """Let the others know; from now on they may take this worker in. Raises ConfigError if they never will."""
-        from trainer.coordinator import Hooks
-        from trainer.sync import is_gone, look
+        from trainer.membership.coordinator import Hooks
+        from trainer.peer.server import is_gone, look
 
         def is_dead(member: Any) -> bool:
             return member.id in self._heartbeat.silent() or is_gone((member.host, member.peer_port))
@@ -238,15 +238,15 @@ class _Worker:
         self._loader.close()
 
     def _refusal(self, view: View) -> str | None:
-        from trainer.sync import ask_traits
-        from trainer.traits import refusal
+        from trainer.membership.traits import refusal
+        from trainer.peer.server import ask_traits
 
         return refusal(view, self._member_id, self._traits, lambda member: ask_traits((member.host, member.peer_port)))
 
 
 def _traits(config: Config, training: Training) -> Traits:
     """What must be equal in all workers that train together."""
-    from trainer.traits import Traits, code_digest
+    from trainer.membership.traits import Traits, code_digest
 
     common = {name: getattr(config, name) for name in ("epochs", "batch_size", "batch_policy", "seed", "amp")}
     said = {f"--{name.replace('_', '-')}": str(value) for name, value in [*common.items(), *vars(config.user).items()]}

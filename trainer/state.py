@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from trainer.data.sampler import Cursor
 from trainer.errors import RecordError
-from trainer.sampler import Cursor
 from trainer.training import Training
 
 _VERSION = 3

@@ -25,12 +25,12 @@ import torch
 from torch import nn
 
 from trainer.errors import ConfigError, Diverged
-from trainer.group import Group
+from trainer.group.group import Group
 from trainer.state import State
 from trainer.training import Training
 
 if TYPE_CHECKING:
-    from trainer.loader import Micro, Prepared
+    from trainer.data.loader import Micro, Prepared
 
 AMP_TYPES = {"off": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 

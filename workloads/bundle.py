@@ -24,7 +24,7 @@ import pulumi_aws as aws
 from infra.outputs import ClusterOutputs
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("contract", "trainer")
+PACKAGES = ("contract", "trainer", "examples")
 START = ROOT / "workloads" / "in_bundle" / "start.py"
 SCRIPT = "training_script.py"
 """What the user's own script is called in the bundle, whatever its name was."""

@@ -32,8 +32,8 @@ from benchmarks.elastic.processes import free_port
 from benchmarks.elastic.systems import CODE, ROOT, SYSTEMS, Site, System
 from benchmarks.elastic.timeline import Pair
 from benchmarks.rows import OUT, Row, publish
-from localcloud import toolchain
-from trainer.lifeline import bound_to
+from scripts import toolchain
+from trainer.launch.lifeline import bound_to
 
 NODES = 3
 MEASURES = (*faults.FAULTS, "step", "checkpoint", "transfer", "goodput")

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localcloud import toolchain
 from localcloud.instance import Instance
 from localcloud.kube import control_plane_config as config
 from localcloud.kube.client import Client
@@ -27,6 +26,7 @@ from localcloud.kube.kubeconfig import client_kubeconfig, webhook_kubeconfig
 from localcloud.kube.network import Network
 from localcloud.kube.pki import Authority, Pair, signing_key, write_private
 from localcloud.supervise import Supervisor
+from scripts import toolchain
 
 if TYPE_CHECKING:
     from localcloud.kube.node import Node

@@ -19,7 +19,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from localcloud import toolchain
 from localcloud.instance import Instance
 from localcloud.kube import cgroups
 from localcloud.kube import node_config as config
@@ -31,6 +30,7 @@ from localcloud.kube.network import NETNS_DIR, POD_IDENTITY_ADDRESS, Network, No
 from localcloud.kube.node_config import Machine, NodeSpec
 from localcloud.kube.pki import write_private
 from localcloud.supervise import Supervisor
+from scripts import toolchain
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parent.parent

@@ -8,25 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from localcloud import toolchain
+from scripts import toolchain
 from tests.trainer.schedules.farm import Farm
 from tests.trainer.workers import Worker, free_port, run_etcd
-from trainer.dataset import Source, prepare
-from trainer.log import Log
+from trainer.observe.log import Log
 
 
 @pytest.fixture
 def quiet() -> Log:
     """A log that nobody reads."""
     return Log("test", stream=io.StringIO())
-
-
-@pytest.fixture(scope="session")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The digits as image files."""
-    out = tmp_path_factory.mktemp("data") / "digits"
-    prepare(Source(name="digits"), out, Log("test", stream=io.StringIO()))
-    return out
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +38,7 @@ def start(etcd: str, digits: Path, tmp_path: Path, request: pytest.FixtureReques
     """Starts workers of one job; what still runs at the end of the test is killed."""
     started = []
 
-    def start_worker(name: str, *arguments: str, python: tuple[str, ...] = ("-m", "trainer")) -> Worker:
+    def start_worker(name: str, *arguments: str, python: tuple[str, ...] = ("-m", "examples.images.train")) -> Worker:
         job = request.node.name
         common = [
             "--job",

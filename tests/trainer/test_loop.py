@@ -10,7 +10,7 @@ import pytest
 
 from contract import exit_codes
 from tests.trainer.workers import Worker
-from trainer.launcher import as_a_shell_does
+from trainer.launch.launcher import as_a_shell_does
 
 pytestmark = pytest.mark.e2e
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from contract import exit_codes
-from tests.trainer.checkpoints.conftest import save, small
-from trainer.checkpoints import Checkpoints, places
-from trainer.log import Log
+from tests.trainer.checkpoint.conftest import save, small
+from trainer.checkpoint import Checkpoints, places
 from trainer.loop import Loop
-from trainer.membership import Generation, Member, View
+from trainer.membership.rules import Generation, Member, View
+from trainer.observe.log import Log
 from trainer.training import Report
 
 ME, OTHER = (Member(name, name, "127.0.0.1", 1, 2, "signature", 0) for name in "ab")

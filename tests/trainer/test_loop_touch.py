@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from trainer.errors import GroupBroken
-from trainer.log import Log
 from trainer.loop import Loop
-from trainer.membership import Generation, Member
+from trainer.membership.rules import Generation, Member
+from trainer.observe.log import Log
 
 GENERATION = Generation(1, 9, (Member("a", "a", "127.0.0.1", 1, 2, "signature", 0),), "start")
 

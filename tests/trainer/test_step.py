@@ -13,10 +13,10 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from trainer.data.loader import Micro, Prepared
+from trainer.data.sampler import Cursor, Step
 from trainer.errors import ConfigError, Diverged, GroupBroken
-from trainer.group import Group, open_group
-from trainer.loader import Micro, Prepared
-from trainer.sampler import Cursor, Step
+from trainer.group.group import Group, open_group
 from trainer.state import State, kind_of
 from trainer.step import Stepper
 from trainer.training import Training

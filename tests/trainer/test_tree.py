@@ -11,7 +11,7 @@ import numpy
 import pytest
 import torch
 
-from tests.trainer.checkpoints.conftest import same
+from tests.trainer.checkpoint.conftest import same
 from trainer import tree
 from trainer.errors import ConfigError, RecordError
 

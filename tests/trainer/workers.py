@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
 
-from trainer.lifeline import bound_to
-from trainer.log import parse
+from trainer.launch.lifeline import bound_to
+from trainer.observe.log import parse
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 180
@@ -114,7 +114,7 @@ class Worker(Logged):
     """One worker process, and what it has logged so far; ``python`` is what python is to run."""
 
     def __init__(
-        self, name: str, arguments: list[str], folder: Path, python: tuple[str, ...] = ("-m", "trainer")
+        self, name: str, arguments: list[str], folder: Path, python: tuple[str, ...] = ("-m", "examples.images.train")
     ) -> None:
         super().__init__(name, folder / f"{name}-{time.monotonic_ns()}.log")
         with self._path.open("w") as log:

@@ -49,13 +49,12 @@ def test_it_runs_the_trainer_with_its_arguments(tmp_path: Path) -> None:
     files = {
         "__main__.py": bundle.START.read_bytes(),
         "requirements/train.txt": b"pyyaml==1.0\n",  # here in another version, which is left alone
-        "trainer/__init__.py": b"",
-        "trainer/__main__.py": b"import sys; print('trainer', sys.argv[1:])",
+        "examples/images/train.py": b"import sys; print('images', sys.argv[1:])",
     }
     path = tmp_path / "bundle.zip"
     path.write_bytes(bundle.to_zip(files))
     ran = subprocess.run([sys.executable, path, "train", "--x"], capture_output=True, text=True, check=True)
-    assert ran.stdout == "trainer ['train', '--x']\n"
+    assert ran.stdout == "images ['--x']\n"
 
 
 def test_a_script_of_the_users_takes_the_place_of_the_one_that_comes_along(tmp_path: Path) -> None:

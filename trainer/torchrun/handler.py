@@ -31,14 +31,14 @@ from torch.distributed.elastic.rendezvous.api import (
 from torch.distributed.elastic.utils.logging import get_logger
 
 from contract import keys
-from trainer import meeting
-from trainer.addresses import route_to
 from trainer.errors import ConfigError, GroupBroken, RecordError, StoreError
-from trainer.etcd import Access
-from trainer.store import EtcdStore, Store
-from trainer.sync import PeerServer, is_gone
+from trainer.etcd.access import Access
+from trainer.etcd.client import EtcdStore, Store
+from trainer.etcd.mirror import Entries, Mirror
+from trainer.group import rendezvous
+from trainer.group.addresses import route_to
+from trainer.peer.server import PeerServer, is_gone
 from trainer.torchrun import rounds
-from trainer.torchrun.mirror import Entries, Mirror
 from trainer.torchrun.options import Options
 from trainer.torchrun.rounds import Inputs, Kind, Limits, Node, Round, View
 
@@ -256,9 +256,9 @@ class EtcdRendezvous(RendezvousHandler):
         rank, first = found.rank(me.id) or 0, found.nodes[0]
         check, until = self._still_holds(found), min(deadline, time.monotonic() + _MEET_SECONDS)
         server = self._server if rank == 0 and self._server else None
-        server = server or meeting.join((first.host, first.store_port), check, until)
+        server = server or rendezvous.join((first.host, first.store_port), check, until)
         try:
-            met = meeting.MeetingStore(found.number, server, check, until)
+            met = rendezvous.MeetingStore(found.number, server, check, until)
             met.assemble(rank, len(found.nodes), superseded=lambda: False)  # of that, too, the check takes care
         except RuntimeError as error:  # torch's own errors are RuntimeErrors: rank 0 is lost
             raise GroupBroken(f"rank 0 at {first.host} is lost: {error}") from error

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from trainer.errors import ConfigError
-from trainer.etcd import tls_context
+from trainer.etcd.access import tls_context
 
 _SECONDS: dict[str, tuple[float, float]] = {
     "lease_seconds": (5, 2),

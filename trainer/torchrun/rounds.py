@@ -25,8 +25,8 @@ from enum import Enum
 from typing import Any
 
 from contract import keys
-from trainer import codec
 from trainer.errors import RecordError
+from trainer.etcd import codec
 
 _TURN_SECONDS = 2.0
 """So long the first in line has for a proposal before the second makes one."""

@@ -21,6 +21,7 @@ from types import FrameType
 
 SITE_PACKAGES = "site-packages"
 SCRIPT = "training_script"
+DEFAULT_SCRIPT = "examples.images.train"
 CHECKPOINTS = "TIDEWATER_CHECKPOINTS"
 LEFT = 143
 """As in contract/, which can't be imported before this file has run."""
@@ -83,9 +84,9 @@ def main() -> None:
         ]
         subprocess.run(install, check=True)
         importlib.invalidate_caches()
-    if sys.argv[1:2] == ["train"] and has_script(bundle):
+    if sys.argv[1:2] == ["train"]:
         del sys.argv[1]
-        runpy.run_module(SCRIPT, run_name="__main__", alter_sys=True)
+        runpy.run_module(SCRIPT if has_script(bundle) else DEFAULT_SCRIPT, run_name="__main__", alter_sys=True)
     else:
         runpy.run_module("trainer", run_name="__main__", alter_sys=True)
 

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 import torch
 
 from benchmarks.elastic.workers import names
-from trainer import sync
+from trainer.peer.server import PeerServer, fetch
 
 UUID = 1
 TENSORS = 64
@@ -36,7 +36,7 @@ def main(megabytes: int, runs: int) -> None:
         if run % 2:
             copy((names.HOST, plain), megabytes * MEGABYTE)
         else:
-            sync.fetch((names.HOST, peer), UUID, lambda: None, begin + _DEADLINE_SECONDS)
+            fetch((names.HOST, peer), UUID, lambda: None, begin + _DEADLINE_SECONDS)
         spent["plain" if run % 2 else "peer"].append(time.monotonic() - begin)
     print(json.dumps(spent))
 
@@ -45,7 +45,7 @@ def serve(parent: Connection, megabytes: int) -> None:
     """Offers a state, and the same bytes to whoever connects to the other port, until the parent ends."""
     torch.set_num_threads(1)
     state = torch.rand(TENSORS, megabytes * MEGABYTE // TENSORS // 4)
-    server = sync.PeerServer()
+    server = PeerServer()
     server.start()
     server.offer(UUID, {str(index): part for index, part in enumerate(state)})
     listener = socket.create_server((names.HOST, 0))

@@ -13,10 +13,11 @@ from dataclasses import replace as changed
 from typing import Any
 
 from tests.trainer.schedules.points import replace
-from trainer import handover, sampler
-from trainer.membership import Generation
+from trainer.data import sampler
+from trainer.data.sampler import Cursor, Step
+from trainer.membership.rules import Generation
 from trainer.parts import Parts
-from trainer.sampler import Cursor, Step
+from trainer.peer import handover
 
 Change = Callable[[Step, Cursor, int, int], Step]
 """A step and the cursor before it, the number of samples in an epoch and in a batch → the broken step."""

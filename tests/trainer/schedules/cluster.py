@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.trainer.workers import free_port
-from trainer.lifeline import bound_to
+from trainer.launch.lifeline import bound_to
 
 _SECONDS = 60.0
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from trainer.lifeline import bound_to
+from trainer.launch.lifeline import bound_to
 
 ETCD = -1
 """In a cut: the router's own side, where etcd is."""

@@ -74,17 +74,17 @@ class Points:
 
     def install(self) -> None:
         """Wrap those of the trainer's functions that mark a moment."""
-        from trainer import handover, sync
-        from trainer.checkpoints import Checkpoints
-        from trainer.coordinator import Coordinator
+        from trainer.checkpoint import Checkpoints
         from trainer.evaluation import Evaluation
-        from trainer.group import Group
+        from trainer.group.group import Group
+        from trainer.membership.coordinator import Coordinator
+        from trainer.peer import handover, server
 
         # A worker that warms up forms a group of one, which is no meeting.
         self._wrap(Group, "form", before="form", when=lambda group, uuid, rank, addresses, *more: len(addresses) > 1)
         self._wrap(handover, "synchronise", before="handover")
-        self._wrap(sync, "fetch", before="fetch")
-        self._wrap(sync.PeerServer, "offer", after="offer")
+        self._wrap(server, "fetch", before="fetch")
+        self._wrap(server.PeerServer, "offer", after="offer")
         self._wrap(Coordinator, "ready_after", before="give-up")
         self._wrap(Evaluation, "run", after="evaluated")
         self._wrap(Checkpoints, "save", before="save")

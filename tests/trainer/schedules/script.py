@@ -22,10 +22,10 @@ import trainer
 from tests.trainer.schedules import breakages
 from tests.trainer.schedules.ledger import SUFFIX, Attempt, Final, Restored, Scribe
 from tests.trainer.schedules.points import Points
-from trainer import handover
-from trainer.checkpoints import Checkpoints
-from trainer.membership import Generation
+from trainer.checkpoint import Checkpoints
+from trainer.membership.rules import Generation
 from trainer.parts import Parts
+from trainer.peer import handover
 from trainer.state import State
 from trainer.training import Report, Training
 

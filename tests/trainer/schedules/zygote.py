@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from trainer.lifeline import bound_to
+from trainer.launch.lifeline import bound_to
 
 _CLONE_NEWNET = 0x40000000
 

@@ -1,5 +1,0 @@
-"""The stand-in for pulumi-aws: `python -m localcloud.plugins.aws ENGINE_ADDRESS`, started by the Pulumi engine.
-
-`resources/` holds one declarative entry per resource type, `provider.py` what all types have in common, `schema.json`
-the names that the SDK allows.
-"""

@@ -1,0 +1,146 @@
+"""Writes `schema.json` from the installed `pulumi_aws`: what the SDK would let a program say.
+
+    python -m localcloud.standins.aws.schema_from_sdk
+
+Run it after moving to another version of the SDK. The plug-in itself reads the file only: importing the SDK's classes
+would cost every `pulumi up` a second. A test compares the file with the installed SDK.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import types
+import typing
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pulumi
+
+SCHEMA_FILE = Path(__file__).with_name("schema.json")
+
+
+def build(tokens: Iterable[str]) -> dict[str, Any]:
+    """The schema of the resource types in `tokens`, and the names of all types that the SDK knows."""
+    objects: dict[str, Any] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the SDK warns of its old names on import
+        resources = {token: _resource(token, objects) for token in sorted(tokens)}
+    return {"resources": resources, "objects": dict(sorted(objects.items())), "known": known_tokens()}
+
+
+def known_tokens() -> list[str]:
+    """The token of every resource type and function in the SDK, read from its sources without importing them."""
+    import pulumi_aws
+
+    pattern = re.compile(r"""__self__\)\.__init__\(\s*'(aws:[^']+)'|invoke\('(aws:[^']+)'""")
+    found: set[str] = set()
+    for folder in pulumi_aws.__path__:
+        for file in Path(folder).glob("**/*.py"):
+            found.update(a or b for a, b in pattern.findall(file.read_text(encoding="utf-8")))
+    return sorted(found)
+
+
+def _resource(token: str, objects: dict[str, Any]) -> dict[str, Any]:
+    _, path, name = token.split(":")
+    # The module of the class itself: the package's own namespace has nested types of the same name.
+    package, file = path.split("/")
+    snake = re.sub("([A-Z])", r"_\1", file).lower()
+    module = importlib.import_module(f"pulumi_aws.{package}.{snake}")
+    # Where a nested type has the name already, the SDK calls the resource's own arguments ...InitArgs.
+    arguments = getattr(module, name + "InitArgs", None) or getattr(module, name + "Args")
+    state = getattr(module, f"_{name}State")
+    return {
+        "inputs": _fields(arguments, objects),
+        "required": _required(arguments),
+        "outputs": sorted(_fields(state, {})),
+    }
+
+
+def _required(arguments: type) -> list[str]:
+    names = {py: wire for wire, py in _wire_names(arguments)}
+    defaults = arguments.__init__.__kwdefaults__ or {}  # type: ignore[misc]
+    parameters = [name for name in arguments.__init__.__annotations__ if name != "return"]  # type: ignore[misc]
+    return sorted(names[name] for name in parameters if name not in defaults)
+
+
+def _wire_names(arguments: type) -> list[tuple[str, str]]:
+    """Pairs of (name on the wire, name in Python)."""
+    found = []
+    for name, value in vars(arguments).items():
+        if isinstance(value, property):
+            found.append((getattr(value.fget, "_pulumi_name", name), name))
+    return found
+
+
+def _fields(arguments: type, objects: dict[str, Any]) -> dict[str, str]:
+    fields = {}
+    for wire, name in _wire_names(arguments):
+        getter = vars(arguments)[name].fget
+        scope = vars(importlib.import_module(arguments.__module__)) | {
+            "Output": pulumi.Output,
+            "T": typing.TypeVar("T"),
+        }
+        hints = typing.get_type_hints(getter, scope)
+        fields[wire] = _type(hints["return"], objects)
+    return dict(sorted(fields.items()))
+
+
+def _type(hint: Any, objects: dict[str, Any]) -> str:
+    """`string`, `number`, `boolean`, `any`, `[item]`, `{item}` or the name of an object."""
+    simple = {str: "string", int: "number", float: "number", bool: "boolean"}
+    if hint in simple:
+        return simple[hint]
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Union or origin is types.UnionType:
+        return _union([argument for argument in arguments if argument is not type(None)], objects)
+    if origin is not None and origin.__name__ == "Sequence":
+        return f"[{_type(arguments[0], objects)}]"
+    if origin is not None and origin.__name__ == "Mapping":
+        return f"{{{_type(arguments[1], objects)}}}"
+    if isinstance(hint, type) and hasattr(hint, "_pulumi_input_type"):
+        return _object(hint, objects)
+    return "any"
+
+
+def _union(arguments: list[Any], objects: dict[str, Any]) -> str:
+    """The plain member of `Input[T]`, that is T | Awaitable[T] | Output[T]; enums are their values."""
+    plain = [
+        argument
+        for argument in arguments
+        if getattr(typing.get_origin(argument), "__name__", "") not in ("Awaitable", "Output")
+        and not getattr(argument, "__name__", "").endswith("ArgsDict")
+    ]
+    kinds = [_type(argument, objects) for argument in plain]
+    known = [kind for kind in kinds if kind != "any"]
+    return known[0] if known else "any"
+
+
+def _object(hint: type, objects: dict[str, Any]) -> str:
+    module = hint.__module__.removeprefix("pulumi_aws.").removesuffix("._inputs").removesuffix("_inputs")
+    name = f"{module}.{hint.__name__.removesuffix('Args')}"
+    if name not in objects:
+        objects[name] = {}  # an object may hold itself
+        objects[name] = {"fields": _fields(hint, objects), "required": _required(hint)}
+    return name
+
+
+def dumps(schema: dict[str, Any]) -> str:
+    """The schema as it stands in the file."""
+    return json.dumps(schema, indent=1, sort_keys=True) + "\n"
+
+
+def main() -> None:
+    """Writes the file."""
+    from localcloud.standins.aws.registry import ENTRIES
+
+    SCHEMA_FILE.write_text(dumps(build(ENTRIES)))
+
+
+__all__ = ["build", "dumps", "known_tokens"]
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,299 @@
+"""`eks:index:Cluster`: the control plane, its roles and security groups, who may use it, and the addons it brings."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pulumi.provider.experimental.property_value import PropertyValue
+
+from localcloud.standins.eks.access import access_entries
+from localcloud.standins.eks.addons import default_addon, vpc_cni
+from localcloud.standins.eks.algebra import NULL, combine, first_set, is_set, is_truthy, member, record
+from localcloud.standins.eks.arguments import ADDON_OPTIONS, VPC_CNI_OPTIONS, check_cluster
+from localcloud.standins.eks.cluster_outputs import ClusterParts, cluster_outputs, encryption_config, kubeconfig_sources
+from localcloud.standins.eks.endpoint import reachable
+from localcloud.standins.eks.kubeconfig import compact_json, kubeconfig_json
+from localcloud.standins.eks.monitor import Resource
+from localcloud.standins.eks.scope import Scope, members, provider_reference
+from localcloud.standins.eks.security_groups import NodeSecurity, cluster_security_group, node_security_group
+from localcloud.standins.eks.service_role import RoleSpec, ServiceRole, service_role
+from localcloud.standins.values import wrap
+
+_IGNORED = (
+    # Its default differs between versions of the provider; a difference would replace the cluster.
+    "accessConfig.bootstrapClusterCreatorAdminPermissions",
+    # It matters on creation only.
+    "bootstrapSelfManagedAddons",
+)
+_NODE_POLICIES = ("AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy", "AmazonEC2ContainerRegistryReadOnly")
+
+
+@dataclass(frozen=True)
+class Network:
+    """Where the cluster lives."""
+
+    vpc_id: PropertyValue
+    subnet_ids: PropertyValue
+
+
+@dataclass(frozen=True)
+class Access:
+    """How nodes and users get in, and what waits for that."""
+
+    provider: Resource
+    instance_role: Resource | None
+    cni: Resource | None
+
+
+class ClusterExpansion:
+    """Expands one cluster. Its children are registered as soon as what they need is there."""
+
+    def __init__(self, scope: Scope, name: str, inputs: Mapping[str, PropertyValue], profile: str | None) -> None:
+        """
+        Args:
+            scope: the registered component.
+            name: the component's name, which its children's names begin with.
+            inputs: the component's inputs.
+            profile: the AWS profile of the stack's configuration or the environment, if any.
+        """
+        check_cluster(inputs)
+        self._scope = scope
+        self._name = name
+        self._inputs = inputs
+        self._profile = profile
+        for key, options in (
+            ("corednsAddonOptions", ADDON_OPTIONS),
+            ("kubeProxyAddonOptions", ADDON_OPTIONS),
+            ("vpcCniOptions", VPC_CNI_OPTIONS),
+        ):
+            if is_set(self._input(key)):
+                options.check(members(self._input(key)))
+
+    def _input(self, key: str) -> PropertyValue:
+        return self._inputs.get(key, NULL)
+
+    async def expand(self) -> dict[str, PropertyValue]:
+        """Registers the children and returns the component's outputs."""
+        scope = self._scope
+        partition = await scope.invoke("index/getPartition:getPartition", record({}))
+        network = await self._network()
+        role, group = await asyncio.gather(self._service_role(partition), self._cluster_group(network))
+        cluster = await self._cluster(network, role, group)
+        endpoint = await self._endpoint(cluster)
+        nodes, access, _ = await asyncio.gather(
+            self._node_security(network, cluster, group),
+            self._access_then_cni(cluster, endpoint, partition),
+            self._self_contained_addons(cluster),
+        )
+        parts = ClusterParts(
+            inputs=self._inputs,
+            vpc_id=network.vpc_id,
+            subnet_ids=network.subnet_ids,
+            cluster=cluster,
+            endpoint=endpoint,
+            role=role.role,
+            group=group,
+            nodes=nodes,
+            provider=access.provider,
+            instance_role=access.instance_role,
+            cni=access.cni,
+        )
+        return await scope.close(cluster_outputs(parts))
+
+    async def _network(self) -> Network:
+        vpc_id = self._input("vpcId")
+        subnet_ids = self._input("subnetIds")
+        if not is_set(subnet_ids) and (
+            is_set(self._input("publicSubnetIds")) or is_set(self._input("privateSubnetIds"))
+        ):
+            subnet_ids = combine(
+                lambda public, private: [*(public or []), *(private or [])],
+                self._input("publicSubnetIds"),
+                self._input("privateSubnetIds"),
+            )
+        if not is_set(vpc_id):
+            vpc = await self._scope.invoke("ec2/getVpc:getVpc", record({"default": True}))
+            vpc_id = member(vpc, "id")
+            if not is_set(subnet_ids):
+                filters = combine(lambda vpc: [{"name": "vpc-id", "values": [vpc]}], vpc_id)
+                subnet_ids = member(
+                    await self._scope.invoke("ec2/getSubnets:getSubnets", record({"filters": filters})), "ids"
+                )
+        return Network(vpc_id, subnet_ids if is_set(subnet_ids) else wrap([]))
+
+    async def _service_role(self, partition: PropertyValue) -> ServiceRole:
+        given = self._input("serviceRole")
+        if is_set(given):
+            return ServiceRole(await self._scope.resource(given, "serviceRole"), frozenset())
+        spec = RoleSpec(
+            service=PropertyValue("eks.amazonaws.com"),
+            actions=("sts:AssumeRole", "sts:TagSession"),
+            policies=("AmazonEKSClusterPolicy",),
+            description="Allows EKS to manage clusters on your behalf.",
+        )
+        return await service_role(
+            self._scope, f"{self._name}-eksRole", spec, member(partition, "partition"), self._input("tags")
+        )
+
+    async def _cluster_group(self, network: Network) -> Resource | None:
+        given = self._input("clusterSecurityGroup")
+        if is_set(given):
+            return await self._scope.resource(given, "clusterSecurityGroup")
+        if is_truthy(self._input("skipDefaultSecurityGroups")):
+            return None
+        return await cluster_security_group(
+            self._scope, self._name, network.vpc_id, self._input("tags"), self._input("clusterSecurityGroupTags")
+        )
+
+    async def _cluster(self, network: Network, role: ServiceRole, group: Resource | None) -> Resource:
+        tags = combine(
+            lambda common, own: {"Name": f"{self._name}-eksCluster", **(own or {}), **(common or {})},
+            self._input("tags"),
+            self._input("clusterTags"),
+        )
+        vpc_config = record(
+            {
+                "securityGroupIds": PropertyValue([group.identity]) if group else None,
+                "subnetIds": network.subnet_ids,
+                "endpointPrivateAccess": self._input("endpointPrivateAccess"),
+                "endpointPublicAccess": self._input("endpointPublicAccess"),
+                "publicAccessCidrs": self._input("publicAccessCidrs"),
+            }
+        )
+        inputs = record(
+            {
+                "name": self._input("name"),
+                "roleArn": role.role.output("arn"),
+                "vpcConfig": vpc_config,
+                "kubernetesNetworkConfig": self._network_config(),
+                "bootstrapSelfManagedAddons": first_set(self._input("bootstrapSelfManagedAddons"), PropertyValue(True)),
+                "version": self._input("version"),
+                "enabledClusterLogTypes": self._input("enabledClusterLogTypes"),
+                "tags": tags,
+                "encryptionConfig": combine(encryption_config, self._input("encryptionConfigKeyArn")),
+                "accessConfig": record(
+                    {
+                        "authenticationMode": self._input("authenticationMode"),
+                        "bootstrapClusterCreatorAdminPermissions": True,
+                    }
+                ),
+                "upgradePolicy": self._input("upgradePolicy"),
+                "deletionProtection": self._input("deletionProtection"),
+            }
+        )
+        return await self._scope.aws(
+            "eks/cluster:Cluster", f"{self._name}-eksCluster", inputs, depends_on=role.ready, ignore_changes=_IGNORED
+        )
+
+    def _network_config(self) -> PropertyValue:
+        service_range, family = self._input("kubernetesServiceIpAddressRange"), self._input("ipFamily")
+        if not is_truthy(service_range) and not is_truthy(family):
+            return NULL
+        return combine(kubernetes_network_config, service_range, family)
+
+    async def _endpoint(self, cluster: Resource) -> PropertyValue:
+        endpoint = cluster.output("endpoint")
+        url = endpoint.value
+        if isinstance(url, str) and not self._scope.preview and is_truthy(self._input("endpointPublicAccess")):
+            await asyncio.to_thread(reachable, url)
+        return endpoint
+
+    def _profile_name(self) -> PropertyValue:
+        given = self._input("providerCredentialOpts")
+        if is_truthy(given):
+            return member(given, "profileName")
+        return PropertyValue(self._profile) if self._profile else NULL
+
+    async def _access_then_cni(self, cluster: Resource, endpoint: PropertyValue, partition: PropertyValue) -> Access:
+        provider, instance_role = await asyncio.gather(
+            self._kubernetes_provider(cluster, endpoint), self._instance_role(partition)
+        )
+        entries = await self._access_entries(cluster, instance_role)
+        return Access(provider, instance_role, await self._vpc_cni(cluster, provider, entries))
+
+    async def _kubernetes_provider(self, cluster: Resource, endpoint: PropertyValue) -> Resource:
+        # The profile is for this program's own provider; the kubeconfig that is handed out is for everybody.
+        role_arn = member(self._input("providerCredentialOpts"), "roleArn")
+        sources = kubeconfig_sources(cluster, endpoint, role_arn, self._profile_name())
+        text = combine(kubeconfig_json, *sources)
+        mutable = combine(
+            lambda value: None if value is None else compact_json(value), self._input("enableConfigMapMutable")
+        )
+        inputs = record({"kubeconfig": text, "enableConfigMapMutable": mutable})
+        return await self._scope.provider("kubernetes", f"{self._name}-eks-k8s", inputs)
+
+    async def _instance_role(self, partition: PropertyValue) -> Resource | None:
+        """The role of nodes that are not in managed node groups, where one is given or asked for."""
+        given = self._input("instanceRole")
+        if is_set(given):
+            return await self._scope.resource(given, "instanceRole")
+        if not is_truthy(self._input("createInstanceRole")):
+            return None
+        spec = RoleSpec(
+            service=combine(lambda suffix: f"ec2.{suffix}", member(partition, "dnsSuffix")),
+            actions=("sts:AssumeRole",),
+            policies=_NODE_POLICIES,
+        )
+        made = await service_role(
+            self._scope, f"{self._name}-instanceRole", spec, member(partition, "partition"), self._input("tags")
+        )
+        profile = record({"role": made.role.identity})
+        await self._scope.aws("iam/instanceProfile:InstanceProfile", f"{self._name}-instanceProfile", profile)
+        return made.role
+
+    async def _node_security(self, network: Network, cluster: Resource, group: Resource | None) -> NodeSecurity | None:
+        if group is None or is_truthy(self._input("skipDefaultSecurityGroups")):
+            return None
+        tags = combine(
+            lambda common, own: {**(own or {}), **(common or {})},
+            self._input("tags"),
+            self._input("nodeSecurityGroupTags"),
+        )
+        return await node_security_group(
+            self._scope, self._name, vpc_id=network.vpc_id, cluster_group_id=group.identity, cluster=cluster, tags=tags
+        )
+
+    async def _self_contained_addons(self, cluster: Resource) -> None:
+        """kube-proxy, and coredns where it is asked for: by default it needs the default node group to run on."""
+        tags = self._input("tags")
+        proxy, dns = self._input("kubeProxyAddonOptions"), self._input("corednsAddonOptions")
+        work = []
+        if member(proxy, "enabled").value is not False:
+            work.append(default_addon(self._scope, self._name, "kube-proxy", cluster, proxy, tags))
+        if member(dns, "enabled").value is True or is_truthy(member(dns, "configurationValues")):
+            work.append(default_addon(self._scope, self._name, "coredns", cluster, dns, tags))
+        await asyncio.gather(*work)
+
+    async def _access_entries(self, cluster: Resource, instance_role: Resource | None) -> frozenset[str]:
+        entries: dict[str, PropertyValue] = {}
+        if instance_role is not None:
+            arn = instance_role.output("arn")
+            entries["defaultNodeGroupInstanceRole"] = record({"principalArn": arn, "type": "EC2_LINUX"})
+        if is_set(self._input("accessEntries")):
+            entries |= members(self._input("accessEntries"))
+        return await access_entries(self._scope, self._name, cluster, entries)
+
+    async def _vpc_cni(self, cluster: Resource, provider: Resource, entries: frozenset[str]) -> Resource | None:
+        if is_truthy(self._input("useDefaultVpcCni")):
+            return None
+        name = f"{self._name}-vpc-cni"
+        scope = await self._scope.component(
+            "VpcCniAddon", name, depends_on=entries, providers={"kubernetes": provider_reference(provider)}
+        )
+        options = members(self._input("vpcCniOptions")) if is_set(self._input("vpcCniOptions")) else {}
+        options |= {"clusterName": cluster.output("name"), "clusterVersion": cluster.output("version")}
+        if is_set(self._input("tags")):
+            options["tags"] = self._input("tags")
+        made = await vpc_cni(scope, name, options)
+        await scope.close({"addon": made.reference})
+        return Resource(scope.urn)
+
+
+def kubernetes_network_config(service_range: str | None, family: str | None) -> dict[str, object]:
+    """The cluster's address family; a range of services can be chosen for IPv4 only."""
+    config: dict[str, object] = {"ipFamily": family or "ipv4"}
+    if config["ipFamily"] == "ipv4" and service_range:
+        config["serviceIpv4Cidr"] = service_range
+    return config

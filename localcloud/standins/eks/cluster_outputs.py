@@ -1,0 +1,131 @@
+"""What `eks:index:Cluster` tells of itself: its outputs, `core` among them, which the other components read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pulumi.provider.experimental.property_value import PropertyValue
+
+from localcloud.standins.eks.algebra import NULL, combine, depending, is_set, member, path, record
+from localcloud.standins.eks.kubeconfig import kubeconfig_json, kubeconfig_of
+from localcloud.standins.eks.monitor import Resource
+from localcloud.standins.eks.scope import members
+from localcloud.standins.eks.security_groups import NodeSecurity
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterParts:
+    """The children of a cluster, and the inputs that its outputs repeat."""
+
+    inputs: Mapping[str, PropertyValue]
+    vpc_id: PropertyValue
+    subnet_ids: PropertyValue
+    cluster: Resource
+    endpoint: PropertyValue
+    role: Resource
+    group: Resource | None
+    nodes: NodeSecurity | None
+    provider: Resource
+    instance_role: Resource | None
+    cni: Resource | None
+
+    def input(self, key: str) -> PropertyValue:
+        """An input of the component, or null."""
+        return self.inputs.get(key, NULL)
+
+    @property
+    def kubeconfig_sources(self) -> tuple[PropertyValue, ...]:
+        """What the kubeconfig for everybody is made of."""
+        role_arn = member(self.input("providerCredentialOpts"), "roleArn")
+        return kubeconfig_sources(self.cluster, self.endpoint, role_arn, NULL)
+
+
+def kubeconfig_sources(
+    cluster: Resource, endpoint: PropertyValue, role_arn: PropertyValue, profile: PropertyValue
+) -> tuple[PropertyValue, ...]:
+    """The arguments of `kubeconfig_of`, as values that may be unknown."""
+    certificate_authority = path(cluster.output("certificateAuthority"), "data")
+    return cluster.output("name"), endpoint, certificate_authority, cluster.output("arn"), role_arn, profile
+
+
+def cluster_outputs(parts: ClusterParts) -> dict[str, PropertyValue]:
+    """The component's outputs."""
+    cluster, group, nodes = parts.cluster, parts.group, parts.nodes
+    # Where the component makes no security groups, the one that EKS makes stands in for both.
+    own_group = path(cluster.output("vpcConfig"), "clusterSecurityGroupId")
+    issuer = combine(first_issuer, cluster.output("identities"))
+    empty = depending(PropertyValue(""), [cluster.urn])
+    outputs: dict[str, PropertyValue | str | float | bool | None] = {
+        "core": core_data(parts),
+        "kubeconfig": combine(kubeconfig_of, *parts.kubeconfig_sources),
+        "kubeconfigJson": combine(kubeconfig_json, *parts.kubeconfig_sources),
+        "eksCluster": cluster.reference,
+        "instanceRoles": _instance_roles(parts),
+        "clusterSecurityGroup": group.reference if group else None,
+        "clusterSecurityGroupId": group.identity if group else own_group,
+        "nodeSecurityGroup": nodes.group.reference if nodes else None,
+        "nodeSecurityGroupId": nodes.group.identity if nodes else own_group,
+        "eksClusterIngressRule": nodes.cluster_ingress.reference if nodes else None,
+        "clusterIngressRuleId": nodes.cluster_ingress.output("securityGroupRuleId") if nodes else empty,
+        "defaultNodeGroupAsgName": empty,
+        "fargateProfileId": empty,
+        "fargateProfileStatus": empty,
+        "oidcProviderArn": empty,
+        "oidcProviderUrl": issuer,
+        "oidcIssuer": combine(lambda url: url.replace("https://", ""), issuer),
+        "autoModeNodeRoleName": empty,
+    }
+    return members(record(outputs))
+
+
+def core_data(parts: ClusterParts) -> PropertyValue:
+    """The output `core`."""
+    entries = parts.input("accessEntries")
+    return record(
+        {
+            "cluster": parts.cluster.reference,
+            "vpcId": parts.vpc_id,
+            "subnetIds": parts.subnet_ids,
+            "publicSubnetIds": parts.input("publicSubnetIds"),
+            "privateSubnetIds": parts.input("privateSubnetIds"),
+            "endpoint": parts.endpoint,
+            "clusterSecurityGroup": parts.group.reference if parts.group else None,
+            "provider": parts.provider.reference,
+            "instanceRoles": _instance_roles(parts),
+            "nodeGroupOptions": _node_group_options(parts),
+            "kubeconfig": combine(kubeconfig_of, *parts.kubeconfig_sources),
+            "vpcCni": parts.cni.reference if parts.cni else None,
+            "tags": parts.input("tags"),
+            "nodeSecurityGroupTags": parts.input("nodeSecurityGroupTags"),
+            "storageClasses": PropertyValue({}),
+            "encryptionConfig": combine(encryption_config, parts.input("encryptionConfigKeyArn")),
+            "clusterIamRole": parts.role.reference,
+            "accessEntries": PropertyValue(list(members(entries).values()) if is_set(entries) else []),
+            "autoModeNodeRoleName": "",
+        }
+    )
+
+
+def _instance_roles(parts: ClusterParts) -> PropertyValue:
+    return PropertyValue([parts.instance_role.reference] if parts.instance_role else [])
+
+
+def _node_group_options(parts: ClusterParts) -> PropertyValue:
+    given = parts.input("nodeGroupOptions")
+    options = members(given) if is_set(given) else {key: parts.input(key) for key in ("nodeSubnetIds", "version")}
+    if parts.nodes:
+        options["nodeSecurityGroup"] = parts.nodes.group.reference
+        options["clusterIngressRule"] = parts.nodes.cluster_ingress.reference
+    return record(options)
+
+
+def encryption_config(key_arn: str | None) -> dict[str, object] | None:
+    """Envelope encryption of Kubernetes' secrets with a key, if there is one."""
+    return {"provider": {"keyArn": key_arn}, "resources": ["secrets"]} if key_arn else None
+
+
+def first_issuer(identities: list[dict[str, list[dict[str, str]]]] | None) -> str:
+    """The URL of the cluster's OIDC issuer, or an empty string."""
+    issuers = [oidc.get("issuer", "") for identity in identities or [] for oidc in identity.get("oidcs", [])]
+    return issuers[0] if issuers else ""

@@ -1,0 +1,13 @@
+"""The entry point that the Pulumi engine starts."""
+
+from __future__ import annotations
+
+import sys
+
+from localcloud.standins.kubernetes.engine import EngineLog
+from localcloud.standins.kubernetes.provider import KubernetesProvider
+from localcloud.standins.serve import serve
+
+if __name__ == "__main__":
+    engine = next((argument for argument in sys.argv[1:] if not argument.startswith("-")), "")
+    serve(KubernetesProvider(EngineLog(engine)), package="pulumi-kubernetes")

@@ -1,0 +1,42 @@
+"""The inputs of a resource made whole: its kind, its name, its namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from localcloud.standins.kubernetes import metadata
+from localcloud.standins.kubernetes.kinds import Token, UnsupportedType
+from localcloud.standins.kubernetes.metadata import Object
+
+
+def checked_inputs(
+    token: Token, new: Object, old: Object, *, name: str, seed: bytes, namespace: Callable[[Object], str]
+) -> Object:
+    """The inputs to diff and apply.
+
+    Args:
+        token: the resource's type.
+        new: what the program gives.
+        old: the inputs of the last run, empty for a new resource.
+        name: the resource's name in the program, from which an unnamed object gets its own.
+        seed: makes the generated part of a name; the same seed gives the same name.
+        namespace: tells the namespace of an object that has none.
+
+    Raises:
+        UnsupportedType: the metadata asks for something that server-side apply does not do.
+    """
+    inputs = metadata.without_read_only({"apiVersion": token.api_version, "kind": token.kind, **new})
+    inputs["apiVersion"] = str(inputs["apiVersion"]).removeprefix("core/")
+    if metadata.metadata(inputs).get("generateName") and not metadata.has_name(inputs):
+        raise UnsupportedType("the `.metadata.generateName` field is not supported in Server-Side Apply mode")
+    if token.patch and not metadata.has_name(inputs):
+        raise UnsupportedType("patch resources require the `.metadata.name` field to be set")
+    if old:
+        metadata.adopt_old_autoname(inputs, old)
+        metadata.keep_managed_by_label(inputs, old)
+    metadata.assign_autoname(inputs, name, seed)
+    if isinstance(inputs.get("metadata"), dict) and "namespace" not in inputs["metadata"]:
+        default = namespace(inputs)
+        if default:
+            metadata.set_metadata(inputs, "namespace", default)
+    return inputs

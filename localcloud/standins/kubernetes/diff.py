@@ -1,0 +1,136 @@
+"""What differs between an object as it is and as the program wants it.
+
+    compare(prune(live, old_inputs), new_inputs)        # {("spec", "replicas"): Change.UPDATE}
+
+The live object is cut down to the shape of the old inputs first: what others added (defaults, status) is no difference,
+what others changed is.
+"""
+
+from __future__ import annotations
+
+import base64
+import enum
+from typing import Any
+
+from localcloud.standins.kubernetes import quantity
+from localcloud.standins.kubernetes.force_new import Path
+from localcloud.standins.kubernetes.metadata import Object, without_read_only
+from localcloud.standins.values import UNKNOWN, has_unknown
+
+_MISSING = object()
+
+
+class Change(enum.Enum):
+    """What happens to a property."""
+
+    ADD = "add"
+    DELETE = "delete"
+    UPDATE = "update"
+
+
+def prune(source: Any, shape: Any) -> Any:
+    """The parts of `source` that `shape` has too, element by element in lists."""
+    if isinstance(source, dict) and isinstance(shape, dict):
+        return {key: prune(value, shape[key]) for key, value in source.items() if key in shape}
+    if isinstance(source, list) and isinstance(shape, list):
+        return [prune(item, other) for item, other in zip(source, shape, strict=False)]
+    return source
+
+
+def normalize(obj: Object) -> Object:
+    """The inputs in the form that the API server gives them back: no read-only metadata, a Secret's strings as data."""
+    obj = without_read_only(obj)
+    strings = obj.get("stringData")
+    if (
+        obj.get("apiVersion") != "v1"
+        or obj.get("kind") != "Secret"
+        or not isinstance(strings, dict)
+        or has_unknown(strings)
+    ):
+        return obj
+    data = obj.get("data")
+    encoded = {key: base64.b64encode(str(value).encode()).decode() for key, value in strings.items()}
+    rest = {key: value for key, value in obj.items() if key != "stringData"}
+    return {**rest, "data": {**(data if isinstance(data, dict) else {}), **encoded}}
+
+
+def compare(old: Object, new: Object) -> dict[Path, Change]:
+    """The changes from `old` to `new`, at the highest path that is added or removed and the deepest that is updated."""
+    changes: dict[Path, Change] = {}
+    _compare((), old, new, changes)
+    return changes
+
+
+def _compare(path: Path, old: Any, new: Any, changes: dict[Path, Change]) -> None:
+    if new is UNKNOWN:
+        changes[path] = Change.ADD if old is _MISSING else Change.UPDATE
+    elif old is _MISSING:
+        changes[path] = Change.ADD
+    elif new is _MISSING:
+        changes[path] = Change.DELETE
+    elif isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted(old.keys() | new.keys()):
+            _compare((*path, key), old.get(key, _MISSING), new.get(key, _MISSING), changes)
+    elif isinstance(old, list) and isinstance(new, list):
+        for index in range(max(len(old), len(new))):
+            _compare((*path, index), _at(old, index), _at(new, index), changes)
+    elif not (_same(old, new) or quantity.same(path, old, new)):
+        changes[path] = Change.UPDATE
+
+
+def _at(items: list[Any], index: int) -> Any:
+    return items[index] if index < len(items) else _MISSING
+
+
+def _same(old: Any, new: Any) -> bool:
+    return bool(old == new) and isinstance(old, bool) == isinstance(new, bool)
+
+
+def value_at(obj: Any, path: Path) -> Any:
+    """What is at a path; None where there is nothing."""
+    for step in path:
+        if isinstance(obj, dict):
+            obj = obj.get(step)
+        elif isinstance(obj, list) and isinstance(step, int) and step < len(obj):
+            obj = obj[step]
+        else:
+            return None
+    return obj
+
+
+def render_path(path: Path) -> str:
+    """The path as the engine writes property paths: `spec.containers[0]["a.b"]`."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif any(character in step for character in '."[]'):
+            text += '["' + step.replace('"', '\\"') + '"]'
+        else:
+            text += f".{step}" if text else step
+    return text
+
+
+def parse_path(text: str) -> Path:
+    """The inverse of `render_path`; `*` stays as it is and stands for any element or key."""
+    path: list[str | int] = []
+    rest = text
+    while rest:
+        if rest.startswith('["'):
+            end = rest.index('"]')
+            path.append(rest[2:end].replace('\\"', '"'))
+            rest = rest[end + 2 :]
+        elif rest.startswith("["):
+            inner, _, rest = rest[1:].partition("]")
+            path.append(int(inner) if inner.isdigit() else inner)
+        else:
+            rest = rest.removeprefix(".")
+            end = min((place for place in (rest.find("."), rest.find("[")) if place >= 0), default=len(rest))
+            path.append(rest[:end])
+            rest = rest[end:]
+    return tuple(path)
+
+
+def ignored(path: Path, ignore: Path) -> bool:
+    """Whether an ignored path contains the path."""
+    return len(ignore) <= len(path) and all(want in ("*", have) for want, have in zip(ignore, path, strict=False))

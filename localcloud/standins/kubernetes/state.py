@@ -1,0 +1,113 @@
+"""Property values ↔ Kubernetes objects, and the state ("checkpoint object") that the plug-in hands to the engine.
+
+The state is the live object plus `__inputs`, `__initialApiVersion` and `__fieldManager`, as pulumi-kubernetes writes
+it, so that a stack can go from this plug-in to the official one and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pulumi.provider.experimental.property_value import PropertyValue
+
+from localcloud.standins.kubernetes.metadata import Object
+from localcloud.standins.values import has_secret, to_plain, wrap
+
+Properties = dict[str, PropertyValue]
+
+INPUTS: Final = "__inputs"
+INITIAL_API_VERSION: Final = "__initialApiVersion"
+FIELD_MANAGER: Final = "__fieldManager"
+_DASHED: Final = {
+    f"x_kubernetes_{suffix}": f"x-kubernetes-{suffix.replace('_', '-')}"
+    for suffix in (
+        "embedded_resource",
+        "int_or_string",
+        "list_map_keys",
+        "list_type",
+        "map_type",
+        "preserve_unknown_fields",
+        "validations",
+    )
+}
+"""Property names are identifiers in the SDKs: these keys of a CustomResourceDefinition are spelt with underscores."""
+_UNDERSCORED: Final = {dashed: underscored for underscored, dashed in _DASHED.items()}
+
+
+def to_object(properties: Mapping[str, PropertyValue]) -> Object:
+    """The plain object that the properties describe; unknown values are `UNKNOWN`."""
+    renamed: Object = _rename(to_plain(properties), _DASHED)
+    return renamed
+
+
+def from_object(obj: Mapping[str, Any], like: Mapping[str, PropertyValue]) -> Properties:
+    """The object as properties, secret wherever `like` (the program's inputs) is, and in the data of a Secret."""
+    properties = {key: wrap(value) for key, value in _rename(_without_nulls(obj), _UNDERSCORED).items()}
+    return _mark_secrets(properties, like)
+
+
+def checkpoint(
+    inputs: Object, live: Object, like: Mapping[str, PropertyValue], initial_api_version: str, manager: str
+) -> Properties:
+    """The state of a resource.
+
+    Args:
+        inputs: what the program asked for.
+        live: the object as the API server has it.
+        like: the inputs as properties, which know what is secret.
+        initial_api_version: the apiVersion that the object was created with.
+        manager: the field manager that owns the applied fields.
+    """
+    state = from_object(live, like)
+    state[INPUTS] = PropertyValue(from_object(inputs, like))
+    state[INITIAL_API_VERSION] = PropertyValue(initial_api_version)
+    state[FIELD_MANAGER] = PropertyValue(manager)
+    return state
+
+
+def split_checkpoint(state: Mapping[str, PropertyValue]) -> tuple[Object, Object]:
+    """The inputs and the live object that a state holds."""
+    live = to_object(state)
+    inputs = live.pop(INPUTS, {})
+    live.pop(INITIAL_API_VERSION, None)
+    live.pop(FIELD_MANAGER, None)
+    return (inputs if isinstance(inputs, dict) else {}), live
+
+
+def text_member(state: Mapping[str, PropertyValue], key: str) -> str:
+    """A member of the state that is a string, or the empty string."""
+    value = state[key].value if key in state else None
+    return value if isinstance(value, str) else ""
+
+
+def _mark_secrets(outs: Properties, ins: Mapping[str, PropertyValue]) -> Properties:
+    kind = outs.get("kind")
+    if kind is not None and kind.value == "Secret":
+        return {key: value.with_secret(True) if key in ("data", "stringData") else value for key, value in outs.items()}
+    return {key: _mark(value, ins[key]) if key in ins else value for key, value in outs.items()}
+
+
+def _mark(out: PropertyValue, source: PropertyValue) -> PropertyValue:
+    """Copies secretness downwards through maps; a list with a secret anywhere is secret as a whole."""
+    if source.is_secret:
+        return out.with_secret(True)
+    if isinstance(out.value, Mapping) and isinstance(source.value, Mapping):
+        return out.with_value(_mark_secrets(dict(out.value), source.value))
+    return out.with_secret(True) if has_secret(source) else out
+
+
+def _rename(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {names.get(key, key): _rename(item, names) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_rename(item, names) for item in value]
+    return value
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value if item is not None]
+    return value

@@ -1,0 +1,49 @@
+"""An account that keeps state: the gateway with moto and an EKS whose machines are fakes, in this process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from functools import cache
+
+from localcloud.tests.aws import fakes
+from localcloud.tests.aws.fakes import ACCOUNT, REGION
+
+
+def serve_account() -> Iterator[str]:
+    """An empty account for as long as the generator lives; yields its endpoint.
+
+    moto's state belongs to the process, so there is one account at a time: another begins by forgetting the last.
+    """
+    from localcloud.daemon import MOTO_SETTINGS
+
+    os.environ.update(MOTO_SETTINGS)
+    from moto.moto_api._internal.models import moto_api_backend
+    from werkzeug.serving import make_server
+
+    from localcloud.aws.ec2 import MotoEc2
+    from localcloud.aws.eks.service import EksService
+    from localcloud.aws.eks.state import Eks, Settings
+    from localcloud.aws.gateway import Gateway
+    from localcloud.aws.principals import MotoPrincipals
+
+    _lay_rules()
+    moto_api_backend.reset()
+    principals = MotoPrincipals(ACCOUNT, REGION)
+    principals.create_operator()
+    settings = Settings(ACCOUNT, REGION, lambda kind, cluster: None)
+    eks = Eks(settings, MotoEc2(ACCOUNT, REGION), principals, fakes.FakeMachine())
+    server = make_server("127.0.0.1", 0, Gateway(ACCOUNT, principals, {"eks": EksService(eks)}, [], {}), threaded=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@cache
+def _lay_rules() -> None:
+    """Once per process, as the daemon does."""
+    from localcloud.aws import moto_rules
+
+    moto_rules.install()

@@ -1,0 +1,108 @@
+"""Addons: versions, configuration, health, and what deletion leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from localcloud.aws.eks.errors import EksError
+from localcloud.tests.aws import fakes
+from localcloud.tests.aws.fakes import World
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    world = fakes.world(monkeypatch)
+    world.cluster()
+    return world
+
+
+def create(world: World, **params: Any) -> dict[str, Any]:
+    addon: dict[str, Any] = world.call("CreateAddon", **({"clusterName": "demo", "addonName": "vpc-cni"} | params))
+    return addon["addon"]  # type: ignore[no-any-return]
+
+
+def status(world: World, name: str = "vpc-cni") -> str:
+    return str(world.call("DescribeAddon", clusterName="demo", addonName=name)["addon"]["status"])
+
+
+def test_an_addon_is_installed_in_its_newest_version_unless_told(world: World) -> None:
+    assert create(world)["addonVersion"] == "v1.20.4-eksbuild.1"
+    assert status(world) == "CREATING"
+    world.turn()
+    assert status(world) == "ACTIVE"
+    assert world.machine.software.installed["vpc-cni"] == ("v1.20.4-eksbuild.1", {})
+
+
+@pytest.mark.parametrize("text", ['{"a": {"b": 1}}', "a:\n  b: 1\n"], ids=["JSON", "YAML"])
+def test_configuration_is_passed_on_as_an_object(world: World, text: str) -> None:
+    assert create(world, configurationValues=text)["configurationValues"] == text
+    assert world.machine.software.installed["vpc-cni"][1] == {"a": {"b": 1}}
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        ({"addonName": "adot"}, "adot"),
+        ({"addonVersion": "v0.1"}, r"v0\.1"),
+        ({"configurationValues": "[1]"}, "not an object"),
+        ({"configurationValues": "{: ["}, "neither JSON nor YAML"),
+    ],
+    ids=["name", "version", "a list", "garbage"],
+)
+def test_a_bad_parameter_is_named(world: World, params: dict[str, Any], text: str) -> None:
+    with pytest.raises(EksError, match=text):
+        create(world, **params)
+
+
+def test_an_addon_whose_pods_do_not_run_is_degraded_and_recovers(world: World) -> None:
+    world.machine.software.statuses["coredns"] = "DEGRADED"
+    create(world, addonName="coredns")
+    world.turn()
+    addon = world.call("DescribeAddon", clusterName="demo", addonName="coredns")["addon"]
+    assert (addon["status"], addon["health"]["issues"][0]["code"]) == ("DEGRADED", "InsufficientNumberOfReplicas")
+    world.machine.software.statuses["coredns"] = "ACTIVE"
+    world.turn()
+    assert status(world, "coredns") == "ACTIVE"
+
+
+def test_deletion_removes_the_software_unless_it_is_preserved(world: World) -> None:
+    create(world)
+    world.call("DeleteAddon", clusterName="demo", addonName="vpc-cni", preserve="true")
+    assert "vpc-cni" in world.machine.software.installed
+    create(world)
+    world.call("DeleteAddon", clusterName="demo", addonName="vpc-cni")
+    assert "vpc-cni" not in world.machine.software.installed
+    with pytest.raises(EksError, match="No addon: vpc-cni found in cluster: demo"):
+        status(world)
+
+
+def test_an_update_changes_version_and_configuration(world: World) -> None:
+    create(world)
+    update = world.call(
+        "UpdateAddon",
+        clusterName="demo",
+        addonName="vpc-cni",
+        addonVersion="v1.20.3-eksbuild.1",
+        configurationValues='{"x": 1}',
+    )["update"]
+    assert (update["type"], update["status"]) == ("AddonUpdate", "InProgress")
+    assert world.machine.software.installed["vpc-cni"] == ("v1.20.3-eksbuild.1", {"x": 1})
+
+
+def test_identities_of_an_addon_are_associations_that_go_with_it(world: World) -> None:
+    wanted = [{"serviceAccount": "aws-node", "roleArn": world.pod_role}]
+    addon = create(world, podIdentityAssociations=wanted)
+    listed = world.call("ListPodIdentityAssociations", clusterName="demo")["associations"]
+    assert [found["associationArn"] for found in listed] == addon["podIdentityAssociations"]
+    assert listed[0]["ownerArn"] == addon["addonArn"]
+    world.call("DeleteAddon", clusterName="demo", addonName="vpc-cni")
+    assert world.call("ListPodIdentityAssociations", clusterName="demo")["associations"] == []
+
+
+def test_versions_are_listed_newest_first_with_one_default(world: World) -> None:
+    addon = world.call("DescribeAddonVersions", addonName="vpc-cni", kubernetesVersion="1.34")["addons"][0]
+    versions = [(v["addonVersion"], v["compatibilities"][0]["defaultVersion"]) for v in addon["addonVersions"]]
+    assert versions == [("v1.20.4-eksbuild.1", True), ("v1.20.3-eksbuild.1", False)]
+    assert world.call("DescribeAddonVersions", addonName="vpc-cni", kubernetesVersion="1.20")["addons"] == []

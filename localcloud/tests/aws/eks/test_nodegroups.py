@@ -1,0 +1,186 @@
+"""Node groups from call to nodes: instances come, die, are replaced and go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from localcloud.aws.eks.errors import EksError
+from localcloud.tests.aws import fakes
+from localcloud.tests.aws.fakes import World
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    world = fakes.world(monkeypatch)
+    world.cluster()
+    return world
+
+
+def test_a_group_is_active_once_its_nodes_are_ready(world: World) -> None:
+    assert world.nodegroup(2)["status"] == "CREATING"
+    world.turn(2)
+    assert world.status() == "ACTIVE"
+    assert len(world.ec2.running()) == 2
+    spec = world.ec2.launched[0]
+    assert spec.tags["eks:nodegroup-name"] == "workers"
+    assert {launch.subnet for launch in world.ec2.launched} == {"subnet-a", "subnet-b"}
+
+
+def test_a_node_is_told_its_labels_taints_and_size(world: World) -> None:
+    taint = {"key": "gpu", "value": "true", "effect": "NO_SCHEDULE"}
+    world.nodegroup(1, labels={"role": "worker"}, taints=[taint])
+    world.turn()
+    spec = next(iter(world.machine.nodes.values())).spec
+    assert spec["labels"]["role"] == "worker"
+    assert spec["labels"]["eks.amazonaws.com/nodegroup"] == "workers"
+    assert spec["taints"] == [{"key": "gpu", "value": "true", "effect": "NoSchedule"}]
+    assert (spec["vcpus"], spec["memory_mib"], spec["instance_type"]) == (2, 8192, "m5.large")
+
+
+def test_a_terminated_instance_is_a_power_cut_and_is_replaced(world: World) -> None:
+    world.nodegroup(2)
+    world.turn(2)
+    victim = sorted(world.ec2.running())[0]
+    world.ec2.terminate(victim)
+    world.turn()
+    assert world.machine.nodes[victim].ended == "powered off"
+    assert len(world.ec2.running()) == 2
+    assert world.machine.planes[0].deleted_nodes == []
+    world.turn(later_seconds=6)
+    assert world.machine.planes[0].deleted_nodes == [world.machine.nodes[victim].spec["name"]]
+
+
+def test_a_stopped_instance_is_terminated_and_replaced(world: World) -> None:
+    world.nodegroup(1)
+    world.turn(2)
+    victim = next(iter(world.ec2.running()))
+    world.ec2.instances[victim] = "stopped"
+    world.turn(2)
+    assert world.ec2.instances[victim] == "terminated"
+    assert len(world.ec2.running()) == 1
+
+
+def test_a_node_whose_processes_died_is_replaced(world: World) -> None:
+    world.nodegroup(1)
+    world.turn(2)
+    victim = next(iter(world.ec2.running()))
+    world.machine.nodes[victim].running = False
+    world.turn(2)
+    assert world.ec2.instances[victim] == "terminated"
+    assert len(world.ec2.running()) == 1
+
+
+def test_a_node_that_fails_to_start_is_tried_again_after_a_while(world: World) -> None:
+    world.machine.next_node_fails = True
+    world.nodegroup(1)
+    world.turn(3)
+    assert world.ec2.running() == set()
+    world.turn(2, later_seconds=11)
+    assert len(world.ec2.running()) == 1
+    assert world.status() == "CREATING" or world.status() == "ACTIVE"
+
+
+def test_scaling_in_drains_before_it_terminates(world: World) -> None:
+    world.nodegroup(2)
+    world.turn(2)
+    scaling = {"minSize": 0, "maxSize": 8, "desiredSize": 1}
+    update = world.call("UpdateNodegroupConfig", clusterName="demo", nodegroupName="workers", scalingConfig=scaling)
+    assert update["update"]["type"] == "ConfigUpdate"
+    world.turn(4)
+    drained = world.machine.planes[0].drained
+    assert len(drained) == 1
+    assert [node.spec["name"] for node in world.machine.nodes.values() if node.ended == "stopped"] == drained
+    assert world.machine.planes[0].deleted_nodes == drained
+    assert len(world.ec2.running()) == 1
+    assert world.status() == "ACTIVE"
+
+
+def test_scaling_out_adds_only_the_missing_nodes(world: World) -> None:
+    world.nodegroup(1)
+    world.turn(2)
+    first = world.ec2.running()
+    world.call("UpdateNodegroupConfig", clusterName="demo", nodegroupName="workers", scalingConfig={"desiredSize": 3})
+    world.turn(2)
+    assert first < world.ec2.running()
+    assert len(world.ec2.running()) == 3
+
+
+def test_deleting_a_group_ends_with_no_instance_and_no_group(world: World) -> None:
+    world.nodegroup(2)
+    world.turn(2)
+    world.call("DeleteNodegroup", clusterName="demo", nodegroupName="workers")
+    assert world.status() == "DELETING"
+    world.turn(5)
+    assert world.ec2.running() == set()
+    with pytest.raises(EksError, match="No node group found for name: workers"):
+        world.status()
+
+
+def test_nodes_that_never_join_fail_the_group_with_the_reason(world: World) -> None:
+    world.nodegroup(1)
+    world.turn()
+    for node in world.machine.nodes.values():
+        node.ready = lambda: False  # type: ignore[method-assign]
+    world.turn(later_seconds=301)
+    group = world.call("DescribeNodegroup", clusterName="demo", nodegroupName="workers")["nodegroup"]
+    assert group["status"] == "CREATE_FAILED"
+    assert group["health"]["issues"][0]["code"] == "NodeCreationFailure"
+
+
+def test_changed_labels_reach_the_nodes_that_are_there(world: World) -> None:
+    world.nodegroup(1, labels={"old": "1", "kept": "1"})
+    world.turn(3)
+    world.call(
+        "UpdateNodegroupConfig",
+        clusterName="demo",
+        nodegroupName="workers",
+        labels={"addOrUpdateLabels": {"new": "1"}, "removeLabels": ["old"]},
+    )
+    world.turn()
+    patches = world.machine.planes[0].client.patches
+    labels = patches[0][1]["metadata"]["labels"]
+    assert (labels["old"], labels["new"], labels["kept"]) == (None, "1", "1")
+    assert patches[1][1]["spec"]["taints"] == [{"key": "own", "effect": "NoSchedule"}]
+
+
+def test_the_nodes_role_gets_an_access_entry(world: World) -> None:
+    world.nodegroup(0)
+    entry = world.call("DescribeAccessEntry", clusterName="demo", principalArn=world.node_role)["accessEntry"]
+    assert (entry["type"], entry["kubernetesGroups"]) == ("EC2_LINUX", ["system:nodes"])
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        ({"instanceTypes": ["m5.largest"]}, r"\[m5\.largest\]"),
+        ({"subnets": []}, "subnets"),
+        ({"subnets": ["subnet-x"]}, "subnet-x"),
+        ({"nodeRole": "arn:aws:iam::123456789012:role/none"}, "role/none"),
+        ({"scalingConfig": {"minSize": 2, "maxSize": 3, "desiredSize": 1}}, "Minimum capacity 2"),
+        ({"scalingConfig": {"minSize": 0, "maxSize": 1, "desiredSize": 2}}, "desired capacity 2"),
+        ({"taints": [{"key": "k", "effect": "NoSchedule"}]}, "NoSchedule"),
+        ({"capacityType": "CHEAP"}, "CHEAP"),
+        ({"launchTemplate": {"id": "lt-x"}}, "lt-x"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else next(iter(value)),
+)
+def test_a_bad_parameter_is_named(world: World, params: dict[str, Any], text: str) -> None:
+    with pytest.raises(EksError, match=text) as caught:
+        world.nodegroup(1, **params)
+    assert caught.value.code == "InvalidParameterException"
+    assert world.call("ListNodegroups", clusterName="demo")["nodegroups"] == []
+
+
+def test_a_launch_template_is_passed_on_and_shown(world: World) -> None:
+    shown = world.nodegroup(1, launchTemplate={"id": "lt-1", "version": "3"})
+    world.turn()
+    assert shown["launchTemplate"] == {"id": "lt-1", "name": "workers", "version": "3"}
+    assert world.ec2.launched[0].launch_template == shown["launchTemplate"]
+
+
+def test_a_name_is_taken_once(world: World) -> None:
+    world.nodegroup(0)
+    with pytest.raises(EksError, match="NodeGroup already exists"):
+        world.nodegroup(0)

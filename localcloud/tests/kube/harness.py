@@ -1,0 +1,112 @@
+"""What the tests of a real cluster share: a handle to it, a fake AWS beside it, and what it would leave on the host."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+from localcloud import kube
+from localcloud.instance import Instance
+from localcloud.supervise import Supervisor
+from scripts import toolchain
+
+FILE_SYSTEM = "fs-0123456789abcdef0"
+ACCESS_POINT = "fsap-0123456789abcdef0"
+READY_SECONDS = 180
+
+
+def node_spec(number: int) -> kube.NodeSpec:
+    return kube.NodeSpec(
+        name=f"ip-10-0-{number}-5.us-west-2.compute.internal",
+        private_ip=f"10.0.{number}.5",
+        instance_id=f"i-0123456789abcdef{number}",
+        instance_type="m5.large",
+        vcpus=2,
+        memory_mib=8192,
+        zone="us-west-2" + "abc"[number],
+        region="us-west-2",
+        cluster="demo",
+        labels={"eks.amazonaws.com/nodegroup": "workers"},
+        taints=[],
+    )
+
+
+@dataclass
+class Cluster:
+    """A running cluster, and kubectl for it."""
+
+    instance: Instance
+    supervisor: Supervisor
+    plane: kube.ControlPlane
+    addons: kube.Addons
+    nodes: list[kube.Node]
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        command = [str(toolchain.binary("kubectl")), "--kubeconfig", str(self.plane.admin_kubeconfig), *arguments]
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, timeout=READY_SECONDS + 30, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def apply(self, *objects: dict[str, Any]) -> None:
+        self.kubectl("apply", "-f", "-", stdin="\n---\n".join(json.dumps(each) for each in objects))
+
+
+def wait_for(what: str, condition: Callable[[], bool], seconds: float = READY_SECONDS) -> float:
+    started = time.monotonic()
+    while not condition():
+        assert time.monotonic() - started < seconds, f"not within {seconds} s: {what}"
+        time.sleep(0.1)
+    return time.monotonic() - started
+
+
+class FakeAws(BaseHTTPRequestHandler):
+    """EFS with one file system, reachable from zone a and b; EKS Auth that knows one token."""
+
+    def do_GET(self) -> None:
+        root = {"Path": "/job", "CreationInfo": {"OwnerUid": 1000, "OwnerGid": 1000, "Permissions": "0750"}}
+        zones = [{"AvailabilityZoneName": f"us-west-2{z}", "LifeCycleState": "available"} for z in "ab"]
+        answers: dict[str, dict[str, Any]] = {
+            "file-systems": {"FileSystems": [{"FileSystemId": FILE_SYSTEM, "LifeCycleState": "available"}]},
+            "mount-targets": {"MountTargets": zones},
+            "access-points": {"AccessPoints": [{"FileSystemId": FILE_SYSTEM, "RootDirectory": root}]},
+        }
+        self._reply(answers[self.path.split("/")[2].split("?")[0]])
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        credentials = {"accessKeyId": "A", "secretAccessKey": "B", "sessionToken": "C", "expiration": 4e9}
+        self._reply({"credentials": credentials})
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def _reply(self, answer: dict[str, Any]) -> None:
+        data = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+def traces(instance: Instance) -> list[str]:
+    """What of an instance is on the host: mounts, namespaces, links, cgroups, processes in them."""
+    found = [line for line in Path("/proc/self/mounts").read_text().splitlines() if instance.netns in line]
+    found += [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(instance.state) in line]
+    found += [str(path) for path in Path("/run/netns").glob(f"{instance.netns}*")]
+    found += [str(path) for path in Path("/sys/class/net").glob(f"{instance.veth}*")]
+    found += [str(path) for path in Path("/sys/fs/cgroup").glob(f"*/{instance.cgroup}")]
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if str(instance.state) in entry.read_text():
+                found.append(entry.read_text().replace("\0", " "))
+        except OSError:
+            continue
+    return found

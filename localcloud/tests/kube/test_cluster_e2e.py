@@ -1,0 +1,178 @@
+"""A real cluster of two nodes: what works on it, what a power cut looks like, and that nothing stays behind."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localcloud.kube import cgroups
+from localcloud.kube.draining import pods_on
+from localcloud.tests.kube.harness import ACCESS_POINT, FILE_SYSTEM, READY_SECONDS, Cluster, traces, wait_for
+from scripts import toolchain
+
+pytestmark = pytest.mark.e2e
+
+SERVE = "import http.server as h; h.test(h.SimpleHTTPRequestHandler, port=8000)"
+FETCH = "import urllib.request, sys; print(urllib.request.urlopen(sys.argv[1], timeout=30).read().decode())"
+
+
+def web_pod(name: str, node: str) -> dict[str, Any]:
+    """A pod that serves the volume over HTTP."""
+    container = {
+        "name": "web",
+        "image": "localcloud/debian:12",
+        "command": ["python3", "-u", "-c", SERVE],
+        "workingDir": "/data",
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "terminationGracePeriodSeconds": 1,
+            "containers": [container],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        },
+    }
+
+
+def volume() -> list[dict[str, Any]]:
+    size = {"storage": "1Gi"}
+    common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    csi = {"driver": "efs.csi.aws.com", "volumeHandle": f"{FILE_SYSTEM}::{ACCESS_POINT}"}
+    claim = {**common, "volumeName": "data", "resources": {"requests": size}}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": "data"},
+            "spec": {**common, "capacity": size, "csi": csi},
+        },
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": claim},
+    ]
+
+
+def service(name: str) -> dict[str, Any]:
+    spec = {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": 8000}]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.fixture(scope="module")
+def web(cluster: Cluster) -> Cluster:
+    """One pod on each node, each behind a service, both on one volume."""
+    names = [node.spec.name for node in cluster.nodes]
+    cluster.apply(*volume(), web_pod("one", names[0]), web_pod("two", names[1]), service("one"), service("two"))
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/one", "pod/two", f"--timeout={READY_SECONDS}s")
+    wait_for("cluster DNS", lambda: cluster.addons.status("coredns") == "ACTIVE")
+    return cluster
+
+
+def test_nodes_are_what_eks_would_call_them(cluster: Cluster) -> None:
+    node = json.loads(cluster.kubectl("get", "node", cluster.nodes[0].spec.name, "-o", "json"))
+    assert node["spec"]["providerID"] == "aws:///us-west-2a/i-0123456789abcdef0"
+    assert node["metadata"]["labels"]["eks.amazonaws.com/nodegroup"] == "workers"
+    assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "us-west-2a"
+    assert node["status"]["addresses"][0] == {"type": "InternalIP", "address": "10.0.0.5"}
+
+
+def test_pods_share_an_efs_volume_across_nodes_owned_as_the_access_point_says(web: Cluster) -> None:
+    web.kubectl("exec", "one", "--", "sh", "-c", "echo from one > /data/note")
+    assert web.kubectl("exec", "two", "--", "cat", "/data/note") == "from one\n"
+    assert web.kubectl("exec", "two", "--", "stat", "-c", "%u:%g %a", "/data").strip() == "1000:1000 750"
+    assert (web.instance.state / "efs" / FILE_SYSTEM / "job" / "note").read_text() == "from one\n"
+
+
+def test_services_are_found_by_name_and_reach_pods_of_other_nodes_and_of_the_own(web: Cluster) -> None:
+    for name in ("one", "two"):
+        listing = web.kubectl("exec", "one", "--", "python3", "-c", FETCH, f"http://{name}.default.svc.cluster.local/")
+        assert "Directory listing" in listing
+
+
+def test_pods_reach_the_api_server_and_the_aws_endpoint_but_no_outside_name(web: Cluster) -> None:
+    probe = (
+        "import ssl, socket, time, urllib.request\n"
+        "c = socket.create_connection(('kubernetes.default', 443), 30)\n"
+        "context = ssl.create_default_context(cafile='/var/run/secrets/kubernetes.io/serviceaccount/ca.crt')\n"
+        "context.wrap_socket(c, server_hostname='kubernetes.default')\n"
+        f"urllib.request.urlopen('{web.instance.cloud_endpoint}/2015-02-01/file-systems', timeout=30)\n"
+        "started = time.monotonic()\n"
+        "try: socket.getaddrinfo('example.com', 80)\n"
+        "except socket.gaierror: print(f'refused in {time.monotonic() - started < 4}')\n"
+    )
+    assert web.kubectl("exec", "one", "--", "python3", "-c", probe) == "refused in True\n"
+
+
+def test_the_pod_identity_agent_answers_pods(web: Cluster) -> None:
+    probe = (
+        "import urllib.request as u\n"
+        "r = u.Request('http://169.254.170.23/v1/credentials', headers={'Authorization': 'token'})\n"
+        "print(u.urlopen(r, timeout=30).read().decode())"
+    )
+    credentials = json.loads(web.kubectl("exec", "two", "--", "python3", "-c", probe))
+    assert (credentials["AccessKeyId"], credentials["Token"]) == ("A", "C")
+
+
+def test_logs_describe_and_port_forward_work(web: Cluster) -> None:
+    web.kubectl("exec", "two", "--", "python3", "-c", FETCH, "http://one.default/")
+    assert "GET / HTTP/1.1" in web.kubectl("logs", "one")
+    assert "Started container" in web.kubectl("describe", "pod", "one")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [str(toolchain.binary("kubectl")), "--kubeconfig", str(web.plane.admin_kubeconfig)]
+    forward = subprocess.Popen([*command, "port-forward", "pod/one", f"{port}:8000"], stdout=subprocess.PIPE)
+    try:
+        assert forward.stdout is not None
+        assert b"Forwarding" in forward.stdout.readline()
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as response:
+            assert b"Directory listing" in response.read()
+    finally:
+        forward.terminate()
+        forward.wait()
+
+
+def test_a_volume_without_mount_target_in_the_zone_is_refused_by_the_driver(cluster: Cluster) -> None:
+    from localcloud.kube.csi import efs
+    from localcloud.kube.csi.volume import Volume
+
+    ask = efs.api(cluster.instance.cloud_endpoint, "us-west-2", "key", "secret")
+    with pytest.raises(efs.NotMountable, match="no available mount target in us-west-2c"):
+        efs.check(ask, Volume(FILE_SYSTEM), "us-west-2c")
+
+
+def test_z_a_power_cut_takes_everything_along_and_the_pods_end_with_the_node_object(web: Cluster) -> None:
+    node = web.nodes[1]
+    started = time.monotonic()
+    node.power_off()
+    assert time.monotonic() - started < 20
+    assert not node.alive()
+    name = f"{web.instance.cgroup}/{node.spec.instance_id}"
+    assert cgroups.folders(name) == []
+    assert not Path(f"/run/netns/{web.instance.netns}-{node.spec.instance_id}").exists()
+    assert not (web.instance.state / "nodes" / node.spec.instance_id).exists()
+    wait_for("NotReady", lambda: not node.ready())
+    web.plane.delete_node(node.spec.name)
+    assert pods_on(web.plane.client, node.spec.name) == []
+    assert "from one" in (web.instance.state / "efs" / FILE_SYSTEM / "job" / "note").read_text()
+
+
+def test_zz_draining_evicts_pods_and_stopping_leaves_nothing_on_the_host(web: Cluster) -> None:
+    node = web.nodes[0]
+    web.plane.drain(node.spec.name, time.monotonic() + READY_SECONDS)
+    assert pods_on(web.plane.client, node.spec.name) == []
+    node.stop()
+    web.plane.delete_node(node.spec.name)
+    web.plane.stop()
+    from localcloud.kube import Network
+
+    assert Network(web.instance).destroy() != []
+    wait_for("a clean host", lambda: traces(web.instance) == [])

@@ -1,0 +1,64 @@
+"""A Pulumi project in a folder of its own, run by the real engine with the stand-ins on PATH."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from scripts import toolchain
+
+CHECKOUT = Path(__file__).parents[3]
+
+
+class EngineStack:
+    """One stack; every command is the unmodified CLI's."""
+
+    def __init__(self, folder: Path, **environment: str) -> None:
+        self.folder = folder
+        (folder / "Pulumi.yaml").write_text("name: t\nruntime: python\n")
+        self.environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith(("PULUMI_", "AWS_"))},
+            "PATH": f"{CHECKOUT / 'localcloud/standins/bin'}:{os.environ['PATH']}",
+            "LOCALCLOUD_PYTHON": sys.executable,
+            "PULUMI_HOME": str(folder / "home"),
+            "PULUMI_BACKEND_URL": f"file://{folder}?metadata=skip",
+            "PULUMI_CONFIG_PASSPHRASE": "x",
+            "PULUMI_SKIP_UPDATE_CHECK": "true",
+            **environment,
+        }
+        self.program("")
+        self.pulumi("stack", "init", "dev")
+
+    def program(self, text: str) -> None:
+        """What `pulumi up` is to run."""
+        (self.folder / "__main__.py").write_text(text)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Starts a command."""
+        argv = [str(toolchain.binary("pulumi")), *arguments, "--non-interactive"]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(argv, cwd=self.folder, env=self.environment, stdout=pipe, stderr=pipe, text=True)
+
+    def pulumi(self, *arguments: str, fails: bool = False) -> str:
+        """Runs a command to its end and returns what it printed."""
+        process = self.start(*arguments)
+        output, errors = process.communicate(timeout=300)
+        assert (process.returncode != 0) == fails, output + errors
+        return output + errors
+
+    def up(self, *arguments: str, fails: bool = False) -> str:
+        """`pulumi up` without a preview."""
+        return self.pulumi("up", "--yes", "--skip-preview", *arguments, fails=fails)
+
+    def outputs(self) -> dict[str, Any]:
+        """The stack's outputs, secrets in the clear."""
+        found: dict[str, Any] = json.loads(self.pulumi("stack", "output", "--json", "--show-secrets"))
+        return found
+
+    def state(self) -> str:
+        """The state file as it lies on disk."""
+        return (self.folder / ".pulumi/stacks/t/dev.json").read_text()

@@ -1,0 +1,212 @@
+"""When objects count as ready, and what is said while they don't."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from localcloud.standins.kubernetes.awaiting import others, workloads
+from localcloud.standins.kubernetes.awaiting.conditions import BadExpression, decider
+from localcloud.standins.kubernetes.awaiting.decision import Failed, Ready, Related, Waiting
+from localcloud.standins.kubernetes.awaiting.pods import decide_pod
+from localcloud.standins.kubernetes.awaiting.wait import awaiter_for, skips_delete_wait
+
+
+def conditions(**values: str) -> list[dict[str, str]]:
+    return [
+        {"type": key, "status": value, "reason": f"{key}Reason", "message": f"{key} message"}
+        for key, value in values.items()
+    ]
+
+
+def deployment(
+    *, revision: str = "1", generation: int = 1, observed: int = 1, available: str = "True"
+) -> dict[str, Any]:
+    rolled = {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}
+    return {
+        "metadata": {
+            "uid": "d", "generation": generation, "annotations": {"deployment.kubernetes.io/revision": revision},
+        },
+        "spec": {"replicas": 2},
+        "status": {"observedGeneration": observed, "conditions": [*conditions(Available=available), rolled]},
+    }  # fmt: skip
+
+
+def replica_set(ready: int, revision: str = "1") -> dict[str, Any]:
+    metadata = {
+        "uid": "r",
+        "annotations": {"deployment.kubernetes.io/revision": revision},
+        "ownerReferences": [{"uid": "d"}],
+    }
+    return {"metadata": metadata, "spec": {"replicas": 2}, "status": {"readyReplicas": ready}}
+
+
+def test_deployment_is_ready_with_all_pods_of_its_newest_replica_set() -> None:
+    assert isinstance(workloads.decide_deployment(deployment(), Related(replica_sets=(replica_set(2),))), Ready)
+    waiting = workloads.decide_deployment(deployment(), Related(replica_sets=(replica_set(1),)))
+    assert isinstance(waiting, Waiting)
+    assert "(1/2 Pods available)" in waiting.message
+
+
+def test_deployment_whose_new_revision_has_no_replica_set_yet_is_not_ready() -> None:
+    old_only = Related(replica_sets=(replica_set(2, "1"),))
+    assert isinstance(workloads.decide_deployment(deployment(revision="2"), old_only), Waiting)
+
+
+def test_deployment_not_seen_by_its_controller_is_not_ready() -> None:
+    related = Related(replica_sets=(replica_set(2),))
+    assert isinstance(workloads.decide_deployment(deployment(generation=2), related), Waiting)
+
+
+def test_deployment_tells_why_its_pods_are_not_ready_and_which_claim_is_unbound() -> None:
+    pod = {
+        "metadata": {"name": "p", "ownerReferences": [{"uid": "r"}]},
+        "status": {
+            "conditions": conditions(PodScheduled="True", Ready="False"),
+            "containerStatuses": [
+                {"name": "c", "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
+            ],
+        },
+    }
+    volumes = {"spec": {"volumes": [{"persistentVolumeClaim": {"claimName": "data"}}]}}
+    unavailable = deployment(available="False")
+    unavailable["spec"]["template"] = volumes
+    claim = {"metadata": {"name": "data"}, "status": {"phase": "Pending"}}
+    decision = workloads.decide_deployment(
+        unavailable, Related(pods=(pod,), replica_sets=(replica_set(0),), claims=(claim,))
+    )
+    assert isinstance(decision, Waiting)
+    assert "[Pod p]: [ErrImagePull] no such image" in decision.problems
+    assert "Minimum number of live Pods was not attained" in decision.problems
+    assert 'Failed to bind PersistentVolumeClaim(s): "data"' in decision.problems
+
+
+def stateful_set(generation: int = 1, strategy: str = "RollingUpdate", **status: Any) -> dict[str, Any]:
+    full = {"observedGeneration": generation, "replicas": 3, "readyReplicas": 3, "currentReplicas": 3}
+    revisions = {"currentRevision": "a", "updateRevision": "a"}
+    return {
+        "metadata": {"uid": "s", "generation": generation},
+        "spec": {"replicas": 3, "updateStrategy": {"type": strategy}},
+        "status": full | revisions | status,
+    }
+
+
+@pytest.mark.parametrize(
+    ("obj", "ready"),
+    [
+        pytest.param(stateful_set(), True, id="all-ready"),
+        pytest.param(stateful_set(readyReplicas=2), False, id="one-not-ready"),
+        pytest.param(stateful_set(2, updateRevision="b"), False, id="rolling"),
+        pytest.param(
+            stateful_set(2, "OnDelete", updateRevision="b", currentReplicas=0), True, id="on-delete-does-not-roll"
+        ),
+        pytest.param(stateful_set(2, observedGeneration=1), False, id="not-seen"),
+    ],
+)
+def test_stateful_set_is_ready_when_all_replicas_are_of_the_new_revision(obj: dict[str, Any], ready: bool) -> None:
+    assert isinstance(workloads.decide_stateful_set(obj, Related()), Ready) is ready
+
+
+def test_daemon_set_without_nodes_is_ready_and_one_with_an_unready_pod_is_not() -> None:
+    counts = dict.fromkeys(("currentNumberScheduled", "updatedNumberScheduled", "numberAvailable", "numberReady"), 1)
+    obj = {"metadata": {"generation": 1}, "status": {"observedGeneration": 1, "desiredNumberScheduled": 0}}
+    assert isinstance(workloads.decide_daemon_set(obj, Related()), Ready)
+    busy = {"metadata": {"generation": 1}, "status": {"observedGeneration": 1, "desiredNumberScheduled": 2, **counts}}
+    assert isinstance(workloads.decide_daemon_set(busy, Related()), Waiting)
+
+
+def test_job_is_ready_when_complete_and_fails_with_its_pods_last_state() -> None:
+    done = {
+        "metadata": {"name": "j", "uid": "j"},
+        "status": {"startTime": "x", "conditions": conditions(Complete="True")},
+    }
+    assert isinstance(workloads.decide_job(done, Related()), Ready)
+    failed = {**done, "status": {"startTime": "x", "conditions": conditions(Failed="True")}}
+    ended = {"name": "main", "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}
+    pod = {
+        "metadata": {"name": "p", "ownerReferences": [{"uid": "j"}]},
+        "status": {"phase": "Failed", "containerStatuses": [ended]},
+    }
+    decision = workloads.decide_job(failed, Related(pods=(pod,)))
+    assert isinstance(decision, Failed)
+    assert decision.problems == (
+        "[FailedReason] Failed message",
+        '[Pod p]: [Error] container "main" completed with exit code 3',
+    )
+    running = {**done, "status": {"startTime": "x", "active": 2}}
+    waiting = workloads.decide_job(running, Related())
+    assert isinstance(waiting, Waiting)
+    assert "(Active: 2 | Succeeded: 0 | Failed: 0)" in waiting.message
+
+
+@pytest.mark.parametrize(
+    ("spec", "slices", "ready"),
+    [
+        pytest.param({"selector": {"a": "b"}}, [], False, id="no-endpoints"),
+        pytest.param({"selector": {"a": "b"}}, [{"endpoints": [{"conditions": {"ready": True}}]}], True, id="endpoint"),
+        pytest.param(
+            {"selector": {"a": "b"}}, [{"endpoints": [{"conditions": {"ready": False}}]}], False, id="unready"
+        ),
+        pytest.param({"selector": {"a": "b"}, "clusterIP": "None"}, [], True, id="headless"),
+        pytest.param({"type": "ExternalName"}, [], True, id="external-name"),
+        pytest.param({}, [], True, id="no-selector"),
+        pytest.param({"type": "LoadBalancer"}, [], False, id="load-balancer-without-address"),
+    ],
+)
+def test_service_needs_endpoints_only_where_it_selects_pods(
+    spec: dict[str, Any], slices: list[Any], ready: bool
+) -> None:
+    decision = others.decide_service({"spec": spec}, Related(endpoint_slices=tuple(slices)))
+    assert isinstance(decision, Ready) is ready
+
+
+def test_claim_of_a_class_that_waits_for_its_first_consumer_is_ready_while_pending() -> None:
+    claim = {"metadata": {"name": "c"}, "status": {"phase": "Pending"}}
+    late = {"volumeBindingMode": "WaitForFirstConsumer"}
+    assert isinstance(others.decide_claim(claim, Related(storage_class=late)), Ready)
+    assert isinstance(others.decide_claim(claim, Related()), Waiting)
+    assert isinstance(others.decide_claim({**claim, "status": {"phase": "Bound"}}, Related()), Ready)
+
+
+def test_unschedulable_pod_gives_the_scheduler_s_words() -> None:
+    pod = {"metadata": {"name": "p"}, "status": {"phase": "Pending", "conditions": conditions(PodScheduled="False")}}
+    decision = decide_pod(pod, Related())
+    assert isinstance(decision, Waiting)
+    assert decision.problems == ("[Pod p]: PodScheduled message",)
+
+
+@pytest.mark.parametrize(
+    ("expression", "ready"),
+    [
+        pytest.param("jsonpath={.status.phase}=Running", True, id="value"),
+        pytest.param("jsonpath={.status.phase}=Failed", False, id="other-value"),
+        pytest.param("jsonpath={.status.phase}", True, id="exists"),
+        pytest.param("jsonpath={.status.items[1].n}=2", True, id="index"),
+        pytest.param("jsonpath={.status.items[*].n}=2", True, id="any-element"),
+        pytest.param(r"jsonpath={.metadata.labels.a\.b}=c", True, id="escaped-dot"),
+        pytest.param("condition=Ready", True, id="condition"),
+        pytest.param("condition=Ready=False", False, id="condition-value"),
+        pytest.param('["condition=Ready", "jsonpath={.status.none}"]', False, id="all-of-several"),
+    ],
+)
+def test_wait_for_expressions(expression: str, ready: bool) -> None:
+    obj = {
+        "metadata": {"labels": {"a.b": "c"}},
+        "status": {"phase": "Running", "items": [{"n": 1}, {"n": 2}], "conditions": conditions(Ready="True")},
+    }
+    assert isinstance(decider(expression)(obj, Related()), Ready) is ready
+
+
+@pytest.mark.parametrize("expression", ["ready", "jsonpath=", "jsonpath={.a", "jsonpath={.a..b}", "[]"])
+def test_bad_wait_for_expression_is_an_error(expression: str) -> None:
+    with pytest.raises(BadExpression):
+        decider(expression)
+
+
+def test_skip_await_skips_the_wait_and_for_some_kinds_that_for_deletion() -> None:
+    annotated = {"metadata": {"annotations": {"pulumi.com/skipAwait": "true"}}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", **annotated}
+    assert awaiter_for(job, job) is None
+    assert skips_delete_wait(job)
+    assert not skips_delete_wait({"apiVersion": "v1", "kind": "ConfigMap", **annotated})

@@ -1,0 +1,56 @@
+"""`python3 -m scripts.toolchain COMMAND`: sets this machine up; see `--help`."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+
+from scripts import toolchain
+from scripts.toolchain import debian, go_tools, image_build, python_packages, shell, steps
+from scripts.toolchain.commands import Console, duration
+from scripts.toolchain.errors import SetupError
+
+
+def all_steps() -> list[steps.Step]:
+    """Everything that `make up` and `make test` need, in the order in which it can be made."""
+    return [debian.step(), *python_packages.steps(), *go_tools.steps(), image_build.step()]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs one command; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python3 -m scripts.toolchain", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("install", help="make what isn't there yet; takes about half an hour the first time")
+    commands.add_parser("bench", help="make the environment of the elastic benchmark, after `install`")
+    commands.add_parser("python", help="print the path of the Python environment's interpreter")
+    commands.add_parser("shell", help="print the shell commands that `activate` evaluates")
+    commands.add_parser("timings", help="print how long each part took when it was made")
+    command = parser.parse_args(arguments).command
+    try:
+        _run(command)
+    except SetupError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted; run it again to go on where it stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _run(command: str) -> None:
+    if command in ("install", "bench"):
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        steps.install(all_steps() if command == "install" else [python_packages.bench_step()], Console())
+    elif command == "python":
+        print(toolchain.stack_python())
+    elif command == "shell":
+        print(shell.script_of_environment())
+    else:
+        for name, seconds in steps.timings().items():
+            print(f"{name:30} {duration(seconds):>14}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

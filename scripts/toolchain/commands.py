@@ -1,0 +1,136 @@
+"""Runs a long command with its output in a log file, a sign of life now and then, and errors that help.
+
+run(["go", "build", "…"], log=cache() / "logs" / "kubelet.log", console=Console())
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from scripts.toolchain.errors import StepFailed
+
+HEARTBEAT_SECONDS = 20.0
+_TAIL_LINES = 12
+_LINE_LENGTH = 240
+_REMEDIES = (
+    (
+        (
+            *(
+                "dial tcp",
+                "no such host",
+                "Temporary failure",
+                "Could not resolve",
+                "Network is unreachable",
+                "timed out",
+            ),
+            *("Failed to establish a new connection", "Connection refused", "error sending request"),
+        ),
+        "the package registry can't be reached: check the network (and HTTPS_PROXY), then run it again",
+    ),
+    (
+        ("No space left on device", "no space left on device", "Disk quota exceeded"),
+        "the disk is full: free some space or set TIDEWATER_CACHE to a folder on a larger disk",
+    ),
+    (
+        ("signal: killed", "cannot allocate memory", "Cannot allocate memory"),
+        "memory ran out: close what else runs (the build needs about 4 GiB) and run it again",
+    ),
+    (
+        ("THESE PACKAGES DO NOT MATCH THE HASHES", "Hash mismatch", "checksum mismatch", "SECURITY ERROR"),
+        "a download isn't what the lock file promises: try again, and if it stays so, don't trust that mirror",
+    ),
+)
+
+
+class Console:
+    """Prints what the set-up is doing, one whole line at a time, so that logs of CI read well too."""
+
+    def __init__(self, write: Callable[[str], None] | None = None) -> None:
+        self._write = write or (lambda line: print(line, file=sys.stderr, flush=True))
+
+    def say(self, line: str) -> None:
+        """Prints one line."""
+        self._write(line)
+
+
+def duration(seconds: float) -> str:
+    """`seconds` for people: 0.4 s, 12 s, 6 min 05 s."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def remedy(output: str) -> str:
+    """What to do about a command that ended with `output`; "" if nothing is known about it."""
+    return next((advice for signs, advice in _REMEDIES if any(sign in output for sign in signs)), "")
+
+
+def run(
+    command: Sequence[str | Path],
+    *,
+    log: Path,
+    console: Console,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    stdin: str = "",
+) -> None:
+    """Runs `command` to its end, its output added to `log`; `env` adds to the environment.
+
+    Raises:
+        StepFailed: it can't be started or ended with an error; carries the log's last lines.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    with log.open("ab") as output:
+        begin = output.tell()
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(env or {})},
+                cwd=cwd,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise StepFailed(f"{command[0]} can't be started: {error.strerror}") from error
+        try:
+            status = _wait(process, stdin, lambda: console.say(f"  … {duration(time.monotonic() - started)}"))
+        finally:
+            _end(process)
+    if status != 0:
+        text = log.read_bytes()[begin:].decode(errors="replace")
+        raise StepFailed(_failure(command, status, text, log))
+
+
+def _wait(process: subprocess.Popen[bytes], stdin: str, beat: Callable[[], None]) -> int:
+    waiting: bytes | None = stdin.encode()
+    while True:
+        try:
+            process.communicate(waiting, timeout=HEARTBEAT_SECONDS)
+            return process.returncode
+        except subprocess.TimeoutExpired:
+            waiting = None
+            beat()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Takes the command's children along when the set-up is interrupted."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
+
+
+def _failure(command: Sequence[str | Path], status: int, text: str, log: Path) -> str:
+    tail = [line[:_LINE_LENGTH] for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
+    name = " ".join([Path(command[0]).name, *map(str, command[1:3])])
+    summary = f"`{name} …` ended with status {status}: {remedy(text) or 'see the end of its log'} ({log})"
+    return "\n    ".join([summary, *tail])

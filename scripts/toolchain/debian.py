@@ -1,0 +1,87 @@
+"""The Debian packages that the one-machine cloud and the set-up itself need."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.toolchain.commands import Console, run
+from scripts.toolchain.errors import StepFailed
+from scripts.toolchain.steps import Step
+
+# Daemons' folders, which a person's PATH may lack.
+_FOLDERS = os.pathsep.join(("/usr/local/sbin", "/usr/sbin", "/sbin"))
+
+
+@dataclass(frozen=True)
+class Package:
+    """A Debian package and how to see that what it brings is there: a command or an absolute path."""
+
+    name: str
+    sign: str
+    why: str
+
+    def present(self) -> bool:
+        """Whether it (or another that brings the same) is installed."""
+        if self.sign.startswith("/"):
+            return Path(self.sign).exists()
+        return shutil.which(self.sign, path=f"{os.environ.get('PATH', '')}{os.pathsep}{_FOLDERS}") is not None
+
+
+PACKAGES = (
+    Package("containerd", "containerd", "runs the nodes' containers"),
+    Package("runc", "runc", "starts them"),
+    Package("containernetworking-plugins", "/usr/lib/cni/host-local", "gives pods their addresses"),
+    Package("nftables", "nft", "kube-proxy's services"),
+    Package("conntrack", "conntrack", "kube-proxy's connections"),
+    Package("iproute2", "ip", "the nodes' networks"),
+    Package("util-linux", "nsenter", "the nodes' namespaces"),
+    Package("mount", "mount", "the nodes' file systems"),
+    Package("mmdebstrap", "mmdebstrap", "makes the nodes' image"),
+    Package("debian-archive-keyring", "/usr/share/keyrings/debian-archive-keyring.gpg", "checks what goes into it"),
+    Package("gcc", "gcc", "compiles its pause process"),
+    Package("libc6-dev", "/usr/include/stdio.h", "the same"),
+    Package("ca-certificates", "/etc/ssl/certs/ca-certificates.crt", "HTTPS to the registries"),
+    Package("procps", "ps", "lists processes"),
+    Package("git", "git", "copies the checkout in the tests"),
+)
+
+
+def missing() -> list[str]:
+    """The packages whose contents aren't on this machine."""
+    absent = [package.name for package in PACKAGES if not package.present()]
+    # Debian splits Python's venv module off; pip in a virtual environment comes from ensurepip.
+    return absent if importlib.util.find_spec("ensurepip") else [*absent, "python3-venv"]
+
+
+def step() -> Step:
+    """Installs what is missing with apt-get."""
+    return Step("Debian packages", done=lambda: not missing(), run=_install, disk_gib=1)
+
+
+def _install(console: Console, log: Path) -> None:
+    wanted = missing()
+    if os.geteuid() != 0:
+        raise StepFailed(f"only root can install {_reasons(wanted)}: run it as root (sudo make …)")
+    if shutil.which("apt-get") is None:
+        raise StepFailed(f"this isn't Debian 12 (no apt-get): install {_reasons(wanted)} by other means, then go on")
+    console.say(f"  installing {', '.join(wanted)}")
+    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+    wait = ["-q", "-o", "DPkg::Lock::Timeout=300"]
+    run(["apt-get", "update", *wait], log=log, console=console, env=quiet)
+    run(
+        ["apt-get", "install", "-y", "--no-install-recommends", *wait, *wanted],
+        log=log,
+        console=console,
+        env=quiet,
+    )
+    if still := missing():
+        raise StepFailed(f"apt-get installed {', '.join(still)}, but what they bring isn't there; see {log}")
+
+
+def _reasons(names: list[str]) -> str:
+    why = {package.name: package.why for package in PACKAGES}
+    return ", ".join(f"{name} ({why[name]})" if name in why else name for name in names)

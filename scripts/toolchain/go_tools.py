@@ -1,0 +1,60 @@
+"""Builds the tools that PATH lacks from the Go modules beside this file, whose go.sum pins every byte."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from scripts.toolchain import found, paths
+from scripts.toolchain.commands import Console, run
+from scripts.toolchain.errors import StepFailed
+from scripts.toolchain.steps import Step, draft_of
+from scripts.toolchain.table import TOOLS, Tool
+
+
+def steps() -> list[Step]:
+    """One step for each tool, in the order of the table."""
+    return [_step(tool) for tool in TOOLS.values()]
+
+
+def check_go(module: Path) -> None:
+    """Refuses to begin without a Go that can build `module`.
+
+    Raises:
+        StepFailed: there is none, or it is older than the module's go line.
+    """
+    wanted = next(line.split()[1] for line in (module / "go.mod").read_text().splitlines() if line.startswith("go "))
+    if shutil.which("go") is None:
+        raise StepFailed(f"Go isn't on PATH: install Go {wanted} or later (Debian 12's own is too old)")
+    asked = subprocess.run(["go", "env", "GOVERSION"], cwd=module, capture_output=True, text=True, check=False)
+    if asked.returncode != 0:
+        why = asked.stderr.strip().splitlines()[-1:] or ["no reason given"]
+        raise StepFailed(
+            f"this needs Go {wanted} or later, and the one on PATH refuses ({why[0]}): install a newer one"
+        )
+
+
+def _step(tool: Tool) -> Step:
+    def build(console: Console, log: Path) -> None:
+        _build(tool, console, log)
+
+    # The first of a module downloads it; Go keeps what it compiled, about a gigabyte a tool.
+    return Step(tool.name, done=lambda: found.locate(tool) is not None, run=build, disk_gib=2)
+
+
+def _build(tool: Tool, console: Console, log: Path) -> None:
+    module = paths.HERE / tool.module
+    check_go(module)
+    with draft_of(paths.tool_path(tool)) as draft:
+        flags = ["-mod=readonly", "-trimpath", "-ldflags", tool.ldflags]
+        run(
+            ["go", "build", *flags, "-o", draft, tool.package],
+            log=log,
+            console=console,
+            env={"CGO_ENABLED": "0"},
+            cwd=module,
+        )
+        reported = found.ask(draft, tool.version_arguments)
+        if not found.fits(tool, reported):
+            raise StepFailed(f"the build calls itself {reported.strip()!r}, not {tool.version}: see {log}")

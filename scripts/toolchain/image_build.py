@@ -1,0 +1,167 @@
+"""Makes what every simulated node starts from: a containerd root with all images imported and unpacked.
+
+A node's containerd then needs neither a registry nor an import: its root is a copy by hard links, ready in a
+fraction of a second. The images are a small Debian (from Debian's own packages), and static binaries on nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from scripts.toolchain import paths
+from scripts.toolchain.commands import Console, run
+from scripts.toolchain.errors import StepFailed, ToolMissing
+from scripts.toolchain.found import locate
+from scripts.toolchain.images import Image, write_archive, write_layer
+from scripts.toolchain.steps import Step, draft_of
+from scripts.toolchain.table import COREDNS, DEBIAN, DEBIAN_RELEASE, ETCD, TOOLS, TORCH
+
+REGISTRY = "docker.io/localcloud"
+# bash, coreutils and util-linux are essential packages, so they come of themselves.
+DEBIAN_PACKAGES = ("python3", "ca-certificates", "nftables", "iproute2", "procps")
+SITE_PACKAGES = "/opt/site-packages"
+_UNREAD = ("man", "locale", "doc", "info", "bash-completion")
+_START_SECONDS = 30.0
+
+
+def step() -> Step:
+    """The nodes' image; needs etcd and CoreDNS built."""
+    return Step("node image", done=lambda: folder().is_dir(), run=_build, disk_gib=2)
+
+
+def folder() -> Path:
+    """Where the result lies: another recipe makes another folder."""
+    layers = Path("layers")
+    recipe = [debian_command(layers), *(f"{image.name} {image.config} {image.env}" for image in images(layers))]
+    pause = (paths.HERE / "pause.c").read_bytes()
+    return paths.cache() / "node-image" / paths.key_of("\n".join(map(str, recipe)).encode(), pause)
+
+
+def images(work: Path) -> list[Image]:
+    """The nodes' images, over the layers in `work`."""
+    debian = work / "debian.tar"
+    shell = {"Cmd": ["bash"]}
+    packages = {"PYTHONPATH": SITE_PACKAGES}
+    etcd, coredns = ETCD.removeprefix("v"), COREDNS.removeprefix("v")
+    return [
+        Image(f"{REGISTRY}/pause:1", work / "pause.tar", {"Entrypoint": ["/pause"]}),
+        Image(f"{REGISTRY}/debian:{DEBIAN_RELEASE}", debian, shell),
+        Image(f"{REGISTRY}/pytorch:{TORCH}", debian, {**shell, "WorkingDir": "/workspace"}, packages),
+        Image(f"{REGISTRY}/aws-cli:1", debian, {"Entrypoint": ["/usr/local/bin/aws"], "WorkingDir": "/aws"}, packages),
+        Image(f"{REGISTRY}/etcd:{etcd}", work / "etcd.tar", {"Cmd": ["/usr/local/bin/etcd"]}),
+        Image(f"{REGISTRY}/coredns:{coredns}", work / "coredns.tar", {"Entrypoint": ["/usr/local/bin/coredns"]}),
+    ]
+
+
+def debian_command(target: Path) -> list[str]:
+    """The mmdebstrap command that writes the Debian layer; its sources come on standard input."""
+    options = ["--variant=minbase", f"--include={','.join(DEBIAN_PACKAGES)}"]
+    options += [f"--aptopt={option}" for option in ('APT::Install-Recommends "false"', 'Acquire::Languages "none"')]
+    options += [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in _UNREAD]
+    aws = '#!/bin/sh\nexec python3 -m awscli "$@"\n'
+    hook = (
+        f'printf %s {shlex.quote(aws)} >"$1/usr/local/bin/aws" && chmod 755 "$1/usr/local/bin/aws"'
+        ' && ln -s /usr/bin/python3 "$1/usr/local/bin/python"'
+        f' && mkdir -p "$1{SITE_PACKAGES}" "$1/workspace" "$1/aws" && : >"$1/etc/apt/sources.list"'
+    )
+    return ["mmdebstrap", *options, f"--customize-hook={hook}", DEBIAN, str(target), "-"]
+
+
+def containerd_config(root: Path, run_folder: Path) -> str:
+    """A containerd that keeps to `root` and `run_folder` and can do nothing but import."""
+    return (
+        "version = 2\n"
+        f'root = "{root}"\nstate = "{run_folder}/state"\n'
+        'disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.internal.v1.restart"]\n'
+        f'[grpc]\naddress = "{run_folder}/containerd.sock"\n'
+        f'[plugins."io.containerd.internal.v1.opt"]\npath = "{run_folder}/opt"\n'
+    )
+
+
+def _build(console: Console, log: Path) -> None:
+    if os.geteuid() != 0:
+        raise StepFailed("only root can unpack container images: run it as root (sudo make …)")
+    with draft_of(folder()) as draft, tempfile.TemporaryDirectory(prefix="tidewater-image-") as name:
+        work = Path(name)
+        draft.mkdir()
+        _layers(work, console, log)
+        archive = write_archive(work / "images.tar", images(work))
+        root = draft / "containerd"
+        _import(archive, root, work / "run", console, log)
+        for database in paths.NODE_IMAGE_DATABASES:
+            if not (root / database).is_file():
+                raise StepFailed(f"containerd left no {database}: its version differs from what this was written for")
+
+
+def _layers(work: Path, console: Console, log: Path) -> None:
+    pause = work / "pause"
+    run(["gcc", "-static", "-Os", "-s", "-o", pause, paths.HERE / "pause.c"], log=log, console=console)
+    write_layer(work / "pause.tar", {"/pause": pause})
+    etcd = {f"/usr/local/bin/{name}": _binary(name) for name in ("etcd", "etcdctl")}
+    write_layer(work / "etcd.tar", etcd, ("/var/lib/etcd", "/tmp"))
+    write_layer(work / "coredns.tar", {"/usr/local/bin/coredns": _binary("coredns")}, ("/etc/coredns", "/tmp"))
+    run(debian_command(work / "debian.tar"), log=log, console=console, stdin=_debian_sources())
+
+
+def _binary(name: str) -> Path:
+    path = locate(TOOLS[name])
+    if path is None:
+        raise ToolMissing(f"{name} {TOOLS[name].version}")
+    return path
+
+
+def _debian_sources() -> str:
+    """The host's own sources of Debian packages, which are the ones that this network reaches."""
+    line = "deb $(REPO_URI) $(RELEASE) $(COMPONENT)"
+    listed = subprocess.run(
+        ["apt-get", "indextargets", "--format", line, "Created-By: Packages", "Origin: Debian"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    sources = sorted({line for line in listed.stdout.splitlines() if f" {DEBIAN}" in line})
+    if not sources:
+        raise StepFailed(f"apt has no sources of Debian {DEBIAN_RELEASE} ({DEBIAN}): run it on Debian {DEBIAN_RELEASE}")
+    return "\n".join(sources) + "\n"
+
+
+def _import(archive: Path, root: Path, run_folder: Path, console: Console, log: Path) -> None:
+    run_folder.mkdir()
+    config = run_folder / "config.toml"
+    config.write_text(containerd_config(root, run_folder))
+    socket = run_folder / "containerd.sock"
+    with log.open("ab") as output:
+        daemon = subprocess.Popen(
+            ["containerd", "--config", config],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        _await(socket, daemon, log)
+        ctr = ["ctr", "--address", str(socket), "--namespace", "k8s.io"]
+        run([*ctr, "images", "import", "--snapshotter", "overlayfs", str(archive)], log=log, console=console)
+    finally:
+        daemon.terminate()
+        try:
+            daemon.wait(timeout=_START_SECONDS)
+        except subprocess.TimeoutExpired:
+            daemon.kill()
+            daemon.wait()
+    shutil.rmtree(root / "tmpmounts", ignore_errors=True)
+
+
+def _await(socket: Path, daemon: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline and daemon.poll() is None:
+        if socket.exists():
+            return
+        time.sleep(0.1)
+    raise StepFailed(f"containerd didn't start: see {log}")

@@ -1,0 +1,60 @@
+"""Where the set-up puts things: a cache outside the checkout, keyed by version or by content.
+
+Two checkouts with the same pins share everything; one with other pins gets folders of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from scripts.toolchain.table import PYTHON, Tool
+
+HERE = Path(__file__).resolve().parent
+CHECKOUT = HERE.parents[1]
+REQUIREMENTS = CHECKOUT / "requirements"
+
+# What containerd writes in place in its root, and so what a copy by hard links must copy for good.
+NODE_IMAGE_DATABASES = (
+    "io.containerd.metadata.v1.bolt/meta.db",
+    "io.containerd.snapshotter.v1.overlayfs/metadata.db",
+)
+
+
+def cache() -> Path:
+    """The cache's root: $TIDEWATER_CACHE, else ~/.cache/tidewater."""
+    return Path(os.environ.get("TIDEWATER_CACHE") or "~/.cache/tidewater").expanduser()
+
+
+def key_of(*parts: bytes) -> str:
+    """Twelve hex digits that change when any of `parts` does."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()[:12]
+
+
+def _locked(*names: str) -> str:
+    version = ".".join(map(str, PYTHON)).encode()
+    return key_of(version, *((REQUIREMENTS / f"{name}.txt").read_bytes() for name in names))
+
+
+def tool_path(tool: Tool) -> Path:
+    """Where the build of `tool` lies."""
+    return cache() / "tools" / tool.folder / tool.name
+
+
+def trainer_folder() -> Path:
+    """Where the workers' Python packages lie."""
+    return cache() / "python" / f"trainer-{_locked('trainer')}"
+
+
+def stack_folder() -> Path:
+    """Where the virtual environment of the program, the cloud and the tests lies."""
+    return cache() / "python" / f"stack-{_locked('stack', 'dev', 'trainer')}"
+
+
+def bench_folder() -> Path:
+    """Where the virtual environment of the elastic benchmark's workers lies."""
+    return cache() / "python" / f"bench-{_locked('bench', 'trainer')}"

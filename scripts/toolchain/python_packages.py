@@ -1,0 +1,107 @@
+"""The Python environments: one for the program, the cloud and the tests, one for benchmarks, a folder for the pods.
+
+Everything comes from the hash-locked files in `requirements/`. The pods' folder is no virtual
+environment: it is mounted into containers whose own Python of the same version reads it, and the
+stack's environment sees it too, so that the trainer's tests need no second torch.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from scripts.toolchain import paths
+from scripts.toolchain.commands import Console, run
+from scripts.toolchain.errors import StepFailed
+from scripts.toolchain.steps import Step, draft_of
+from scripts.toolchain.table import PYTHON
+
+
+def steps() -> list[Step]:
+    """uv, then the pods' packages, then the environment that refers to them."""
+    return [
+        Step("uv", done=lambda: _uv().is_file(), run=_install_uv, disk_gib=0.2),
+        Step("trainer packages", done=lambda: paths.trainer_folder().is_dir(), run=_install_trainer, disk_gib=7),
+        Step("Python environment", done=stack_is_there, run=_install_stack, disk_gib=2),
+    ]
+
+
+def bench_step() -> Step:
+    """The elastic benchmark's environment, which nothing else needs."""
+    there = paths.bench_folder() / "bin" / "python"
+    return Step("benchmark environment", done=there.exists, run=_install_bench, disk_gib=0.5)
+
+
+def stack_is_there() -> bool:
+    """Whether the environment is whole; false too when the Python that it was made from went away."""
+    return (paths.stack_folder() / "bin" / "python").exists() and paths.trainer_folder().is_dir()
+
+
+def check_python(version: tuple[int, int], executable: str) -> None:
+    """Refuses another Python than the pods'.
+
+    Raises:
+        StepFailed: the packages built for it couldn't be mounted into the pods.
+    """
+    if version != PYTHON:
+        wanted = ".".join(map(str, PYTHON))
+        raise StepFailed(
+            f"{executable} is Python {version[0]}.{version[1]} and this needs {wanted}: install python{wanted} "
+            f"(apt-get install python{wanted}) or name one with `make PYTHON=/path/to/python{wanted}`"
+        )
+
+
+def _uv() -> Path:
+    locked = (paths.REQUIREMENTS / "uv.txt").read_bytes()
+    return paths.cache() / "python" / f"uv-{paths.key_of(locked)}" / "bin" / "uv"
+
+
+def _install_uv(console: Console, log: Path) -> None:
+    check_python(sys.version_info[:2], sys.executable)
+    with draft_of(_uv().parents[1]) as draft:
+        # A throw-away environment, as Debian's Python has no pip of its own.
+        seed = draft.with_name(f"{draft.name}.seed")
+        try:
+            run([sys.executable, "-m", "venv", seed], log=log, console=console)
+            pip: list[str | Path] = [seed / "bin" / "python", "-m", "pip", "install", "--disable-pip-version-check"]
+            locked = ["--require-hashes", "-r", str(paths.REQUIREMENTS / "uv.txt")]
+            run([*pip, "--target", draft, *locked], log=log, console=console)
+        finally:
+            shutil.rmtree(seed, ignore_errors=True)
+
+
+def _install_trainer(console: Console, log: Path) -> None:
+    check_python(sys.version_info[:2], sys.executable)
+    with draft_of(paths.trainer_folder()) as draft:
+        _pip_install(["--python", sys.executable, "--target", draft], ["trainer"], log, console)
+
+
+def _install_stack(console: Console, log: Path) -> None:
+    check_python(sys.version_info[:2], sys.executable)
+    _install_environment(paths.stack_folder(), ["stack", "dev"], [], console, log)
+
+
+def _install_bench(console: Console, log: Path) -> None:
+    check_python(sys.version_info[:2], sys.executable)
+    # Its lock leaves out what the trainer's folder has: every system is measured with the same torch.
+    _install_environment(paths.bench_folder(), ["bench"], ["--no-deps"], console, log)
+
+
+def _install_environment(folder: Path, locks: list[str], options: list[str], console: Console, log: Path) -> None:
+    with draft_of(folder) as draft:
+        # Relocatable: its scripts find their Python beside themselves, wherever the draft is moved to.
+        run([_uv(), "venv", "--relocatable", "--python", sys.executable, draft], log=log, console=console)
+        python = draft / "bin" / "python"
+        _pip_install(["--python", python, *options], locks, log, console)
+        query = "import sysconfig; print(sysconfig.get_path('purelib'))"
+        packages = subprocess.run([python, "-c", query], check=True, capture_output=True, text=True).stdout.strip()
+        (Path(packages) / "tidewater-trainer.pth").write_text(f"{paths.trainer_folder()}\n")
+
+
+def _pip_install(where: list[str | Path], locks: list[str], log: Path, console: Console) -> None:
+    files = [part for lock in locks for part in ("-r", paths.REQUIREMENTS / f"{lock}.txt")]
+    # Compiled once here: the pods mount these files read-only and would compile torch at every start.
+    options = ["--require-hashes", "--compile-bytecode", "--no-progress"]
+    run([_uv(), "pip", "install", *options, *where, *files], log=log, console=console)

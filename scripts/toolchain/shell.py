@@ -1,0 +1,191 @@
+"""The environment in which `pulumi`, `kubectl` and `aws` work on the one-machine cloud, and how to undo it.
+
+change = environment(os.environ, prepare(state))     # what to set and what to take away
+print(script(change, os.environ))                    # the same for bash and zsh, with `deactivate_tidewater`
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.toolchain import binary, paths, stack_python
+from scripts.toolchain.errors import StepFailed
+
+STANDINS = ("aws", "eks", "kubernetes")
+STANDINS_VARIABLE = "LOCALCLOUD_STANDINS"
+STATE_VARIABLE = "LOCALCLOUD_STATE"
+REGION = "us-west-2"
+# The one-machine cloud's operator; moto takes any key, and this one has every right.
+OPERATOR_KEY = "localcloud"
+PASSPHRASE = "localcloud"
+# Elsewhere they'd choose another stack, another secret or other plug-ins than the ones set up here.
+_MISLEADING = ("PULUMI_STACK", "PULUMI_CONFIG_PASSPHRASE_FILE", "PULUMI_IGNORE_AMBIENT_PLUGINS")
+
+
+@dataclass(frozen=True)
+class Place:
+    """What `prepare` made for one state directory."""
+
+    state: Path
+    commands: Path
+    """A folder with links to the tools and to the stand-ins that are on."""
+    python: Path
+    port: int | None
+    """The AWS endpoint's port; None before the cloud was first started."""
+    host_address: str | None
+
+
+@dataclass(frozen=True)
+class Change:
+    """Variables to set, and variables to take away."""
+
+    set: Mapping[str, str]
+    unset: frozenset[str]
+
+    def applied_to(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """`environ` with this change made."""
+        return {**{key: value for key, value in environ.items() if key not in self.unset}, **self.set}
+
+
+def default_state() -> Path:
+    """The state directory of this checkout's cloud, or the one that LOCALCLOUD_STATE names."""
+    return Path(os.environ.get(STATE_VARIABLE) or paths.CHECKOUT / ".localcloud").resolve()
+
+
+def prepare(state: Path, standins: str | None = None) -> Place:
+    """Makes the folders and links that the environment points at.
+
+    Args:
+        state: The cloud's state directory.
+        standins: Which provider plug-ins are ours, with commas between them; None: all of them.
+
+    Raises:
+        StepFailed: `standins` names one that there isn't.
+        ToolMissing: the set-up has not run.
+    """
+    python = stack_python()
+    commands = state / "bin"
+    _link_all(commands, links(python, standins_of(standins)))
+    _write_command(commands / "localcloud", python)
+    (state / "pulumi").mkdir(exist_ok=True)
+    _share_plugin_cache(state / "pulumi-home")
+    port, host_address = _address(state)
+    return Place(state, commands, python, port, host_address)
+
+
+def standins_of(value: str | None) -> tuple[str, ...]:
+    """The provider plug-ins that LOCALCLOUD_STANDINS asks for; "" asks for none.
+
+    Raises:
+        StepFailed: it names one that there isn't.
+    """
+    if value is None:
+        return STANDINS
+    names = tuple(name.strip() for name in value.split(",") if name.strip())
+    if unknown := [name for name in names if name not in STANDINS]:
+        raise StepFailed(f"{STANDINS_VARIABLE} names {', '.join(unknown)}: choose from {', '.join(STANDINS)}")
+    return names
+
+
+def links(python: Path, standins: tuple[str, ...]) -> dict[str, Path]:
+    """The commands' folder: name → what it leads to. The language host has no official counterpart to give way to."""
+    plugins = paths.CHECKOUT / "localcloud" / "standins" / "bin"
+    ours = ["pulumi-language-python", *(f"pulumi-resource-{name}" for name in standins)]
+    tools = {name: binary(name) for name in ("pulumi", "kubectl", "etcdctl")}
+    return {**tools, "aws": python.with_name("aws"), **{name: plugins / name for name in ours}}
+
+
+def environment(environ: Mapping[str, str], place: Place) -> Change:
+    """What has to change in `environ` so that everybody's tools talk to the cloud at `place`."""
+    local = ["127.0.0.1", "localhost"]
+    wanted = {
+        "PATH": os.pathsep.join([str(place.commands), str(place.python.parent), environ.get("PATH", os.defpath)]),
+        "LOCALCLOUD_PYTHON": str(place.python),
+        # Without sidecar files, which are not written atomically: one cut short by a kill makes the state unreadable.
+        "PULUMI_BACKEND_URL": f"file://{place.state / 'pulumi'}?metadata=skip",
+        "PULUMI_HOME": str(place.state / "pulumi-home"),
+        "PULUMI_CONFIG_PASSPHRASE": environ.get("PULUMI_CONFIG_PASSPHRASE", PASSPHRASE),
+        "PULUMI_SKIP_UPDATE_CHECK": "true",
+        "KUBECONFIG": str(place.state / "kubeconfig"),
+        "AWS_ACCESS_KEY_ID": OPERATOR_KEY,
+        "AWS_SECRET_ACCESS_KEY": OPERATOR_KEY,
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    if place.port is not None and place.host_address is not None:
+        wanted["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{place.port}"
+        local += [place.host_address, place.host_address.rsplit(".", 1)[0] + ".2"]
+    # A proxy for the outside must not be asked for what is on this machine.
+    for name in ("NO_PROXY", "no_proxy"):
+        wanted[name] = ",".join([*(part for part in environ.get(name, "").split(",") if part), *local])
+    # Profiles, sessions, certificates and endpoints of a person's real AWS would win over the keys above.
+    unset = {name for name in environ if name.startswith("AWS_") and name not in wanted}
+    return Change(wanted, frozenset(unset | (set(_MISLEADING) & set(environ))))
+
+
+def script(change: Change, environ: Mapping[str, str]) -> str:
+    """Shell commands (bash, zsh) that make `change`, and define `deactivate_tidewater` to take it back."""
+    before = {name: environ[name] for name in [*change.set, *sorted(change.unset)] if name in environ}
+    new = [name for name in change.set if name not in environ]
+    undo = [*_exports(before), *(f"unset {name}" for name in new), "unset -f deactivate_tidewater", "hash -r"]
+    lines = ["deactivate_tidewater() {", *(f"  {line}" for line in undo), "}"]
+    lines += [*_exports(change.set), *(f"unset {name}" for name in sorted(change.unset)), "hash -r"]
+    return "\n".join(lines)
+
+
+def script_of_environment() -> str:
+    """What `activate` evaluates: the change to this process's environment for this checkout's cloud."""
+    place = prepare(default_state(), os.environ.get(STANDINS_VARIABLE))
+    return script(environment(os.environ, place), os.environ)
+
+
+def _exports(values: Mapping[str, str]) -> list[str]:
+    return [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
+
+
+def _link_all(folder: Path, wanted: Mapping[str, Path]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.iterdir():
+        if path.is_symlink() and path.name not in wanted:
+            path.unlink()
+    for name, target in wanted.items():
+        link = folder / name
+        if not link.is_symlink() or os.readlink(link) != str(target):
+            draft = folder / f".{name}.{os.getpid()}"
+            draft.symlink_to(target)
+            draft.replace(link)
+
+
+def _write_command(path: Path, python: Path) -> None:
+    text = (
+        "#!/bin/sh\n"
+        f"export PYTHONPATH={shlex.quote(str(paths.CHECKOUT))}${{PYTHONPATH:+:$PYTHONPATH}}\n"
+        f'exec {shlex.quote(str(python))} -m localcloud "$@"\n'
+    )
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+        path.chmod(0o755)
+
+
+def _share_plugin_cache(home: Path) -> None:
+    """Gives the stack a Pulumi home of its own, but for the cache of official plug-ins, which stays the user's."""
+    home.mkdir(exist_ok=True)
+    shared = Path(os.environ.get("PULUMI_HOME") or "~/.pulumi").expanduser() / "plugins"
+    link = home / "plugins"
+    if shared != link and not link.exists() and not link.is_symlink():
+        shared.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(shared)
+
+
+def _address(state: Path) -> tuple[int | None, str | None]:
+    try:
+        instance = json.loads((state / "instance.json").read_text())
+        return int(instance["port"]), f"198.18.{int(instance['subnet'])}.1"
+    except (OSError, ValueError, KeyError, TypeError):
+        return None, None

@@ -1,0 +1,167 @@
+"""The configuration of a stack as one frozen tree. `parse` makes it; `infra` and `workloads` only read it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pulumi
+
+from settings import hardware
+
+PROJECT = "tidewater"
+
+MAX_NAME_LENGTH = 32
+"""Longest `tidewater-<stack>`: IAM and S3 allow 64 and 63 for names to which we and Pulumi add up to 30."""
+
+MAX_JOB_NAME_LENGTH = 40
+"""Pods, a Service and a Deployment are named after the job; Kubernetes allows each of them 63."""
+
+
+class ConfigurationError(pulumi.RunError):
+    """The stack's configuration is wrong; the message lists every mistake."""
+
+    def __init__(self, mistakes: list[str]) -> None:
+        self.mistakes = tuple(mistakes)
+        count = "a mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
+        listed = "".join(f"\n  {mistake}" for mistake in mistakes)
+        super().__init__(f"the configuration has {count}; nothing was changed:{listed}")
+
+
+@dataclass(frozen=True)
+class Network:
+    """The VPC. `zones` is a count, or the names of the zones."""
+
+    cidr: str
+    zones: int | tuple[str, ...]
+    nat_per_zone: bool
+
+    @property
+    def zone_count(self) -> int:
+        """How many zones the VPC is spread over."""
+        return self.zones if isinstance(self.zones, int) else len(self.zones)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The EKS control plane and who may reach it."""
+
+    version: str
+    public_access_cidrs: tuple[str, ...]
+    admin_arns: tuple[str, ...]
+    log_retention_days: int
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """A group of nodes: how many now, at least, at most, and of what."""
+
+    desired: int
+    minimum: int
+    maximum: int
+    instance_types: tuple[str, ...]
+    capacity_type: str = "ON_DEMAND"
+
+    @property
+    def smallest(self) -> hardware.InstanceType:
+        """What every node of the group has at least."""
+        types = [hardware.INSTANCE_TYPES[name] for name in self.instance_types]
+        return hardware.InstanceType(
+            vcpus=min(each.vcpus for each in types),
+            memory_gib=min(each.memory_gib for each in types),
+            gpus=min(each.gpus for each in types),
+        )
+
+
+@dataclass(frozen=True)
+class Workers:
+    """The training workers."""
+
+    count: int
+    minimum: int
+    maximum: int
+    gpus: int
+    per_node: int
+    nodes: Nodes
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What to train on: a dataset that the trainer brings with it, or an archive at `uri`."""
+
+    name: str
+    uri: str | None = None
+
+    @classmethod
+    def of(cls, text: str) -> Dataset:
+        """The dataset that the config key names. An archive's directory is named after its address."""
+        if "://" not in text:
+            return cls(text)
+        return cls(f"archive-{hashlib.sha256(text.encode()).hexdigest()[:10]}", text)
+
+
+@dataclass(frozen=True)
+class Images:
+    """Container images."""
+
+    trainer: str
+    fetch: str
+    etcd: str
+    scaler: str
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Where the job's checkpoints go, and how many of them stay."""
+
+    efs: bool
+    s3: bool
+    keep: int
+
+    @classmethod
+    def of(cls, places: str, keep: int) -> Checkpoints:
+        """From the config's `efs`, `s3` or `both`."""
+        return cls(efs=places != "s3", s3=places != "efs", keep=keep)
+
+
+@dataclass(frozen=True)
+class Training:
+    """What runs on the cluster."""
+
+    namespace: str
+    job: str
+    etcd_members: int
+    dataset: Dataset
+    script: Path | None
+    """The user's own training script; None for the one that comes along."""
+    trainer_args: tuple[str, ...]
+    checkpoints: Checkpoints
+    images: Images
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that tells one stack from another."""
+
+    stack: str
+    region: str
+    profile: str
+    tags: Mapping[str, str]
+    protect: bool
+    network: Network
+    cluster: Cluster
+    system: Nodes
+    workers: Workers
+    training: Training
+
+    @property
+    def name(self) -> str:
+        """Name of the cluster, and the beginning of all other names."""
+        return f"{PROJECT}-{self.stack}"
+
+    @property
+    def all_tags(self) -> dict[str, str]:
+        """The tags of every AWS resource."""
+        return {**self.tags, "Project": PROJECT, "Stack": self.stack, "ManagedBy": "pulumi"}

@@ -1,0 +1,224 @@
+"""From the keys and values of a configuration to the frozen tree in `model`.
+
+Every key, its type, its default and what it means stand in `Pulumi.yaml`; the engine fills the defaults in.
+All mistakes are reported at once, each with its key, its value and what would be right.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pulumi
+
+from settings import hardware
+from settings.model import (
+    MAX_JOB_NAME_LENGTH,
+    MAX_NAME_LENGTH,
+    PROJECT,
+    Checkpoints,
+    Cluster,
+    ConfigurationError,
+    Dataset,
+    Images,
+    Network,
+    Nodes,
+    Settings,
+    Training,
+    Workers,
+)
+from settings.reader import Reader
+
+_DNS_LABEL = r"[a-z]([-a-z0-9]*[a-z0-9])?"
+_REGION = r"[a-z]{2}(-[a-z]+)+-\d"
+_ARCHIVE = r"(s3://[a-z0-9.-]{3,63}|https://[^/\s]+)/\S+\.(zip|tar\.gz|tgz)"
+_ADMIN_ARN = r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+"
+_IMAGE = r"[a-z0-9][\w.:/@-]*"
+
+
+def load() -> Settings:
+    """The settings of the stack that is being deployed.
+
+    Raises:
+        ConfigurationError: the engine shows it as one message, and registers nothing.
+    """
+    prefix = f"{PROJECT}:"
+    given = {**pulumi.runtime.config.get_config_env(), **pulumi.runtime.config.CONFIG.get()}
+    ours = {key.removeprefix(prefix): value for key, value in given.items() if key.startswith(prefix)}
+    return parse(ours, stack=pulumi.get_stack())
+
+
+def parse(config: Mapping[str, Any], *, stack: str) -> Settings:
+    """The settings that `config` (without the project's prefix; text as Pulumi keeps it, or values) means.
+
+    Raises:
+        ConfigurationError: with every mistake at once.
+    """
+    read = Reader(config)
+    if not re.fullmatch(_DNS_LABEL, stack) or len(f"{PROJECT}-{stack}") > MAX_NAME_LENGTH:
+        longest = MAX_NAME_LENGTH - len(PROJECT) - 1
+        read.mistake(f"the stack's name {stack!r}: must be lower-case letters, digits and hyphens, {longest} at most")
+    tags = read.text_map("tags")
+    for key in sorted(tags.keys() & {"Project", "Stack", "ManagedBy"} | {k for k in tags if k.startswith("aws:")}):
+        read.wrong("tags", key, "this tag is set by the program or kept by AWS; use another name")
+    settings = Settings(
+        stack=stack,
+        region=read.text("region", _REGION, "an AWS region such as us-west-2"),
+        profile=read.text("profile", r"[\w.@-]*", "the name of an AWS profile"),
+        tags=tags,
+        protect=read.boolean("protect"),
+        network=_network(read),
+        cluster=_cluster(read),
+        system=_system(read),
+        workers=_workers(read),
+        training=_training(read),
+    )
+    read.finish()
+    if read.mistakes:
+        raise ConfigurationError(read.mistakes)
+    return settings
+
+
+def _network(read: Reader) -> Network:
+    cidr = read.cidr("vpcCidr")
+    if cidr is not None and not (cidr.is_private and 16 <= cidr.prefixlen <= 20):
+        read.wrong("vpcCidr", str(cidr), "must be a private range from /16 to /20, for example 10.0.0.0/16")
+    if cidr is not None and cidr.overlaps(ipaddress.IPv4Network("172.20.0.0/16")):
+        read.wrong("vpcCidr", str(cidr), "overlaps 172.20.0.0/16, the addresses of Kubernetes services")
+    return Network(
+        cidr=str(cidr),
+        zones=_zones(read),
+        nat_per_zone=read.choice("natGateways", ("single", "perZone")) == "perZone",
+    )
+
+
+def _zones(read: Reader) -> int | tuple[str, ...]:
+    text = read.text("availabilityZones", r"\S.*", "a count from 2 to 4, or names with commas between them")
+    if re.fullmatch(r"\d+", text):
+        if not 2 <= int(text) <= 4:
+            read.wrong("availabilityZones", text, "must be from 2 to 4: EKS needs two zones")
+        return int(text)
+    names = tuple(name.strip() for name in text.split(","))
+    region = str(read.config.get("region", ""))
+    strangers = [name for name in names if not re.fullmatch(re.escape(region) + "[a-z]", name)]
+    if strangers:
+        read.wrong("availabilityZones", text, f"{', '.join(strangers)}: not a zone of the region {region!r}")
+    if not 2 <= len(names) <= 4 or len(set(names)) != len(names):
+        read.wrong("availabilityZones", text, "must name 2 to 4 zones, each once: EKS needs two")
+    return names
+
+
+def _cluster(read: Reader) -> Cluster:
+    cidrs = read.cidrs("publicAccessCidrs")
+    if "0.0.0.0/0" in cidrs and not read.boolean("publicAccessFromAnywhere"):
+        read.wrong(
+            "publicAccessCidrs",
+            "0.0.0.0/0",
+            "opens the Kubernetes API to everyone; name your own addresses, or set publicAccessFromAnywhere to true",
+        )
+    read.boolean("publicAccessFromAnywhere")
+    return Cluster(
+        version=read.choice("kubernetesVersion", hardware.KUBERNETES_VERSIONS),
+        public_access_cidrs=cidrs,
+        admin_arns=read.texts("adminArns", _ADMIN_ARN, "the ARN of an IAM role or user"),
+        log_retention_days=read.choice_of_integers("logRetentionDays", hardware.LOG_RETENTION_DAYS),
+    )
+
+
+def _instance_types(read: Reader, key: str) -> tuple[str, ...]:
+    names = read.texts(key, r"[a-z0-9.-]+", "an EC2 instance type", at_least_one=True)
+    unknown = [name for name in names if name not in hardware.INSTANCE_TYPES]
+    for name in unknown:
+        known = ", ".join(read.closest(name, hardware.INSTANCE_TYPES))
+        read.wrong(key, name, f"unknown instance type; known ones are {known} and others in infra/hardware.py")
+    return tuple(name for name in names if name not in unknown)
+
+
+def _system(read: Reader) -> Nodes:
+    count = read.integer("systemNodes", 1, 10)
+    return Nodes(count, 1, max(count, 1) + 1, _instance_types(read, "systemInstanceTypes"))
+
+
+def _workers(read: Reader) -> Workers:
+    minimum = read.integer("minWorkers", 1, 1000)
+    maximum = read.integer("maxWorkers", 1, 1000)
+    if maximum < minimum:
+        read.wrong("maxWorkers", maximum, f"must be at least minWorkers, which is {minimum}")
+        maximum = 1000  # with no range to be in, `workers` isn't to blame as well
+        minimum = 1
+    count = read.integer("workers", minimum, maximum, why="from minWorkers to maxWorkers")
+    gpus = read.integer("gpusPerWorker", 0, 8)
+    per_node = read.integer("workersPerNode", 1, 96)
+
+    def nodes_for(workers: int) -> int:
+        return -(-workers // max(1, per_node))
+
+    nodes = Nodes(
+        desired=nodes_for(count),
+        minimum=nodes_for(minimum),
+        maximum=nodes_for(maximum),
+        instance_types=_instance_types(read, "instanceTypes"),
+        capacity_type=read.choice("capacityType", ("ON_DEMAND", "SPOT")),
+    )
+    for name in nodes.instance_types:
+        _check_fit(read, name, gpus=gpus, per_node=per_node)
+    return Workers(count, minimum, maximum, gpus, per_node, nodes)
+
+
+def _check_fit(read: Reader, name: str, *, gpus: int, per_node: int) -> None:
+    kind = hardware.INSTANCE_TYPES[name]
+    if gpus * per_node > kind.gpus:
+        read.wrong(
+            "gpusPerWorker",
+            gpus,
+            f"{per_node} per node is {gpus * per_node} GPUs, and {name} in instanceTypes has {kind.gpus}",
+        )
+    if per_node > kind.vcpus:
+        read.wrong("workersPerNode", per_node, f"{name} in instanceTypes has {kind.vcpus} vCPUs")
+
+
+def _training(read: Reader) -> Training:
+    name = "lower-case letters, digits and hyphens, beginning with a letter"
+    namespace = read.text("namespace", _DNS_LABEL, name, longest=63)
+    if namespace == "default" or namespace.startswith("kube-"):
+        read.wrong("namespace", namespace, "is Kubernetes' own; choose another name")
+    dataset = read.text(
+        "dataset", rf"digits|{_ARCHIVE}", "digits, or the s3:// or https:// address of a .zip or .tar.gz"
+    )
+    return Training(
+        namespace=namespace,
+        job=read.text("jobName", _DNS_LABEL, name, longest=MAX_JOB_NAME_LENGTH),
+        etcd_members=read.choice_of_integers("etcdMembers", (1, 3)),
+        dataset=Dataset.of(dataset),
+        script=_script(read),
+        trainer_args=_trainer_args(read),
+        checkpoints=Checkpoints.of(
+            read.choice("checkpoints", ("efs", "s3", "both")), keep=read.integer("keepCheckpoints", 1, 1000)
+        ),
+        images=Images(
+            trainer=read.text("image", _IMAGE, "a container image"),
+            fetch=read.text("fetchImage", _IMAGE, "a container image"),
+            etcd=read.text("etcdImage", _IMAGE, "a container image"),
+            scaler=read.text("scalerImage", _IMAGE, "a container image"),
+        ),
+    )
+
+
+def _script(read: Reader) -> Path | None:
+    text = read.text("trainingScript", r"(.+\.py)?", "the path of a .py file, or empty")
+    if text and not Path(text).is_file():
+        read.wrong("trainingScript", text, "is not a file; give its path from the directory of Pulumi.yaml")
+    return Path(text) if text else None
+
+
+def _trainer_args(read: Reader) -> tuple[str, ...]:
+    text = read.text("trainerArgs", r"[^\n]*", "arguments on one line")
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        read.wrong("trainerArgs", text, f"can't be split as a shell would: {error}")
+        return ()

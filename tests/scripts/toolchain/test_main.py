@@ -1,0 +1,50 @@
+"""The command line: what a set-up machine answers, and how errors look."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from scripts.toolchain import __main__ as command
+from scripts.toolchain import paths, stack_python
+
+
+def test_on_a_machine_that_is_set_up_installing_is_quiet_and_quick() -> None:
+    begin = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "scripts.toolchain", "install"],
+        cwd=paths.CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == ("", "")
+    assert time.monotonic() - begin < 30
+
+
+def test_the_environments_python_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["python"]) == 0
+    assert capsys.readouterr().out == f"{stack_python()}\n"
+
+
+def test_an_error_is_one_line_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TIDEWATER_CACHE", str(tmp_path))
+    assert command.main(["python"]) == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith("error: the Python environment is not set up")
+    assert printed.count("\n") == 1
+
+
+def test_timings_lists_each_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TIDEWATER_CACHE", str(tmp_path))
+    (tmp_path / "timings.json").write_text('{"kubelet": 17.0}')
+    assert command.main(["timings"]) == 0
+    assert capsys.readouterr().out.split() == ["kubelet", "17", "s"]

@@ -1,0 +1,79 @@
+"""What each part asks of the machine, and the errors when it hasn't got it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from scripts.toolchain import debian, go_tools, image_build, paths, python_packages
+from scripts.toolchain.commands import Console
+from scripts.toolchain.debian import Package
+from scripts.toolchain.errors import StepFailed
+
+
+@pytest.mark.parametrize(("version", "fits"), [((3, 11), True), ((3, 10), False), ((3, 12), False)])
+def test_only_the_pods_python_will_do(version: tuple[int, int], fits: bool) -> None:
+    if fits:
+        python_packages.check_python(version, "python3")
+        return
+    with pytest.raises(StepFailed, match=r"python3 is Python 3\.1[02] and this needs 3\.11: .*make PYTHON="):
+        python_packages.check_python(version, "python3")
+
+
+def test_a_missing_go_is_named_with_the_version_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(StepFailed, match=r"Go isn't on PATH: install Go 1\.\d+"):
+        go_tools.check_go(paths.HERE / "kubernetes")
+
+
+def test_a_go_that_refuses_the_module_is_an_error_with_its_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = tmp_path / "go"
+    go.write_text("#!/bin/sh\necho 'go: go.mod requires go >= 1.25.0 (running go 1.19)' >&2\nexit 1\n")
+    go.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    with pytest.raises(StepFailed, match=r"the one on PATH .*running go 1\.19.*install a newer one"):
+        go_tools.check_go(paths.HERE / "kubernetes")
+
+
+def test_missing_packages_without_root_say_so_with_their_reasons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(debian, "PACKAGES", (Package("containerd", str(tmp_path / "absent"), "runs containers"),))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(StepFailed, match=r"only root can install containerd \(runs containers\)"):
+        debian.step().run(Console(lambda line: None), tmp_path / "log")
+
+
+def test_another_distribution_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debian, "PACKAGES", (Package("runc", str(tmp_path / "absent"), "starts them"),))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
+    with pytest.raises(StepFailed, match=r"no apt-get\): install runc \(starts them\)"):
+        debian.step().run(Console(lambda line: None), tmp_path / "log")
+
+
+def test_the_debian_layer_has_a_shell_python_and_ps_and_keeps_no_sources() -> None:
+    command = image_build.debian_command(Path("/x/debian.tar"))
+    assert "--variant=minbase" in command
+    assert "--include=python3,ca-certificates,nftables,iproute2,procps" in command
+    assert any('>"$1/etc/apt/sources.list"' in part for part in command)
+
+
+def test_images_over_the_same_layer_differ_in_configuration_only() -> None:
+    images = {image.name.removeprefix("docker.io/localcloud/"): image for image in image_build.images(Path("/w"))}
+    assert images.keys() == {"pause:1", "debian:12", "pytorch:2.15.0", "aws-cli:1", "etcd:3.5.21", "coredns:1.12.4"}
+    assert images["pytorch:2.15.0"].layer == images["debian:12"].layer == images["aws-cli:1"].layer
+    assert images["pytorch:2.15.0"].env == {"PYTHONPATH": "/opt/site-packages"}
+    assert "Entrypoint" not in images["etcd:3.5.21"].config
+
+
+def test_another_recipe_makes_another_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = image_build.folder()
+    assert image_build.folder() == before
+    monkeypatch.setattr(image_build, "DEBIAN_PACKAGES", ("python3",))
+    assert image_build.folder() != before

@@ -1,0 +1,35 @@
+"""The versions in the table are those that the Go modules build."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from scripts.toolchain import paths
+from scripts.toolchain.table import PULUMI, TOOLS, TORCH, Tool
+
+
+@pytest.mark.parametrize("tool", TOOLS.values(), ids=lambda tool: tool.name)
+def test_go_mod_pins_the_version_of_the_table(tool: Tool) -> None:
+    text = (paths.HERE / tool.module / "go.mod").read_text()
+    assert re.search(rf"^(tool |\t){re.escape(tool.package)}$", text, re.MULTILINE), "no tool directive names it"
+    pinned = {
+        version
+        for module, version in re.findall(r"^\t?(?:require )?(\S+) (v\S+)", text, re.MULTILINE)
+        if tool.package == module or tool.package.startswith(f"{module}/")
+    }
+    assert tool.version in pinned
+
+
+@pytest.mark.parametrize(("lock", "pin"), [("stack", f"pulumi=={PULUMI[1:]}"), ("trainer", f"torch=={TORCH}")])
+def test_locked_packages_have_the_version_of_the_table(lock: str, pin: str) -> None:
+    assert re.search(rf"^{re.escape(pin)} ", (paths.REQUIREMENTS / f"{lock}.txt").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("lock", ["uv", "stack", "dev", "trainer", "bench"])
+def test_every_locked_package_has_a_hash(lock: str) -> None:
+    text = (paths.REQUIREMENTS / f"{lock}.txt").read_text()
+    entries = re.split(r"^(?=\S+==)", text, flags=re.MULTILINE)[1:]
+    assert entries
+    assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []

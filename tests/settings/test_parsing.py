@@ -1,0 +1,164 @@
+"""Every mistake in a config is found before anything is made, and says its key, its value and what would be right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+import settings
+from settings import hardware
+from tests import graph
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "workers above the maximum": ({"workers": 99}, "workers = 99: must be from 1 to 8"),
+    "workers below the minimum": ({"workers": 1, "minWorkers": 2}, "workers = 1: must be from 2 to 8"),
+    "workers as text": ({"workers": "three"}, "workers = three: must be an integer"),
+    "workers as a fraction": ({"workers": "2.5"}, "workers = 2.5: must be an integer"),
+    "workers as true": ({"workers": True}, "workers = true: must be an integer"),
+    "workers as a list": ({"workers": "[2]"}, "workers = [2]: must be an integer"),
+    "negative workers": ({"workers": "-1"}, "workers = -1: must be from 1 to 8"),
+    "no workers at all": ({"minWorkers": 0}, "minWorkers = 0: must be from 1 to 1000"),
+    "maximum under minimum": ({"minWorkers": 4, "maxWorkers": 2}, "maxWorkers = 2: must be at least minWorkers"),
+    "protect as a word": ({"protect": "maybe"}, "protect = maybe: must be true or false"),
+    "CIDR with host bits": ({"vpcCidr": "10.0.0.1/16"}, "vpcCidr = 10.0.0.1/16: must be an IPv4 range"),
+    "CIDR that isn't one": ({"vpcCidr": "ten/16"}, "vpcCidr = ten/16: must be an IPv4 range"),
+    "CIDR without a length": ({"vpcCidr": "10.0.0.0"}, "vpcCidr = 10.0.0.0: must be an IPv4 range"),
+    "CIDR too small": ({"vpcCidr": "10.0.0.0/24"}, "vpcCidr = 10.0.0.0/24: must be a private range from /16 to /20"),
+    "CIDR too big": ({"vpcCidr": "10.0.0.0/8"}, "from /16 to /20"),
+    "CIDR of the internet": ({"vpcCidr": "8.8.0.0/16"}, "must be a private range"),
+    "CIDR of the services": ({"vpcCidr": "172.20.0.0/16"}, "overlaps 172.20.0.0/16"),
+    "API open to everyone": ({"publicAccessCidrs": ["0.0.0.0/0"]}, "publicAccessFromAnywhere"),
+    "bad public CIDR": ({"publicAccessCidrs": ["300.1.1.1/32"]}, "publicAccessCidrs = 300.1.1.1/32"),
+    "public CIDR twice": ({"publicAccessCidrs": ["10.1.0.0/16"] * 2}, "publicAccessCidrs = 10.1.0.0/16: stands there"),
+    "public CIDRs as text": (
+        {"publicAccessCidrs": "203.0.113.7/32"},
+        "publicAccessCidrs = 203.0.113.7/32: must be a l",
+    ),
+    "unknown instance type": ({"instanceTypes": ["g5.xlrge"]}, "instanceTypes = g5.xlrge: unknown instance type"),
+    "unknown system type": ({"systemInstanceTypes": ["m5.tiny"]}, "systemInstanceTypes = m5.tiny: unknown"),
+    "no instance types": ({"instanceTypes": []}, "instanceTypes = []: must name an EC2 instance type at least"),
+    "instance types as text": ({"instanceTypes": "g5.xlarge"}, "instanceTypes = g5.xlarge: must be a list"),
+    "instance type twice": ({"instanceTypes": ["g5.xlarge", "g5.xlarge"]}, "instanceTypes = g5.xlarge: stands there"),
+    "more GPUs than there are": ({"gpusPerWorker": 4}, "gpusPerWorker = 4: 1 per node is 4 GPUs, and g5.xlarge"),
+    "GPUs on a CPU type": ({"instanceTypes": ["m5.large"]}, "m5.large in instanceTypes has 0"),
+    "too many workers per node": ({"workersPerNode": 90, "gpusPerWorker": 0}, "workersPerNode = 90: g5.xlarge"),
+    "capacity type": ({"capacityType": "spot"}, "capacityType = spot: must be ON_DEMAND or SPOT"),
+    "two members of etcd": ({"etcdMembers": 2}, "etcdMembers = 2: must be one of 1, 3"),
+    "one zone": ({"availabilityZones": "1"}, "availabilityZones = 1: must be from 2 to 4"),
+    "zone of another region": ({"availabilityZones": "us-west-2a,eu-west-1b"}, "eu-west-1b: not a zone of"),
+    "zone twice": ({"availabilityZones": "us-west-2a,us-west-2a"}, "2 to 4 zones, each once"),
+    "NAT gateways": ({"natGateways": "none"}, "natGateways = none: must be single or perZone"),
+    "old Kubernetes": ({"kubernetesVersion": "1.21"}, "kubernetesVersion = 1.21: must be 1.33 or 1.34"),
+    "short retention": ({"logRetentionDays": 30}, "logRetentionDays = 30: must be one of 365"),
+    "admin that is no ARN": ({"adminArns": ["alice"]}, "adminArns = alice: must be the ARN of an IAM role or user"),
+    "region": ({"region": "west"}, "region = west: must be an AWS region such as us-west-2"),
+    "job name in capitals": ({"jobName": "Digits"}, "jobName = Digits: must be lower-case letters"),
+    "job name too long": ({"jobName": "a" * 41}, "has 41 characters; 40 at most"),
+    "namespace of Kubernetes": ({"namespace": "kube-system"}, "namespace = kube-system: is Kubernetes' own"),
+    "unknown dataset": ({"dataset": "imagenet"}, "dataset = imagenet: must be digits, or the s3://"),
+    "dataset in no archive": ({"dataset": "s3://bucket/folder"}, "dataset = s3://bucket/folder: must be digits"),
+    "no script": ({"trainingScript": "no-such.py"}, "trainingScript = no-such.py: is not a file"),
+    "script of another kind": ({"trainingScript": "train.sh"}, "trainingScript = train.sh"),
+    "open quote": ({"trainerArgs": "--name 'x"}, "trainerArgs = --name 'x: can't be split as a shell would"),
+    "checkpoints elsewhere": ({"checkpoints": "nfs"}, "checkpoints = nfs: must be efs or s3 or both"),
+    "checkpoints in two places": ({"checkpoints": "efs,s3"}, "checkpoints = efs,s3: must be efs or s3 or both"),
+    "no checkpoint kept": ({"keepCheckpoints": 0}, "keepCheckpoints = 0: must be from 1 to 1000"),
+    "image with a space": ({"image": "py torch"}, "image = py torch: must be a container image"),
+    "tag of ours": ({"tags": {"Stack": "mine"}}, "tags = Stack: this tag is set by the program"),
+    "tag of AWS": ({"tags": {"aws:x": "y"}}, "tags = aws:x: this tag"),
+    "tag that is a number": ({"tags": {"Cost": 12}}, "tags.Cost = 12: must be text"),
+    "misspelt key": ({"wrkers": 3}, "wrkers = 3: no such key; did you mean workers?"),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD.values(), ids=BAD.keys())
+def test_a_bad_config_is_refused_with_key_value_and_remedy(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(settings.ConfigurationError) as refused:
+        settings.parse({**graph.defaults(), **changes}, stack="dev")
+    assert message in str(refused.value)
+    assert len(refused.value.mistakes) == 1, str(refused.value)
+
+
+def test_all_mistakes_are_reported_at_once() -> None:
+    config = {**graph.defaults(), "workers": 99, "etcdMembers": 2, "vpcCidr": "x", "protect": 7}
+    with pytest.raises(settings.ConfigurationError) as refused:
+        settings.parse(config, stack="dev")
+    assert [mistake.split(" ")[0] for mistake in refused.value.mistakes] == [
+        "protect",
+        "vpcCidr",
+        "workers",
+        "etcdMembers",
+    ]
+
+
+def test_a_key_that_is_missing_is_named() -> None:
+    config = {key: value for key, value in graph.defaults().items() if key != "jobName"}
+    with pytest.raises(settings.ConfigurationError, match="jobName: is not set"):
+        settings.parse(config, stack="dev")
+
+
+@pytest.mark.parametrize("stack", ["Production", "a" * 40, "1st", "my.stack"])
+def test_a_stack_name_that_makes_no_aws_names_is_refused(stack: str) -> None:
+    with pytest.raises(settings.ConfigurationError, match="the stack's name"):
+        settings.parse(graph.defaults(), stack=stack)
+
+
+@pytest.mark.parametrize("file", ["Pulumi.local.yaml", "Pulumi.aws.yaml.example"])
+def test_the_stacks_that_come_with_the_project_are_valid(file: str) -> None:
+    settings.parse(graph.stack_config(file), stack="dev")
+
+
+def test_text_as_pulumi_keeps_it_means_the_same_as_values() -> None:
+    values = {**graph.defaults(), "workers": 3, "protect": True, "instanceTypes": ["g5.xlarge"], "tags": {"a": "b"}}
+    texts = {**values, "workers": "3", "protect": "true", "instanceTypes": '["g5.xlarge"]', "tags": '{"a": "b"}'}
+    assert settings.parse(values, stack="dev") == settings.parse(texts, stack="dev")
+
+
+def test_everyone_may_be_let_in_when_that_is_said_explicitly() -> None:
+    config = {**graph.defaults(), "publicAccessCidrs": ["0.0.0.0/0"], "publicAccessFromAnywhere": True}
+    assert settings.parse(config, stack="dev").cluster.public_access_cidrs == ("0.0.0.0/0",)
+
+
+def test_workers_share_nodes_and_the_last_node_may_be_half_full() -> None:
+    config = {**graph.defaults(), "instanceTypes": ["g5.12xlarge"], "workersPerNode": 4, "workers": 5}
+    workers = settings.parse(config, stack="dev").workers
+    assert (workers.nodes.desired, workers.nodes.minimum, workers.nodes.maximum) == (2, 1, 2)
+
+
+def test_a_mixed_group_counts_on_the_smallest_of_each() -> None:
+    config = {**graph.defaults(), "instanceTypes": ["g5.2xlarge", "g4dn.xlarge"]}
+    smallest = settings.parse(config, stack="dev").workers.nodes.smallest
+    assert (smallest.vcpus, smallest.memory_gib, smallest.gpus) == (4, 16, 1)
+
+
+def test_trainer_arguments_are_split_as_a_shell_would() -> None:
+    config = {**graph.defaults(), "trainerArgs": "--epochs 2 --name 'two words'"}
+    assert settings.parse(config, stack="dev").training.trainer_args == ("--epochs", "2", "--name", "two words")
+
+
+@pytest.mark.parametrize(("places", "efs", "s3"), [("efs", True, False), ("s3", False, True), ("both", True, True)])
+def test_checkpoints_go_to_either_place_or_to_both(places: str, efs: bool, s3: bool) -> None:
+    found = settings.parse({**graph.defaults(), "checkpoints": places, "keepCheckpoints": 5}, stack="dev")
+    assert found.training.checkpoints == settings.Checkpoints(efs=efs, s3=s3, keep=5)
+
+
+def test_an_archive_gets_a_directory_of_its_own() -> None:
+    one, other = (settings.Dataset.of(f"s3://bucket/{name}.zip") for name in ("one", "other"))
+    assert one.name != other.name
+    assert settings.Dataset.of("digits") == settings.Dataset("digits")
+
+
+def test_every_key_is_typed_and_described() -> None:
+    keys = yaml.safe_load((graph.ROOT / "Pulumi.yaml").read_text())["config"]
+    for key, entry in keys.items():
+        assert {"type", "default", "description"} <= entry.keys(), key
+        assert entry["type"] != "array" or entry["items"], key
+
+
+def test_every_instance_type_has_a_size() -> None:
+    for name, kind in hardware.INSTANCE_TYPES.items():
+        assert kind.vcpus >= 2, name
+        assert kind.memory_gib >= kind.vcpus * 2 or name.startswith("c"), name
+        assert bool(kind.gpus) == bool(kind.gpu), name

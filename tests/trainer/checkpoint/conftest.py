@@ -1,0 +1,151 @@
+"""A log that tests read, a training state, and S3."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from trainer.checkpoint import Checkpoints, places
+from trainer.observe import log as logs
+from trainer.observe.log import Log
+
+Tree = dict[str, Any]
+
+
+class Told:
+    """What was logged."""
+
+    def __init__(self) -> None:
+        self.log = Log(
+            "t", stream=io.StringIO(), listener=lambda name, fields: self.events.append((name, dict(fields)))
+        )
+        self.events: list[tuple[str, dict[str, logs.Value]]] = []
+
+    def of(self, name: str) -> list[dict[str, logs.Value]]:
+        return [fields for event, fields in self.events if event == name]
+
+    def steps(self, name: str) -> list[logs.Value]:
+        return [fields.get("step") for fields in self.of(name)]
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoints"
+
+
+@pytest.fixture
+def open_places(told: Told) -> Callable[..., Checkpoints]:
+    """Opens checkpoints in the places of a text, as another worker would."""
+
+    def open_them(text: object, keep: int = 2) -> Checkpoints:
+        return Checkpoints(places(str(text)), keep=keep, log=told.log)
+
+    return open_them
+
+
+@pytest.fixture
+def checkpoints(folder: Path, open_places: Callable[..., Checkpoints]) -> Checkpoints:
+    return open_places(folder)
+
+
+def small(step: int) -> Tree:
+    """A state that can be told from that of any other step."""
+    return {"step": step, "model": {"weight": torch.full((4, 3), float(step)), "bias": torch.arange(3.0) + step}}
+
+
+def large(step: int, size: int) -> Tree:
+    """A state of ``size`` bytes."""
+    return {"step": step, "model": {"weight": torch.full((size // 4,), float(step))}}
+
+
+def trained() -> tuple[nn.Module, torch.optim.Optimizer]:
+    """A model with convolutions and batch norm, after three steps of AdamW in two groups."""
+    torch.manual_seed(7)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(8 * 36, 5))
+    model = model.to(memory_format=torch.channels_last)
+    groups: list[dict[str, Any]] = [
+        {"params": list(model[:3].parameters()), "lr": 3e-4},
+        {"params": list(model[3].parameters())},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.98))
+    for _ in range(3):
+        optimizer.zero_grad()
+        torch.autograd.backward(model(torch.randn(4, 3, 8, 8)).square().mean())
+        optimizer.step()
+    return model, optimizer
+
+
+def save(checkpoints: Checkpoints, *steps: int) -> None:
+    """Save small states, one after the other."""
+    for step in steps:
+        assert checkpoints.save(step, small(step), wait=True)
+
+
+def same(left: object, right: object) -> bool:
+    """Equal in structure, types and bits."""
+    if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
+        return left.dtype == right.dtype and left.shape == right.shape and _bits(left) == _bits(right)
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, dict) and isinstance(right, dict):
+        return same(list(left), list(right)) and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    return repr(left) == repr(right)
+
+
+def _bits(tensor: torch.Tensor) -> bytes:
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+@pytest.fixture(scope="session")
+def endpoint() -> Iterator[str]:
+    """S3, by moto."""
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import make_server
+
+    server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app), threaded=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A client of an S3 with one empty bucket, called ``there``; boto3 finds it by the environment."""
+    import boto3
+
+    for name, value in {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    client = boto3.client("s3")
+    for bucket in client.list_buckets()["Buckets"]:
+        for each in client.list_objects_v2(Bucket=bucket["Name"]).get("Contents", ()):
+            client.delete_object(Bucket=bucket["Name"], Key=each["Key"])
+        for each in client.list_multipart_uploads(Bucket=bucket["Name"]).get("Uploads", ()):
+            client.abort_multipart_upload(Bucket=bucket["Name"], Key=each["Key"], UploadId=each["UploadId"])
+    client.create_bucket(Bucket="there")
+    return client
+
+
+def keys(client: Any) -> list[str]:
+    """Everything in the bucket."""
+    return [each["Key"] for each in client.list_objects_v2(Bucket="there").get("Contents", ())]

@@ -1,0 +1,232 @@
+"""The newest checkpoint that is whole is loaded; what is not is skipped with a message, and dropped in the end."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable
+from pathlib import Path, PosixPath
+
+import pytest
+from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING
+
+from tests.trainer.checkpoint.conftest import Told, save, small
+from tests.trainer.checkpoint.conftest import same as same_bits
+from trainer.checkpoint import Checkpoints, Unreadable
+from trainer.checkpoint.manifest import Entry, Manifest, hash_of
+from trainer.checkpoint.places import Stored, outdated
+from trainer.errors import RecordError
+
+
+def steps(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def grow(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"\0")
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def zeros(path: Path) -> None:
+    path.write_bytes(b"\0" * path.stat().st_size)
+
+
+@pytest.mark.parametrize("damage", [cut, flip, grow, empty, zeros, Path.unlink], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("file", ["__0_0.distcp", ".metadata", "tree.json", "manifest.json"])
+def test_a_damaged_one_is_skipped_with_a_message_and_the_one_before_is_used(
+    damage: Callable[[Path], object], file: str, checkpoints: Checkpoints, folder: Path, told: Told
+) -> None:
+    save(checkpoints, 10, 20)
+    damage(folder / "step-000000000020" / file)
+    found = checkpoints.load()
+    assert found is not None
+    assert (found.step, found.path) == (10, str(folder / "step-000000000010"))
+    assert same_bits(found.tree, small(10))
+    if (damage, file) != (Path.unlink, "manifest.json"):  # without it, it is none
+        (skipped,) = told.of("checkpoint_skipped")
+        assert skipped["path"] == str(folder / "step-000000000020")
+        assert skipped["reason"]
+
+
+def test_every_single_flipped_bit_of_the_manifest_is_found(checkpoints: Checkpoints, folder: Path, told: Told) -> None:
+    save(checkpoints, 10)
+    path = folder / "step-000000000010" / "manifest.json"
+    data = path.read_bytes()
+    whole = Manifest.decode(data)
+    for index in range(len(data)):
+        flipped = bytearray(data)
+        flipped[index] ^= 1
+        try:
+            assert Manifest.decode(bytes(flipped)) == whole  # white space
+        except Exception as error:
+            assert type(error).__name__ == "RecordError"  # noqa: PT017  (either of the two is right)
+
+
+def test_one_of_another_version_is_skipped(checkpoints: Checkpoints, folder: Path, told: Told) -> None:
+    save(checkpoints, 10, 20)
+    path = folder / "step-000000000020" / "manifest.json"
+    path.write_text(path.read_text().replace('"version": 1', '"version": 7'))
+    found = checkpoints.load()
+    assert found is not None
+    assert found.step == 10
+    assert told.of("checkpoint_skipped")[0]["reason"] == "it has version 7, this code reads 1"
+
+
+def test_one_that_an_older_python_has_written_is_read(
+    checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as older:
+        older.setattr(  # as Python 3.11.2's, which Debian 12 has
+            _MEM_FORMAT_ENCODING, "__reduce_ex__", lambda self, _: (getattr, (type(self), self.name))
+        )
+        save(checkpoints, 10)
+    found = checkpoints.load()
+    assert found is not None
+    assert found.step == 10
+
+
+class Evil:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return print, ("pickle has run",)
+
+
+class Devious:
+    def __reduce__(self) -> tuple[object, tuple[type, str]]:
+        return getattr, (PosixPath, "cwd")
+
+
+@pytest.mark.parametrize(("evil", "named"), [(Evil(), "builtins.print"), (Devious(), "'cwd' of")])
+def test_metadata_that_would_run_code_is_not_unpickled(
+    checkpoints: Checkpoints,
+    folder: Path,
+    told: Told,
+    capsys: pytest.CaptureFixture[str],
+    evil: object,
+    named: str,
+) -> None:
+    save(checkpoints, 10)
+    path = folder / "step-000000000010"
+    (path / ".metadata").write_bytes(pickle.dumps(evil))
+    manifest = Manifest.of(path)
+    metadata = Entry((path / ".metadata").stat().st_size, hash_of(path / ".metadata"))
+    (path / "manifest.json").write_bytes(Manifest(10, {**manifest.files, ".metadata": metadata}).encode())
+    with pytest.raises(RecordError, match="begin anew"):
+        checkpoints.load()
+    assert named in str(told.of("checkpoint_skipped")[0]["reason"])
+    assert "pickle has run" not in capsys.readouterr().out
+
+
+def test_a_job_does_not_begin_anew_because_none_of_its_checkpoints_can_be_used(
+    checkpoints: Checkpoints, folder: Path
+) -> None:
+    save(checkpoints, 10, 20)
+    for name in steps(folder):
+        flip(folder / name / "__0_0.distcp")
+    with pytest.raises(RecordError, match=r"step-000000000020: .*move them away or give the job a new name"):
+        checkpoints.load()
+    assert steps(folder) == ["step-000000000010", "step-000000000020"]
+
+
+def test_nothing_anywhere_is_none(checkpoints: Checkpoints, folder: Path) -> None:
+    assert (checkpoints.load(), checkpoints.newest()) == (None, 0)
+    folder.mkdir()
+    (folder / "step-000000000010").mkdir()
+    (folder / "step-000000000020.ckpt").write_text("of an older version")
+    (folder / "notes.txt").write_text("step-000000000030")
+    assert (checkpoints.load(), checkpoints.newest()) == (None, 0)
+
+
+def test_the_newest_over_all_places_is_loaded(tmp_path: Path, open_places: Callable[..., Checkpoints]) -> None:
+    save(open_places(tmp_path / "a"), 10, 20)
+    save(open_places(tmp_path / "b"), 30)
+    both = open_places(f"{tmp_path / 'a'},{tmp_path / 'b'}")
+    found = both.load()
+    assert found is not None
+    assert found.path == str(tmp_path / "b" / "step-000000000030")
+    assert both.newest() == 30
+    flip(tmp_path / "b" / "step-000000000030" / "__0_0.distcp")
+    found = both.load()
+    assert found is not None
+    assert found.path == str(tmp_path / "a" / "step-000000000020")
+
+
+def test_nothing_found_where_something_cannot_be_read_is_an_error(
+    tmp_path: Path, open_places: Callable[..., Checkpoints], told: Told
+) -> None:
+    (tmp_path / "a").write_text("in the way")
+    with pytest.raises(Unreadable, match=re.escape(str(tmp_path / "a"))):
+        open_places(f"{tmp_path / 'a'},{tmp_path / 'b'}").load()
+    save(open_places(tmp_path / "b"), 10)
+    found = open_places(f"{tmp_path / 'a'},{tmp_path / 'b'}").load()
+    assert found is not None
+    assert found.step == 10
+
+
+def test_only_the_newest_are_kept(open_places: Callable[..., Checkpoints], folder: Path) -> None:
+    save(open_places(folder, keep=3), 10, 20, 30, 40, 50)
+    assert steps(folder) == ["step-000000000030", "step-000000000040", "step-000000000050"]
+    save(open_places(folder, keep=1), 60)
+    assert steps(folder) == ["step-000000000060"]
+
+
+def test_the_one_just_written_is_kept_even_behind_newer_ones(
+    open_places: Callable[..., Checkpoints], folder: Path
+) -> None:
+    save(open_places(folder, keep=1), 100)
+    save(open_places(folder, keep=1), 10, 20)
+    assert steps(folder) == ["step-000000000020", "step-000000000100"]
+
+
+def test_one_found_damaged_is_dropped_after_the_next_success(checkpoints: Checkpoints, folder: Path) -> None:
+    save(checkpoints, 10, 20)
+    flip(folder / "step-000000000020" / "__0_0.distcp")
+    assert checkpoints.load() is not None
+    assert steps(folder) == ["step-000000000010", "step-000000000020"]
+    save(checkpoints, 12)
+    assert steps(folder) == ["step-000000000010", "step-000000000012"]
+
+
+def test_the_same_step_again_replaces_the_old_one_only_when_it_is_whole(
+    open_places: Callable[..., Checkpoints], folder: Path
+) -> None:
+    save(open_places(folder, keep=1), 10)
+    again = {**small(10), "again": True}
+    checkpoints = open_places(folder, keep=1)
+    assert checkpoints.save(10, again, wait=True)
+    (name,) = steps(folder)
+    assert name.startswith("step-000000000010-")
+    found = open_places(folder).load()
+    assert found is not None
+    assert same_bits(found.tree, again)
+    save(open_places(folder, keep=1), 20)
+    assert steps(folder) == ["step-000000000020"]
+
+
+@pytest.mark.parametrize(
+    ("stored", "step", "keep", "broken", "gone"),
+    [
+        ([30, 20, 10], 30, 2, [], [10]),
+        ([30, 20, 10], 30, 0, [], [20, 10]),
+        ([30, 20, 10], 20, 1, [], [10]),
+        ([30, 20, 10], 20, 1, [30], [30, 10]),
+        ([30, 20, 10], 30, 2, [20], [20]),
+        ([], 30, 2, [], []),
+    ],
+    ids=["two", "never-none", "newer-stay", "broken-newer-goes", "broken-does-not-count", "empty"],
+)
+def test_what_need_not_be_kept(stored: list[int], step: int, keep: int, broken: list[int], gone: list[int]) -> None:
+    listed = [Stored(each, 0.0, str(each)) for each in stored]
+    assert outdated(listed, step, keep, [str(each) for each in broken]) == {str(each) for each in gone}

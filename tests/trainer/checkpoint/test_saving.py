@@ -1,0 +1,219 @@
+"""What is saved is what is loaded, without training waiting for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.trainer.checkpoint.conftest import Told, save, small, trained
+from tests.trainer.checkpoint.conftest import same as same_bits
+from trainer.checkpoint import Checkpoints
+from trainer.checkpoint.directory import Directory
+from trainer.checkpoint.places import Upload
+from trainer.errors import ConfigError
+
+
+class Slow(Directory):
+    """A directory that takes nothing before it is told to."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.go, self.begun = threading.Event(), threading.Event()
+
+    def begin(self, step: int) -> Any:
+        self.begun.set()
+        assert self.go.wait(10)
+        return super().begin(step)
+
+
+def test_a_model_and_its_optimizer_come_back_bit_for_bit(checkpoints: Checkpoints) -> None:
+    model, optimizer = trained()
+    state = {"step": 3, "model": dict(model.state_dict()), "optimizer": optimizer.state_dict(), "accuracy": None}
+    assert checkpoints.save(3, state, wait=True)
+    found = checkpoints.load()
+    assert found is not None
+    assert found.step == 3
+    assert same_bits(found.tree, state)
+    other, fresh = trained()
+    other.load_state_dict(found.tree["model"])
+    fresh.load_state_dict(found.tree["optimizer"])
+    assert same_bits(fresh.state_dict(), optimizer.state_dict())
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        *(torch.tensor(1.5), torch.zeros(0), torch.zeros(3, 0, 2), torch.tensor(True), torch.arange(6).reshape(2, 3).T),
+        *(torch.randn(5).to(torch.bfloat16), torch.randn(5).half(), torch.randn(3, dtype=torch.complex64)),
+        *(
+            torch.arange(10)[::3],
+            torch.ones(1).expand(4),
+            torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),
+        ),
+        *(torch.full((2,), float("nan")), torch.arange(4, dtype=torch.uint8), torch.randn(4).to(torch.float8_e4m3fn)),
+    ],
+    ids=lambda tensor: f"{tensor.dtype}-{list(tensor.shape)}-{list(tensor.stride())}",
+)
+def test_tensors_of_every_kind_come_back(tensor: torch.Tensor, checkpoints: Checkpoints) -> None:
+    assert checkpoints.save(1, {"tensor": tensor}, wait=True)
+    found = checkpoints.load()
+    assert found is not None
+    assert same_bits(found.tree["tensor"], tensor.contiguous())
+
+
+def test_tensors_of_one_shape_keep_apart_whatever_their_strides(checkpoints: Checkpoints) -> None:
+    values = torch.arange(12.0).reshape(3, 4)
+    state = {"rows": values, "columns": values.T.contiguous().T, "again": values + 1, "whole": values.int()}
+    for step in (1, 2):
+        assert checkpoints.save(step, state, wait=True)
+    found = checkpoints.load()
+    assert found is not None
+    assert same_bits(found.tree, state)
+
+
+def test_the_state_is_that_of_the_moment_of_saving(folder: Path, told: Told) -> None:
+    place = Slow(folder)
+    checkpoints = Checkpoints([place], keep=2, log=told.log)
+    state = small(10)
+    assert checkpoints.save(10, state)
+    assert place.begun.wait(10)
+    state["model"]["weight"].zero_()
+    place.go.set()
+    assert checkpoints.flush()
+    found = checkpoints.load()
+    assert found is not None
+    assert same_bits(found.tree, small(10))
+
+
+def test_one_that_comes_too_soon_is_dropped_and_said_so(folder: Path, told: Told) -> None:
+    place = Slow(folder)
+    checkpoints = Checkpoints([place], keep=2, log=told.log)
+    assert checkpoints.save(10, small(10))
+    assert not checkpoints.save(20, small(20))
+    assert not checkpoints.flush(deadline=0.0)
+    place.go.set()
+    assert checkpoints.flush()
+    assert told.of("checkpoint_dropped") == [{"step": 20, "reason": "step 10 is still being written"}]
+    assert told.steps("checkpoint_saved") == [10]
+
+
+def test_who_waits_gets_both_written(folder: Path, told: Told) -> None:
+    place = Slow(folder)
+    checkpoints = Checkpoints([place], keep=2, log=told.log)
+    assert checkpoints.save(10, small(10))
+    threading.Timer(0.1, place.go.set).start()
+    assert checkpoints.save(20, small(20), wait=True)
+    assert told.steps("checkpoint_saved") == [10, 20]
+
+
+def test_memory_of_snapshots_is_used_again(checkpoints: Checkpoints) -> None:
+    save(checkpoints, 10)
+    snapshots = checkpoints._prepared()
+    before = {name: tensor.data_ptr() for name, tensor in snapshots._memory.items()}
+    save(checkpoints, 20)
+    assert {name: tensor.data_ptr() for name, tensor in snapshots._memory.items()} == before
+
+
+def test_a_state_that_changes_its_shapes_is_saved_as_it_is(checkpoints: Checkpoints) -> None:
+    for step, shape in ((1, (2, 3)), (2, (3, 2)), (3, (7,))):
+        assert checkpoints.save(step, {"x": torch.full(shape, float(step))}, wait=True)
+        found = checkpoints.load()
+        assert found is not None
+        assert same_bits(found.tree, {"x": torch.full(shape, float(step))})
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        pytest.param({"more": {"sampler": object()}}, "object at more.sampler", id="object"),
+        pytest.param({"a": torch.zeros(2).to_sparse()}, "sparse", id="sparse"),
+        pytest.param({"a": {"b": torch.zeros(1)}, "a.b": torch.zeros(1)}, "two tensors called a.b", id="same-name"),
+        pytest.param({"a": {"b": 1}, "a.b": 2}, "duplicated flatten key a.b", id="same-key"),
+    ],
+)
+def test_a_state_that_cannot_be_kept_fails_the_checkpoint_and_nothing_else(
+    state: dict[str, Any], says: str, checkpoints: Checkpoints, told: Told, folder: Path
+) -> None:
+    assert not checkpoints.save(1, state, wait=True)
+    (failed,) = told.of("checkpoint_failed")
+    assert says in str(failed["reason"])
+    save(checkpoints, 2)
+    assert sorted(each.name for each in folder.iterdir()) == ["step-000000000002"]
+
+
+def test_of_several_places_each_gets_it(tmp_path: Path, open_places: Callable[..., Checkpoints], told: Told) -> None:
+    both = open_places(f"{tmp_path / 'a'}, {tmp_path / 'b'}")
+    save(both, 10, 20)
+    assert sorted(told.steps("checkpoint_saved")) == [10, 10, 20, 20]  # type: ignore[type-var]
+    for name in "ab":
+        found = open_places(tmp_path / name).load()
+        assert found is not None
+        assert found.step == 20
+
+
+def test_a_place_that_fails_does_not_keep_the_others_from_it(
+    tmp_path: Path, open_places: Callable[..., Checkpoints], told: Told
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    both = open_places(f"{tmp_path / 'file' / 'a'},{tmp_path / 'b'}")
+    assert both.save(10, small(10), wait=True)
+    (failed,) = told.of("checkpoint_failed")
+    assert (failed["step"], failed["place"]) == (10, str(tmp_path / "file" / "a"))
+    assert "Not a directory" in str(failed["reason"])
+    assert [fields["path"] for fields in told.of("checkpoint_saved")] == [str(tmp_path / "b" / "step-000000000010")]
+
+
+def test_an_error_that_nobody_thought_of_is_an_event_too(folder: Path, told: Told) -> None:
+    class Odd(Directory):
+        def begin(self, step: int) -> Any:
+            raise ZeroDivisionError("odd")
+
+    checkpoints = Checkpoints([Odd(folder)], keep=2, log=told.log)
+    assert not checkpoints.save(1, small(1), wait=True)
+    assert told.of("checkpoint_failed")[0]["reason"] == "ZeroDivisionError: odd"
+
+
+def test_an_upload_is_aborted_when_torch_fails(folder: Path, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **more: object) -> None:
+        raise RuntimeError("enforce fail")
+
+    checkpoints = Checkpoints([Directory(folder)], keep=2, log=told.log)
+    checkpoints.prepare()
+    monkeypatch.setattr(torch, "save", fail)
+    assert not checkpoints.save(1, small(1), wait=True)
+    assert "enforce fail" in str(told.of("checkpoint_failed")[0]["reason"])
+    assert list(folder.iterdir()) == []
+
+
+def test_the_end_is_recorded_in_every_place_and_found_in_any(
+    tmp_path: Path, open_places: Callable[..., Checkpoints], told: Told
+) -> None:
+    both = open_places(f"{tmp_path / 'a'},{tmp_path / 'b'}")
+    assert not both.finished()
+    both.finish(b"{}")
+    assert both.finished()
+    assert open_places(tmp_path / "b").finished()
+    (tmp_path / "c").write_text("in the way")
+    assert open_places(f"{tmp_path / 'c'},{tmp_path / 'b'}").finished()
+    open_places(f"{tmp_path / 'c'},{tmp_path / 'b'}").finish(b"{}")
+    assert told.of("checkpoint_failed")[0]["place"] == str(tmp_path / "c")
+    with pytest.raises(OSError, match=f"{tmp_path / 'c'}: .*File exists"):
+        open_places(tmp_path / "c").finish(b"{}")
+
+
+@pytest.mark.parametrize("text", ["", " , ", "gs://bucket/x", "s3://", "s3:///prefix", "/a,/a"])
+def test_a_place_that_is_none_is_refused_with_its_name(text: str, open_places: Callable[..., Checkpoints]) -> None:
+    with pytest.raises(ConfigError, match="--checkpoints"):
+        open_places(text)
+
+
+def test_an_upload_may_be_aborted_after_its_commit(folder: Path) -> None:
+    upload: Upload = Directory(folder).begin(1)
+    upload.commit(b"{}")
+    upload.abort()
+    assert (folder / "step-000000000001").is_dir()

@@ -1,0 +1,349 @@
+"""A rank is given exactly the samples that the plan gives it, whatever was in flight, and nothing outlives it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch.utils.data import Dataset
+
+from tests.processes import is_alive
+from trainer.data.loader import Loader, LoaderSettings, Place, Prepared
+from trainer.data.sampler import Cursor, plan
+from trainer.errors import ConfigError, TrainerError
+
+TOTAL = 53
+CPU = torch.device("cpu")
+BEGINNING = Cursor()
+REPOSITORY = Path(__file__).parents[3]
+
+
+class Numbers(Dataset[Any]):
+    """Each sample is its own index and a draw from each of the generators."""
+
+    def __len__(self) -> int:
+        return TOTAL
+
+    def __getitem__(self, index: int) -> tuple[int, torch.Tensor]:
+        drawn = [float(torch.rand(())), random.random(), float(np.random.rand())]
+        return index, torch.tensor(drawn, dtype=torch.float64)
+
+
+class Slow(Numbers):
+    def __getitem__(self, index: int) -> tuple[int, torch.Tensor]:
+        time.sleep(0.05)
+        return super().__getitem__(index)
+
+
+class Spoilt(Numbers):
+    """Sample 7 can't be read."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def __getitem__(self, index: int) -> tuple[int, torch.Tensor]:
+        if index == 7:
+            raise self.error
+        return super().__getitem__(index)
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[..., Loader]]:
+    """Makes loaders, and closes them at the end."""
+    loaders = []
+
+    def make(dataset: Dataset[Any] | None = None, *, workers: int = 0, micro_batch: int | None = None) -> Loader:
+        chosen = LoaderSettings(seed=3, workers=workers, prefetch=2, micro_batch=micro_batch)
+        loaders.append(Loader(dataset or Numbers(), chosen, collate=None, device=CPU))
+        return loaders[-1]
+
+    yield make
+    for loader in loaders:
+        loader.close()
+
+
+@pytest.fixture(scope="module", params=[0, 2], ids=["in-process", "two-processes"])
+def lasting(request: pytest.FixtureRequest) -> Iterator[Loader]:
+    """One loader for many sequences of memberships, as in training."""
+    loader = Loader(Numbers(), LoaderSettings(3, workers=request.param, micro_batch=4), collate=None, device=CPU)
+    yield loader
+    loader.close()
+
+
+def at(cursor: Cursor = BEGINNING, *, rank: int = 0, size: int = 1, batch_size: int = 10, epochs: int = 4) -> Place:
+    return Place(cursor, rank, size, batch_size, epochs)
+
+
+def samples_of(prepared: Prepared) -> tuple[int, ...]:
+    return tuple(int(index) for micro in prepared.micro if micro.weight for index in micro.batch[0])
+
+
+memberships = st.lists(
+    st.tuples(st.integers(1, 4), st.integers(0, 3), st.integers(0, 6)).map(lambda t: (t[0], t[1] % t[0], t[2])),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(memberships=memberships, batch_size=st.integers(1, 30), cut=st.booleans(), ahead=st.booleans())
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_step_brings_the_samples_of_the_plan_at_any_sequence_of_memberships(
+    lasting: Loader, memberships: list[tuple[int, int, int]], batch_size: int, cut: bool, ahead: bool
+) -> None:
+    """Each membership: a size, our rank in it and the steps until the next; a cut one discards its last step.
+
+    With ``ahead`` the next step is always prepared by the time that one has gone wrong.
+    """
+    cursor = Cursor()
+    for size, rank, steps in memberships:
+        lasting.start(at(cursor, rank=rank, size=size, batch_size=batch_size, epochs=6))
+        for index in range(steps):
+            if cursor.epoch == 6:
+                return
+            prepared = lasting.next()
+            if ahead:
+                lasting.prefetch()
+            expected = plan(cursor, total=TOTAL, batch_size=batch_size, seed=3)
+            assert prepared.step == expected
+            assert samples_of(prepared) == expected.share(rank, size)
+            if not (cut and index == steps - 1):
+                cursor = expected.after
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_ranks_of_changing_memberships_see_every_sample_once_per_epoch(
+    workers: int, opened: Callable[..., Loader]
+) -> None:
+    loaders = [opened(workers=workers, micro_batch=3) for _ in range(3)]
+    chosen, cursor, ledger = random.Random(5), Cursor(), Counter[int]()
+    while cursor.epoch < 3:
+        size = chosen.randint(1, 3)
+        for rank in range(size):
+            loaders[rank].start(at(cursor, rank=rank, size=size, batch_size=8, epochs=3))
+        for _ in range(chosen.randint(0, 4)):
+            prepared = [loader.next() for loader in loaders[:size]]
+            if chosen.random() < 0.2:
+                break  # the step failed
+            ledger.update(index for part in prepared for index in samples_of(part))
+            cursor = prepared[0].step.after
+            if cursor.epoch == 3:
+                break
+    assert ledger == dict.fromkeys(range(TOTAL), 3)
+
+
+def test_the_weights_of_all_micro_batches_of_a_step_add_up_to_one(opened: Callable[..., Loader]) -> None:
+    parts = []
+    for rank in range(4):
+        loader = opened(micro_batch=2)
+        loader.start(at(rank=rank, size=4))
+        parts.append(loader.next())
+    assert [len(part.micro) for part in parts] == [2, 2, 1, 1]
+    assert sum(micro.weight for part in parts for micro in part.micro) == pytest.approx(1)
+    assert all(len(micro.batch[0]) <= 2 for part in parts for micro in part.micro)
+
+
+def test_a_rank_without_a_sample_gets_one_that_counts_nothing(opened: Callable[..., Loader]) -> None:
+    loader = opened()
+    loader.start(at(rank=2, size=3, batch_size=2))
+    (micro,) = loader.next().micro
+    assert micro.weight == 0
+    assert micro.batch[0].tolist() == list(plan(Cursor(), total=TOTAL, batch_size=2, seed=3).samples[:1])
+
+
+def test_a_sample_looks_the_same_whichever_rank_or_process_prepares_it(opened: Callable[..., Loader]) -> None:
+    def seen(loader: Loader, rank: int, size: int) -> dict[int, list[float]]:
+        loader.start(at(rank=rank, size=size))
+        return {
+            int(index): values.tolist()
+            for _ in range(6)
+            for micro in loader.next().micro
+            for index, values in zip(*micro.batch, strict=True)
+        }
+
+    alone = seen(opened(), 0, 1)
+    shared = [seen(opened(workers=workers, micro_batch=2), rank, 2) for rank, workers in ((0, 0), (1, 2))]
+    assert {**shared[0], **shared[1]} == alone
+    assert len({tuple(values) for values in alone.values()}) == TOTAL
+
+
+def test_what_is_prepared_ahead_is_prepared_once_and_its_error_comes_when_its_turn_has_come(
+    opened: Callable[..., Loader],
+) -> None:
+    asked, order = [], plan(Cursor(), total=TOTAL, batch_size=TOTAL, seed=3).samples
+
+    class Recorded(Numbers):
+        def __getitem__(self, index: int) -> tuple[int, torch.Tensor]:
+            asked.append(index)
+            if index == order[9]:
+                raise ConfigError("it is spoilt")
+            return index, torch.zeros(())
+
+    loader = opened(Recorded())
+    loader.start(at(batch_size=9))
+    loader.next()
+    for error, message in ((ConfigError, "it is spoilt"), (RuntimeError, "no step to prepare")):
+        for _ in range(2):
+            loader.prefetch()
+        with pytest.raises(error, match=message):
+            loader.next()
+    assert tuple(asked) == order[:10]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_preparing_leaves_the_generators_of_the_training_process_alone(
+    workers: int, opened: Callable[..., Loader]
+) -> None:
+    def drawn() -> tuple[float, float, float]:
+        return float(torch.rand(())), random.random(), float(np.random.rand())
+
+    def seed() -> None:
+        torch.manual_seed(1)
+        random.seed(1)
+        np.random.seed(1)
+
+    seed()
+    expected = drawn()
+    seed()
+    loader = opened(workers=workers)
+    loader.start(at())
+    loader.next()
+    loader.prefetch()
+    loader.batch((1, 2), 0)
+    assert drawn() == expected
+
+
+def test_a_change_of_membership_waits_for_one_sample_at_most_and_starts_no_process(
+    opened: Callable[..., Loader],
+) -> None:
+    loader = opened(Slow(), workers=2)
+    processes = loader.processes
+    loader.start(at(batch_size=20))  # a second of work for each process, and as much prepared ahead
+    time.sleep(0.1)
+    began = time.monotonic()
+    loader.start(at(rank=1, size=20, batch_size=20))
+    started = time.monotonic()
+    prepared = loader.next()
+    assert started - began < 0.05
+    assert time.monotonic() - started < 0.4
+    assert samples_of(prepared) == plan(Cursor(), total=TOTAL, batch_size=20, seed=3).share(1, 20)
+    assert loader.processes == processes
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_after_the_last_step_of_the_last_epoch_there_is_none(workers: int, opened: Callable[..., Loader]) -> None:
+    loader = opened(workers=workers)
+    loader.start(at(Cursor(3, 50)))
+    assert loader.next().step.after == Cursor(4, 0)
+    with pytest.raises(RuntimeError, match="no step"):
+        loader.next()
+    loader.start(at(Cursor(3, 50)))
+    assert len(samples_of(loader.next())) == 3
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_error_of_the_dataset_reaches_the_caller_and_no_step_is_left_out(
+    workers: int, opened: Callable[..., Loader]
+) -> None:
+    loader = opened(Spoilt(ConfigError("7.png is not a readable image")), workers=workers)
+    loader.start(at(batch_size=TOTAL))
+    with pytest.raises(ConfigError, match=r"^7\.png is not a readable image$"):
+        loader.next()
+    with pytest.raises(RuntimeError, match="no step"):
+        loader.next()
+
+
+def test_an_unexpected_error_comes_with_the_traceback_of_its_process(opened: Callable[..., Loader]) -> None:
+    loader = opened(Spoilt(KeyError("boxes")), workers=1)
+    loader.start(at(batch_size=TOTAL))
+    with pytest.raises(KeyError, match=r"(?s)boxes.*__getitem__|__getitem__.*boxes"):
+        loader.next()
+
+
+def test_worker_processes_ignore_the_signals_that_mean_the_training_process(opened: Callable[..., Loader]) -> None:
+    loader = opened(workers=2)
+    for process in loader.processes:
+        os.kill(process, signal.SIGTERM)
+        os.kill(process, signal.SIGINT)
+    loader.start(at())
+    for _ in range(8):
+        loader.next()
+
+
+def test_a_killed_worker_process_is_an_error_of_next_and_says_what_to_do(opened: Callable[..., Loader]) -> None:
+    loader = opened(workers=1)
+    loader.start(at(epochs=1000))
+    loader.next()
+    os.kill(loader.processes[0], signal.SIGKILL)
+    time.sleep(0.1)  # were it an error wherever the main thread is, it would be one here
+    with pytest.raises(TrainerError, match="--data-workers"):
+        _exhaust(loader)
+
+
+def test_closing_ends_the_worker_processes_also_while_they_are_at_work(opened: Callable[..., Loader]) -> None:
+    loader = opened(Slow(), workers=2)
+    loader.start(at(batch_size=TOTAL))
+    processes = loader.processes
+    began = time.monotonic()
+    loader.close()
+    loader.close()
+    assert time.monotonic() - began < 2
+    assert not any(is_alive(process) for process in processes)
+
+
+PARENT = """
+    import sys, time, socket
+    import torch
+    from tests.trainer.test_loader import Numbers, at
+    from trainer.data.loader import Loader, LoaderSettings
+    peer = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    loader = Loader(Numbers(), LoaderSettings(0, workers=2), collate=None, device=torch.device("cpu"))
+    loader.start(at())
+    loader.next()
+    print(*loader.processes, flush=True)
+    {ending}
+"""
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("ending", ["killed", "exit", "error"])
+def test_worker_processes_end_with_the_training_process_and_hold_no_connection_of_its(ending: str) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    last = {"killed": "time.sleep(60)", "exit": "raise SystemExit(0)", "error": "raise ValueError('of the loop')"}
+    script = textwrap.dedent(PARENT.format(ending=last[ending]))
+    command = [sys.executable, "-c", script, str(listener.getsockname()[1])]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as parent:
+        assert parent.stdout is not None
+        connection, _ = listener.accept()
+        processes = [int(number) for number in parent.stdout.readline().split()]
+        assert len(processes) == 2
+        if ending == "killed":
+            assert all(is_alive(process) for process in processes)
+            parent.kill()
+        connection.settimeout(10)
+        assert connection.recv(1) == b""
+        parent.wait(10)
+        began = time.monotonic()
+        while any(is_alive(process) for process in processes) and time.monotonic() - began < 5:
+            time.sleep(0.01)
+    assert not any(is_alive(process) for process in processes)
+    assert time.monotonic() - began < 2
+
+
+def _exhaust(loader: Loader) -> None:
+    while True:
+        loader.next()

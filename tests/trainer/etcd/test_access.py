@@ -1,0 +1,150 @@
+"""etcd that lets this worker in, and etcd that does not: then one sentence says why, and what to do."""
+
+from __future__ import annotations
+
+import http.server
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.etcd.secured import PASSWORD, USER, access_to, ask, run_with_tls, run_with_users
+from tests.trainer.workers import free_port
+from trainer.errors import ConfigError, StoreError
+from trainer.etcd.access import Access, first_contact
+from trainer.etcd.client import EtcdStore
+
+KEY = "/tidewater/digits/x"
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An etcd that wants user and password."""
+    yield from run_with_users(tmp_path_factory.mktemp("users"))
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """An etcd that wants client certificates, and the folder with the files."""
+    folder = tmp_path_factory.mktemp("tls")
+    for url in run_with_tls(folder):
+        yield url, folder
+
+
+def contact(url: str, access: Access | None = None, *, seconds: float = 1) -> None:
+    first_contact(EtcdStore((url,), access=access or Access()), "digits", time.monotonic() + seconds)
+
+
+def refusal(url: str, access: Access | None = None) -> str:
+    """The sentence with which a worker ends."""
+    began = time.monotonic()
+    with pytest.raises(ConfigError) as caught:
+        contact(url, access)
+    assert time.monotonic() - began < 5
+    assert url in str(caught.value)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_an_etcd_that_lets_everybody_in_is_fine_with_a_user_too(etcd: str) -> None:
+    contact(etcd)
+    contact(etcd, Access(USER, PASSWORD))
+    assert EtcdStore((etcd,)).read("/tidewater/digits/").entries == ()
+
+
+def test_with_user_and_password_everything_works(guarded: str) -> None:
+    store = EtcdStore((guarded,), access=Access(USER, PASSWORD))
+    first_contact(store, "digits", time.monotonic() + 1)
+    lease = store.grant(60)
+    store.put(KEY, b"1", lease)
+    snapshot = store.read(KEY)
+    assert [entry.value for entry in snapshot.entries] == [b"1"]
+    assert store.keep_alive(lease)
+    watch = store.watch(KEY, snapshot.revision)
+    assert next(iter(watch))[0].key == KEY
+    watch.close()
+    store.revoke(lease)
+
+
+def test_a_token_that_etcd_has_forgotten_is_replaced(guarded: str) -> None:
+    store = EtcdStore((guarded,), access=Access(USER, PASSWORD))
+    store.put(KEY, b"1")
+    root = ask(guarded, "/v3/auth/authenticate", {"name": "root", "password": "root"})["token"]
+    ask(guarded, "/v3/auth/user/changepw", {"name": USER, "password": PASSWORD}, root)  # forgets the user's tokens
+    store.put(KEY, b"2")
+    assert [entry.value for entry in store.read(KEY).entries] == [b"2"]
+
+
+def test_a_missing_user_is_said(guarded: str) -> None:
+    sentence = refusal(guarded)
+    assert "it wants a user and a password" in sentence
+    assert "--etcd-user with TIDEWATER_ETCD_PASSWORD" in sentence
+
+
+def test_a_wrong_password_is_said_but_not_shown(guarded: str) -> None:
+    sentence = refusal(guarded, Access(USER, "battery staple"))
+    assert "user or password is wrong" in sentence
+    assert "battery" not in sentence
+    assert "battery" not in repr(Access(USER, "battery staple"))
+
+
+def test_a_user_that_may_not_write_is_told_what_to_grant(guarded: str) -> None:
+    assert "readwrite on the prefix /tidewater/" in refusal(guarded, Access("guest", PASSWORD))
+
+
+def test_with_authority_and_certificate_tls_works(secured: tuple[str, Path]) -> None:
+    url, folder = secured
+    contact(url, access_to(folder))
+
+
+def test_what_is_wrong_with_tls_is_said(secured: tuple[str, Path], etcd: str) -> None:
+    url, folder = secured
+    assert "give the authority that signed it (cacert)" in refusal(url)
+    with pytest.raises((ConfigError, StoreError), match="write http://"):
+        contact(etcd.replace("http:", "https:"))
+    with pytest.raises((ConfigError, StoreError), match=r"client certificate \(cert, key\)"):
+        contact(url, Access.of(cacert=str(folder / "ca.pem")))
+    with pytest.raises((ConfigError, StoreError), match="write https://"):
+        contact(url.replace("https:", "http:"))
+
+
+def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--etcd-cacert .*missing\.pem"):
+        Access.of(cacert=str(tmp_path / "missing.pem"))
+    with pytest.raises(ConfigError, match="belong together"):
+        Access.of(cert="one.pem")
+    with pytest.raises(ConfigError, match="belong together"):
+        Access.of(user="trainer")
+
+
+def unreachable(url: str) -> str:
+    began = time.monotonic()
+    with pytest.raises(StoreError) as caught:
+        contact(url)
+    assert time.monotonic() - began < 5
+    assert url in str(caught.value)
+    return str(caught.value)
+
+
+def test_an_address_where_nothing_answers_is_said_within_seconds() -> None:
+    assert "nothing listens there" in unreachable(f"http://127.0.0.1:{free_port()}")
+    assert "spelling" in unreachable("http://no-such-host.invalid:2379")
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        assert "no answer in time" in unreachable(f"http://127.0.0.1:{deaf.getsockname()[1]}")
+
+
+def test_something_else_at_the_address_is_said() -> None:
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_error(404)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert "not etcd" in refusal(f"http://127.0.0.1:{server.server_address[1]}")
+        server.shutdown()

@@ -1,0 +1,83 @@
+"""Two ranks, of which one freezes while the other waits for it: python frozen_rank.py GROUP_TIMEOUT_SECONDS
+
+Prints what went on at the other one, a line each.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import sys
+import threading
+import time
+from multiprocessing.connection import Connection, Pipe
+from typing import Any
+
+import torch
+
+from trainer.errors import GroupBroken
+from trainer.group.group import Group, open_group
+
+UUID = 7
+COLLECTIVES = 5
+"""More than gloo has threads."""
+
+
+def form(group: Group, uuid: int, rank: int, ports: list[int]) -> None:
+    group.form(uuid, rank, tuple(("127.0.0.1", port) for port in ports), time.monotonic() + 60)
+
+
+def meet(rank: int, pipe: Connection, timeout_seconds: float) -> Group:
+    """The group of both."""
+    group = open_group("127.0.0.1", torch.device("cpu"), timeout_seconds)
+    form(group, secrets.randbits(40), 0, [group.store_port])
+    pipe.send(group.store_port)
+    ports = [pipe.recv()]
+    ports.insert(rank, group.store_port)
+    form(group, UUID, rank, ports)
+    group.confirm()
+    return group
+
+
+def freeze(group: Group) -> None:
+    """Until it is killed."""
+    group.check()
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def go_on(group: Group, peer: int) -> None:
+    """Wait for the peer in vain, give it up, and go on alone."""
+    os.waitpid(peer, os.WUNTRACED)
+    begun: list[Any] = [group._begin(torch.ones(3), group._options) for _ in range(COLLECTIVES)]
+    threading.Timer(0.3, group.interrupt, ["lost"]).start()
+    try:
+        group._await(begun[0], 1000)
+    except GroupBroken as error:
+        print("gave up:", error)
+    form(group, UUID + 1, 0, [group.store_port])
+    alone = torch.ones(3)
+    for _ in range(COLLECTIVES):
+        group.all_reduce(alone)
+    print("went on:", alone.tolist())
+    group._begin(torch.ones(3), group._options)
+    group.close()
+    print("left in flight:", sum(not work.is_completed() for work in begun) + len(group._left_in_flight()))
+
+
+def main() -> None:
+    seconds = float(sys.argv[1])
+    mine, its = Pipe()
+    peer = os.fork()
+    if not peer:
+        return freeze(meet(1, its, seconds))
+    try:
+        go_on(meet(0, mine, seconds), peer)
+    finally:
+        os.kill(peer, signal.SIGKILL)
+        os.waitpid(peer, 0)
+    return None
+
+
+if __name__ == "__main__":
+    main()

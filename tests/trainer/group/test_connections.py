@@ -1,0 +1,66 @@
+"""Connections ended from outside the library that has opened them."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from trainer.group.connections import listening, sever
+
+
+@pytest.fixture(params=[(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")], ids=["IPv4", "IPv6"])
+def listener(request: pytest.FixtureRequest) -> Iterator[socket.socket]:
+    family, host = request.param
+    with socket.create_server((host, 0), family=family) as server:
+        yield server
+
+
+def connected(listener: socket.socket) -> tuple[socket.socket, socket.socket]:
+    client = socket.create_connection(listener.getsockname()[:2], timeout=10)
+    server, _ = listener.accept()
+    server.settimeout(10)
+    return client, server
+
+
+def test_a_socket_that_listens_is_found_for_as_long_as_it_does(listener: socket.socket) -> None:
+    end = listener.getsockname()[:2]
+    client, server = connected(listener)
+    assert end in listening()
+    assert client.getsockname()[:2] not in listening()
+    listener.close()
+    assert end not in listening()
+    client.close()
+    server.close()
+
+
+def test_who_waits_for_a_severed_connection_is_told_its_end(listener: socket.socket) -> None:
+    client, server = connected(listener)
+    with client, server:
+        assert sever({listener.getsockname()[:2]}) == 2
+        assert client.recv(1) == b""
+        assert server.recv(1) == b""
+
+
+def test_what_was_sent_before_still_arrives(listener: socket.socket) -> None:
+    client, server = connected(listener)
+    with client, server:
+        client.sendall(b"done")
+        sever({listener.getsockname()[:2]})
+        assert server.recv(10) == b"done"
+
+
+def test_other_connections_stay(listener: socket.socket) -> None:
+    client, server = connected(listener)
+    with client, server, socket.create_server(("127.0.0.1", 0)) as other:
+        assert sever({other.getsockname()[:2]}) == 0
+        client.sendall(b"on")
+        assert server.recv(10) == b"on"
+    assert sever(set()) == 0
+
+
+def test_the_listener_goes_on_listening(listener: socket.socket) -> None:
+    sever({listener.getsockname()[:2]})
+    for end in connected(listener):
+        end.close()

@@ -1,0 +1,86 @@
+"""All ranks of a generation begin to connect, or none does."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+from torch._C._distributed_c10d import TCPStore
+
+from trainer.errors import GroupBroken
+from trainer.group.rendezvous import MeetingStore, join
+
+UUID = 7
+SIZE = 3
+
+
+def nothing() -> None:
+    pass
+
+
+@pytest.fixture
+def server() -> TCPStore:
+    return TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+
+
+def meet(server: TCPStore, check: Callable[[], None] = nothing, seconds: float = 20) -> MeetingStore:
+    """A rank's own connection to the meeting."""
+    deadline = time.monotonic() + seconds
+    return MeetingStore(UUID, join(("127.0.0.1", server.port), check, deadline), check, deadline)
+
+
+def come(pool: ThreadPoolExecutor, store: MeetingStore, rank: int, superseded: Callable[[], bool]) -> Future[None]:
+    return pool.submit(store.assemble, rank, SIZE, superseded)
+
+
+def test_all_go_once_all_have_come(server: TCPStore) -> None:
+    with ThreadPoolExecutor(SIZE) as pool:
+        first = [come(pool, meet(server), rank, lambda: False) for rank in (0, 1)]
+        time.sleep(0.3)
+        assert not any(future.done() for future in first)
+        for future in [*first, come(pool, meet(server), 2, lambda: False)]:
+            assert future.result(10) is None
+
+
+def test_superseded_before_all_have_come_it_is_called_off_for_all(server: TCPStore) -> None:
+    newer = threading.Event()
+    with ThreadPoolExecutor(SIZE) as pool:
+        first = come(pool, meet(server), 0, newer.is_set)
+        newer.set()
+        with pytest.raises(GroupBroken, match="newer generation"):
+            first.result(10)
+        # The last to come has not heard of the newer generation yet.
+        for rank, superseded in ((1, True), (2, False)):
+            with pytest.raises(GroupBroken, match="newer generation"):
+                come(pool, meet(server), rank, lambda known=superseded: known).result(10)  # type: ignore[misc]
+
+
+def test_superseded_when_one_may_be_connecting_already_all_go(server: TCPStore) -> None:
+    newer = threading.Event()
+    with ThreadPoolExecutor(SIZE) as pool:
+        stores = [meet(server) for _ in range(SIZE)]
+        slow = come(pool, stores[0], 0, newer.is_set)
+        stores[1].set("here/1", "")
+        assert come(pool, stores[2], 2, lambda: False).result(10) is None
+        newer.set()
+        assert slow.result(10) is None
+        assert come(pool, stores[1], 1, newer.is_set).result(10) is None
+
+
+def test_who_waits_for_a_peer_that_is_gone_is_told_by_the_check(server: TCPStore) -> None:
+    until = time.monotonic() + 0.5
+
+    def gone() -> None:
+        if time.monotonic() > until:
+            raise GroupBroken("lost b")
+
+    with pytest.raises(GroupBroken, match="lost b"):
+        meet(server, gone).assemble(0, SIZE, lambda: False)
+
+
+def test_who_waits_for_nobody_gives_up_at_the_deadline(server: TCPStore) -> None:
+    with pytest.raises(GroupBroken, match="did not come to the meeting in time"):
+        meet(server, seconds=0.5).assemble(0, SIZE, lambda: False)

@@ -1,0 +1,120 @@
+"""A machine that vanishes while a group is being formed: those who meet it are told so, and don't wait for TCP."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.trainer.schedules.network import Network
+from tests.trainer.workers import CHECKOUT
+from trainer.launch.lifeline import bound_to
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
+]
+
+UUID = 7
+PATIENCE_SECONDS = 60
+"""Far more than the bound, 3 s for gloo and 5 s for the rest, and far less than TCP's quarter of an hour."""
+
+SCRIPT = f"""
+import secrets, sys, time
+import torch
+from trainer.group import rendezvous as meeting
+from trainer.errors import GroupBroken
+from trainer.group import open_group
+
+rank, host, first = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+group = open_group(host, torch.device("cpu"), timeout_seconds=30)
+group.form(secrets.randbits(48), 0, (("127.0.0.1", group.store_port),), time.monotonic() + 20)
+get = meeting.MeetingStore.get
+
+def get_and_wait(store, key):
+    value = get(store, key)
+    if rank == 1 and key.endswith("/{UUID}/0/0"):  # gloo's address of rank 0, to which rank 1 connects now
+        print("there", flush=True)
+        sys.stdin.readline()
+    return value
+
+meeting.MeetingStore.get = get_and_wait
+print(group.store_port, flush=True)
+port = int(sys.stdin.readline())
+try:
+    group.form({UUID}, rank, ((first, port), (host, 1)), time.monotonic() + 5)
+    print("formed", flush=True)
+except GroupBroken as error:
+    print("broken:", error, flush=True)
+"""
+
+
+class Rank:
+    """A process on a simulated host that forms a group of two."""
+
+    def __init__(self, network: Network, rank: int) -> None:
+        host = network.hosts[rank]
+        self._process = subprocess.Popen(
+            [
+                *("nsenter", f"--net=/run/netns/{host.netns}", sys.executable, "-c", SCRIPT),
+                *(str(rank), host.address, network.hosts[0].address),
+            ],
+            cwd=CHECKOUT,
+            env={name: value for name, value in os.environ.items() if name != "GLOO_SOCKET_IFNAME"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=bound_to(os.getpid()),
+        )
+
+    def says(self) -> str:
+        """Its next line."""
+        assert self._process.stdout
+        return self._process.stdout.readline().strip()
+
+    def tell(self, line: str) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+
+    def end(self) -> str:
+        """What it says until its end, which must come soon."""
+        return self._process.communicate(timeout=PATIENCE_SECONDS)[0].strip()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture
+def ranks() -> Iterator[tuple[Network, list[Rank]]]:
+    """Two ranks that are ready to meet at the first."""
+    with Network(workers=2) as network:
+        ranks = [Rank(network, rank) for rank in range(2)]
+        try:
+            port, _ = [rank.says() for rank in ranks]
+            for rank in ranks:
+                rank.tell(port)
+            yield network, ranks
+        finally:
+            for rank in ranks:
+                rank.kill()
+
+
+def test_two_that_reach_each_other_form_a_group(ranks: tuple[Network, list[Rank]]) -> None:
+    _, (first, second) = ranks
+    assert second.says() == "there"
+    second.tell("go on")
+    assert first.end() == second.end() == "formed"
+
+
+def test_neither_waits_for_tcp_when_the_other_vanishes_as_they_connect(ranks: tuple[Network, list[Rank]]) -> None:
+    network, (first, second) = ranks
+    assert second.says() == "there"
+    network.cut({(0, 1)})
+    second.tell("go on")
+    assert "a peer did not come to the meeting in time" in second.end()
+    assert "could not connect to the other workers" in first.end()

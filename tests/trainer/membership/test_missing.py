@@ -1,0 +1,71 @@
+"""Members without a record: who gets a moment, and who is lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.trainer.membership.test_rules import inputs, member, view
+from trainer.membership.missing import Missing, Sign, excused, heard, noted, unheard
+from trainer.membership.rules import REST, View, decide, is_broken
+
+GRACE = 2.0
+WHOLE = view(4, "ab", member("a", 1), member("b", 2))
+GAP = replace(WHOLE, members=(member("a", 1),))
+
+
+def gap(now: float = 100) -> Missing:
+    """``b`` is missing since then."""
+    return noted(Missing(), GAP, WHOLE, now)
+
+
+def test_a_missing_record_is_kept_for_a_moment_from_when_it_was_first_missed() -> None:
+    missing = noted(Missing(), WHOLE, View(), now=99)
+    assert missing == Missing(4)
+    missing = noted(noted(missing, GAP, WHOLE, now=100), GAP, GAP, now=101)
+    assert missing.since == {"b": 100}
+    kept = excused(GAP, missing, GRACE, now=101.9)
+    assert kept.member("b") == member("b", 2)
+    assert decide(kept, inputs("a"), now=101.9) == REST
+    assert excused(GAP, missing, GRACE, now=102) == GAP
+    assert noted(missing, WHOLE, GAP, now=103).since == {}
+
+
+def test_who_does_not_answer_has_no_grace() -> None:
+    for sign in (Sign.SILENT, Sign.ENDED):
+        missing = heard(gap(), {"b": sign})
+        assert excused(GAP, missing, GRACE, now=100) == GAP
+    assert missing.ended == {"b"}
+
+
+def test_who_has_ended_does_not_come_back() -> None:
+    missing = heard(heard(gap(), {"b": Sign.ENDED}), {"b": Sign.SILENT})
+    assert missing.ended == {"b"}
+
+
+def test_grace_is_given_anew_in_another_generation() -> None:
+    later = noted(heard(gap(), {"b": Sign.SILENT}), view(5, "bc", member("c", 3)), View(), now=105)
+    assert (later.number, later.since, later.signs) == (5, {"b": 105}, {})
+
+
+def test_a_missing_record_is_kept_as_it_last_was() -> None:
+    given_up = replace(WHOLE, members=(member("a", 1), member("b", 2, ready_after=4)))
+    assert is_broken(excused(GAP, noted(Missing(), GAP, given_up, now=100), GRACE, now=101))
+
+
+def test_who_was_about_to_leave_has_no_grace() -> None:
+    leaving = replace(WHOLE, members=(member("a", 1), member("b", 2, leaving=True)))
+    missing = noted(Missing(), GAP, leaving, now=100)
+    assert excused(GAP, noted(missing, GAP, GAP, now=101), GRACE, now=101) == GAP
+
+
+def test_a_newcomer_that_comes_while_all_records_are_missing_does_not_take_the_job_over() -> None:
+    empty = view(4, "ab", member("c", 9, ready_after=4, kind="t"))
+    kept = excused(empty, noted(Missing(), empty, View(), now=100), GRACE, now=101)
+    assert decide(kept, inputs("c"), now=900) == REST
+
+
+def test_those_are_asked_whose_record_is_missing_and_those_that_keep_silent_about_a_broken_generation() -> None:
+    assert unheard(WHOLE) == ()
+    assert [each.id for each in unheard(GAP)] == ["b", "a"]
+    given_up = replace(WHOLE, members=(member("a", 1), member("b", 2, ready_after=4)))
+    assert [each.id for each in unheard(given_up)] == ["a"]

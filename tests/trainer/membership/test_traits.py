@@ -1,0 +1,107 @@
+"""Workers that don't fit together are told apart, and told why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+from trainer.errors import RecordError
+from trainer.membership.rules import Generation, Member, View
+from trainer.membership.traits import Traits, code_digest, difference, refusal
+
+
+def traits(width: int = 4, **more: str | int | float | bool | None) -> Traits:
+    model = nn.Sequential(nn.Linear(3, width), nn.BatchNorm1d(width))
+    return Traits.of(model, **{"batch_size": 64, "seed": 0, "code": "1f", **more})
+
+
+def member(name: str, age: int, *, kind: Traits | None = None, ready_after: int = 0) -> Member:
+    return Member(name, name, "127.0.0.1", 1, 2, (kind or traits()).digest(), ready_after, age=age)
+
+
+def test_equal_traits_have_equal_digests_and_no_difference() -> None:
+    assert traits() == traits()
+    assert traits().digest() == traits().digest()
+    assert len(traits().digest()) == 16
+    assert difference(traits(), traits(), peer="b") is None
+
+
+@pytest.mark.parametrize(
+    ("theirs", "words"),
+    [
+        pytest.param(traits(5), "the model's 0.weight is 4x3 of float32 here and 5x3 of float32 there", id="shape"),
+        pytest.param(traits(batch_size=32), "batch_size is 64 here and 32 there", id="batch-size"),
+        pytest.param(traits(code="2e"), "code is '1f' here and '2e' there", id="code"),
+        pytest.param(traits(code="2e", seed=1), "seed is 0 here and 1 there", id="code-is-named-last"),
+        pytest.param(traits(extra=1), "extra is missing here and 1 there", id="only-there"),
+        pytest.param(
+            Traits.of(nn.Linear(3, 4).half(), batch_size=64, seed=0, code="1f"),
+            "the model's 0.weight is 4x3 of float32 here and missing there",
+            id="another-model",
+        ),
+    ],
+)
+def test_the_first_difference_is_named_with_both_values(theirs: Traits, words: str) -> None:
+    sentence = difference(traits(), theirs, peer="digits-1")
+    assert sentence is not None
+    assert f"can't train with digits-1: {words}. " in sentence
+    assert "--job" in sentence
+    assert theirs.digest() != traits().digest()
+
+
+def test_traits_survive_their_way_to_a_peer() -> None:
+    assert Traits.from_json(traits().to_json()) == traits()
+    for data in (b"{", b"[]", b'{"version": 99}', b'{"version": 1, "values": 3, "shapes": []}'):
+        with pytest.raises(RecordError):
+            Traits.from_json(data)
+
+
+def test_a_newcomer_of_another_kind_is_told_what_differs() -> None:
+    view = View(Generation(4, 9, (member("a", 1),), "start"), 7, (member("a", 1),))
+    sentence = refusal(view, "c", traits(seed=7), lambda _: traits())
+    assert sentence is not None
+    assert "can't train with a: seed is 7 here and 0 there" in sentence
+
+
+def test_a_newcomer_of_the_same_kind_is_not_refused() -> None:
+    view = View(Generation(4, 9, (member("a", 1),), "start"), 7, (member("a", 1),))
+    assert refusal(view, "c", traits(), lambda _: None) is None
+
+
+@pytest.mark.parametrize("answer", [pytest.param(None, id="none"), pytest.param(traits(seed=9), id="somebody-else")])
+def test_a_record_whose_process_does_not_answer_is_waited_out(answer: Traits | None) -> None:
+    """All workers were killed a moment ago, and start again with other settings."""
+    view = View(Generation(4, 9, (member("a", 1),), "start"), 7, (member("a", 1),))
+    assert refusal(view, "c", traits(seed=7), lambda _: answer) is None
+
+
+def test_any_living_peer_can_tell() -> None:
+    a, b = member("a", 1), member("b", 2)
+    view = View(Generation(4, 9, (a, b), "start"), 7, (a, b))
+    assert refusal(view, "c", traits(seed=7), lambda asked: traits() if asked.id == "b" else None)
+
+
+def test_before_the_first_generation_the_oldest_that_asks_decides() -> None:
+    view = View(members=(member("b", 2), member("a", 1, kind=traits(seed=7))))
+    assert refusal(view, "a", traits(seed=7), lambda _: None) is None
+    assert refusal(view, "b", traits(), lambda asked: traits(seed=7) if asked.id == "a" else None)
+
+
+def test_a_job_whose_workers_are_all_gone_can_be_taken_up_by_changed_ones() -> None:
+    view = View(Generation(4, 9, (member("a", 1),), "start"), 7, ())
+    assert refusal(view, "c", traits(seed=7), lambda _: None) is None
+    taken_up = replace(view, members=(member("c", 3, ready_after=4),))
+    assert refusal(taken_up, "d", traits(seed=7), lambda _: traits())
+
+
+def test_the_digest_of_code_follows_contents_and_names_but_not_the_place(tmp_path: Path) -> None:
+    for place, text in (("one", "x = 1\n"), ("two", "x = 1\n"), ("three", "x = 2\n")):
+        (tmp_path / place / "sub").mkdir(parents=True)
+        (tmp_path / place / "sub" / "a.py").write_text(text)
+        (tmp_path / place / "notes.txt").write_text(place)
+    one, two, three = (code_digest(tmp_path / place) for place in ("one", "two", "three"))
+    assert one == two != three
+    assert code_digest(tmp_path / "one", tmp_path / "one" / "sub" / "a.py") != one

@@ -1,0 +1,60 @@
+"""A change of the membership takes from the moment training stopped to the next step, and no longer."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainer.observe import meter
+from trainer.observe.meter import Change, Changed
+
+
+class Clock:
+    """In place of the module's ``time``."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(meter, "time", clock)
+    return clock
+
+
+def evaluating(clock: Clock) -> Change:
+    """Somebody has joined, which took a second, and for a minute there has been an evaluation."""
+    change = Change()
+    change.begin("joined")
+    clock.now += 1
+    change.goes_on()
+    clock.now += 60
+    return change
+
+
+def test_a_change_is_told_once_with_its_cause_and_from_the_moment_that_training_stopped(clock: Clock) -> None:
+    change = Change()
+    change.broken()
+    clock.now += 2
+    change.begin("lost")
+    clock.now += 1
+    assert change.over() == Changed("lost", failed=True, seconds=3)
+    assert change.over() is None
+
+
+def test_an_evaluation_between_the_change_and_the_next_step_is_not_the_change_s(clock: Clock) -> None:
+    change = evaluating(clock)
+    assert change.over() == Changed("joined", failed=False, seconds=1)
+
+
+def test_two_changes_around_part_of_an_evaluation_are_told_together_without_it(clock: Clock) -> None:
+    change = evaluating(clock)
+    change.broken()
+    clock.now += 2
+    change.begin("lost")
+    change.goes_on()
+    clock.now += 60
+    assert change.over() == Changed("lost", failed=True, seconds=3)

@@ -1,0 +1,98 @@
+"""Whose state counts at the beginning of a generation, and who is waited for when nobody has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from trainer.errors import GroupBroken
+from trainer.membership.rules import Generation, Member, View
+from trainer.peer.handover import _await_leavers, plan
+from trainer.state import Position
+
+at = Position
+NOBODY = at()
+A, B = (Member(name, name, "127.0.0.1", 1, 2, "signature", 0) for name in "ab")
+ALONE = Generation(5, 9, (A,), "left")
+
+
+def test_a_newcomer_gets_the_state_of_the_survivors() -> None:
+    assert plan([at(4, 100, 1), at(4, 100, 1), NOBODY]) == (0, frozenset({2}))
+
+
+def test_who_missed_the_last_step_catches_up_with_who_has_applied_it() -> None:
+    assert plan([at(4, 100, 1), at(4, 101, 1), at(4, 100, 1)]) == (1, frozenset({0, 2}))
+
+
+def test_a_step_that_only_a_cut_off_worker_has_applied_yields_to_the_survivors_own() -> None:
+    """Rank 1 applied step 101 in generation 4 and was left behind; rank 0 made it anew in generation 5."""
+    assert plan([at(5, 101, 1), at(4, 101, 0)]) == (0, frozenset({1}))
+    assert plan([at(5, 101, 1), at(4, 102, 0)]) == (0, frozenset({1}))
+
+
+def test_when_nobody_has_a_state_rank_0_reads_one_and_all_others_get_it() -> None:
+    assert plan([NOBODY, NOBODY, NOBODY]) == (0, frozenset({1, 2}))
+
+
+def test_equal_states_move_nothing() -> None:
+    assert plan([at(4, 100, 1), at(4, 100, 1)]) == (0, frozenset())
+
+
+def test_a_state_that_was_left_behind_is_compared_with_the_checkpoint_before_anyone_gets_it() -> None:
+    """Two that were left behind with equal states: what the first finds may be newer, so the second gets it too."""
+    assert plan([at(4, 100, 0), at(4, 100, 0)]) == (0, frozenset({1}))
+
+
+def test_of_equal_states_the_one_that_was_not_left_behind_is_the_source() -> None:
+    assert plan([at(4, 100, 0), at(4, 100, 1)]) == (1, frozenset({0}))
+
+
+def test_who_lacks_the_end_of_an_evaluation_gets_it_as_all_must_do_the_same_next() -> None:
+    assert plan([at(4, 100, 1, evaluated=2), at(4, 100, 1, evaluated=3)]) == (1, frozenset({0}))
+
+
+def test_an_evaluation_counts_for_less_than_a_state_that_was_not_left_behind() -> None:
+    assert plan([at(4, 100, 0, evaluated=3), at(4, 100, 1, evaluated=2)]) == (1, frozenset({0}))
+
+
+class Etcd:
+    """What a coordinator knows of one generation and some members."""
+
+    def __init__(self, *members: Member) -> None:
+        self.view = View(ALONE, 7, members)
+
+    def wait(self, condition: Callable[[View], bool], deadline: float) -> bool:
+        return condition(self.view)
+
+
+def await_leavers(etcd: Etcd, wanted: Callable[[], None]) -> None:
+    parts: Any = SimpleNamespace(coordinator=etcd)
+    _await_leavers(parts, ALONE, wanted)
+
+
+def test_who_leaves_is_waited_for_as_it_may_be_saving_the_latest_state() -> None:
+    etcd = Etcd(A, replace(B, leaving=True))
+    asked = []
+
+    def wanted() -> None:
+        asked.append(etcd.view)
+        etcd.view = View(ALONE, 7, (A,))
+
+    await_leavers(etcd, wanted)
+    assert len(asked) == 1
+
+
+def test_a_member_that_is_to_leave_as_well_does_not_wait_for_itself() -> None:
+    await_leavers(Etcd(replace(A, leaving=True)), lambda: pytest.fail("nobody is waited for"))
+
+
+def test_nobody_waits_for_a_leaver_longer_than_the_generation_lasts() -> None:
+    def superseded() -> None:
+        raise GroupBroken("a newer generation came up")
+
+    with pytest.raises(GroupBroken):
+        await_leavers(Etcd(A, replace(B, leaving=True)), superseded)

@@ -1,0 +1,236 @@
+"""Peers that do not answer are found in time, and nobody else is accused."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.trainer.workers import CHECKOUT, free_port
+from trainer.membership.rules import Member
+from trainer.peer.heartbeat import LATE_SECONDS, Heartbeat
+from trainer.peer.server import PONG, PeerServer
+
+TIMEOUT = 1.0
+SLACK = 1.0
+"""For a busy machine."""
+
+Start = Callable[..., Heartbeat]
+
+
+def member(name: str, port: int) -> Member:
+    return Member(name, name, "127.0.0.1", port, 0, "", 0)
+
+
+def living(name: str) -> Member:
+    server = PeerServer(member_id=name)
+    server.start()
+    return member(name, server.port)
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    started = []
+
+    def start_heartbeat(**more: object) -> Heartbeat:
+        heartbeat = Heartbeat("me", interval=0.1, timeout=TIMEOUT, **more)  # type: ignore[arg-type]
+        heartbeat.start()
+        started.append(heartbeat)
+        return heartbeat
+
+    yield start_heartbeat
+    for heartbeat in started:
+        heartbeat.stop()
+
+
+@pytest.fixture
+def frozen() -> Iterator[tuple[Member, subprocess.Popen[str]]]:
+    """A peer's process that can be stopped; its kernel goes on accepting connections."""
+    code = (
+        "import time\nfrom trainer.peer.server import PeerServer\nserver = PeerServer(member_id='b')\n"
+        "server.start()\nprint(server.port, flush=True)\ntime.sleep(120)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    yield member("b", int(process.stdout.readline())), process
+    process.kill()
+    process.wait()
+
+
+class Deaf:
+    """A peer that answers until it is cut off; connections to it stay open."""
+
+    def __init__(self) -> None:
+        self.reachable = True
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            connection, _ = self._listener.accept()
+            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        while connection.recv(4096):
+            if self.reachable:
+                connection.sendall(PONG)
+
+
+def until(condition: Callable[[], object], seconds: float = TIMEOUT + SLACK) -> float:
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < seconds
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+def stays(condition: Callable[[], object], seconds: float = 2 * TIMEOUT) -> None:
+    began = time.monotonic()
+    while time.monotonic() - began < seconds:
+        assert condition()
+        time.sleep(0.05)
+
+
+def test_a_stopped_process_is_silent_until_it_goes_on(
+    start: Start, frozen: tuple[Member, subprocess.Popen[str]]
+) -> None:
+    peer, process = frozen
+    accused: list[str] = []
+    heartbeat = start(on_silent=lambda each: accused.append(each.id))
+    heartbeat.watch([peer, living("c")])
+    heartbeat.tense(True)
+    stays(lambda: not heartbeat.silent())
+    os.kill(process.pid, signal.SIGSTOP)
+    assert until(lambda: heartbeat.silent() == {"b"}) > TIMEOUT / 2
+    assert accused == ["b"]
+    heartbeat.tense(False)
+    stays(lambda: heartbeat.silent() == {"b"}, TIMEOUT / 2)
+    os.kill(process.pid, signal.SIGCONT)
+    until(lambda: not heartbeat.silent())
+    assert accused == ["b"]
+
+
+def test_an_unreachable_peer_is_silent_from_the_first_attempt_on(start: Start) -> None:
+    with socket.socket() as listener:  # whose queue is full: connections are neither accepted nor refused
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        port = listener.getsockname()[1]
+        waiting = [socket.socket() for _ in range(3)]
+        for each in waiting:
+            each.setblocking(False)
+            each.connect_ex(("127.0.0.1", port))
+        heartbeat = start()
+        heartbeat.watch([member("b", port)])
+        heartbeat.tense(True)
+        assert until(lambda: heartbeat.silent() == {"b"}) > TIMEOUT / 2
+        for each in waiting:
+            each.close()
+
+
+def test_a_peer_that_is_cut_off_is_silent_although_its_connection_stands(start: Start) -> None:
+    deaf = Deaf()
+    heartbeat = start()
+    heartbeat.watch([member("b", deaf.port)])
+    heartbeat.tense(True)
+    stays(lambda: not heartbeat.silent(), TIMEOUT)
+    deaf.reachable = False
+    until(lambda: heartbeat.silent() == {"b"})
+    deaf.reachable = True
+    until(lambda: not heartbeat.silent())
+
+
+def test_a_process_that_has_ended_is_not_waited_for(start: Start) -> None:
+    heartbeat = start()
+    heartbeat.watch([member("b", free_port())])
+    heartbeat.tense(True)
+    until(lambda: heartbeat.silent() == {"b"}, TIMEOUT / 2)
+
+
+def test_another_process_on_the_same_port_does_not_answer_for_the_peer(start: Start) -> None:
+    heartbeat = start()
+    stranger = living("b-of-today")
+    heartbeat.watch([member("b-of-yesterday", stranger.peer_port)])
+    heartbeat.tense(True)
+    until(lambda: heartbeat.silent())
+
+
+def test_a_peer_in_one_long_step_answers(start: Start) -> None:
+    peer, done = living("b"), threading.Event()
+
+    def work() -> None:
+        while not done.is_set():
+            sum(range(10_000))
+
+    heartbeat = start()
+    heartbeat.watch([peer])
+    heartbeat.tense(True)
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        stays(lambda: not heartbeat.silent())
+    finally:
+        done.set()
+
+
+def test_nobody_is_pinged_before_a_step_is_late(start: Start) -> None:
+    began: list[float] = []
+    heartbeat = start(since=lambda: began[-1] if began else None)
+    heartbeat.watch([member("b", free_port())])
+    stays(lambda: not heartbeat.silent(), TIMEOUT)
+    began.append(time.monotonic())
+    assert until(lambda: heartbeat.silent()) >= LATE_SECONDS - 0.05
+
+
+def test_the_members_of_another_generation_start_without_a_reproach(start: Start) -> None:
+    gone = member("b", free_port())
+    heartbeat = start()
+    heartbeat.watch([gone])
+    heartbeat.tense(True)
+    until(lambda: heartbeat.silent() == {"b"})
+    heartbeat.watch([gone])
+    assert heartbeat.silent() == {"b"}
+    heartbeat.watch([living("c")])
+    assert heartbeat.silent() == set()
+    stays(lambda: not heartbeat.silent(), TIMEOUT)
+
+
+def test_nobody_watches_himself(start: Start) -> None:
+    heartbeat = start()
+    heartbeat.watch([member("me", free_port())])
+    heartbeat.tense(True)
+    stays(lambda: not heartbeat.silent(), TIMEOUT / 2)
+
+
+def test_who_stood_still_himself_accuses_nobody(frozen: tuple[Member, subprocess.Popen[str]]) -> None:
+    """The watching process is stopped, and its peer with it; when both go on, neither has been silent."""
+    peer, peer_process = frozen
+    code = (
+        "import sys, time\nfrom trainer.peer.heartbeat import Heartbeat\nfrom trainer.membership.rules import Member\n"
+        f"heartbeat = Heartbeat('me', interval=0.1, timeout={TIMEOUT},"
+        " on_silent=lambda member: print('silent', flush=True))\n"
+        f"heartbeat.start()\nheartbeat.watch([Member('b', 'b', '127.0.0.1', {peer.peer_port}, 0, '', 0)])\n"
+        "heartbeat.tense(True)\nprint('watching', flush=True)\ntime.sleep(120)\n"
+    )
+    watcher = subprocess.Popen([sys.executable, "-c", code], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert watcher.stdout
+        assert watcher.stdout.readline() == "watching\n"
+        time.sleep(TIMEOUT / 2)
+        for process in (peer_process, watcher):
+            os.kill(process.pid, signal.SIGSTOP)
+        time.sleep(2 * TIMEOUT)
+        for process in (watcher, peer_process):
+            os.kill(process.pid, signal.SIGCONT)
+        time.sleep(2 * TIMEOUT)
+        watcher.kill()
+        assert watcher.stdout.read() == ""
+    finally:
+        watcher.kill()
+        watcher.wait()

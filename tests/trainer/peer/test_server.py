@@ -1,0 +1,261 @@
+"""State on its way from peer to peer: whole, or not at all."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+
+from tests.trainer.workers import CHECKOUT, free_port
+from trainer.errors import ConfigError, GroupBroken
+from trainer.membership.missing import Sign
+from trainer.membership.traits import Traits
+from trainer.peer.server import PeerServer, ask_traits, fetch, is_gone, look
+from trainer.peer.tensors import chunks
+from trainer.tree import Tree
+
+UUID = 7
+
+
+@pytest.fixture
+def server() -> PeerServer:
+    server = PeerServer(Traits((("seed", 1),)), member_id="a-1")
+    server.start()
+    return server
+
+
+def get(port: int, *, uuid: int = UUID, wanted: Callable[[], None] = lambda: None, seconds: float = 30) -> Tree:
+    return fetch(("127.0.0.1", port), uuid, wanted, time.monotonic() + seconds)
+
+
+def equal(one: Tree, other: Tree) -> bool:
+    if isinstance(one, torch.Tensor):
+        same = one.dtype == other.dtype and one.shape == other.shape and one.stride() == other.stride()
+        return same and torch.equal(one.nan_to_num(), other.nan_to_num())
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(equal(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return type(one) is type(other) and len(one) == len(other) and all(map(equal, one, other))
+    return type(one) is type(other) and (one == other or (one != one and other != other))
+
+
+def test_a_tree_of_values_and_tensors_arrives_as_it_was(server: PeerServer) -> None:
+    tree = {
+        "step": 3,
+        "names": ["a", ("b", None, True)],
+        "numbers": [2**70, 0.1, math.inf, math.nan],
+        "by number": {0: {"exp_avg": torch.randn(3, 5)}, 7: {}},
+        "types": [torch.ones(4, dtype=kind) for kind in (torch.bfloat16, torch.float64, torch.bool, torch.uint8)],
+        "scalar": torch.tensor(3),
+        "empty": torch.empty(0, 4),
+        "channels last": torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),
+        "large": torch.arange(2_000_000, dtype=torch.int64),
+        "parameter": torch.nn.Parameter(torch.randn(2)),
+    }
+    server.offer(UUID, tree)
+    assert equal(get(server.port), {**tree, "parameter": tree["parameter"].detach()})  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        pytest.param(torch.arange(12).view(3, 4)[:, ::2], id="gaps"),
+        pytest.param(torch.ones(1, 4).expand(3, 4), id="overlaps"),
+        pytest.param(torch.arange(10)[5:], id="part-of-a-larger-one"),
+        pytest.param(torch.arange(12).view(3, 4).t(), id="transposed"),
+    ],
+)
+def test_a_view_of_any_kind_arrives_with_its_values(server: PeerServer, tensor: torch.Tensor) -> None:
+    server.offer(UUID, [tensor])
+    assert torch.equal(get(server.port)[0], tensor)
+
+
+def test_an_optimizers_state_can_be_loaded_again(server: PeerServer) -> None:
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    server.offer(UUID, optimizer.state_dict())
+    again = torch.optim.AdamW(model.parameters())
+    again.load_state_dict(get(server.port))
+    assert equal(again.state_dict(), optimizer.state_dict())
+
+
+def test_what_cannot_be_sent_is_named_with_its_place(server: PeerServer) -> None:
+    with pytest.raises(ConfigError, match=r"builtins\.set at mine\.1"):
+        server.offer(UUID, {"mine": [1, {2}]})
+
+
+def test_a_chunk_holds_small_tensors_together_and_a_part_of_a_large_one() -> None:
+    assert list(chunks([3, 0, 4, 12], 10)) == [[(0, 0, 3), (2, 0, 4), (3, 0, 3)], [(3, 3, 12)]]
+    assert list(chunks([], 10)) == []
+
+
+def test_who_asks_early_waits_for_the_offer(server: PeerServer) -> None:
+    threading.Timer(0.7, server.offer, (UUID, ["late"])).start()
+    assert get(server.port) == ["late"]
+
+
+def test_the_state_of_another_generation_is_not_taken(server: PeerServer) -> None:
+    server.offer(UUID + 1, ["other"])
+    with pytest.raises(GroupBroken, match="in time"):
+        get(server.port, seconds=0.5)
+
+
+def test_a_newer_generation_ends_the_wait(server: PeerServer) -> None:
+    def wanted() -> None:
+        raise GroupBroken("a newer generation came up")
+
+    with pytest.raises(GroupBroken, match="newer"):
+        get(server.port, wanted=wanted)
+
+
+class Proxy:
+    """Passes a transfer on until ``spoil`` does something to it."""
+
+    def __init__(self, port: int, spoil: Callable[[bytearray, int, socket.socket], None]) -> None:
+        self._target, self._spoil = port, spoil
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        caller, _ = self._listener.accept()
+        with caller, socket.create_connection(("127.0.0.1", self._target)) as target:
+            target.sendall(caller.recv(4096))
+            passed = 0
+            while data := bytearray(target.recv(65536)):
+                self._spoil(data, passed, caller)
+                passed += len(data)
+                try:
+                    caller.sendall(data)
+                except OSError:
+                    return
+
+
+HALF = 5_000_000
+
+
+def flip_at(place: int) -> Callable[[bytearray, int, socket.socket], None]:
+    def flip(data: bytearray, passed: int, _: socket.socket) -> None:
+        if passed <= place < passed + len(data):
+            data[place - passed] ^= 1
+
+    return flip
+
+
+def cut(data: bytearray, passed: int, caller: socket.socket) -> None:
+    if passed > HALF:
+        caller.shutdown(socket.SHUT_RDWR)
+
+
+def stall(data: bytearray, passed: int, _: socket.socket) -> None:
+    if passed > HALF:
+        time.sleep(20)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        pytest.param(flip_at(HALF), "checksum", id="a-flipped-bit"),
+        pytest.param(flip_at(20), "checksum", id="a-flipped-bit-in-the-structure"),
+        pytest.param(cut, "closed|reset", id="a-dead-source"),
+        pytest.param(stall, "sent nothing for 3 s", id="a-frozen-source"),
+    ],
+)
+def test_a_spoilt_transfer_breaks_the_group(
+    server: PeerServer, spoil: Callable[[bytearray, int, socket.socket], None], words: str
+) -> None:
+    server.offer(UUID, torch.zeros(2 * HALF, dtype=torch.uint8))
+    began = time.monotonic()
+    with pytest.raises(GroupBroken, match=words):
+        get(Proxy(server.port, spoil).port)
+    assert time.monotonic() - began < 5
+
+
+def test_a_state_withdrawn_on_its_way_is_not_taken(server: PeerServer) -> None:
+    state = torch.zeros(40_000_000, dtype=torch.uint8)
+    server.offer(UUID, [state])
+
+    def withdraw(_: bytearray, passed: int, __: socket.socket) -> None:
+        if passed > HALF:
+            server.withdraw()
+            state.fill_(1)
+
+    with pytest.raises(GroupBroken, match="could not be fetched"):
+        get(Proxy(server.port, withdraw).port)
+
+
+def test_several_newcomers_are_served_at_once(server: PeerServer) -> None:
+    state = torch.randn(3_000_000)
+    server.offer(UUID, [state])
+    received: list[Tree] = []
+    threads = [threading.Thread(target=lambda: received.append(get(server.port))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert [torch.equal(each[0], state) for each in received] == [True] * 4
+
+
+def test_traits_are_told_to_who_asks(server: PeerServer) -> None:
+    assert ask_traits(("127.0.0.1", server.port)) == Traits((("seed", 1),))
+    assert ask_traits(("127.0.0.1", free_port()), seconds=0.5) is None
+
+
+def test_a_ping_is_answered_by_the_member_that_is_meant_and_by_no_other(server: PeerServer) -> None:
+    address = ("127.0.0.1", server.port)
+    assert look(address, "a-1") is Sign.ANSWERS
+    assert look(address, "a-2") is Sign.ENDED
+    assert look(("127.0.0.1", free_port()), "a-1") is Sign.ENDED
+
+
+def test_who_does_not_answer_may_live() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        assert look(("127.0.0.1", frozen.getsockname()[1]), "a-1", seconds=0.2) is Sign.SILENT
+
+
+def test_garbage_does_no_harm(server: PeerServer) -> None:
+    for garbage in (b"\n", b"[]\n", b"x" * 5000, b'{"state": "x"}\n', b'{"state": 1', b'{"ping": {}}\n'):
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            connection.sendall(garbage)
+    assert look(("127.0.0.1", server.port), "a-1") is Sign.ANSWERS
+
+
+def test_a_forked_process_does_not_keep_its_parents_server_alive() -> None:
+    """A data loader's process that outlives a killed worker must not look like the worker."""
+    code = (
+        "import os, sys, time\nfrom trainer.peer.server import PeerServer\nserver = PeerServer()\nserver.start()\n"
+        "child = os.fork()\nif not child: time.sleep(60)\nprint(server.port, child, flush=True)\ntime.sleep(60)\n"
+    )
+    with process(code) as parent:
+        assert parent.stdout
+        port, child = map(int, parent.stdout.readline().split())
+        try:
+            assert not is_gone(("127.0.0.1", port))
+            parent.kill()
+            parent.wait()
+            assert is_gone(("127.0.0.1", port))
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+def process(code: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", code], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -1,0 +1,174 @@
+"""The handler in threads of one process, on an etcd in memory: what torchrun's agents can rely on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+from torch.distributed.elastic.rendezvous.api import (
+    RendezvousClosedError,
+    RendezvousConnectionError,
+    RendezvousInfo,
+    RendezvousParameters,
+    RendezvousStateError,
+    RendezvousTimeoutError,
+)
+
+from contract import keys
+from tests.trainer.etcd.fake_client import FakeStore
+from trainer.errors import ConfigError
+from trainer.torchrun import creator
+from trainer.torchrun.handler import EtcdRendezvous
+from trainer.torchrun.options import Options
+from trainer.torchrun.rounds import Limits
+
+Make = Callable[..., EtcdRendezvous]
+
+
+class World:
+    """Handlers of one run, each with a thread in which an agent would run."""
+
+    def __init__(self) -> None:
+        self.store = FakeStore(time.monotonic)
+        self._pool = ThreadPoolExecutor(8)
+        self._made: list[EtcdRendezvous] = []
+
+    def handler(self, *, nodes: tuple[int, int] = (1, 2), **config: object) -> EtcdRendezvous:
+        options = Options.parse("etcd", {"last_call_seconds": "0.2", "connect_seconds": "1", **config})
+        limits = Limits(*nodes, options.last_call_seconds, options.patience_seconds)
+        self._made.append(EtcdRendezvous(self.store, "run", limits, options, host="127.0.0.1"))
+        return self._made[-1]
+
+    def next(self, handler: EtcdRendezvous) -> Future[RendezvousInfo]:
+        return self._pool.submit(handler.next_rendezvous)
+
+    def together(self, *handlers: EtcdRendezvous) -> list[RendezvousInfo]:
+        """All of them in one round, in the order of their ranks."""
+        infos = [future.result(20) for future in [self.next(handler) for handler in handlers]]
+        return sorted(infos, key=lambda info: info.rank)
+
+    def stop(self) -> None:
+        for handler in self._made:
+            handler.shutdown()
+        self._pool.shutdown(cancel_futures=True)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.stop()
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_nodes_get_distinct_ranks_and_one_store_that_both_see(world: World) -> None:
+    first, second = world.together(world.handler(), world.handler())
+    assert [(each.rank, each.world_size) for each in (first, second)] == [(0, 2), (1, 2)]
+    first.store.set("hello", "from rank 0")
+    assert second.store.get("hello") == b"from rank 0"
+    assert first.bootstrap_store_info == second.bootstrap_store_info
+
+
+def test_a_node_alone_starts_when_the_last_call_is_over(world: World) -> None:
+    (info,) = world.together(world.handler())
+    assert info.world_size == 1
+
+
+def test_a_late_node_is_announced_to_those_inside_and_gets_in_when_they_come_back(world: World) -> None:
+    a = world.handler()
+    (before,) = world.together(a)
+    before.store.set("stale", "1")
+    late = world.handler()
+    coming = world.next(late)
+    eventually(lambda: a.num_nodes_waiting() == 1)
+    again = world.next(a).result(20)
+    assert (again.rank, again.world_size, coming.result(20).rank) == (0, 2, 1)
+    assert not again.store.check(["stale"])
+
+
+def test_above_the_maximum_a_node_waits_in_line_until_there_is_room(world: World) -> None:
+    a = world.handler(nodes=(1, 1))
+    world.together(a)
+    surplus = world.handler(nodes=(1, 1))
+    coming = world.next(surplus)
+    time.sleep(0.5)
+    assert (a.num_nodes_waiting(), coming.done()) == (0, False)
+    a._withdraw()  # what happens when its agent is sent SIGTERM
+    assert coming.result(20).world_size == 1
+
+
+def test_a_node_that_withdraws_makes_the_others_restart_and_re_form_without_it(world: World) -> None:
+    a, b = world.handler(), world.handler()
+    world.together(a, b)
+    assert (a.num_nodes_waiting(), b.num_nodes_waiting()) == (0, 0)
+    b._withdraw()
+    eventually(lambda: a.num_nodes_waiting() > 0)
+    assert world.next(a).result(20).world_size == 1
+
+
+def test_a_node_whose_workers_failed_brings_the_others_into_a_new_round(world: World) -> None:
+    a, b = world.handler(), world.handler()
+    world.together(a, b)
+    again = world.next(a)
+    eventually(lambda: b.num_nodes_waiting() > 0)
+    assert {again.result(20).rank for again in (again, world.next(b))} == {0, 1}
+
+
+def test_the_end_of_a_node_in_the_round_closes_the_run_for_all(world: World) -> None:
+    a, b = world.handler(), world.handler()
+    world.together(a, b)
+    assert a.shutdown()
+    eventually(b.is_closed)
+    assert b.num_nodes_waiting() == 0
+    with pytest.raises(RendezvousClosedError, match="'run' is over"):
+        world.next(world.handler()).result(20)
+
+
+def test_the_end_of_a_node_that_only_waited_closes_nothing(world: World) -> None:
+    a = world.handler(nodes=(1, 1))
+    world.together(a)
+    surplus = world.handler(nodes=(1, 1), join_seconds="1")
+    with pytest.raises(RendezvousTimeoutError, match="1 nodes stand ready, 1 are busy, --nnodes=1:1"):
+        world.next(surplus).result(20)
+    surplus.shutdown()
+    assert not a.is_closed()
+
+
+def test_too_few_nodes_are_told_apart_from_an_etcd_that_is_away(world: World) -> None:
+    with pytest.raises(RendezvousTimeoutError, match="1 nodes stand ready, 0 are busy, --nnodes=2:2"):
+        world.next(world.handler(nodes=(2, 2), join_seconds="1")).result(20)
+    world.store.away = True
+    with pytest.raises(RendezvousConnectionError, match=r"etcd is away.*--rdzv-endpoint"):
+        world.next(world.handler()).result(20)
+    world.store.away = False
+
+
+def test_while_etcd_is_away_the_workers_are_left_alone(world: World) -> None:
+    a, b = world.handler(), world.handler()
+    world.together(a, b)
+    world.store.away = True
+    time.sleep(0.5)
+    assert (a.num_nodes_waiting(), b.num_nodes_waiting()) == (0, 0)
+    world.store.away = False
+
+
+def test_records_of_another_version_are_named(world: World) -> None:
+    world.store.put(keys.rendezvous_round("run"), b'{"version": 99}')
+    with pytest.raises(RendezvousStateError, match="version 99"):
+        world.next(world.handler()).result(20)
+
+
+def test_what_torchrun_is_given_makes_a_handler_and_mistakes_are_refused() -> None:
+    given = {"endpoint": "etcd-0:2379", "min_nodes": 1, "max_nodes": 2, "timeout": 900}
+    made = creator()(RendezvousParameters("etcd-v3", run_id="run", **given))  # type: ignore[arg-type]
+    assert (made.get_backend(), made.get_run_id(), made.use_agent_store) == ("etcd-v3", "run", True)
+    with pytest.raises(ConfigError, match="without a slash"):
+        creator()(RendezvousParameters("etcd-v3", run_id="a/b", **given))  # type: ignore[arg-type]

@@ -1,0 +1,48 @@
+"""etcd behind TLS and client certificates, as ``--rdzv-conf cacert=,cert=,key=`` reaches it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.etcd.secured import run_with_tls
+from trainer.errors import StoreError
+from trainer.etcd.access import Access
+from trainer.etcd.client import EtcdStore
+from trainer.torchrun.options import Options
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """The address of an etcd that speaks TLS only and asks for client certificates, and the folder with the files."""
+    folder = tmp_path_factory.mktemp("tls")
+    for url in run_with_tls(folder):
+        yield url, folder
+
+
+def store(url: str, **config: object) -> EtcdStore:
+    options = Options.parse(url, config)
+    return EtcdStore(options.endpoints, access=Access(context=options.tls()))
+
+
+def test_with_authority_and_client_certificate_etcd_is_read_written_and_watched(secured: tuple[str, Path]) -> None:
+    url, folder = secured
+    client = store(url, cacert=folder / "ca.pem", cert=folder / "one.pem", key=folder / "one.key")
+    client.put("/a", b"1")
+    snapshot = client.read("/a")
+    assert [entry.value for entry in snapshot.entries] == [b"1"]
+    watch = client.watch("/a", snapshot.revision)
+    assert next(iter(watch))[0].key == "/a"
+    watch.close()
+
+
+def test_what_is_missing_for_tls_is_in_the_message(secured: tuple[str, Path]) -> None:
+    url, folder = secured
+    with pytest.raises(StoreError, match="CERTIFICATE_VERIFY_FAILED"):
+        store(url).read("/a")
+    with pytest.raises(StoreError, match=r"(?i)certificate|violation of protocol"):
+        store(url, cacert=folder / "ca.pem").read("/a")
+    with pytest.raises(StoreError, match=r"closed connection|HTTP request to an HTTPS server"):
+        store(url.replace("https", "http")).read("/a")

@@ -1,0 +1,297 @@
+"""One process per GPU: where a worker has several GPUs, it is this launcher and the processes that it starts.
+
+    python -m trainer train --processes auto …      # in the pod digits-0 with 4 GPUs: digits-0/0 to digits-0/3
+
+Each process is a member of the job in its own right, and what happens to one doesn't touch the others: only the one
+that was lost is started again. The processes run the launcher's own command line; they know by TIDEWATER_LOCAL_RANK
+that they are not the launcher, see one GPU each (as `cuda:0`), and write to the
+same output.
+
+SIGTERM, and the first Ctrl-C, have all processes leave at the next step boundary; a second Ctrl-C kills them. They
+also die with the launcher, however it ends. It imports no torch and trains nothing: nothing in it can take a GPU's
+memory or block a signal. As a container's process 1 it reaps the processes that others left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from contract import env, exit_codes
+from trainer.config import Config
+from trainer.errors import ConfigError
+from trainer.launch.gpus import Visible, visible
+from trainer.launch.lifeline import bound_to
+from trainer.observe.log import Log
+
+QUICK_SECONDS = 60.0
+"""A process that ends sooner after its start has failed quickly: more of the same is to be expected."""
+MAX_QUICK_FAILURES = 3
+"""With so many of them in a row the launcher gives up, and leaves the decision to whoever started it."""
+BACK_OFF_SECONDS = 1.0
+"""Wait before a process is started again; doubles with every quick failure."""
+STOP_SECONDS = 30.0
+"""From the launcher's own SIGTERM to SIGKILL. On somebody else's SIGTERM, that one decides how long to wait."""
+
+_LAST_PORT = 65535
+_INIT = 1
+
+
+class Then(Enum):
+    """What follows on the end of a process."""
+
+    REST = "it has done its part"
+    RESTART = "it was lost: start it again"
+    GIVE_UP = "another start would give the same: stop them all"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer to the end of one process."""
+
+    then: Then
+    quick_failures: int = 0
+    """In a row, this one included."""
+    wait_seconds: float = 0.0
+    """Before it is started again."""
+
+
+def decide(code: int, *, ran_seconds: float, quick_failures: int, leaving: bool) -> Verdict:
+    """What to do about a process that has ended.
+
+    A process that left in good order though nobody had asked the launcher is started again as well: its GPU is here.
+
+    Args:
+        code: as a shell reports it; see contract/exit_codes.py.
+        ran_seconds: how long it ran.
+        quick_failures: how many of its ends before this one were quick failures, without a longer run in between.
+        leaving: the launcher was told to stop.
+    """
+    if leaving or code == exit_codes.FINISHED:
+        return Verdict(Then.REST)
+    if code == exit_codes.USAGE:
+        return Verdict(Then.GIVE_UP)
+    failures = quick_failures + 1 if ran_seconds < QUICK_SECONDS else 0
+    if failures >= MAX_QUICK_FAILURES:
+        return Verdict(Then.GIVE_UP, failures)
+    return Verdict(Then.RESTART, failures, BACK_OFF_SECONDS * 2**failures)
+
+
+def outcome(codes: Iterable[int]) -> int:
+    """The exit code of a worker whose processes ended with these: a failure if one failed, else LEFT if one left."""
+    found = set(codes)
+    failures = sorted(found - {exit_codes.FINISHED, exit_codes.LEFT})
+    if failures:
+        return exit_codes.USAGE if exit_codes.USAGE in failures else failures[0]
+    return exit_codes.LEFT if exit_codes.LEFT in found else exit_codes.FINISHED
+
+
+def as_a_shell_does(status: int) -> int:
+    """The exit code for what `subprocess` reports: 128 + n for an end by signal n."""
+    return 128 - status if status < 0 else status
+
+
+def share(config: Config) -> Config:
+    """The settings of this process, out of its worker's: a name and a port of its own, if a launcher has started it.
+
+    Raises ConfigError if there is no such port.
+    """
+    if config.local_rank is None:
+        return config
+    port = config.metrics_port + config.local_rank if config.metrics_port else 0
+    if port > _LAST_PORT:
+        raise ConfigError(
+            f"--metrics-port is {config.metrics_port}, which makes {port} for process {config.local_rank}; "
+            f"the last port is {_LAST_PORT}"
+        )
+    return replace(config, worker=f"{config.worker}/{config.local_rank}", metrics_port=port)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many processes, and the GPUs for them."""
+
+    processes: int
+    gpus: Visible
+
+
+def plan(processes: str, environ: Mapping[str, str]) -> Plan:
+    """What `--processes` means here: a number, or `auto` for one per GPU, and one where there is none."""
+    if processes == "auto":
+        found = visible(environ)
+        return Plan(max(1, len(found.names)), found)
+    return Plan(int(processes), visible(environ) if int(processes) > 1 else Visible((), "nobody was asked"))
+
+
+def own_command() -> list[str]:
+    """The command line of this process, as it would be typed again: with the interpreter's flags, `-m` and all."""
+    return [sys.executable, *sys.orig_argv[1:]]
+
+
+def launch(config: Config, planned: Plan) -> int:
+    """Runs the processes, each with this process's command line; returns the worker's exit code.
+
+    Must be called in the main thread. Its signal handlers are as before when it returns.
+    """
+    log = Log(config.worker, debug=config.debug)
+    log.event("launched", processes=planned.processes, gpus=len(planned.gpus.names), said_by=planned.gpus.source)
+    size = {env.LOCAL_SIZE: str(planned.processes)}
+    children = [
+        _Child(rank, {env.LOCAL_RANK: str(rank), **size, **planned.gpus.only(rank)})
+        for rank in range(planned.processes)
+    ]
+    return _Launcher(own_command(), children, log).run()
+
+
+@dataclass
+class _Child:
+    """One process, over all its starts."""
+
+    rank: int
+    environment: Mapping[str, str]
+    process: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
+    quick_failures: int = 0
+    due: float | None = 0.0
+    """When it is to be started, by the monotonic clock; None if it isn't."""
+
+
+@dataclass
+class _Launcher:
+    """Starts, watches and stops the processes. All decisions are `decide`'s and `outcome`'s."""
+
+    command: Sequence[str]
+    children: Sequence[_Child]
+    log: Log
+    leaving: bool = False
+    interrupts: int = 0
+    kill_at: float | None = None
+    codes: list[int] = field(default_factory=list)
+    """Of the processes that aren't started again."""
+    given_up: int | None = None
+    """The code for which all were stopped."""
+
+    def run(self) -> int:
+        """Returns when no process runs and none is to be started."""
+        with _signals() as told:
+            while True:
+                self._start_those_due()
+                if not any(child.process or child.due is not None for child in self.children):
+                    return outcome(self.codes) if self.given_up is None else self.given_up
+                for number in told(self._next_wake()):
+                    self._obey(number)
+                self._look_at_each()
+                _reap_strangers({child.process.pid for child in self.children if child.process})
+                if self.kill_at is not None and time.monotonic() >= self.kill_at:
+                    self.kill_at = None
+                    self._send(signal.SIGKILL)
+
+    def _next_wake(self) -> float | None:
+        """When something has to be done by the clock."""
+        return min(
+            (at for at in (self.kill_at, *(child.due for child in self.children)) if at is not None), default=None
+        )
+
+    def _start_those_due(self) -> None:
+        now = time.monotonic()
+        for child in self.children:
+            if child.due is not None and child.due <= now:
+                child.due, child.started = None, now
+                child.process = subprocess.Popen(
+                    self.command,
+                    env={**os.environ, **child.environment},
+                    # A group of its own: a terminal's Ctrl-C goes to the launcher alone, which passes it on once.
+                    process_group=0,
+                    preexec_fn=bound_to(os.getpid()),
+                )
+
+    def _obey(self, number: int) -> None:
+        """SIGINT is passed on as SIGTERM: Python would answer it in the middle of a step, with a traceback."""
+        if number == signal.SIGINT:
+            self.interrupts += 1
+        if number == signal.SIGTERM or number == signal.SIGINT:
+            self._stop(signal.SIGKILL if self.interrupts > 1 else signal.SIGTERM)
+
+    def _look_at_each(self) -> None:
+        for child in self.children:
+            status = child.process.poll() if child.process else None
+            if status is not None:
+                child.process = None
+                self._ended(child, as_a_shell_does(status))
+
+    def _ended(self, child: _Child, code: int) -> None:
+        ran = time.monotonic() - child.started
+        verdict = decide(code, ran_seconds=ran, quick_failures=child.quick_failures, leaving=self.leaving)
+        child.quick_failures = verdict.quick_failures
+        if verdict.then is Then.RESTART:
+            child.due = time.monotonic() + verdict.wait_seconds
+            self.log.event(
+                "process_lost", process=child.rank, code=code, seconds=ran, again_in=float(verdict.wait_seconds)
+            )
+            return
+        self.codes.append(code)
+        if verdict.then is Then.GIVE_UP:
+            self.given_up = code
+            self.log.event("process_given_up", process=child.rank, code=code, failures=verdict.quick_failures)
+            self.kill_at = time.monotonic() + STOP_SECONDS
+            self._stop(signal.SIGTERM)
+
+    def _stop(self, how: signal.Signals) -> None:
+        """Nothing is started any more. What waited to be started has left."""
+        self.leaving = True
+        for child in self.children:
+            if child.due is not None:
+                child.due = None
+                self.codes.append(exit_codes.LEFT)
+        self._send(how)
+
+    def _send(self, how: signal.Signals) -> None:
+        for child in self.children:
+            if child.process:
+                child.process.send_signal(how)
+
+
+@contextmanager
+def _signals() -> Iterator[Callable[[float | None], Sequence[int]]]:
+    """A way to sleep until a monotonic moment or a signal, whichever is first, which returns the signals.
+
+    Python writes the number of each signal into the pipe as it arrives: none is missed between two looks.
+    """
+    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def told(until: float | None) -> Sequence[int]:
+        timeout = None if until is None else max(0.0, until - time.monotonic())
+        readable, _, _ = select.select([reader], [], [], timeout)
+        return os.read(reader, 512) if readable else b""
+
+    # A handler has to stand, or the signals would have their usual effects.
+    before = {each: signal.signal(each, lambda *_: None) for each in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)}
+    woken_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    try:
+        yield told
+    finally:
+        signal.set_wakeup_fd(woken_before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
+        os.close(reader)
+        os.close(writer)
+
+
+def _reap_strangers(ours: set[int]) -> None:
+    """Process 1 inherits every orphan of its container, and they stay zombies until it asks for their ends."""
+    while os.getpid() == _INIT:
+        try:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if ended is None or ended.si_pid in ours:  # one of ours has ended just now: its own look comes first
+            return
+        os.waitpid(ended.si_pid, 0)

@@ -1,0 +1,8 @@
+"""What a person or Prometheus sees of the training.
+
+log       one logfmt line for each report or event
+meter     throughput, and what a change of the membership has cost
+metrics   the Prometheus endpoint
+report    `trainer report`: from the logs of the workers to a summary
+chart     the picture of a report
+"""

@@ -1,0 +1,153 @@
+"""What a worker shows to Prometheus.
+
+    metrics = open_metrics(9464, job="digits", worker="digits-0")      # port 0: measures nothing, needs no package
+    log = Log("digits-0", listener=metrics.event)
+    metrics.committed(report)                                          # for every final step
+
+What the log reports as events is counted from those events; only steps come from the loop, since the log doesn't
+report each of them. The counters of samples hold this worker's own share: their sum over the workers is the job's.
+
+Goodput is the share of the time since this worker's first committed step began that went into committed steps and into
+evaluations. What doesn't count: recoveries, resizes, steps that were discarded, waiting for workers or for etcd, and
+writing checkpoints.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from trainer.errors import ConfigError
+from trainer.observe.log import Value
+from trainer.training import Report
+
+_STEP_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_CHANGE_BUCKETS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+
+class Metrics:
+    """Measures nothing; what a worker without ``--metrics-port`` has."""
+
+    def committed(self, done: Report) -> None:
+        """A step is final."""
+
+    def evaluated(self, seconds: float) -> None:
+        """Part of an evaluation is done, and took so long."""
+
+    def event(self, name: str, fields: Mapping[str, Value]) -> None:
+        """The log reports an event. Called from any thread."""
+
+
+class PrometheusMetrics(Metrics):
+    """Metrics in a registry of their own; nothing is served yet, see ``open_metrics``.
+
+    Args:
+        registry: a ``prometheus_client.CollectorRegistry``.
+        clock: monotonic, in seconds.
+    """
+
+    def __init__(self, registry: Any, *, job: str, worker: str, clock: Callable[[], float] = time.monotonic) -> None:
+        from prometheus_client import Counter, Gauge, Histogram, Info
+
+        self._clock = clock
+        self._began: float | None = None
+        self._useful_seconds = 0.0
+        # Not labels of every metric: Prometheus adds the pod's name, and `job` means something else to it.
+        Info("tidewater_worker", "Which worker of which job this is", registry=registry).info(
+            {"job_name": job, "worker": worker}
+        )
+
+        def gauge(name: str, text: str) -> Gauge:
+            return Gauge(f"tidewater_{name}", text, registry=registry)
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"tidewater_{name}", text, labels, registry=registry)
+
+        self._world_size = gauge("world_size", "Workers in the last committed step")
+        self._generation = gauge("generation", "Number of the membership of the last committed step")
+        self._step = gauge("step", "Number of the last committed step")
+        self._epoch = gauge("epoch", "Epochs that are done")
+        self._loss = gauge("loss", "Mean loss over the samples of the last committed step")
+        self._goodput = gauge("goodput_ratio", "Share of the time since the first step that was useful")
+        self._goodput.set_function(self.goodput)
+        self._steps = counter("committed_steps", "Steps committed with this worker in them")
+        self._samples = counter("samples", "Samples in committed steps, this worker's share")
+        self._discarded = counter("discarded_steps", "Steps given up because a peer failed")
+        self._peers_lost = counter("peers_lost", "Peers that failed or vanished")
+        self._saved = counter("checkpoints_saved", "Checkpoints written by this worker")
+        self._failed = counter("checkpoint_failures", "Checkpoints that could not be written")
+        self._step_seconds = Histogram(
+            "tidewater_step_seconds", "Time of committed steps", buckets=_STEP_BUCKETS, registry=registry
+        )
+        self._change_seconds = Histogram(
+            "tidewater_recovery_seconds",
+            "From the moment training stopped for a change of the membership to the next committed step, by cause",
+            ("cause",),
+            buckets=_CHANGE_BUCKETS,
+            registry=registry,
+        )
+
+    def goodput(self) -> float:
+        """The share, between 0 and 1; 0 before the first step."""
+        if self._began is None:
+            return 0.0
+        return min(1.0, self._useful_seconds / max(self._clock() - self._began, 1e-9))
+
+    def committed(self, done: Report) -> None:
+        """See ``Metrics.committed``."""
+        self._useful(done.useful_seconds)
+        self._world_size.set(done.world_size)
+        self._generation.set(done.generation)
+        self._step.set(done.step)
+        self._epoch.set(done.epoch)
+        self._loss.set(done.loss)
+        self._steps.inc()
+        self._samples.inc(len(done.samples))
+        self._step_seconds.observe(done.step_seconds)
+
+    def evaluated(self, seconds: float) -> None:
+        """See ``Metrics.evaluated``."""
+        self._useful(seconds)
+
+    def _useful(self, seconds: float) -> None:
+        """The time until now was well spent for so long."""
+        if self._began is None:
+            self._began = self._clock() - seconds
+        self._useful_seconds += seconds
+
+    def event(self, name: str, fields: Mapping[str, Value]) -> None:
+        """See ``Metrics.event``."""
+        counters = {
+            "step_discarded": self._discarded,
+            "peer_lost": self._peers_lost,
+            "checkpoint_saved": self._saved,
+            "checkpoint_failed": self._failed,
+        }
+        if name in counters:
+            counters[name].inc()
+        elif name in ("recovered", "resized"):
+            seconds = fields.get("seconds")
+            self._change_seconds.labels(str(fields.get("cause"))).observe(float(seconds or 0))
+
+
+def open_metrics(port: int, *, job: str, worker: str) -> Metrics:
+    """Metrics that Prometheus can fetch from ``http://<this host>:<port>/metrics``; none if ``port`` is 0.
+
+    Raises ConfigError when the port is taken or prometheus-client is not installed.
+    """
+    if port == 0:
+        return Metrics()
+    try:
+        from prometheus_client import CollectorRegistry, start_http_server
+    except ImportError as error:
+        raise ConfigError(
+            "--metrics-port needs prometheus-client: pip install prometheus-client, or leave the flag away"
+        ) from error
+    registry = CollectorRegistry()
+    metrics = PrometheusMetrics(registry, job=job, worker=worker)
+    try:
+        start_http_server(port, registry=registry)
+    except OSError as error:
+        raise ConfigError(f"--metrics-port {port} cannot be used ({error}): choose another one") from error
+    return metrics

@@ -1,0 +1,252 @@
+"""Who does not answer: peers that are frozen or cut off, found in a second or two rather than by a time-out of gloo.
+
+    heartbeat = Heartbeat(me.id, interval=0.25, timeout=1.5, since=loop.waiting_since, on_silent=give_up)
+    heartbeat.start()
+    heartbeat.watch(generation.members)       # from now on these
+    heartbeat.tense(True); …                  # a generation is being formed: ping all the time
+    heartbeat.silent()                        # ids of those who do not answer
+
+A dead process is no problem: its sockets are reset, and everybody who waits for it knows at once. A stopped one
+(SIGSTOP, a hung machine, a cut cable) says nothing at all. So while a step is late, or a generation is being formed,
+all peers are pinged, over a kept connection each, by one thread with one selector. A ping is answered by a thread of
+the peer's ``PeerServer``: a peer in the middle of one long step answers. While all goes well nobody is pinged.
+
+Who was silent stays so, and goes on being pinged, until it answers or other members are watched. A process that
+stood still itself accuses nobody: after such a gap everybody gets the whole time again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from trainer.membership.rules import Member
+from trainer.peer import server
+
+LATE_SECONDS = 0.5
+"""What is under way for longer is late: peers are pinged."""
+
+_MOST_READ = 4096
+
+
+@dataclass
+class _Peer:
+    member: Member
+    connection: socket.socket | None = None
+    connected: bool = False
+    opened_at: float = 0.0
+    asked_at: float | None = None
+    """The oldest ping that is not answered."""
+    answered: bool = False
+    """On this connection."""
+    silent: bool = False
+    received: bytearray = field(default_factory=bytearray)
+
+
+class Heartbeat:
+    """Pings peers when it matters. Every method may be called from any thread."""
+
+    def __init__(
+        self,
+        my_id: str,
+        *,
+        interval: float = 0.25,
+        timeout: float = 1.5,
+        since: Callable[[], float | None] = lambda: None,
+        on_silent: Callable[[Member], None] = lambda member: None,
+    ) -> None:
+        """Args are seconds.
+
+        Args:
+            my_id: this worker's member id; it does not ping itself.
+            interval: between two pings of the same peer.
+            timeout: a peer that leaves a ping unanswered for so long is silent.
+            since: monotonic time at which what waits for peers began (a step); None while nothing does.
+            on_silent: called once when a peer becomes silent, from the thread that pings: it must be quick.
+        """
+        self._my_id, self._interval, self._timeout = my_id, interval, timeout
+        self._since, self._on_silent = since, on_silent
+        self._lock = threading.Lock()
+        self._peers: dict[str, _Peer] = {}
+        self._retired: list[_Peer] = []
+        self._tense = False
+        self._stopping = False
+        self._ticked_at = 0.0
+        self._round_at = 0.0
+        self._selector = selectors.DefaultSelector()
+        self._waker, self._woken = socket.socketpair()
+
+    def start(self) -> None:
+        """Start the thread; it does nothing before ``watch``."""
+        self._woken.setblocking(False)
+        self._waker.setblocking(False)
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        threading.Thread(target=self._run, name="heartbeat", daemon=True).start()
+
+    def stop(self) -> None:
+        """End the thread and close the connections. Safe to call twice."""
+        self._stopping = True
+        self._wake()
+
+    def watch(self, members: Iterable[Member]) -> None:
+        """Watch these and no others. If they are not those from before, all count as answering again."""
+        wanted = {member.id: member for member in members if member.id != self._my_id}
+        with self._lock:
+            if wanted.keys() != self._peers.keys():
+                self._retired += self._peers.values()
+                self._peers = {member_id: _Peer(member) for member_id, member in wanted.items()}
+        self._wake()
+
+    def tense(self, on: bool) -> None:
+        """Whether to ping all the time, beginning now; else only while ``since`` says that something is late."""
+        if self._tense != on:
+            self._tense = on
+            self._wake()
+
+    def silent(self) -> frozenset[str]:
+        """Ids of the members that did not answer in time, or whose process is gone, and have not answered since."""
+        with self._lock:
+            return frozenset(member_id for member_id, peer in self._peers.items() if peer.silent)
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):  # the buffer is full of wake-up calls, or the thread has ended
+            self._waker.send(b"!")
+
+    def _run(self) -> None:
+        while not self._stopping:
+            with self._lock:
+                retired, self._retired = self._retired, []
+                peers = list(self._peers.values())
+            for peer in retired:
+                self._close(peer)
+            for key, _ in self._selector.select(self._rest(peers)):
+                if isinstance(key.data, _Peer):
+                    self._advance(key.data)
+                else:
+                    with contextlib.suppress(OSError):
+                        self._woken.recv(_MOST_READ)
+            self._judge(peers)
+            self._ask(peers)
+        for peer in [*self._retired, *self._peers.values()]:
+            self._close(peer)
+
+    def _rest(self, peers: list[_Peer]) -> float | None:
+        if not peers:
+            return None
+        # Never longer than a fraction of LATE_SECONDS, since nobody calls when a step becomes late.
+        return min(max(self._round_at - time.monotonic(), 0.0) if self._due(peers) else 0.1, 0.1)
+
+    def _due(self, peers: list[_Peer]) -> list[_Peer]:
+        """Whom to ping in this round."""
+        began = self._since()
+        late = began is not None and time.monotonic() - began > LATE_SECONDS
+        return [peer for peer in peers if self._tense or late or peer.silent]
+
+    def _ask(self, peers: list[_Peer]) -> None:
+        now = time.monotonic()
+        due = self._due(peers)
+        if not due or now < self._round_at:
+            return
+        self._round_at = now + self._interval
+        for peer in due:
+            # After a cut, TCP repeats what was lost at ever longer intervals; a new connection is there at once.
+            if peer.connection and peer.asked_at is not None and now - peer.opened_at > self._timeout:
+                self._close(peer)
+            if not peer.connection:
+                self._open(peer, now)
+            elif peer.connected and peer.asked_at is None:
+                self._ping(peer, now)
+
+    def _judge(self, peers: list[_Peer]) -> None:
+        now = time.monotonic()
+        stood_still = now - self._ticked_at > self._timeout / 2
+        self._ticked_at = now
+        for peer in peers:
+            if peer.asked_at is None:
+                continue
+            if stood_still:
+                peer.asked_at = now
+            elif now - peer.asked_at >= self._timeout:
+                self._accuse(peer)
+
+    def _accuse(self, peer: _Peer) -> None:
+        with self._lock:
+            news = not peer.silent and self._peers.get(peer.member.id) is peer
+            peer.silent = True
+        if news:
+            self._on_silent(peer.member)
+
+    def _open(self, peer: _Peer, now: float) -> None:
+        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        peer.connection, peer.connected, peer.answered, peer.opened_at = connection, False, False, now
+        peer.asked_at = now if peer.asked_at is None else peer.asked_at
+        peer.received.clear()
+        try:
+            error = connection.connect_ex((peer.member.host, peer.member.peer_port))
+        except OSError:  # a name that cannot be resolved: it does not answer
+            error = errno.EAGAIN
+        if error in (0, errno.EINPROGRESS):
+            self._selector.register(connection, selectors.EVENT_WRITE, peer)
+        else:
+            self._fail(peer, error)
+
+    def _advance(self, peer: _Peer) -> None:
+        """Something has happened on a peer's connection."""
+        connection = peer.connection
+        if connection is None:
+            return
+        if not peer.connected:
+            error = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if error:
+                return self._fail(peer, error)
+            peer.connected = True
+            self._selector.modify(connection, selectors.EVENT_READ, peer)
+            return self._ping(peer, time.monotonic())
+        try:
+            data = connection.recv(_MOST_READ)
+        except OSError:
+            data = b""
+        peer.received += data
+        if not data:
+            self._closed(peer)
+        elif server.PONG in peer.received:
+            peer.received.clear()
+            peer.asked_at, peer.answered = None, True
+            with self._lock:
+                peer.silent = False
+
+    def _closed(self, peer: _Peer) -> None:
+        """The peer has closed an idle connection, or has ended: a new connection tells."""
+        trusted = peer.answered
+        self._close(peer)
+        if trusted and peer.asked_at is not None:
+            self._open(peer, time.monotonic())
+
+    def _ping(self, peer: _Peer, now: float) -> None:
+        if peer.asked_at is None:
+            peer.asked_at = now
+        try:
+            if peer.connection:
+                peer.connection.send(server.ping(peer.member.id))
+        except OSError:
+            self._closed(peer)
+
+    def _fail(self, peer: _Peer, error: int) -> None:
+        self._close(peer)
+        if error in server.GONE:  # there is nothing to wait for
+            self._accuse(peer)
+
+    def _close(self, peer: _Peer) -> None:
+        if peer.connection:
+            with contextlib.suppress(KeyError):  # refused at once, so never registered
+                self._selector.unregister(peer.connection)
+            peer.connection.close()
+            peer.connection = None
