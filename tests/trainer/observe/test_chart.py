@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation, Text
 from matplotlib.transforms import Bbox
@@ -36,9 +35,8 @@ def lines(*changes_at: float) -> list[str]:
 def drawn(seen: report.History) -> tuple[Figure, list[tuple[str, Bbox]]]:
     """The figure, and each label in it with the box that its text takes."""
     figure = Figure(figsize=(11, 8), layout="constrained")
-    canvas = FigureCanvasAgg(figure)
     chart.plot(figure, seen)
-    canvas.draw()
+    figure.draw_without_rendering()
     labels = [child for child in figure.axes[0].get_children() if isinstance(child, Annotation)]
     return figure, [(label.get_text(), Text.get_window_extent(label)) for label in labels]
 
