@@ -39,14 +39,14 @@ SDKS = "import pulumi, pulumi_eks, pulumi_kubernetes.batch.v1, pulumi_kubernetes
 
 
 def seconds_of(checkout: Checkout, command: str) -> float:
-    """How long `command` takes in an activated shell."""
+    """Return how long `command` takes in an activated shell."""
     begin = time.monotonic()
     checkout.run(command)
     return time.monotonic() - begin
 
 
 def _epoch(timestamp: str) -> float:
-    """An RFC 3339 time as seconds since the epoch (fractions beyond microseconds are cut off)."""
+    """Return an RFC 3339 time as seconds since the epoch (fractions beyond microseconds are cut off)."""
     head, _, fraction = timestamp.rstrip("Z").partition(".")
     return datetime.fromisoformat(f"{head}.{fraction[:6]:0<6}+00:00").timestamp()
 
@@ -93,13 +93,13 @@ def one_life(directory: Path) -> dict[str, float]:
 
 
 def slowest_resources(printed: str) -> dict[str, float]:
-    """The resources that an update spent most seconds on, from what `pulumi up` printed, the slowest first."""
+    """Return the resources that an update spent most seconds on, from what `pulumi up` printed, the slowest first."""
     spent = {f"{kind} {name}": float(seconds) for kind, name, seconds in CREATED.findall(printed)}
     return dict(sorted(spent.items(), key=lambda item: -item[1])[:SLOWEST])
 
 
 def import_seconds(runs: int) -> list[float]:
-    """How long a bare interpreter takes to import the SDKs that the program uses."""
+    """Return how long a bare interpreter takes to import the SDKs that the program uses."""
     spent = []
     for _ in range(runs):
         begin = time.monotonic()
@@ -109,7 +109,7 @@ def import_seconds(runs: int) -> list[float]:
 
 
 def setup_rows() -> list[Row]:
-    """The seconds that each part of the cold set-up took when it last ran on this machine."""
+    """Return the seconds that each part of the cold set-up took when it last ran on this machine."""
     from scripts import toolchain
 
     timings = toolchain.cache() / "timings.json"

@@ -37,7 +37,7 @@ class Row:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as an aligned text table with a heading."""
+    """Return the rows as an aligned text table with a heading."""
     heading = ("measure", "system", "n", "median", "p95", "unit")
     cells = [heading, *(tuple(str(value) for value in asdict(row).values()) for row in rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(heading))]

@@ -1,4 +1,4 @@
-"""The flags that every training script has; ``Config`` holds what they say."""
+"""The flags that every training script has; ``Config`` holds their values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contract import env
 
 
 def parser(environ: Mapping[str, str], own: Callable[[argparse._ArgumentGroup], None]) -> argparse.ArgumentParser:
-    """All flags; their defaults come from ``environ`` where a manifest sets them. ``own`` adds the script's."""
+    """Return the parser of all flags. ``environ`` may give their defaults. ``own`` adds the flags of the script."""
     top = argparse.ArgumentParser(
         description="Train as one of several workers that may come and go. Start as many as you like with the same "
         "--job: they find each other through etcd, share every batch, and go on when one of them is lost.",

@@ -18,7 +18,7 @@ from trainer.observe.log import Log
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one sub-command; returns the exit code."""
+    """Run one sub-command. Return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     command = arguments.pop(0) if arguments else ""
     try:
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(f"trainer: {error}", file=sys.stderr)
         return exit_codes.USAGE
-    except TrainerError as error:  # a download that broke off, say: the next try may go better
+    except TrainerError as error:  # for example a download that broke off: a retry may succeed
         print(f"trainer: {error}", file=sys.stderr)
         return exit_codes.FAILED
 

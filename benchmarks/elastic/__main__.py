@@ -208,7 +208,7 @@ class Bench:
 
 
 def prepare(file: Path) -> Path:
-    """The digits as one file that every worker of every system reads."""
+    """Return the digits as one file that every worker of every system reads."""
     import numpy as np
     from sklearn.datasets import load_digits
 
@@ -219,7 +219,7 @@ def prepare(file: Path) -> Path:
 
 
 def choices(text: str, known: Sequence[str]) -> list[str]:
-    """A comma-separated choice of `known`, in their order."""
+    """Return a comma-separated choice of `known`, in their order."""
     names = [name.strip() for name in text.split(",")]
     if wrong := [name for name in names if name not in known]:
         raise argparse.ArgumentTypeError(f"{', '.join(wrong)}: choose among {', '.join(known)}")
@@ -227,7 +227,7 @@ def choices(text: str, known: Sequence[str]) -> list[str]:
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """The command line."""
+    """Return the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.elastic",
         description=__doc__,

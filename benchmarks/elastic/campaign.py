@@ -53,7 +53,7 @@ class Campaign:
                 self._end(name)
 
     def _one(self, system: System, fault: Fault, number: int) -> bool:
-        """Whether it gave something."""
+        """Return whether it gave something."""
         begin = time.monotonic()
         try:
             job = self._ready(system)

@@ -61,7 +61,7 @@ class Cycle:
         self._job, self._fault = job, fault
 
     def run(self, victim: int) -> dict[str, float]:
-        """Seconds and steps by measure.
+        """Return seconds and steps by measure.
 
         Raises:
             Capped: the survivors didn't go on in time; the job is of no use any more.

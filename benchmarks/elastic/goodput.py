@@ -22,7 +22,7 @@ _TICK_SECONDS = 0.1
 
 
 def run(job: Job, trace: Sequence[Kill], seconds: float, say: Callable[[str], None]) -> float:
-    """The share of an undisturbed run's samples that were committed and kept, in per cent; the job is over then.
+    """Return the share of an undisturbed run's samples that were committed and kept, in per cent; the job is over then.
 
     The undisturbed pace is this job's own, of just before and after each kill (see ``undisturbed_samples``).
     """

@@ -90,7 +90,7 @@ class Job:
         self.nodes.pop(node).end()
 
     def is_over(self, node: int) -> bool:
-        """Whether that node, which has ended, was refused for good, as every other would be."""
+        """Return whether that node, which has ended, was refused for good, as every other would be."""
         return self.system.over is not None and self.system.over in self.nodes[node].last_lines()
 
     def give_up(self) -> None:
@@ -137,7 +137,7 @@ class Job:
         self._lines = list({line.node: line for line in sorted(self.lines, key=lambda line: line.at)}.values())
 
     def wait(self, condition: Callable[[list[Line]], T | None], seconds: float, what: str) -> T:
-        """What `condition` finds in the lines, once it finds something.
+        """Return what `condition` finds in the lines, once it finds something.
 
         Raises:
             JobBroken: nothing within `seconds`, or a node has ended that nobody stopped.
@@ -153,7 +153,7 @@ class Job:
             time.sleep(POLL_SECONDS)
 
     def check(self) -> None:
-        """Raises JobBroken if a node has ended by itself."""
+        """Raise JobBroken if a node has ended by itself."""
         for process in self.nodes.values():
             if process.exit_code is not None:
                 raise JobBroken(

@@ -70,7 +70,7 @@ def take_turns(
 
 
 def ratio(pairs: Sequence[Pair]) -> float:
-    """How many times as long as plain training's steps the system's take, by the median of the pairs."""
+    """Return how many times as long as plain training's steps the system's take, by the median of the pairs."""
     return statistics.median(pair.system / pair.plain for pair in pairs)
 
 
@@ -103,5 +103,5 @@ def idle_share(job: Job, seconds: float, sleep: Callable[[float], None]) -> floa
 
 
 def _aligned(step: int, steps: int, offset: int) -> int:
-    """The next step after `step` that is `offset` more than a multiple of `steps`."""
+    """Return the next step after `step` that is `offset` more than a multiple of `steps`."""
     return step + 1 + (offset - step - 1) % steps

@@ -58,7 +58,7 @@ class Process:
                 os.kill(pid, number)
 
     def wait(self, seconds: float) -> int | None:
-        """The exit code, or None if it still runs after `seconds`."""
+        """Return the exit code, or None if it still runs after `seconds`."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self._child.wait(seconds)
         return None
@@ -69,7 +69,7 @@ class Process:
         self.wait(END_SECONDS)
 
     def last_lines(self, count: int = 12) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-count:])
 
 
@@ -98,14 +98,14 @@ def cpu_seconds(pids: Sequence[int]) -> float:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback that was free a moment ago."""
+    """Return a TCP port of the loopback that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind((names.HOST, 0))
         return int(probe.getsockname()[1])
 
 
 def wait_for_port(port: int, seconds: float) -> bool:
-    """Whether something listens there within `seconds`."""
+    """Return whether something listens there within `seconds`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError), socket.create_connection((names.HOST, port), timeout=1):
@@ -115,5 +115,5 @@ def wait_for_port(port: int, seconds: float) -> bool:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the name, from the state on (the third of proc(5))."""
+    """Return the fields of /proc/PID/stat after the name, from the state on (the third of proc(5))."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

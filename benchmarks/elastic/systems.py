@@ -46,7 +46,7 @@ class Site:
     """Which start of the whole job it is."""
 
     def environment(self, node: int) -> dict[str, str]:
-        """What every worker is told, and one thread of computation for each.
+        """Return what every worker is told, and one thread of computation for each.
 
         glibc gives memory back to the kernel whenever there is much of it at the heap's end, which the next step gets
         again page by page, or not: it depends on what else lies there. So whoever is measured keeps it.

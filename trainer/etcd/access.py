@@ -1,11 +1,11 @@
-"""How etcd is reached: address, TLS files, user and password; and what to say when it cannot be.
+"""How to reach etcd: address, TLS files, user and password; and the error messages when that fails.
 
     access = Access.of(user=environ.get("…"), password=environ.get("…"), cacert="ca.pem", cert="", key="")
     store = EtcdStore(("https://etcd-0:2379",), access=access)
     first_contact(store, "digits", time.monotonic() + 5)     # ConfigError or StoreError, in one sentence
 
-Clocks need not agree. A lease is counted down by etcd alone, and every revision is etcd's own; nothing here or above
-compares a time of one machine with a time of another. Only TLS looks at the date, for a certificate's validity.
+The clocks of the machines may differ. Only etcd measures leases and assigns revisions, and no code compares times of
+two machines. Only TLS uses the date, for the validity of certificates.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _ANSWERS = (
 
 @dataclass(frozen=True)
 class Access:
-    """What etcd may want to see besides the request; nothing by default."""
+    """The credentials for etcd; none by default."""
 
     user: str = ""
     password: str = field(default="", repr=False)
     context: ssl.SSLContext | None = None
-    """Of ``https://``; None: the system's authorities, and no certificate of our own."""
+    """For ``https://``; None means the system's authorities and no client certificate."""
 
     @classmethod
     def of(cls, *, user: str = "", password: str = "", cacert: str = "", cert: str = "", key: str = "") -> Access:
-        """Raises ConfigError that names what is missing, or the file that can't be used."""
+        """Return the access. Raise ConfigError that names what is missing, or the file that can't be used."""
         if bool(user) != bool(password):
             raise ConfigError("etcd's user and password belong together: give both or none")
         if bool(cert) != bool(key):
@@ -60,9 +60,9 @@ class Access:
 
 
 def tls_context(cacert: str, cert: str, key: str, *, option: str) -> ssl.SSLContext:
-    """How to speak TLS with etcd; an empty ``cacert`` stands for the system's authorities, ``cert`` for none.
+    """Return the TLS context. An empty ``cacert`` means the system's authorities, an empty ``cert`` none.
 
-    Raises ConfigError that names the file at fault by ``option``, a format of an option's name and its value.
+    Raise ConfigError that names the wrong file with ``option``, a format for an option's name and its value.
     """
     try:
         context = ssl.create_default_context(cafile=cacert or None)
@@ -88,19 +88,19 @@ class Endpoint:
 
     @classmethod
     def parse(cls, url: str) -> Endpoint:
-        """Raises ConfigError that names the URL."""
+        """Return the endpoint of a URL. Raise ConfigError that names the URL."""
         problem = ConfigError(f"etcd endpoint {url!r} is not a URL like http://host:2379")
         try:
             parts = urlsplit(url)
             port = parts.port or 2379
-        except ValueError as error:  # a port that is no number
+        except ValueError as error:  # the port is not a number
             raise problem from error
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise problem
         return cls(url, parts.scheme == "https", parts.hostname, port)
 
     def connect(self, timeout_seconds: float, context: ssl.SSLContext | None) -> http.client.HTTPConnection:
-        """A connection that is opened by its first request."""
+        """Return a connection that opens with its first request."""
         if not self.secure:
             return http.client.HTTPConnection(self.host, self.port, timeout=timeout_seconds)
         return http.client.HTTPSConnection(self.host, self.port, timeout=timeout_seconds, context=context)
@@ -108,19 +108,19 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why one endpoint gave no answer that can be used."""
+    """Why one endpoint gave no usable answer."""
 
     url: str
     text: str
     refused: bool = False
-    """It was reached, and trying again gives the same."""
+    """Whether the endpoint was reached and would refuse again."""
 
     def __str__(self) -> str:
         return f"{self.url}: {self.text}"
 
 
 def failed(url: str, error: Exception) -> Failure:
-    """What an exception on the way to an endpoint means, and the remedy."""
+    """Return the meaning of an exception in a request to an endpoint, and the remedy."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return Failure(
             url,
@@ -149,7 +149,7 @@ def failed(url: str, error: Exception) -> Failure:
 
 
 def rejected(url: str, status: int, text: str) -> Failure:
-    """What an HTTP status other than 200 means, and the remedy."""
+    """Return the meaning of an HTTP status other than 200, and the remedy."""
     message = _message(text)
     for words, remedy in _ANSWERS:
         if words in message:
@@ -160,17 +160,17 @@ def rejected(url: str, status: int, text: str) -> Failure:
 
 
 def token_is_old(status: int, text: str) -> bool:
-    """Whether etcd would take the request with a new token."""
+    """Return whether etcd would accept the request with a new token."""
     return status != http.client.OK and any(words in _message(text) for words in _TOKEN_IS_OLD)
 
 
 def authentication_is_off(text: str) -> bool:
-    """Whether this is etcd's answer to a user's name where nobody needs one."""
+    """Return whether this is etcd's answer to a user name when authentication is off."""
     return "authentication is not enabled" in _message(text)
 
 
 def error_of(failures: list[Failure], what: str) -> StoreError:
-    """The exception for a request that no endpoint has answered well."""
+    """Return the exception for a request that failed at every endpoint."""
     refusals = [failure for failure in failures if failure.refused]
     if refusals:
         return Refused(f"etcd refuses {what} ({'; '.join(map(str, refusals))})")
@@ -178,15 +178,15 @@ def error_of(failures: list[Failure], what: str) -> StoreError:
 
 
 def first_contact(store: Store, job: str, deadline: float) -> None:
-    """Return once etcd has been reached and lets this worker read and write the job's records.
+    """Return when etcd has been reached and allows this worker to read and write the job's records.
 
-    Raises ConfigError at once if etcd was reached and will not have it, and StoreError if nothing has answered by the
-    (monotonic) deadline: etcd may be starting, so a restart of this worker may cure that.
+    Raise ConfigError at once if etcd was reached and refuses. Raise StoreError if there is no answer until the
+    (monotonic) deadline: etcd may be starting, so a restart of this worker may help.
     """
     while True:
         try:
             store.read(keys.job(job))
-            # Writes nothing, since no key has this revision; but etcd looks whether the user might.
+            # Writes nothing, because no key has this revision; but etcd checks the user's permission.
             store.put_if(keys.generation(job), b"", _NEVER)
             return
         except Refused as error:

@@ -57,7 +57,7 @@ class Beside:
 
 
 def group(port: int, rank: int, world: int) -> dist.ProcessGroup:
-    """A process group beside the default one, which is the system's."""
+    """Return a process group beside the default one, which is the system's."""
     store = TCPStore(names.HOST, port, is_master=rank == 0, wait_for_workers=False, timeout=_TIMEOUT)
     made = dist.ProcessGroup(store, rank, world)
     gloo = dist.ProcessGroup.BackendType.GLOO

@@ -37,7 +37,7 @@ class Recorder:
 
     @classmethod
     def from_environment(cls, node: str = "") -> Recorder:
-        """The recorder of worker `node` (the driver's BENCH_NODE unless given); this process ends with its parent."""
+        """Return the recorder of worker `node` (BENCH_NODE by default), and bind this process to its parent."""
         bound_to(os.getppid())()
         torch.set_num_threads(1)
         torch.manual_seed(task.SEED)

@@ -41,12 +41,12 @@ class Digits(Dataset[tuple["Tensor", "Tensor"]]):
 
 
 def digits() -> Digits:
-    """The data that the driver has prepared."""
+    """Return the data that the driver has prepared."""
     return Digits(Path(os.environ[names.DATA]))
 
 
 def model() -> SmallCNN:
-    """The network, with the same initial weights everywhere."""
+    """Return the network, with the same initial weights everywhere."""
     torch.manual_seed(SEED)
     return SmallCNN(channels=1, classes=10, width=int(os.environ[names.WIDTH]))
 
@@ -59,5 +59,5 @@ def loss_of(network: torch.nn.Module, images: Tensor, labels: Tensor) -> Tensor:
 
 
 def optimizer_of(network: torch.nn.Module) -> torch.optim.Optimizer:
-    """The optimizer of all the scripts."""
+    """Return the optimizer of all the scripts."""
     return torch.optim.AdamW(network.parameters(), lr=LR)

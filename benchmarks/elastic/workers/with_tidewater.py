@@ -16,7 +16,7 @@ from trainer.training import Report
 
 
 def training(config: Config) -> Training:
-    """What is trained, and how."""
+    """Return what is trained, and how."""
     recorder = record.Recorder.from_environment()
 
     def committed(report: Report) -> None:

@@ -52,7 +52,7 @@ def save(file: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, s
 
 
 def load(file: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """The step of the last checkpoint, its state in place; 0 if there is none."""
+    """Return the step of the last checkpoint, its state in place; 0 if there is none."""
     if not file.exists():
         return 0
     state: dict[str, Any] = torch.load(file)
