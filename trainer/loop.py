@@ -76,12 +76,12 @@ class Loop:
         else:
             lost = lost_members(view, generation, self._parts.member_id)
             if lost:
-                self._parts.group.interrupt(f"no further step with {', '.join(lost)}")
+                self._parts.group.interrupt(f"no further step is possible with {', '.join(lost)}")
 
     def peer_silent(self, member: Member) -> None:
         """Give up a peer that is frozen or cut off. Called by the heartbeat's thread."""
         self._log.event("peer_silent", peer=member.worker)
-        self._parts.group.interrupt(f"no sign of life from {member.worker}")
+        self._parts.group.interrupt(f"no answer from {member.worker}")
 
     def warm_up(self) -> None:
         """Form a group of one and run two passes, so that a join costs the others as little time as possible.
@@ -171,7 +171,7 @@ class Loop:
                 return
             lost = lost_members(view, generation, self._parts.member_id)
             if lost:
-                raise GroupBroken(f"no further step with {', '.join(lost)}")
+                raise GroupBroken(f"no further step is possible with {', '.join(lost)}")
             coordinator.wait_for_news(view, time.monotonic() + 0.5)
 
     def _train_in(self, generation: Generation) -> None:
@@ -225,7 +225,7 @@ class Loop:
             coordinator.wait(lambda _: False, time.monotonic() + _ETCD_RETRY_SECONDS)
         lost = coordinator.leases_lost
         if coordinator.view.number != generation.number:
-            raise GroupBroken("others went on while this worker was out of touch with etcd")
+            raise GroupBroken("the others continued while this worker could not reach etcd")
         self._leases_lost = lost
 
     def _apply(
@@ -299,9 +299,9 @@ class Loop:
 
         def check() -> None:
             if self._parts.coordinator.view.number != generation.number:
-                raise GroupBroken("a newer generation came up")
+                raise GroupBroken("there is a newer generation")
             if self._overdue():
-                raise GroupBroken("this worker was to leave, and nobody has let it go")
+                raise GroupBroken("this worker must leave, but the others did not let it leave in time")
             self._parts.group.check()
             peers_are_there()
 

@@ -40,7 +40,7 @@ def _dataset(arguments: list[str]) -> int:
 
     parser = argparse.ArgumentParser(prog="trainer dataset", description=dataset.__doc__)
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--name", help="a dataset that is known here: digits")
+    source.add_argument("--name", help="a known dataset: digits")
     source.add_argument("--uri", help="a zip or tar archive of an ImageFolder: s3://, https:// or file://")
     parser.add_argument("--out", type=Path, required=True, help="directory to make")
     given = parser.parse_args(arguments)

@@ -92,7 +92,7 @@ class Stepper:
         if not math.isfinite(loss):
             raise Diverged(
                 f"the loss of step {self._state.step + 1} is {loss}: lower the learning rate and look at the data; "
-                "the last checkpoint is kept, and a restart would come to the same"
+                "the last checkpoint is kept, and a restart would give the same result"
             )
         buffers = tuple(change.view_as(buffer) for change, buffer in zip(changes, self._buffers, strict=True))
         return Outcome(loss, round(knowing) == self._group.size, buffers)

@@ -90,7 +90,7 @@ def _split(value: Any, path: tuple[str, ...], take: Take) -> tuple[Any, Any, boo
         )
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}, bytes(value), False
-    raise ConfigError(f"the state has a {_type(value)} at {'.'.join(path)}, which can't be kept: make it {_KEPT}")
+    raise ConfigError(f"the state has a {_type(value)} at {'.'.join(path)}, which can't be stored: make it {_KEPT}")
 
 
 _KEPT = "a number, a string, bytes, None, a tensor, or a dict, list or tuple of these"

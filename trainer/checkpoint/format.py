@@ -119,11 +119,11 @@ class _Unpickler(pickle.Unpickler):
             return super().find_class(module, name)
         if (module, name) == ("builtins", "getattr"):
             return _member
-        raise pickle.UnpicklingError(f"its metadata wants {module}.{name}, which has no business there")
+        raise pickle.UnpicklingError(f"its metadata uses {module}.{name}, which is not allowed")
 
 
 def _member(kind: Any, name: str) -> Any:
     """Replace ``getattr``, with which Python 3.11.0 to 3.11.3 pickle members of an enumeration."""
     if isinstance(kind, EnumType) and name in kind.__members__:
         return kind[name]
-    raise pickle.UnpicklingError(f"its metadata wants {name!r} of {kind!r}, which has no business there")
+    raise pickle.UnpicklingError(f"its metadata uses {name!r} of {kind!r}, which is not allowed")

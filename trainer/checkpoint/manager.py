@@ -128,7 +128,7 @@ class Checkpoints:
         if damaged:
             raise RecordError(
                 f"none of the checkpoints can be used, the newest is {damaged}: "
-                "repair them, or move them away or give the job a new name to begin anew"
+                "repair them, or start again: move them away or give the job a new name"
             )
         return None
 

@@ -130,7 +130,7 @@ def require_space(folder: Path, needed: int, why: str) -> None:
     if free < needed:
         raise ConfigError(
             f"the volume of {folder.parent} has {_in_words(free)} free and {_in_words(needed)} are needed ({why}): "
-            "make room or take a larger one"
+            "make room or use a larger one"
         )
 
 

@@ -77,7 +77,7 @@ def verify(out: Path, source: Source, log: Log) -> str | None:
     except (OSError, ValueError) as error:
         return f"no readable {MANIFEST} ({error})"
     if manifest.get("version") != _VERSION or manifest.get("source") != str(source):
-        return f"it holds {manifest.get('source')!r}, version {manifest.get('version')}"
+        return f"it contains {manifest.get('source')!r}, version {manifest.get('version')}"
     progress = Progress(log, "verify")
     for name, digest in manifest["files"].items():
         try:
@@ -118,7 +118,7 @@ def _replace(out: Path, source: Source, write: Write, log: Log) -> None:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise ConfigError(f"the volume of {out} is full: make room there or take a larger one") from error
+        raise ConfigError(f"the volume of {out} is full: make room there or use a larger one") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -136,7 +136,7 @@ def _writer(source: Source) -> Write:
         return lambda draft, log: _bring(source.uri or "", draft, log)
     if source.name == "digits":
         return lambda draft, log: _write_digits(draft / "content")
-    raise ConfigError(f"--name {source.name!r} is not a dataset that is known here: use digits, or --uri for your own")
+    raise ConfigError(f"--name {source.name!r} is not a known dataset: use digits, or --uri for your own")
 
 
 def _bring(uri: str, draft: Path, log: Log) -> None:

@@ -53,7 +53,7 @@ def _listed(root: Path, names: tuple[str, ...]) -> Images:
     strange = sorted(set(classes(root)) - set(names))
     if strange:
         raise ConfigError(
-            f"{root} has folders that are no classes of the training part: {', '.join(strange[:_SHOWN])}; "
+            f"{root} has folders that are not classes of the training part: {', '.join(strange[:_SHOWN])}; "
             "both parts need the same ones"
         )
     return tuple(

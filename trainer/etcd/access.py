@@ -131,9 +131,9 @@ def failed(url: str, error: Exception) -> Failure:
     if isinstance(error, ssl.SSLError) and any(word in str(error) for word in ("WRONG_VERSION", "RECORD_LAYER")):
         return Failure(url, "it does not speak TLS: write http:// instead of https://", refused=True)
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
-        return Failure(url, f"TLS failed ({error}): it may want a client certificate (cert, key)", True)
+        return Failure(url, f"TLS failed ({error}): it may need a client certificate (cert, key)", True)
     if isinstance(error, socket.gaierror):
-        return Failure(url, f"the host's name cannot be resolved ({error}): look at its spelling")
+        return Failure(url, f"the host's name cannot be resolved ({error}): check its spelling")
     if isinstance(error, ConnectionRefusedError):
         return Failure(url, f"nothing listens there ({error}): is etcd running, and is this its client port?")
     if isinstance(error, TimeoutError):
@@ -141,10 +141,10 @@ def failed(url: str, error: Exception) -> Failure:
     if isinstance(error, http.client.RemoteDisconnected | ssl.SSLEOFError | ConnectionResetError | BrokenPipeError):
         hint = "if it speaks TLS, write https://"
         if url.startswith("https:"):
-            hint = "it may want a client certificate (cert, key), or speak no TLS: then write http://"
+            hint = "it may need a client certificate (cert, key), or speak no TLS: then write http://"
         return Failure(url, f"{error}: {hint}")
     if isinstance(error, http.client.HTTPException | ValueError):
-        return Failure(url, f"what answers is not etcd ({error or type(error).__name__}): look at the port", True)
+        return Failure(url, f"what answers is not etcd ({error or type(error).__name__}): check the port", True)
     return Failure(url, str(error) or type(error).__name__)
 
 
@@ -155,7 +155,7 @@ def rejected(url: str, status: int, text: str) -> Failure:
         if words in message:
             return Failure(url, f"{remedy} ({message.strip()})", refused=True)
     if status == http.client.NOT_FOUND and not text.lstrip().startswith("{"):
-        return Failure(url, "what answers is not etcd's v3 API (HTTP 404): look at the port", refused=True)
+        return Failure(url, "what answers is not etcd's v3 API (HTTP 404): check the port", refused=True)
     return Failure(url, f"HTTP {status} {message[:200]!r}")
 
 

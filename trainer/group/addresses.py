@@ -18,5 +18,5 @@ def route_to(url: str) -> str:
         try:
             probe.connect((parts.hostname or "", parts.port or 2379))
         except OSError as error:
-            raise ConfigError(f"etcd's address {url!r} cannot be resolved ({error}): look at its spelling") from error
+            raise ConfigError(f"etcd's address {url!r} cannot be resolved ({error}): check its spelling") from error
         return str(probe.getsockname()[0])

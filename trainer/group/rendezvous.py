@@ -74,12 +74,12 @@ class MeetingStore(Store):
         while not arrived:
             # A rank that has seen all others may already be connecting: the first verdict counts.
             if superseded() and self.compare_set(_OUTCOME, "", _OFF) == _OFF.encode():
-                raise GroupBroken("a newer generation came up")
+                raise GroupBroken("there is a newer generation")
             with contextlib.suppress(dist.DistStoreError):
                 self._ask(lambda: self._keys.wait(places, _SLICE))
                 arrived = True
         if self.compare_set(_OUTCOME, "", _GO) == _OFF.encode():
-            raise GroupBroken("a newer generation came up")
+            raise GroupBroken("there is a newer generation")
 
     def compare_set(self, key: str, expected: Any, value: Any) -> bytes:
         """Write a key if it has the expected value (empty: does not exist). Return its value afterwards."""
@@ -103,7 +103,7 @@ class MeetingStore(Store):
     def _check(self) -> None:
         self._wanted()
         if time.monotonic() > self._deadline:
-            raise GroupBroken("a peer did not come to the meeting in time")
+            raise GroupBroken("a peer did not arrive at the rendezvous in time")
 
 
 class SwitchedStore(Store):

@@ -47,9 +47,9 @@ _INIT = 1
 class Then(Enum):
     """What to do when a process has ended."""
 
-    REST = "it has done its part"
+    REST = "it has finished"
     RESTART = "it was lost: start it again"
-    GIVE_UP = "another start would give the same: stop them all"
+    GIVE_UP = "a restart would give the same result: stop all processes"
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def plan(processes: str, environ: Mapping[str, str]) -> Plan:
     if processes == "auto":
         found = visible(environ)
         return Plan(max(1, len(found.names)), found)
-    return Plan(int(processes), visible(environ) if int(processes) > 1 else Visible((), "nobody was asked"))
+    return Plan(int(processes), visible(environ) if int(processes) > 1 else Visible((), "not determined"))
 
 
 def own_command() -> list[str]:

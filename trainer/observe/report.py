@@ -89,7 +89,7 @@ def history(lines: Iterable[str], *, source: str) -> History:
     found = [fields for fields in map(parse, lines) if "time" in fields and "worker" in fields]
     reports = [point for point in map(_point, found) if point]
     if not reports:
-        raise ConfigError(f"{source}: no line with step=… and loss=… in it; is it the output of `trainer train`?")
+        raise ConfigError(f"{source}: no line with step=… and loss=… in it; is it the output of a worker?")
     events: dict[str, int] = defaultdict(int)
     for fields in found:
         if "event" in fields:

@@ -196,14 +196,14 @@ class EtcdRendezvous(RendezvousHandler):
             action = self._action(view, now)
             if action.kind is Kind.GIVE_UP:
                 raise RendezvousClosedError(
-                    f"the run {self._run_id!r} is over; take another --rdzv-id, or wait an hour to use this one again"
+                    f"the run {self._run_id!r} is finished; use another --rdzv-id, or wait an hour"
                 )
             if action.kind is Kind.ENTER and action.round:
                 return action.round
             if now > deadline:
                 raise RendezvousTimeoutError(
                     f"no round of {self._run_id!r} had room for this node within {self._options.join_seconds:g} s: "
-                    f"{len(rounds.ready(view))} nodes stand ready, {len(rounds.busy(view))} are busy, "
+                    f"{len(rounds.ready(view))} nodes are ready, {len(rounds.busy(view))} are busy, "
                     f"--nnodes={self._limits.min_nodes}:{self._limits.max_nodes}"
                 )
             if action.kind is Kind.PROPOSE and action.round:
@@ -248,7 +248,7 @@ class EtcdRendezvous(RendezvousHandler):
             key = keys.rendezvous_round(self._run_id)
             self._store.put_if(key, rounds.round_to_json(proposal), view.round_revision)
         except StoreError as error:
-            log.warning("etcd did not take the next round of %s: %s", self._run_id, error)
+            log.warning("etcd did not accept the next round of %s: %s", self._run_id, error)
 
     def _enter(self, found: Round, deadline: float) -> RendezvousInfo:
         """Meet the other nodes at rank 0's store. Raise GroupBroken if one is lost before all have arrived."""
@@ -272,7 +272,7 @@ class EtcdRendezvous(RendezvousHandler):
         def check() -> None:
             view = self._view()
             if view.number != found.number or rounds.is_broken(view):
-                raise GroupBroken("a node was lost, or a newer round came up")
+                raise GroupBroken("a node was lost, or there is a newer round")
 
         return check
 

@@ -211,12 +211,12 @@ def round_from_json(data: bytes) -> Round:
     fields = _fields(data)
     number, nodes = fields.get("number"), fields.get("nodes")
     if not isinstance(number, int) or not isinstance(nodes, list):
-        raise RecordError(f"rendezvous record: {data[:80]!r} is no round")
+        raise RecordError(f"rendezvous record: {data[:80]!r} is not a round")
     return Round(number, tuple(_node(node) for node in nodes))
 
 
 def _fields(data: bytes) -> dict[str, Any]:
-    remedy = "install the same tidewater on all nodes, or take another --rdzv-id"
+    remedy = "install the same tidewater on all nodes, or use another --rdzv-id"
     return codec.decode(data, "rendezvous", version=keys.RENDEZVOUS_VERSION, reader="node", remedy=remedy)
 
 
