@@ -24,7 +24,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Process:
-    """One process of ours with its log; it dies with the benchmark, however that ends."""
+    """One process of ours with its log. It is killed when the benchmark ends in any way."""
 
     def __init__(self, name: str, argv: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
         self.name = name
@@ -51,7 +51,7 @@ class Process:
         return [] if self.exit_code is not None else [self._child.pid, *descendants(self._child.pid)]
 
     def signal(self, number: signal.Signals, *, whole_tree: bool = True) -> None:
-        """To the process, and to its descendants if `whole_tree`."""
+        """Send a signal to the process, and to its descendants if `whole_tree`."""
         pids = self.tree()
         for pid in pids if whole_tree else pids[:1]:
             with contextlib.suppress(ProcessLookupError):
@@ -64,7 +64,7 @@ class Process:
         return None
 
     def end(self) -> None:
-        """SIGKILL for all of it, frozen or not; safe to call again."""
+        """Kill the whole tree, frozen or not. Safe to call again."""
         self.signal(signal.SIGKILL)
         self.wait(END_SECONDS)
 
@@ -89,7 +89,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def cpu_seconds(pids: Sequence[int]) -> float:
-    """CPU time that the processes have used so far, those that are gone left out."""
+    """Return the CPU time that the processes have used so far, without ended ones."""
     ticks = 0
     for pid in pids:
         with contextlib.suppress(OSError):

@@ -1,9 +1,9 @@
-"""What the workers' records say: how long a job stood still, what it lost, how fast it went.
+"""Evaluates the workers' records: how long a job paused, what it lost, and its speed.
 
     lines = parse(0, "17 3 52000000000 0.41 48\\n")
     resumed = first_step(lines, nodes={0, 1}, world=2, after=51.5)
 
-A worker of any system writes one line per committed step (see `workers/common.py`), so that all systems are timed by
+A worker of any system writes one line per committed step (see `workers/record.py`), so that all systems are timed by
 the same clock at the same point. Everything here is a pure function of those lines; times are seconds of the
 machine's monotonic clock.
 """
@@ -18,9 +18,9 @@ from itertools import pairwise
 NANOSECONDS = 1_000_000_000
 FIELDS = 5
 APART_SECONDS = 10.0
-"""Less time between two disturbances is too short to tell a pace by."""
+"""Minimum time between two disturbances that is long enough to measure a pace."""
 NEAR_SECONDS = 20.0
-"""So much time on either side of a disturbance tells the pace that it has interrupted."""
+"""Time on either side of a disturbance in which the undisturbed pace is measured."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Span:
 
 
 def parse(node: int, text: str) -> list[Line]:
-    """Return the whole lines of a record; what a killed worker left half-written is skipped."""
+    """Return the complete lines of a record. An incomplete line of a killed worker is skipped."""
     lines = []
     for line in text.splitlines(keepends=True):
         fields = line.split()
@@ -67,7 +67,7 @@ def parse(node: int, text: str) -> list[Line]:
 
 @dataclass(frozen=True)
 class Pair:
-    """What a step of the system took, and the step of plain training right after it."""
+    """The time of a step of the system, and of the step of plain training right after it."""
 
     system: float
     plain: float
@@ -76,8 +76,8 @@ class Pair:
 def pairs(records: Sequence[str]) -> list[Pair]:
     """From the records of all workers: a step has ended when the last of them has ended it.
 
-    Otherwise a rank's wait for one that is still busy with a step would count for the next one, which isn't the same
-    system's. A line has the times at which the system's step had ended, and the plain one began and ended.
+    Otherwise a rank's wait for a rank that is still busy with a step would count for the next step, which belongs to
+    the other system. A line has the times at which the system's step ended, and at which the plain one began and ended.
     """
     moments = [[tuple(map(int, line.split())) for line in record.splitlines()] for record in records]
     latest = [tuple(map(max, zip(*rows, strict=True))) for rows in zip(*moments, strict=False)]
@@ -132,10 +132,10 @@ def disturbances(lines: Sequence[Line], kills: Iterable[tuple[float, int]], *, w
 
 
 def undisturbed_samples(lines: Sequence[Line], disturbed: Sequence[Span], trace: Span, record: Span) -> float:
-    """Return what the job would have made in `trace` if it had kept its pace of just before and after each disturbance.
+    """Return the samples of `trace` at the pace that the job had just before and after each disturbance.
 
-    A pace from elsewhere would say little, as a machine that others use as well is slower at times. Steps that are made
-    again count here: that they have to be is the disturbance's doing.
+    A pace from another time would mean little, because a shared machine is slower at times. Repeated steps count here,
+    because the disturbance causes the repetition.
 
     Args:
         lines: All of the record.
