@@ -116,5 +116,5 @@ def test_neither_waits_for_tcp_when_the_other_vanishes_as_they_connect(ranks: tu
     assert second.says() == "there"
     network.cut({(0, 1)})
     second.tell("go on")
-    assert "a peer did not come to the meeting in time" in second.end()
+    assert "a peer did not arrive at the rendezvous in time" in second.end()
     assert "could not connect to the other workers" in first.end()
