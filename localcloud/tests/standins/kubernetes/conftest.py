@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from localcloud.standins.kubernetes.client import Cluster
-from localcloud.standins.kubernetes.errors import ClusterError
-from localcloud.standins.kubernetes.kubeconfig import Kubeconfig
+from localcloud.standins.kubernetes.cluster.client import Cluster
+from localcloud.standins.kubernetes.cluster.errors import ClusterError
+from localcloud.standins.kubernetes.cluster.kubeconfig import Kubeconfig
 from localcloud.tests.standins.kubernetes.harness import Engine
 from scripts import toolchain
 

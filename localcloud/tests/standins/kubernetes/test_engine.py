@@ -23,11 +23,9 @@ where = {'namespace': os.environ['TEST_NAMESPACE']}
 LIFE = (
     HEAD
     + """
-config = pulumi.Config()
-k8s.core.v1.ConfigMap('settings', metadata=where | {'name': 'settings'}, data={'a': config.require('a')}, opts=on)
+k8s.core.v1.ConfigMap('settings', metadata=where | {'name': 'settings'}, data={'a': os.environ['TEST_A']}, opts=on)
 unnamed = k8s.core.v1.ConfigMap('made', metadata=where, opts=on)
 k8s.core.v1.Secret('s', metadata=where | {'name': 's'}, string_data={'k': 'hunter2'}, opts=on)
-pulumi.export('name', unnamed.metadata['name'])
 crd = k8s.apiextensions.v1.CustomResourceDefinition('crd', metadata={'name': 'toys.example.test'}, spec={
     'group': 'example.test', 'scope': 'Namespaced', 'names': {'plural': 'toys', 'singular': 'toy', 'kind': 'Toy'},
     'versions': [{'name': 'v1', 'served': True, 'storage': True, 'schema': {'openAPIV3Schema': {
@@ -36,7 +34,7 @@ crd = k8s.apiextensions.v1.CustomResourceDefinition('crd', metadata={'name': 'to
 k8s.apiextensions.CustomResource('toy', api_version='example.test/v1', kind='Toy', spec={'size': 3},
     metadata=where | {'name': unnamed.metadata['name']},
     opts=pulumi.ResourceOptions.merge(on, pulumi.ResourceOptions(depends_on=[crd])))
-if found := config.get('import'):
+if found := os.environ.get('TEST_IMPORT'):
     k8s.core.v1.ConfigMap('found', metadata=where | {'name': 'found'}, data={'z': '1'},
         opts=pulumi.ResourceOptions.merge(on, pulumi.ResourceOptions(import_=found)))
 """
@@ -46,7 +44,7 @@ WAITING = (
     + """
 labels = {'app': 'web'}
 k8s.apps.v1.Deployment('web', metadata=where | {'name': 'web'}, spec={
-    'replicas': pulumi.Config().require_int('replicas'), 'selector': {'matchLabels': labels},
+    'replicas': int(os.environ['TEST_REPLICAS']), 'selector': {'matchLabels': labels},
     'template': {'metadata': {'labels': labels}, 'spec': {'containers': [{'name': 'main', 'image': 'none'}]}},
 }, opts=pulumi.ResourceOptions.merge(on, pulumi.ResourceOptions(
     custom_timeouts=pulumi.CustomTimeouts(create='1s', update='1s'))))
@@ -58,18 +56,13 @@ k8s.apps.v1.Deployment('web', metadata=where | {'name': 'web'}, spec={
 def stack(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> Callable[..., EngineStack]:
     """Return a function that makes a stack of the test's own in its own namespace."""
 
-    def make(program: str, **config: str) -> EngineStack:
-        made = EngineStack(tmp_path, TEST_KUBECONFIG=control_plane.kubeconfig, TEST_NAMESPACE=namespace)
+    def make(program: str, **environment: str) -> EngineStack:
+        plane = {"TEST_KUBECONFIG": control_plane.kubeconfig, "TEST_NAMESPACE": namespace}
+        made = EngineStack(tmp_path, **plane, **environment)
         made.program(program)
-        configure(made, **config)
         return made
 
     return make
-
-
-def configure(stack: EngineStack, **config: str) -> None:
-    for key, value in config.items():
-        stack.pulumi("config", "set", key, value)
 
 
 def resources(stack: EngineStack, kind: str) -> list[dict[str, Any]]:
@@ -78,21 +71,18 @@ def resources(stack: EngineStack, kind: str) -> list[dict[str, Any]]:
 
 
 def test_life_of_a_stack(stack: Any, control_plane: ControlPlane, namespace: str) -> None:
-    made = stack(LIFE, a="1")
-    assert "+ 7 to create" in made.pulumi("preview")
-    made.pulumi("up", "--yes")
-    name = made.outputs()["name"]
+    made = stack(LIFE, TEST_A="1")
+    assert "+ 7 to create" in made.pulumi("up", "--yes")
+    (name,) = (each["outputs"]["metadata"]["name"] for each in resources(made, "ConfigMap") if "made-" in each["id"])
     assert control_plane.live("v1", "ConfigMap", namespace, "settings")["data"] == {"a": "1"}
     assert control_plane.live("example.test/v1", "Toy", namespace, name)["spec"] == {"size": 3}
     assert "hunter2" not in made.state()
     foreign = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"z": "1"}}
     foreign["metadata"] = {"name": "found", "namespace": namespace}
     control_plane.cluster.apply(foreign, manager="someone", force=True, dry_run=False)
-    configure(made, a="2", **{"import": f"{namespace}/found"})
-    assert "replace" in made.pulumi("preview", "--diff")
-    made.pulumi("up", "--yes")
+    made.environment |= {"TEST_A": "2", "TEST_IMPORT": f"{namespace}/found"}
+    assert "+-1 to replace" in made.pulumi("up", "--yes")
     assert control_plane.live("v1", "ConfigMap", namespace, "settings")["data"] == {"a": "2"}
-    assert made.outputs()["name"] == name
     assert {each["id"] for each in resources(made, "ConfigMap")} == {
         f"{namespace}/{each}" for each in ("settings", "found", name)
     }
@@ -102,12 +92,12 @@ def test_life_of_a_stack(stack: Any, control_plane: ControlPlane, namespace: str
 
 
 def test_a_failed_wait_leaves_the_object_in_the_state_and_the_next_up_tries_again(stack: Any, namespace: str) -> None:
-    made = stack(WAITING, replicas="1")
+    made = stack(WAITING, TEST_REPLICAS="1")
     assert "Minimum number of live Pods was not attained" in made.up(fails=True)
     (kept,) = resources(made, "Deployment")
     assert kept["id"] == f"{namespace}/web"
     assert kept["initErrors"]
     made.up(fails=True)
-    configure(made, replicas="0")
+    made.environment["TEST_REPLICAS"] = "0"
     made.up()
     assert "initErrors" not in resources(made, "Deployment")[0]
