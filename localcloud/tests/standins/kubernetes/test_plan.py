@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pulumi.provider.experimental.provider import PropertyDiffKind
 
-from localcloud.standins.kubernetes.diff import compare, normalize, parse_path, prune, render_path
-from localcloud.standins.kubernetes.plan import Rules, plan
+from localcloud.standins.kubernetes.decide.diff import compare, normalize, parse_path, prune, render_path
+from localcloud.standins.kubernetes.decide.plan import Rules, plan
 from localcloud.standins.values import UNKNOWN
 
 
