@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.elastic.workers import names
 
 ROOT = Path(__file__).resolve().parents[2]
-CODE = ("benchmarks", "contract", "trainer")
+CODE = ("benchmarks", "contract", "examples", "trainer")
 """What the workers import of ours."""
 RESTARTS = "1000"
 """More than any run here needs; torchrun's default is not to restart at all."""

@@ -27,7 +27,7 @@ import secrets, sys, time
 import torch
 from trainer.group import rendezvous as meeting
 from trainer.errors import GroupBroken
-from trainer.group import open_group
+from trainer.group.group import open_group
 
 rank, host, first = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 group = open_group(host, torch.device("cpu"), timeout_seconds=30)
