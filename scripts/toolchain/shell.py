@@ -13,18 +13,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.toolchain import binary, paths, stack_python
+from scripts.toolchain import binary, paths, plugins, stack_python
 from scripts.toolchain.errors import StepFailed
 
-STANDINS = ("aws", "eks", "kubernetes")
 STANDINS_VARIABLE = "LOCALCLOUD_STANDINS"
 STATE_VARIABLE = "LOCALCLOUD_STATE"
 REGION = "us-west-2"
 # The one-machine cloud's operator; moto takes any key, and this one has every right.
 OPERATOR_KEY = "localcloud"
 PASSPHRASE = "localcloud"
-# Elsewhere they'd choose another stack, another secret or other plug-ins than the ones set up here.
-_MISLEADING = ("PULUMI_STACK", "PULUMI_CONFIG_PASSPHRASE_FILE", "PULUMI_IGNORE_AMBIENT_PLUGINS")
+# Elsewhere they'd choose another stack or another secret than the ones set up here.
+_MISLEADING = ("PULUMI_STACK", "PULUMI_CONFIG_PASSPHRASE_FILE")
 
 
 @dataclass(frozen=True)
@@ -33,11 +32,13 @@ class Place:
 
     state: Path
     commands: Path
-    """A folder with links to the tools and to the stand-ins that are on."""
+    """A folder with the engine, the language host and links to the other tools."""
     python: Path
     port: int | None
     """The AWS endpoint's port; None before the cloud was first started."""
     host_address: str | None
+    standins: tuple[str, ...] = plugins.STANDINS
+    """Which provider plug-ins are ours."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,13 @@ def prepare(state: Path, standins: str | None = None) -> Place:
         ToolMissing: the set-up has not run.
     """
     python = stack_python()
-    commands = state / "bin"
-    _link_all(commands, links(python, standins_of(standins)))
+    commands, ours = state / "bin", standins_of(standins)
+    plugins.install(commands, state / "pulumi-home", python, ours)
+    plugins.link_all(commands, links(python))
     _write_command(commands / "localcloud", python)
     (state / "pulumi").mkdir(exist_ok=True)
-    _share_plugin_cache(state / "pulumi-home")
     port, host_address = _address(state)
-    return Place(state, commands, python, port, host_address)
+    return Place(state, commands, python, port, host_address, ours)
 
 
 def standins_of(value: str | None) -> tuple[str, ...]:
@@ -85,19 +86,18 @@ def standins_of(value: str | None) -> tuple[str, ...]:
         StepFailed: it names one that there isn't.
     """
     if value is None:
-        return STANDINS
+        return plugins.STANDINS
     names = tuple(name.strip() for name in value.split(",") if name.strip())
-    if unknown := [name for name in names if name not in STANDINS]:
-        raise StepFailed(f"{STANDINS_VARIABLE} names {', '.join(unknown)}: choose from {', '.join(STANDINS)}")
+    if unknown := [name for name in names if name not in plugins.STANDINS]:
+        choice = ", ".join(plugins.STANDINS)
+        raise StepFailed(f"{STANDINS_VARIABLE} names {', '.join(unknown)}: choose from {choice}")
     return names
 
 
-def links(python: Path, standins: tuple[str, ...]) -> dict[str, Path]:
-    """The commands' folder: name → what it leads to. The language host has no official counterpart to give way to."""
-    plugins = paths.CHECKOUT / "localcloud" / "standins" / "bin"
-    ours = ["pulumi-language-python", *(f"pulumi-resource-{name}" for name in standins)]
-    tools = {name: binary(name) for name in ("pulumi", "kubectl", "etcdctl")}
-    return {**tools, "aws": python.with_name("aws"), **{name: plugins / name for name in ours}}
+def links(python: Path) -> dict[str, Path]:
+    """The links in the folder of commands: name to target."""
+    tools = {name: binary(name) for name in ("kubectl", "etcdctl")}
+    return {**tools, "aws": python.with_name("aws"), plugins.LANGUAGE_HOST.name: plugins.LANGUAGE_HOST}
 
 
 def environment(environ: Mapping[str, str], place: Place) -> Change:
@@ -118,6 +118,10 @@ def environment(environ: Mapping[str, str], place: Place) -> Change:
         "AWS_DEFAULT_REGION": REGION,
         "AWS_EC2_METADATA_DISABLED": "true",
     }
+    if place.standins:
+        # A state or an official component may ask for an older version of a provider than the installed SDK does;
+        # with this switch the engine takes the plug-in of a later version, which is the stand-in.
+        wanted["PULUMI_ENABLE_LEGACY_PLUGIN_SEARCH"] = "true"
     if place.port is not None and place.host_address is not None:
         wanted["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{place.port}"
         local += [place.host_address, place.host_address.rsplit(".", 1)[0] + ".2"]
@@ -149,19 +153,6 @@ def _exports(values: Mapping[str, str]) -> list[str]:
     return [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
 
 
-def _link_all(folder: Path, wanted: Mapping[str, Path]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in folder.iterdir():
-        if path.is_symlink() and path.name not in wanted:
-            path.unlink()
-    for name, target in wanted.items():
-        link = folder / name
-        if not link.is_symlink() or os.readlink(link) != str(target):
-            draft = folder / f".{name}.{os.getpid()}"
-            draft.symlink_to(target)
-            draft.replace(link)
-
-
 def _write_command(path: Path, python: Path) -> None:
     text = (
         "#!/bin/sh\n"
@@ -171,16 +162,6 @@ def _write_command(path: Path, python: Path) -> None:
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
         path.chmod(0o755)
-
-
-def _share_plugin_cache(home: Path) -> None:
-    """Gives the stack a Pulumi home of its own, but for the cache of official plug-ins, which stays the user's."""
-    home.mkdir(exist_ok=True)
-    shared = Path(os.environ.get("PULUMI_HOME") or "~/.pulumi").expanduser() / "plugins"
-    link = home / "plugins"
-    if shared != link and not link.exists() and not link.is_symlink():
-        shared.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(shared)
 
 
 def _address(state: Path) -> tuple[int | None, str | None]:

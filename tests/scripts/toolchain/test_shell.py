@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,23 +67,10 @@ def test_an_unknown_stand_in_is_named() -> None:
         shell.standins_of("aws,gcp")
 
 
-def test_preparing_again_with_fewer_stand_ins_takes_their_links_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "pulumi"))
-    state = tmp_path / "state"
-    assert (shell.prepare(state).commands / "pulumi-resource-aws").exists()
-    commands = shell.prepare(state, "eks").commands
-    assert not (commands / "pulumi-resource-aws").is_symlink()
-    assert (commands / "pulumi-resource-eks").exists()
-    assert (commands / "pulumi-language-python").exists()
-
-
-def test_the_users_cache_of_official_plug_ins_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "pulumi"))
-    shell.prepare(tmp_path / "state")
-    (tmp_path / "pulumi" / "plugins" / "resource-aws-v7.0.0").mkdir()
-    assert (tmp_path / "state" / "pulumi-home" / "plugins" / "resource-aws-v7.0.0").is_dir()
+def test_an_older_version_that_a_state_asks_for_is_the_stand_ins_too(place: Place) -> None:
+    switch = "PULUMI_ENABLE_LEGACY_PLUGIN_SEARCH"
+    assert shell.environment(PERSON, place).set[switch] == "true"
+    assert switch not in shell.environment(PERSON, replace(place, standins=())).set
 
 
 def test_the_address_is_the_instances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
