@@ -1,7 +1,8 @@
 """The daemon: one process that serves the AWS endpoint and owns everything the cloud runs.
 
-The account lives in its memory, as moto's does: a killed daemon is an emptied account. `incarnation`, in
-`state/daemon.json` and in the status, is new at every start, so that callers can tell.
+The account is in its memory, as moto's is, so a killed daemon has lost its account. `incarnation`, in
+`state/daemon.json` and in the status, is new at every start, so that callers can tell. The daemon and all that it
+runs are in a PID namespace of their own (see `namespace`), which ends with it.
 """
 
 from __future__ import annotations
@@ -36,8 +37,13 @@ MOTO_SETTINGS = {
 }
 
 
-def serve(instance: Instance) -> None:
-    """Run in the foreground until SIGTERM or SIGINT; leaves nothing behind."""
+def serve(instance: Instance, pid: int) -> None:
+    """Run until SIGTERM or SIGINT; leaves nothing behind.
+
+    Args:
+        instance: Whose daemon this is.
+        pid: The process that users signal: the one outside of the daemon's PID namespace.
+    """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     os.environ.update(MOTO_SETTINGS)
@@ -49,13 +55,13 @@ def serve(instance: Instance) -> None:
         supervisor = Supervisor(instance)
         try:
             cloud = _Cloud(instance, supervisor)
-            with _recorded(instance, cloud.incarnation):
+            with _recorded(instance, pid, cloud.incarnation):
                 log.info("instance %s serves %s and %s", instance.id, instance.endpoint, instance.cloud_endpoint)
                 asked_to_end.get()
                 log.info("stopping")
                 cloud.stop()
         finally:
-            left = cleanup.sweep(instance, supervisor)
+            left = [*supervisor.stop_all(), *cleanup.sweep(instance)]
             log.info("stopped; removed %s", ", ".join(left) or "nothing")
 
 
@@ -79,7 +85,7 @@ class _Cloud:
         moto_rules.install()
         account, region = instance.account, instance.region
         principals = MotoPrincipals(account, region)
-        principals.create_operator()
+        principals.create_operator(instance.credentials())
         context, authority = webhooks.server_tls(instance.host_address)
 
         def hook(kind: str, cluster: str) -> Any:
@@ -190,7 +196,7 @@ def _server(address: str, port: int, app: Any, context: Any = None) -> Any:
 
 @contextlib.contextmanager
 def _only_one(instance: Instance) -> Iterator[None]:
-    """A lock that ends with the process, so that two daemons never share a state directory."""
+    """Lock the state directory until the process exits, so that two daemons never share it."""
     with (instance.state / "daemon.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -202,9 +208,9 @@ def _only_one(instance: Instance) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _recorded(instance: Instance, incarnation: str) -> Iterator[None]:
+def _recorded(instance: Instance, pid: int, incarnation: str) -> Iterator[None]:
     path = record_path(instance)
-    record = {"pid": os.getpid(), "incarnation": incarnation, "since": time.time()}
+    record = {"pid": pid, "incarnation": incarnation, "since": time.time()}
     path.write_text(json.dumps(record) + "\n")
     try:
         yield

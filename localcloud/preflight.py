@@ -1,4 +1,4 @@
-"""What has to be true of this machine before a cloud can start; each failure is one line with its remedy."""
+"""Checks that a cloud can start on this machine; each failure is one line with its remedy."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import socket
 import subprocess
 from pathlib import Path
 
+from localcloud import tools
 from localcloud.errors import CloudError, DiskFull, KernelFeature, NotRoot, PortInUse
 from localcloud.instance import Instance
-from scripts import toolchain
 
 FREE_BYTES = 2 * 1024**3
 HOST_TOOLS = ("ip", "nsenter", "unshare", "mount", "umount", "containerd", "runc", "nft", "conntrack")
-BUILT_TOOLS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
 
 
 def check(instance: Instance) -> None:
-    """Raise the first thing that stands in the way of a start.
+    """Raise for the first thing that prevents a start.
 
     Raises:
         CloudError: One of the kinds of `localcloud.errors`.
@@ -37,12 +36,11 @@ def check_root(uid: int) -> None:
 
 
 def check_tools() -> None:
-    """What Debian's packages and our own builds have to bring."""
+    """Check for the programs of Debian's packages, and for what `LOCALCLOUD_TOOLS` must hold."""
     missing = [tool for tool in HOST_TOOLS if shutil.which(tool) is None]
     if missing:
         raise CloudError(f"missing on PATH: {', '.join(missing)}: run `make up`, which installs their packages")
-    for tool in BUILT_TOOLS:
-        toolchain.binary(tool)
+    tools.check()
 
 
 def check_disk(free_bytes: int, state: Path) -> None:

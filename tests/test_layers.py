@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "workloads": {"settings", "contract", "infra.outputs"},
     "trainer": {"contract"},
     "controller": {"contract"},
-    "localcloud": {"scripts.toolchain"},
+    "localcloud": set[str](),
     "localcloud.standins": set[str](),
     "scripts.toolchain": set[str](),
     "scripts": set[str](),

@@ -9,19 +9,21 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.toolchain import binary, paths, plugins, stack_python
+from scripts.toolchain import binary, localcloud_tools, paths, plugins, stack_python
 from scripts.toolchain.errors import StepFailed
 
 STANDINS_VARIABLE = "LOCALCLOUD_STANDINS"
 STATE_VARIABLE = "LOCALCLOUD_STATE"
-REGION = "us-west-2"
-# The one-machine cloud's operator; moto takes any key, and this one has every right.
-OPERATOR_KEY = "localcloud"
 PASSPHRASE = "localcloud"
+# Before the first start: keys that AWS refuses, so that no command reaches the account of a person's own profile.
+_NO_CLOUD = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "localcloud-was-never-started")
+_LOCAL = "127.0.0.1,localhost"
 # Elsewhere they'd choose another stack or another secret than the ones set up here.
 _MISLEADING = ("PULUMI_STACK", "PULUMI_CONFIG_PASSPHRASE_FILE")
 
@@ -33,10 +35,13 @@ class Place:
     state: Path
     commands: Path
     """A folder with the engine, the language host and links to the other tools."""
+    home: Path
+    """The engine's PULUMI_HOME."""
+    tools: Path
+    """What localcloud runs, see `localcloud_tools`."""
     python: Path
-    port: int | None
-    """The AWS endpoint's port; None before the cloud was first started."""
-    host_address: str | None
+    cloud: Mapping[str, str]
+    """The variables by which clients find the cloud; none before it was first started."""
     standins: tuple[str, ...] = plugins.STANDINS
     """Which provider plug-ins are ours."""
 
@@ -66,17 +71,19 @@ def prepare(state: Path, standins: str | None = None) -> Place:
         standins: Which provider plug-ins are ours, with commas between them; None: all of them.
 
     Raises:
-        StepFailed: `standins` names one that there isn't.
+        StepFailed: `standins` names one that there isn't, or `state` is a folder of another program.
         ToolMissing: the set-up has not run.
     """
-    python = stack_python()
-    commands, ours = state / "bin", standins_of(standins)
-    plugins.install(commands, state / "pulumi-home", python, ours)
+    python, tools, ours = stack_python(), localcloud_tools(), standins_of(standins)
+    folder = _folder_of(state)
+    commands, home = folder / "bin", folder / "pulumi-home"
+    plugins.install(commands, home, python, ours)
     plugins.link_all(commands, links(python))
     _write_command(commands / "localcloud", python)
-    (state / "pulumi").mkdir(exist_ok=True)
-    port, host_address = _address(state)
-    return Place(state, commands, python, port, host_address, ours)
+    cloud = _cloud(state, python)
+    if cloud:  # before, the state directory isn't localcloud's yet
+        (state / "pulumi").mkdir(exist_ok=True)
+    return Place(state, commands, home, tools, python, cloud, ours)
 
 
 def standins_of(value: str | None) -> tuple[str, ...]:
@@ -102,32 +109,27 @@ def links(python: Path) -> dict[str, Path]:
 
 def environment(environ: Mapping[str, str], place: Place) -> Change:
     """What has to change in `environ` so that everybody's tools talk to the cloud at `place`."""
-    local = ["127.0.0.1", "localhost"]
+    cloud = {**_NO_CLOUD, "AWS_EC2_METADATA_DISABLED": "true", **place.cloud}
+    local = cloud.pop("NO_PROXY", _LOCAL)
     wanted = {
         "PATH": os.pathsep.join([str(place.commands), str(place.python.parent), environ.get("PATH", os.defpath)]),
         "LOCALCLOUD_PYTHON": str(place.python),
+        "LOCALCLOUD_TOOLS": str(place.tools),
         # Without sidecar files, which are not written atomically: one cut short by a kill makes the state unreadable.
         "PULUMI_BACKEND_URL": f"file://{place.state / 'pulumi'}?metadata=skip",
-        "PULUMI_HOME": str(place.state / "pulumi-home"),
+        "PULUMI_HOME": str(place.home),
         "PULUMI_CONFIG_PASSPHRASE": environ.get("PULUMI_CONFIG_PASSPHRASE", PASSPHRASE),
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         "KUBECONFIG": str(place.state / "kubeconfig"),
-        "AWS_ACCESS_KEY_ID": OPERATOR_KEY,
-        "AWS_SECRET_ACCESS_KEY": OPERATOR_KEY,
-        "AWS_REGION": REGION,
-        "AWS_DEFAULT_REGION": REGION,
-        "AWS_EC2_METADATA_DISABLED": "true",
+        **cloud,
     }
     if place.standins:
         # A state or an official component may ask for an older version of a provider than the installed SDK does;
         # with this switch the engine takes the plug-in of a later version, which is the stand-in.
         wanted["PULUMI_ENABLE_LEGACY_PLUGIN_SEARCH"] = "true"
-    if place.port is not None and place.host_address is not None:
-        wanted["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{place.port}"
-        local += [place.host_address, place.host_address.rsplit(".", 1)[0] + ".2"]
-    # A proxy for the outside must not be asked for what is on this machine.
+    # A proxy for the internet must not be asked for addresses of this machine.
     for name in ("NO_PROXY", "no_proxy"):
-        wanted[name] = ",".join([*(part for part in environ.get(name, "").split(",") if part), *local])
+        wanted[name] = ",".join([*(part for part in environ.get(name, "").split(",") if part), local])
     # Profiles, sessions, certificates and endpoints of a person's real AWS would win over the keys above.
     unset = {name for name in environ if name.startswith("AWS_") and name not in wanted}
     return Change(wanted, frozenset(unset | (set(_MISLEADING) & set(environ))))
@@ -164,9 +166,33 @@ def _write_command(path: Path, python: Path) -> None:
         path.chmod(0o755)
 
 
-def _address(state: Path) -> tuple[int | None, str | None]:
-    try:
-        instance = json.loads((state / "instance.json").read_text())
-        return int(instance["port"]), f"198.18.{int(instance['subnet'])}.1"
-    except (OSError, ValueError, KeyError, TypeError):
-        return None, None
+def _folder_of(state: Path) -> Path:
+    """The folder in the cache with the commands for one state directory of this checkout.
+
+    It is outside of the state directory, which only `localcloud start` may make. Folders whose state directory was
+    deleted together with the folder around it (a checkout, mostly) are deleted, too.
+    """
+    folders = paths.cache() / "shells"
+    folder = folders / paths.key_of(str(paths.CHECKOUT).encode(), str(state).encode())
+    folder.mkdir(parents=True, exist_ok=True)
+    plugins.link(folder / "around", state.parent)
+    for other in folders.iterdir():
+        around = other / "around"
+        if around.is_symlink() and not around.exists():
+            shutil.rmtree(other, ignore_errors=True)
+    return folder
+
+
+def _cloud(state: Path, python: Path) -> Mapping[str, str]:
+    """What localcloud says of itself; nothing before its first start."""
+    done = subprocess.run(
+        [python, "-m", "localcloud", "env", "--json", "--state", state],
+        env={**os.environ, "PYTHONPATH": str(paths.CHECKOUT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise StepFailed(done.stderr.strip())
+    cloud: Mapping[str, str] = json.loads(done.stdout)
+    return cloud

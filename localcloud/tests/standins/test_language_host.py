@@ -11,8 +11,8 @@ import pytest
 from pulumi.runtime.proto import language_pb2
 
 from localcloud.standins import language_host
+from localcloud.tests.processes import is_alive
 from localcloud.tests.standins.engine_stack import EngineStack
-from tests.processes import is_alive
 
 
 def request(**fields: object) -> language_pb2.RunRequest:
