@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from localcloud import cleanup
+from localcloud import cleanup, contexts
 from localcloud.errors import CloudError, PortInUse
 from localcloud.instance import Instance
 from localcloud.supervise import Supervisor
@@ -80,6 +80,7 @@ class _Cloud:
 
         self.incarnation = str(uuid.uuid4())
         self._instance = instance
+        self._publishing = threading.Lock()
         self._network = Network(instance)
         self._network.create()
         moto_rules.install()
@@ -91,9 +92,9 @@ class _Cloud:
         def hook(kind: str, cluster: str) -> Any:
             return webhook(f"https://{instance.host_address}:{port}/{kind}/{cluster}", authority)
 
-        self.eks = Eks(
-            Settings(account, region, hook), MotoEc2(account, region), principals, KubeMachine(instance, supervisor)
-        )
+        contexts.publish(instance, {})  # those of a daemon that was killed
+        settings = Settings(account, region, hook, self._publish)
+        self.eks = Eks(settings, MotoEc2(account, region), principals, KubeMachine(instance, supervisor))
         listener = _server(instance.host_address, 0, webhooks.application(self.eks, instance.cloud_endpoint), context)
         port = listener.server_port
         unsigned = [(_is_status, self._status), (service.is_auth_call, service.auth_app(self.eks))]
@@ -118,6 +119,18 @@ class _Cloud:
         reconcile.shut_down(self.eks)
         self._servers[0].shutdown()
         self._network.destroy()
+        contexts.publish(self._instance, {})
+
+    def _publish(self, eks: Any) -> None:
+        with self._publishing:
+            contexts.publish(
+                self._instance,
+                {
+                    state.cluster.name: contexts.Cluster(state.cluster.endpoint, state.cluster.ca_pem)
+                    for state in list(eks.clusters.values())
+                    if state.cluster.endpoint
+                },
+            )
 
     def _status(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         from werkzeug.wrappers import Response

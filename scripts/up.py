@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
 from typing import Any
 
 from scripts.progress import await_training
@@ -26,7 +24,7 @@ def main() -> int:
 
 
 def up() -> None:
-    """Starts the cloud, deploys the stack, writes the kubeconfig and waits for training.
+    """Start the cloud, deploy the stack and wait for training.
 
     Raises:
         UpError: one of them didn't work.
@@ -40,18 +38,8 @@ def up() -> None:
         remedy="mend what it names and run `make up` again",
     )
     outputs = session.outputs()
-    write_kubeconfig(session.state / "kubeconfig", outputs["kubeconfig"])
     await_training(session, outputs)
     print(next_words(outputs.get("next")))
-
-
-def write_kubeconfig(path: Path, kubeconfig: Any) -> None:
-    """Writes the stack's kubeconfig (text or an object) where KUBECONFIG points, readable by its owner only."""
-    text = kubeconfig if isinstance(kubeconfig, str) else json.dumps(kubeconfig, indent=1)
-    draft = path.with_suffix(".new")
-    draft.touch(mode=0o600)
-    draft.write_text(text)
-    draft.replace(path)
 
 
 def next_words(following: Any) -> str:
