@@ -29,8 +29,8 @@ KEPT_ON_RESET = ("instance.json",)
 OF_THE_ACCOUNT = ("efs", "clusters", "nodes")
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run one command; errors of ours are one line on stderr."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command (of the process, if `argv` is None); an error of ours is one line on stderr."""
     arguments = _parser().parse_args(argv)
     try:
         command: Callable[[argparse.Namespace], int] = arguments.command

@@ -19,10 +19,10 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from localcloud import tools
 from localcloud.standins.kubernetes.client import Cluster
 from localcloud.standins.kubernetes.errors import ClusterError
 from localcloud.standins.kubernetes.kubeconfig import Kubeconfig
-from scripts import toolchain
 
 CHECKOUT = Path(__file__).parents[4]
 TOKEN = "only-for-tests"
@@ -80,7 +80,7 @@ def _start(folder: Path, stack: contextlib.ExitStack) -> ControlPlane:
 
 def _spawn(stack: contextlib.ExitStack, folder: Path, name: str, arguments: list[str]) -> None:
     log = stack.enter_context((folder / f"{name}.log").open("wb"))
-    process = subprocess.Popen([str(toolchain.binary(name)), *arguments], stdout=log, stderr=subprocess.STDOUT)
+    process = subprocess.Popen([str(tools.binary(name)), *arguments], stdout=log, stderr=subprocess.STDOUT)
     stack.callback(process.wait)
     stack.callback(process.kill)
 
@@ -139,7 +139,7 @@ class Stack:
 
     def pulumi(self, *arguments: str, ok: bool = True) -> Result:
         done = subprocess.run(
-            [str(toolchain.binary("pulumi")), *arguments, "--non-interactive", "--color=never"],
+            [str(tools.binary("pulumi")), *arguments, "--non-interactive", "--color=never"],
             cwd=self.folder,
             env={**os.environ, **self.environment, "TEST_KUBECONFIG": self.kubeconfig},
             stdout=subprocess.PIPE,
