@@ -11,7 +11,7 @@ from scripts.toolchain.errors import SetupError
 
 
 def main() -> int:
-    """Runs every step; returns the exit status."""
+    """Run every step; return the exit status."""
     try:
         up()
     except (UpError, SetupError) as error:
@@ -27,7 +27,7 @@ def up() -> None:
     """Start the cloud, deploy the stack and wait for training.
 
     Raises:
-        UpError: one of them didn't work.
+        UpError: a step failed.
     """
     session = Session.open().start_cloud()
     session.select_stack()
@@ -43,7 +43,7 @@ def up() -> None:
 
 
 def next_words(following: Any) -> str:
-    """What to run next, from the stack's output `next`: a text, a list or a table."""
+    """Return what to run next, from the stack's output `next`: a text, a list or a table."""
     if isinstance(following, dict):
         following = [f"{what}: {command}" for what, command in following.items()]
     lines = following if isinstance(following, list) else str(following or "").splitlines()

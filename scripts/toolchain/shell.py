@@ -1,6 +1,6 @@
 """The environment in which `pulumi`, `kubectl` and `aws` work on the one-machine cloud, and how to undo it.
 
-change = environment(os.environ, prepare(state))     # what to set and what to take away
+change = environment(os.environ, prepare(state))     # what to set and what to unset
 print(script(change, os.environ))                    # the same for bash and zsh, with `deactivate_tidewater`
 """
 
@@ -20,11 +20,12 @@ from scripts.toolchain.errors import StepFailed
 
 STANDINS_VARIABLE = "LOCALCLOUD_STANDINS"
 STATE_VARIABLE = "LOCALCLOUD_STATE"
+TOOLS_VARIABLE = "LOCALCLOUD_TOOLS"
 PASSPHRASE = "localcloud"
 # Before the first start: keys that AWS refuses, so that no command reaches the account of a person's own profile.
 _NO_CLOUD = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "localcloud-was-never-started")
 _LOCAL = "127.0.0.1,localhost"
-# Elsewhere they'd choose another stack or another secret than the ones set up here.
+# These would select another stack, or another secret, than the ones set up here.
 _MISLEADING = ("PULUMI_STACK", "PULUMI_CONFIG_PASSPHRASE_FILE")
 
 
@@ -48,30 +49,30 @@ class Place:
 
 @dataclass(frozen=True)
 class Change:
-    """Variables to set, and variables to take away."""
+    """Variables to set, and variables to unset."""
 
     set: Mapping[str, str]
     unset: frozenset[str]
 
     def applied_to(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """`environ` with this change made."""
+        """Return `environ` with this change made."""
         return {**{key: value for key, value in environ.items() if key not in self.unset}, **self.set}
 
 
 def default_state() -> Path:
-    """The state directory of this checkout's cloud, or the one that LOCALCLOUD_STATE names."""
+    """Return the state directory of this checkout's cloud, or the one that LOCALCLOUD_STATE names."""
     return Path(os.environ.get(STATE_VARIABLE) or paths.CHECKOUT / ".localcloud").resolve()
 
 
 def prepare(state: Path, standins: str | None = None) -> Place:
-    """Makes the folders and links that the environment points at.
+    """Make the folders and links that the environment refers to.
 
     Args:
         state: The cloud's state directory.
-        standins: Which provider plug-ins are ours, with commas between them; None: all of them.
+        standins: Which provider plug-ins are ours, separated by commas; None: all of them.
 
     Raises:
-        StepFailed: `standins` names one that there isn't, or `state` is a folder of another program.
+        StepFailed: `standins` names an unknown one, or `state` is a folder of another program.
         ToolMissing: the set-up has not run.
     """
     python, tools, ours = stack_python(), localcloud_tools(), standins_of(standins)
@@ -79,7 +80,7 @@ def prepare(state: Path, standins: str | None = None) -> Place:
     commands, home = folder / "bin", folder / "pulumi-home"
     plugins.install(commands, home, python, ours)
     plugins.link_all(commands, links(python))
-    _write_command(commands / "localcloud", python)
+    _write_command(commands / "localcloud", state, tools, python)
     cloud = _cloud(state, python)
     if cloud:  # before, the state directory isn't localcloud's yet
         (state / "pulumi").mkdir(exist_ok=True)
@@ -87,10 +88,10 @@ def prepare(state: Path, standins: str | None = None) -> Place:
 
 
 def standins_of(value: str | None) -> tuple[str, ...]:
-    """The provider plug-ins that LOCALCLOUD_STANDINS asks for; "" asks for none.
+    """Return the provider plug-ins that LOCALCLOUD_STANDINS asks for; "" asks for none.
 
     Raises:
-        StepFailed: it names one that there isn't.
+        StepFailed: it names an unknown one.
     """
     if value is None:
         return plugins.STANDINS
@@ -108,13 +109,13 @@ def links(python: Path) -> dict[str, Path]:
 
 
 def environment(environ: Mapping[str, str], place: Place) -> Change:
-    """What has to change in `environ` so that everybody's tools talk to the cloud at `place`."""
+    """Return what must change in `environ` so that all tools use the cloud at `place`."""
     cloud = {**_NO_CLOUD, "AWS_EC2_METADATA_DISABLED": "true", **place.cloud}
     local = cloud.pop("NO_PROXY", _LOCAL)
     wanted = {
         "PATH": os.pathsep.join([str(place.commands), str(place.python.parent), environ.get("PATH", os.defpath)]),
         "LOCALCLOUD_PYTHON": str(place.python),
-        "LOCALCLOUD_TOOLS": str(place.tools),
+        TOOLS_VARIABLE: str(place.tools),
         # Without sidecar files, which are not written atomically: one cut short by a kill makes the state unreadable.
         "PULUMI_BACKEND_URL": f"file://{place.state / 'pulumi'}?metadata=skip",
         "PULUMI_HOME": str(place.home),
@@ -130,13 +131,13 @@ def environment(environ: Mapping[str, str], place: Place) -> Change:
     # A proxy for the internet must not be asked for addresses of this machine.
     for name in ("NO_PROXY", "no_proxy"):
         wanted[name] = ",".join([*(part for part in environ.get(name, "").split(",") if part), local])
-    # Profiles, sessions, certificates and endpoints of a person's real AWS would win over the keys above.
+    # Profiles, sessions, certificates and endpoints of a person's real AWS account would override the keys above.
     unset = {name for name in environ if name.startswith("AWS_") and name not in wanted}
     return Change(wanted, frozenset(unset | (set(_MISLEADING) & set(environ))))
 
 
 def script(change: Change, environ: Mapping[str, str]) -> str:
-    """Shell commands (bash, zsh) that make `change`, and define `deactivate_tidewater` to take it back."""
+    """Return shell commands (bash, zsh) that make `change`, and define `deactivate_tidewater` to undo it."""
     before = {name: environ[name] for name in [*change.set, *sorted(change.unset)] if name in environ}
     new = [name for name in change.set if name not in environ]
     undo = [*_exports(before), *(f"unset {name}" for name in new), "unset -f deactivate_tidewater", "hash -r"]
@@ -146,7 +147,7 @@ def script(change: Change, environ: Mapping[str, str]) -> str:
 
 
 def script_of_environment() -> str:
-    """What `activate` evaluates: the change to this process's environment for this checkout's cloud."""
+    """Return what `activate` evaluates: the change to this process's environment for this checkout's cloud."""
     place = prepare(default_state(), os.environ.get(STANDINS_VARIABLE))
     return script(environment(os.environ, place), os.environ)
 
@@ -155,10 +156,12 @@ def _exports(values: Mapping[str, str]) -> list[str]:
     return [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
 
 
-def _write_command(path: Path, python: Path) -> None:
+def _write_command(path: Path, state: Path, tools: Path, python: Path) -> None:
+    """Write the command `localcloud`, which needs no variable of the activated shell, so that sudo can run it."""
     text = (
         "#!/bin/sh\n"
         f"export PYTHONPATH={shlex.quote(str(paths.CHECKOUT))}${{PYTHONPATH:+:$PYTHONPATH}}\n"
+        f"export {STATE_VARIABLE}={shlex.quote(str(state))} {TOOLS_VARIABLE}={shlex.quote(str(tools))}\n"
         f'exec {shlex.quote(str(python))} -m localcloud "$@"\n'
     )
     if not path.exists() or path.read_text() != text:
@@ -167,10 +170,10 @@ def _write_command(path: Path, python: Path) -> None:
 
 
 def _folder_of(state: Path) -> Path:
-    """The folder in the cache with the commands for one state directory of this checkout.
+    """Return the folder in the cache with the commands for one state directory of this checkout.
 
-    It is outside of the state directory, which only `localcloud start` may make. Folders whose state directory was
-    deleted together with the folder around it (a checkout, mostly) are deleted, too.
+    It is not in the state directory, which only `localcloud start` may make. The link `around` leads to the folder that
+    contains the state directory, mostly a checkout; when that is deleted, the next call deletes these commands too.
     """
     folders = paths.cache() / "shells"
     folder = folders / paths.key_of(str(paths.CHECKOUT).encode(), str(state).encode())
@@ -184,7 +187,7 @@ def _folder_of(state: Path) -> Path:
 
 
 def _cloud(state: Path, python: Path) -> Mapping[str, str]:
-    """What localcloud says of itself; nothing before its first start."""
+    """Return the variables that localcloud gives its clients; none before its first start."""
     done = subprocess.run(
         [python, "-m", "localcloud", "env", "--json", "--state", state],
         env={**os.environ, "PYTHONPATH": str(paths.CHECKOUT)},

@@ -119,7 +119,7 @@ def test_a_folder_of_another_program_is_refused_and_left_alone(state: Path) -> N
 def test_the_commands_of_a_deleted_checkout_are_deleted(state: Path, tmp_path: Path) -> None:
     state.parent.mkdir()
     commands = shell.prepare(state).commands
-    assert (commands / "localcloud").exists()
+    assert "LOCALCLOUD_TOOLS" in (commands / "localcloud").read_text()
     state.parent.rmdir()
     shell.prepare(tmp_path / "another")
     assert not commands.exists()
