@@ -43,12 +43,12 @@ def sweep(instance: Instance) -> list[str]:
 
 
 def namespaces(instance: Instance) -> list[Path]:
-    """The cloud's network namespace and its nodes'."""
+    """Return the network namespaces of the cloud and of its nodes."""
     return sorted(NETNS_DIR.glob(f"{instance.netns}*"))
 
 
 def mounts(instance: Instance, table: str) -> list[str]:
-    """The mount points in a /proc/mounts table that are ours, innermost first."""
+    """Return the mount points in a /proc/mounts table that are ours, innermost first."""
     ours = (f"{instance.state}/", f"{instance.run_dir}/")
     points = [
         re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split()[1]) for line in table.splitlines()
@@ -57,7 +57,7 @@ def mounts(instance: Instance, table: str) -> list[str]:
 
 
 def cgroups(instance: Instance) -> list[Path]:
-    """Our cgroups in every hierarchy, innermost first."""
+    """Return our cgroups in every hierarchy, innermost first."""
     roots = [root for pattern in ("*/", "") for root in CGROUP_ROOT.glob(f"{pattern}{instance.cgroup}")]
     found = {Path(folder) for root in roots for folder, _, _ in os.walk(root)}
     return sorted(found, key=lambda path: len(path.parts), reverse=True)

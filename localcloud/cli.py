@@ -24,6 +24,7 @@ from localcloud.instance import Instance, default_state
 
 START_SECONDS = 60.0
 STOP_SECONDS = 90.0
+LOCK_SECONDS = 5.0
 POLL_SECONDS = 0.1
 KEPT_ON_RESET = ("instance.json",)
 OF_THE_ACCOUNT = ("efs", "clusters", "nodes")
@@ -52,11 +53,12 @@ def start(arguments: argparse.Namespace) -> int:
     if _status(instance) is not None:
         print(f"localcloud runs already on {instance.endpoint}")
         return 0
+    _wait_for_lock(instance)
     left = cleanup.sweep(instance)
     if left:
         print(f"cleaned up after a daemon that was killed: {', '.join(left)}")
     if _forget_account(instance):
-        print("the account of that daemon is gone: whatever it held has to be created again")
+        print("the account of that daemon is lost: create its resources again")
     preflight.check(instance)
     shutil.rmtree(instance.state / "logs", ignore_errors=True)
     began = time.monotonic()
@@ -105,7 +107,7 @@ def _stop(instance: Instance) -> int:
 
 
 def status(arguments: argparse.Namespace) -> int:
-    """Say what runs."""
+    """Print what runs."""
     instance = Instance.load(arguments.state)
     report = _status(instance)
     if report is None:
@@ -192,7 +194,7 @@ def exports(instance: Instance) -> dict[str, str]:
 
 
 def _shell(instance: Instance) -> str:
-    """The same as shell commands, which add to NO_PROXY."""
+    """Return `exports` as shell commands; they append to NO_PROXY."""
     values = exports(instance)
     own = values.pop("NO_PROXY")
     lines = [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
@@ -237,7 +239,7 @@ def _spawn(instance: Instance, log: Path) -> subprocess.Popen[bytes]:
 
 
 def _status(instance: Instance) -> dict[str, Any] | None:
-    """The daemon's own report, or None when ours doesn't answer."""
+    """Return the daemon's report, or None if this instance's daemon doesn't answer."""
     try:
         with urllib.request.urlopen(instance.endpoint + daemon.STATUS_PATH, timeout=5) as answer:
             report: dict[str, Any] = json.loads(answer.read())
@@ -247,7 +249,7 @@ def _status(instance: Instance) -> dict[str, Any] | None:
 
 
 def _locked(instance: Instance) -> bool:
-    """Whether a daemon holds this state directory."""
+    """Return whether a daemon holds this state directory."""
     path = instance.state / "daemon.lock"
     if not path.exists():
         return False
@@ -257,6 +259,18 @@ def _locked(instance: Instance) -> bool:
         except BlockingIOError:
             return True
     return False
+
+
+def _wait_for_lock(instance: Instance) -> None:
+    """Return once no daemon holds the state directory; one that was killed may take a moment to end."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while _locked(instance):
+        if time.monotonic() > deadline:
+            raise CloudError(
+                f"a daemon is starting or stopping for {instance.state}: try again in a few seconds, "
+                f"or end it with `python -m localcloud stop --state {instance.state}`"
+            )
+        time.sleep(POLL_SECONDS)
 
 
 def _daemon_pid(instance: Instance) -> int | None:
@@ -280,7 +294,7 @@ def _forget_account(instance: Instance) -> bool:
 
 
 def _check_unmounted(instance: Instance) -> None:
-    """Deleting through a mount would delete what is mounted."""
+    """Raise if something is mounted in the state directory: deleting a folder would delete what is mounted in it."""
     if left := cleanup.mounts(instance, Path("/proc/self/mounts").read_text()):
         raise CloudError(f"{left[0]} is still mounted: unmount it (`umount {left[0]}`) and try again")
 

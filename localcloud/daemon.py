@@ -30,7 +30,7 @@ from localcloud.supervise import Supervisor
 log = logging.getLogger(__name__)
 
 STATUS_PATH = "/_localcloud/status"
-# Read by moto when it is imported: the managed policies that roles attach, and errors for unknown instance types.
+# moto reads these when it is imported: managed policies for roles, and errors for unknown instance types.
 MOTO_SETTINGS = {
     "MOTO_IAM_LOAD_MANAGED_POLICIES": "true",
     "MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION": "true",
@@ -110,7 +110,7 @@ class _Cloud:
             threading.Thread(target=server.serve_forever, daemon=True).start()
 
     def stop(self) -> None:
-        """Take everything down; nobody is answered meanwhile but with a refused connection."""
+        """End everything; connections are refused from the beginning."""
         from localcloud.aws.eks import reconcile
 
         for server in self._servers[1:]:
@@ -168,7 +168,7 @@ def _clusters(eks: Any) -> list[dict[str, Any]]:
 
 
 def _followers(instance: Instance, eks: Any) -> dict[str, Callable[[Any], None]]:
-    """What happens outside moto when moto has done something."""
+    """Return what to do outside moto after an operation of moto's, by operation."""
 
     def instances_changed(_: Any) -> None:
         for state in list(eks.clusters.values()):
@@ -232,5 +232,5 @@ def _recorded(instance: Instance, pid: int, incarnation: str) -> Iterator[None]:
 
 
 def record_path(instance: Instance) -> Path:
-    """Where a running daemon says who it is."""
+    """Return the file in which a running daemon records its process and its incarnation."""
     return instance.state / "daemon.json"

@@ -30,7 +30,7 @@ def check(instance: Instance) -> None:
 
 
 def check_root(uid: int) -> None:
-    """Nodes are made of namespaces, mounts and cgroups."""
+    """Check for root: nodes are made of namespaces, mounts and cgroups."""
     if uid != 0:
         raise NotRoot("localcloud needs root to make namespaces, mounts and cgroups: run it with sudo, or as root")
 
@@ -44,7 +44,7 @@ def check_tools() -> None:
 
 
 def check_disk(free_bytes: int, state: Path) -> None:
-    """etcd and containerd fail in obscure ways on a full disk."""
+    """Check for free space: on a full disk, etcd and containerd fail with unrelated errors."""
     if free_bytes < FREE_BYTES:
         raise DiskFull(
             f"{state} has {free_bytes / 1024**3:.1f} GiB free, localcloud needs {FREE_BYTES // 1024**3}: "
@@ -53,7 +53,7 @@ def check_disk(free_bytes: int, state: Path) -> None:
 
 
 def check_port(instance: Instance) -> None:
-    """The port is part of the stack's configuration, so it isn't changed silently."""
+    """Check that the port is free; it may be in a stack's configuration, so another one is not chosen silently."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -66,7 +66,7 @@ def check_port(instance: Instance) -> None:
 
 
 def check_kernel(instance: Instance, filesystems: str) -> None:
-    """Overlay mounts, network namespaces, veth pairs and nft: try each once."""
+    """Try overlay mounts, network namespaces, veth pairs and nft once each."""
     if "\toverlay\n" not in filesystems and _fails(["modprobe", "overlay"]):
         raise KernelFeature("the kernel has no overlay file system: load it (`modprobe overlay`) or use another kernel")
     probe = f"{instance.netns}-probe"

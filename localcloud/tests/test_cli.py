@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import socket
 import subprocess
@@ -85,6 +86,18 @@ def test_status_without_a_daemon_says_how_to_start_one(instance: Instance, capsy
     error = capsys.readouterr().err
     assert "python -m localcloud start" in error
     assert error.count("\n") == 1
+
+
+def test_a_start_leaves_a_daemon_that_is_starting_alone(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr(cli, "LOCK_SECONDS", 0.0)
+    monkeypatch.setattr("localcloud.cleanup.sweep", lambda _: pytest.fail("swept while a daemon runs"))
+    with (instance.state / "daemon.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert cli.main(["start", "--state", str(instance.state)]) == 1
+    assert "a daemon is starting or stopping" in capsys.readouterr().err
 
 
 def test_an_unknown_log_is_answered_with_those_there_are(

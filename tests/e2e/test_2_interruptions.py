@@ -63,6 +63,10 @@ def test_up_killed_half_way_completes_the_second_time(checkout: Checkout) -> Non
     checkout.run("pulumi preview --expect-no-changes")
 
 
+def test_kubectl_finds_the_cluster_of_a_stack_that_was_made_again(checkout: Checkout) -> None:
+    assert "etcd" in checkout.run("kubectl get pods --all-namespaces").text
+
+
 def test_a_second_make_up_trains_again(checkout: Checkout) -> None:
     assert "step=" in checkout.make("up").text
 
