@@ -1,15 +1,16 @@
-"""Removes from the host whatever carries one cloud's id: after a stop nothing should, after a crash much does.
+"""Removes from the host what carries one cloud's id: after a stop there is nothing, after a crash there is much.
 
-    sweep(instance, Supervisor(instance))   # ["process etcd-demo", "network namespace lc-1f2e3d", ...]
+    sweep(instance)   # ["network namespace lc-1f2e3d", "2 cgroups", ...]
 
 Everything is found by the instance's own names (namespaces and link `lc-<id>`, cgroup `lc-<id>`, mounts under its
-state and run directories), never by what a process is called.
+state and run directories), never by a program's name.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,7 +18,6 @@ import time
 from pathlib import Path
 
 from localcloud.instance import Instance
-from localcloud.supervise import Supervisor
 
 NETNS_DIR = Path("/run/netns")
 CGROUP_ROOT = Path("/sys/fs/cgroup")
@@ -25,14 +25,13 @@ DEATH_SECONDS = 5.0
 POLL_SECONDS = 0.05
 
 
-def sweep(instance: Instance, supervisor: Supervisor) -> list[str]:
-    """Remove every trace on the host, in the order in which one holds the next.
+def sweep(instance: Instance) -> list[str]:
+    """Remove every trace on the host; what keeps another trace in use goes first.
 
     Returns:
         What was found and removed, each as one phrase; empty when the host was clean.
     """
-    done = [f"process {name}" for name in supervisor.sweep()]
-    done += _kill_inhabitants(instance)
+    done = _kill_inhabitants(instance)
     done += _unmount(instance)
     done += _remove_cgroups(instance)
     done += _remove_namespaces(instance)
@@ -44,26 +43,28 @@ def sweep(instance: Instance, supervisor: Supervisor) -> list[str]:
 
 
 def namespaces(instance: Instance) -> list[Path]:
-    """The cloud's network namespace and its nodes'."""
+    """Return the network namespaces of the cloud and of its nodes."""
     return sorted(NETNS_DIR.glob(f"{instance.netns}*"))
 
 
 def mounts(instance: Instance, table: str) -> list[str]:
-    """The mount points of a /proc/mounts table that are ours, innermost first."""
+    """Return the mount points in a /proc/mounts table that are ours, innermost first."""
     ours = (f"{instance.state}/", f"{instance.run_dir}/")
-    points = [line.split()[1].replace("\\040", " ") for line in table.splitlines()]
+    points = [
+        re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split()[1]) for line in table.splitlines()
+    ]
     return sorted((point for point in points if point.startswith(ours)), key=len, reverse=True)
 
 
 def cgroups(instance: Instance) -> list[Path]:
-    """Our cgroups in every hierarchy, innermost first."""
+    """Return our cgroups in every hierarchy, innermost first."""
     roots = [root for pattern in ("*/", "") for root in CGROUP_ROOT.glob(f"{pattern}{instance.cgroup}")]
     found = {Path(folder) for root in roots for folder, _, _ in os.walk(root)}
     return sorted(found, key=lambda path: len(path.parts), reverse=True)
 
 
 def _kill_inhabitants(instance: Instance) -> list[str]:
-    """Processes in our namespaces or cgroups, whoever started them."""
+    """Kill the processes in our namespaces and cgroups, whoever started them."""
     killed: set[int] = set()
     deadline = time.monotonic() + DEATH_SECONDS
     while inhabitants := _inhabitants(instance):

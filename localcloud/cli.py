@@ -1,12 +1,12 @@
-"""The command line: `python -m localcloud start | stop | status | logs | reset [--state DIR]`."""
+"""The command line: `python -m localcloud start | stop | status | logs | env | reset [--state DIR]`."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -18,27 +18,25 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from localcloud import cleanup, daemon, preflight
-from localcloud.aws.principals import OPERATOR_KEY, OPERATOR_SECRET
-from localcloud.errors import CloudError, NotRunning
+from localcloud import cleanup, daemon, namespace, preflight
+from localcloud.errors import CloudError, NotRunning, StaleState
 from localcloud.instance import Instance, default_state
-from localcloud.supervise import Supervisor
-from scripts.toolchain import SetupError
 
 START_SECONDS = 60.0
 STOP_SECONDS = 90.0
+LOCK_SECONDS = 5.0
 POLL_SECONDS = 0.1
 KEPT_ON_RESET = ("instance.json",)
-OF_THE_ACCOUNT = ("efs", "clusters", "nodes", "processes")
+OF_THE_ACCOUNT = ("efs", "clusters", "nodes")
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run one command; errors of ours are one line on stderr."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command (of the process, if `argv` is None); an error of ours is one line on stderr."""
     arguments = _parser().parse_args(argv)
     try:
         command: Callable[[argparse.Namespace], int] = arguments.command
         return command(arguments)
-    except (CloudError, SetupError) as error:
+    except CloudError as error:
         print(f"localcloud: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -49,17 +47,18 @@ def main(argv: Sequence[str]) -> int:
 
 
 def start(arguments: argparse.Namespace) -> int:
-    """Start the daemon, after removing what a crashed one left."""
+    """Start the daemon, in a new state directory if there is none, and remove what a killed one left."""
     preflight.check_root(os.geteuid())
-    instance = _open(arguments)
+    instance = Instance.create(arguments.state)
     if _status(instance) is not None:
         print(f"localcloud runs already on {instance.endpoint}")
         return 0
-    left = cleanup.sweep(instance, Supervisor(instance))
+    _wait_for_lock(instance)
+    left = cleanup.sweep(instance)
     if left:
         print(f"cleaned up after a daemon that was killed: {', '.join(left)}")
     if _forget_account(instance):
-        print("the account of that daemon is gone: whatever it held has to be created again")
+        print("the account of that daemon is lost: create its resources again")
     preflight.check(instance)
     shutil.rmtree(instance.state / "logs", ignore_errors=True)
     began = time.monotonic()
@@ -73,16 +72,24 @@ def start(arguments: argparse.Namespace) -> int:
             raise CloudError(f"the daemon did not answer within {START_SECONDS:.0f} s: see {log}")
         time.sleep(POLL_SECONDS)
     print(f"localcloud is up on {instance.endpoint} after {time.monotonic() - began:.1f} s; to use it:\n")
-    print("\n".join(f"export {name}={value}" for name, value in exports(instance).items()))
+    print(_shell(instance))
     return 0
 
 
 def stop(arguments: argparse.Namespace) -> int:
     """Stop the daemon and everything it runs."""
-    instance = _open(arguments)
+    try:
+        instance = Instance.load(arguments.state)
+    except NotRunning as error:  # nothing was ever started there
+        print(error)
+        return 0
+    return _stop(instance)
+
+
+def _stop(instance: Instance) -> int:
     pid = _daemon_pid(instance)
     if pid is None:
-        left = cleanup.sweep(instance, Supervisor(instance))
+        left = cleanup.sweep(instance)
         _forget_account(instance)
         print(f"localcloud does not run; cleaned up {', '.join(left)}" if left else "localcloud does not run")
         return 0
@@ -93,15 +100,15 @@ def stop(arguments: argparse.Namespace) -> int:
             os.kill(pid, signal.SIGKILL)
             break
         time.sleep(POLL_SECONDS)
-    cleanup.sweep(instance, Supervisor(instance))
+    cleanup.sweep(instance)
     _forget_account(instance)
     print("localcloud is stopped")
     return 0
 
 
 def status(arguments: argparse.Namespace) -> int:
-    """Say what runs."""
-    instance = _open(arguments)
+    """Print what runs."""
+    instance = Instance.load(arguments.state)
     report = _status(instance)
     if report is None:
         raise NotRunning(f"no localcloud runs for {instance.state}: start it with `python -m localcloud start`")
@@ -120,8 +127,8 @@ def status(arguments: argparse.Namespace) -> int:
 
 
 def logs(arguments: argparse.Namespace) -> int:
-    """Show a log, or which there are."""
-    folder = _open(arguments).state / "logs"
+    """Show a log, or the names of all logs."""
+    folder = Instance.load(arguments.state).state / "logs"
     names = sorted(path.stem for path in folder.glob("*.log"))
     if arguments.name is None:
         print("\n".join(names))
@@ -133,37 +140,67 @@ def logs(arguments: argparse.Namespace) -> int:
 
 def reset(arguments: argparse.Namespace) -> int:
     """Stop, and delete everything in the state directory but the instance's addresses."""
-    state: Path = arguments.state.resolve()
-    if not state.exists():
-        raise CloudError(f"there is no state directory {state}")
-    if not (state / "instance.json").exists():
-        raise CloudError(f"{state} has no instance.json, so it is not localcloud's: delete it yourself if it is")
-    readable = _readable(state)
-    if readable:
-        stop(arguments)
-        _check_unmounted(Instance.open(state))
-    for entry in state.iterdir():
-        if entry.name not in KEPT_ON_RESET or not readable:
+    kept: tuple[str, ...] = KEPT_ON_RESET
+    try:
+        instance = Instance.load(arguments.state)
+    except StaleState:  # another version's addresses are of no use
+        instance, kept = Instance.named(arguments.state), ()
+    _stop(instance)
+    _check_unmounted(instance)
+    for entry in instance.state.iterdir():
+        if entry.name not in kept:
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
-    print(f"{state} is empty")
+    print(f"{instance.state} is empty")
+    return 0
+
+
+def env(arguments: argparse.Namespace) -> int:
+    """Print the variables by which AWS clients and kubectl find the cloud."""
+    if not arguments.json:
+        print(_shell(Instance.load(arguments.state)))
+        return 0
+    try:
+        values = exports(Instance.load(arguments.state))
+    except NotRunning:  # nothing was ever started there
+        values = {}
+    print(json.dumps(values, indent=1))
     return 0
 
 
 def serve(arguments: argparse.Namespace) -> int:
     """Run the daemon in the foreground."""
-    daemon.serve(_open(arguments))
+    instance = Instance.load(arguments.state)
+    preflight.check_root(os.geteuid())
+    pid = os.getpid()
+    namespace.enter()
+    daemon.serve(instance, pid)
     return 0
 
 
 def exports(instance: Instance) -> dict[str, str]:
-    """What a shell needs to talk to the cloud as its operator."""
+    """Return the variables by which AWS clients and kubectl find the cloud, and log in as its operator."""
+    operator = instance.credentials()
     return {
         "AWS_ENDPOINT_URL": instance.endpoint,
-        "AWS_ACCESS_KEY_ID": OPERATOR_KEY,
-        "AWS_SECRET_ACCESS_KEY": OPERATOR_SECRET,
+        "AWS_ACCESS_KEY_ID": operator.access_key,
+        "AWS_SECRET_ACCESS_KEY": operator.secret_key,
         "AWS_REGION": instance.region,
         "AWS_DEFAULT_REGION": instance.region,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "KUBECONFIG": str(instance.kubeconfig),
+        # A proxy for the internet must not be asked for addresses of this machine.
+        "NO_PROXY": ",".join(("127.0.0.1", "localhost", instance.host_address, instance.cloud_address)),
     }
+
+
+def _shell(instance: Instance) -> str:
+    """Return `exports` as shell commands; they append to NO_PROXY."""
+    values = exports(instance)
+    own = values.pop("NO_PROXY")
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
+    return "\n".join(
+        [*lines, f'export NO_PROXY="${{NO_PROXY:+$NO_PROXY,}}{own}" no_proxy="${{no_proxy:+$no_proxy,}}{own}"']
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -171,30 +208,16 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--state", type=Path, default=default_state(), help="state directory (default: %(default)s)")
-    for command in (start, stop, status, logs, reset, serve):
+    for command in (start, stop, status, logs, env, reset, serve):
         text = (command.__doc__ or "").partition(".")[0]
         sub = commands.add_parser(command.__name__, help=text, description=text, parents=[shared])
         sub.set_defaults(command=command)
-        if command is status:
+        if command in (status, env):
             sub.add_argument("--json", action="store_true", help="as JSON")
         if command is logs:
             sub.add_argument("name", nargs="?", help="which log; without it, their names")
             sub.add_argument("-f", "--follow", action="store_true", help="go on as it grows")
     return parser
-
-
-def _open(arguments: argparse.Namespace) -> Instance:
-    try:
-        return Instance.open(arguments.state)
-    except OSError as error:
-        raise CloudError(f"the state directory {arguments.state} can't be used: {error.strerror}") from error
-
-
-def _readable(state: Path) -> bool:
-    with contextlib.suppress(CloudError, OSError):
-        Instance.open(state)
-        return True
-    return False
 
 
 def _spawn(instance: Instance, log: Path) -> subprocess.Popen[bytes]:
@@ -216,7 +239,7 @@ def _spawn(instance: Instance, log: Path) -> subprocess.Popen[bytes]:
 
 
 def _status(instance: Instance) -> dict[str, Any] | None:
-    """The daemon's own report, or None when ours doesn't answer."""
+    """Return the daemon's report, or None if this instance's daemon doesn't answer."""
     try:
         with urllib.request.urlopen(instance.endpoint + daemon.STATUS_PATH, timeout=5) as answer:
             report: dict[str, Any] = json.loads(answer.read())
@@ -226,7 +249,7 @@ def _status(instance: Instance) -> dict[str, Any] | None:
 
 
 def _locked(instance: Instance) -> bool:
-    """Whether a daemon holds this state directory."""
+    """Return whether a daemon holds this state directory."""
     path = instance.state / "daemon.lock"
     if not path.exists():
         return False
@@ -236,6 +259,18 @@ def _locked(instance: Instance) -> bool:
         except BlockingIOError:
             return True
     return False
+
+
+def _wait_for_lock(instance: Instance) -> None:
+    """Return once no daemon holds the state directory; one that was killed may take a moment to end."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while _locked(instance):
+        if time.monotonic() > deadline:
+            raise CloudError(
+                f"a daemon is starting or stopping for {instance.state}: try again in a few seconds, "
+                f"or end it with `python -m localcloud stop --state {instance.state}`"
+            )
+        time.sleep(POLL_SECONDS)
 
 
 def _daemon_pid(instance: Instance) -> int | None:
@@ -259,7 +294,7 @@ def _forget_account(instance: Instance) -> bool:
 
 
 def _check_unmounted(instance: Instance) -> None:
-    """Deleting through a mount would delete what is mounted."""
+    """Raise if something is mounted in the state directory: deleting a folder would delete what is mounted in it."""
     if left := cleanup.mounts(instance, Path("/proc/self/mounts").read_text()):
         raise CloudError(f"{left[0]} is still mounted: unmount it (`umount {left[0]}`) and try again")
 

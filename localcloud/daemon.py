@@ -1,7 +1,8 @@
 """The daemon: one process that serves the AWS endpoint and owns everything the cloud runs.
 
-The account lives in its memory, as moto's does: a killed daemon is an emptied account. `incarnation`, in
-`state/daemon.json` and in the status, is new at every start, so that callers can tell.
+The account is in its memory, as moto's is, so a killed daemon has lost its account. `incarnation`, in
+`state/daemon.json` and in the status, is new at every start, so that callers can tell. The daemon and all that it
+runs are in a PID namespace of their own (see `namespace`), which ends with it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from localcloud import cleanup
+from localcloud import cleanup, contexts
 from localcloud.errors import CloudError, PortInUse
 from localcloud.instance import Instance
 from localcloud.supervise import Supervisor
@@ -29,15 +30,20 @@ from localcloud.supervise import Supervisor
 log = logging.getLogger(__name__)
 
 STATUS_PATH = "/_localcloud/status"
-# Read by moto when it is imported: the managed policies that roles attach, and errors for unknown instance types.
+# moto reads these when it is imported: managed policies for roles, and errors for unknown instance types.
 MOTO_SETTINGS = {
     "MOTO_IAM_LOAD_MANAGED_POLICIES": "true",
     "MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION": "true",
 }
 
 
-def serve(instance: Instance) -> None:
-    """Run in the foreground until SIGTERM or SIGINT; leaves nothing behind."""
+def serve(instance: Instance, pid: int) -> None:
+    """Run until SIGTERM or SIGINT; leaves nothing behind.
+
+    Args:
+        instance: Whose daemon this is.
+        pid: The process that users signal: the one outside of the daemon's PID namespace.
+    """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     os.environ.update(MOTO_SETTINGS)
@@ -49,13 +55,13 @@ def serve(instance: Instance) -> None:
         supervisor = Supervisor(instance)
         try:
             cloud = _Cloud(instance, supervisor)
-            with _recorded(instance, cloud.incarnation):
+            with _recorded(instance, pid, cloud.incarnation):
                 log.info("instance %s serves %s and %s", instance.id, instance.endpoint, instance.cloud_endpoint)
                 asked_to_end.get()
                 log.info("stopping")
                 cloud.stop()
         finally:
-            left = cleanup.sweep(instance, supervisor)
+            left = [*supervisor.stop_all(), *cleanup.sweep(instance)]
             log.info("stopped; removed %s", ", ".join(left) or "nothing")
 
 
@@ -74,20 +80,21 @@ class _Cloud:
 
         self.incarnation = str(uuid.uuid4())
         self._instance = instance
+        self._publishing = threading.Lock()
         self._network = Network(instance)
         self._network.create()
         moto_rules.install()
         account, region = instance.account, instance.region
         principals = MotoPrincipals(account, region)
-        principals.create_operator()
+        principals.create_operator(instance.credentials())
         context, authority = webhooks.server_tls(instance.host_address)
 
         def hook(kind: str, cluster: str) -> Any:
             return webhook(f"https://{instance.host_address}:{port}/{kind}/{cluster}", authority)
 
-        self.eks = Eks(
-            Settings(account, region, hook), MotoEc2(account, region), principals, KubeMachine(instance, supervisor)
-        )
+        contexts.publish(instance, {})  # those of a daemon that was killed
+        settings = Settings(account, region, hook, self._publish)
+        self.eks = Eks(settings, MotoEc2(account, region), principals, KubeMachine(instance, supervisor))
         listener = _server(instance.host_address, 0, webhooks.application(self.eks, instance.cloud_endpoint), context)
         port = listener.server_port
         unsigned = [(_is_status, self._status), (service.is_auth_call, service.auth_app(self.eks))]
@@ -103,7 +110,7 @@ class _Cloud:
             threading.Thread(target=server.serve_forever, daemon=True).start()
 
     def stop(self) -> None:
-        """Take everything down; nobody is answered meanwhile but with a refused connection."""
+        """End everything; connections are refused from the beginning."""
         from localcloud.aws.eks import reconcile
 
         for server in self._servers[1:]:
@@ -112,6 +119,18 @@ class _Cloud:
         reconcile.shut_down(self.eks)
         self._servers[0].shutdown()
         self._network.destroy()
+        contexts.publish(self._instance, {})
+
+    def _publish(self, eks: Any) -> None:
+        with self._publishing:
+            contexts.publish(
+                self._instance,
+                {
+                    state.cluster.name: contexts.Cluster(state.cluster.endpoint, state.cluster.ca_pem)
+                    for state in list(eks.clusters.values())
+                    if state.cluster.endpoint
+                },
+            )
 
     def _status(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         from werkzeug.wrappers import Response
@@ -149,7 +168,7 @@ def _clusters(eks: Any) -> list[dict[str, Any]]:
 
 
 def _followers(instance: Instance, eks: Any) -> dict[str, Callable[[Any], None]]:
-    """What happens outside moto when moto has done something."""
+    """Return what to do outside moto after an operation of moto's, by operation."""
 
     def instances_changed(_: Any) -> None:
         for state in list(eks.clusters.values()):
@@ -190,7 +209,7 @@ def _server(address: str, port: int, app: Any, context: Any = None) -> Any:
 
 @contextlib.contextmanager
 def _only_one(instance: Instance) -> Iterator[None]:
-    """A lock that ends with the process, so that two daemons never share a state directory."""
+    """Lock the state directory until the process exits, so that two daemons never share it."""
     with (instance.state / "daemon.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -202,9 +221,9 @@ def _only_one(instance: Instance) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _recorded(instance: Instance, incarnation: str) -> Iterator[None]:
+def _recorded(instance: Instance, pid: int, incarnation: str) -> Iterator[None]:
     path = record_path(instance)
-    record = {"pid": os.getpid(), "incarnation": incarnation, "since": time.time()}
+    record = {"pid": pid, "incarnation": incarnation, "since": time.time()}
     path.write_text(json.dumps(record) + "\n")
     try:
         yield
@@ -213,5 +232,5 @@ def _recorded(instance: Instance, incarnation: str) -> Iterator[None]:
 
 
 def record_path(instance: Instance) -> Path:
-    """Where a running daemon says who it is."""
+    """Return the file in which a running daemon records its process and its incarnation."""
     return instance.state / "daemon.json"

@@ -7,8 +7,10 @@ The tree:
     ├── PortInUse          another process listens on the instance's port
     ├── DiskFull           the state directory's file system has no room
     ├── KernelFeature      namespaces, veth, overlay or nft missing from the kernel
-    ├── StaleState         the state directory was written by something else
-    ├── NotRunning         no daemon answers for this state directory
+    ├── ToolMissing        LOCALCLOUD_TOOLS is not set, or something is missing there
+    ├── ForeignState       the state directory was not made by localcloud
+    ├── StaleState         the state directory was made by another version of localcloud
+    ├── NotRunning         there is no cloud in the state directory, or no daemon answers for it
     └── ProcessFailed      a supervised process could not be started
 """
 
@@ -24,7 +26,7 @@ class NotRoot(CloudError):
 
 
 class PortInUse(CloudError):
-    """Somebody else listens on the instance's port."""
+    """Another process listens on the instance's port."""
 
 
 class DiskFull(CloudError):
@@ -32,15 +34,23 @@ class DiskFull(CloudError):
 
 
 class KernelFeature(CloudError):
-    """The kernel lacks something that nodes are made of."""
+    """The kernel lacks a feature that nodes need."""
+
+
+class ToolMissing(CloudError):
+    """LOCALCLOUD_TOOLS is not set, or its folder lacks something."""
+
+
+class ForeignState(CloudError):
+    """The state directory was not made by localcloud; nothing in it may be changed."""
 
 
 class StaleState(CloudError):
-    """The state directory isn't one of ours, or of another version."""
+    """The state directory was made by another version of localcloud."""
 
 
 class NotRunning(CloudError):
-    """No daemon answers for this state directory."""
+    """There is no cloud in the state directory, or no daemon answers for it."""
 
 
 class ProcessFailed(CloudError):

@@ -1,4 +1,4 @@
-"""What has to be true of this machine before a cloud can start; each failure is one line with its remedy."""
+"""Checks that a cloud can start on this machine; each failure is one line with its remedy."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import socket
 import subprocess
 from pathlib import Path
 
+from localcloud import tools
 from localcloud.errors import CloudError, DiskFull, KernelFeature, NotRoot, PortInUse
 from localcloud.instance import Instance
-from scripts import toolchain
 
 FREE_BYTES = 2 * 1024**3
 HOST_TOOLS = ("ip", "nsenter", "unshare", "mount", "umount", "containerd", "runc", "nft", "conntrack")
-BUILT_TOOLS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
 
 
 def check(instance: Instance) -> None:
-    """Raise the first thing that stands in the way of a start.
+    """Raise for the first thing that prevents a start.
 
     Raises:
         CloudError: One of the kinds of `localcloud.errors`.
@@ -31,22 +30,21 @@ def check(instance: Instance) -> None:
 
 
 def check_root(uid: int) -> None:
-    """Nodes are made of namespaces, mounts and cgroups."""
+    """Check for root: nodes are made of namespaces, mounts and cgroups."""
     if uid != 0:
         raise NotRoot("localcloud needs root to make namespaces, mounts and cgroups: run it with sudo, or as root")
 
 
 def check_tools() -> None:
-    """What Debian's packages and our own builds have to bring."""
+    """Check for the programs of Debian's packages, and for what `LOCALCLOUD_TOOLS` must hold."""
     missing = [tool for tool in HOST_TOOLS if shutil.which(tool) is None]
     if missing:
         raise CloudError(f"missing on PATH: {', '.join(missing)}: run `make up`, which installs their packages")
-    for tool in BUILT_TOOLS:
-        toolchain.binary(tool)
+    tools.check()
 
 
 def check_disk(free_bytes: int, state: Path) -> None:
-    """etcd and containerd fail in obscure ways on a full disk."""
+    """Check for free space: on a full disk, etcd and containerd fail with unrelated errors."""
     if free_bytes < FREE_BYTES:
         raise DiskFull(
             f"{state} has {free_bytes / 1024**3:.1f} GiB free, localcloud needs {FREE_BYTES // 1024**3}: "
@@ -55,7 +53,7 @@ def check_disk(free_bytes: int, state: Path) -> None:
 
 
 def check_port(instance: Instance) -> None:
-    """The port is part of the stack's configuration, so it isn't changed silently."""
+    """Check that the port is free; it may be in a stack's configuration, so another one is not chosen silently."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -68,7 +66,7 @@ def check_port(instance: Instance) -> None:
 
 
 def check_kernel(instance: Instance, filesystems: str) -> None:
-    """Overlay mounts, network namespaces, veth pairs and nft: try each once."""
+    """Try overlay mounts, network namespaces, veth pairs and nft once each."""
     if "\toverlay\n" not in filesystems and _fails(["modprobe", "overlay"]):
         raise KernelFeature("the kernel has no overlay file system: load it (`modprobe overlay`) or use another kernel")
     probe = f"{instance.netns}-probe"

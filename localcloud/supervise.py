@@ -1,17 +1,16 @@
-"""Starts and stops the processes of one cloud, and finds those that an earlier daemon left behind.
+"""Starts and stops the processes of one cloud.
 
     supervisor = Supervisor(instance)
     supervisor.spawn("etcd-demo", ["etcd", "--data-dir", "..."], netns=True)
     supervisor.stop("etcd-demo")
 
-Each process leads a session of its own and is recorded with its start time under `state/processes/`, because a pid
-alone may since have been given to somebody else: a pid is only ever signalled while its start time is the recorded one.
+Each process leads a session of its own. Nothing is recorded on disk: when the daemon dies, the kernel ends everything
+in its PID namespace (see `namespace`), so no later daemon has to find these processes.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import signal
@@ -32,12 +31,27 @@ LAST_LINES = 15
 
 @dataclass(frozen=True)
 class Process:
-    """A process we started: `started` is its start time in clock ticks since boot, field 22 of /proc/PID/stat."""
+    """A process that the supervisor started."""
 
     name: str
-    pid: int
-    started: int
+    child: subprocess.Popen[bytes]
     log: Path
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended yet."""
+        return self.child.poll() is None
+
+    def signal(self, number: int) -> None:
+        """Signal the process and its group, if it still runs."""
+        if self.runs:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.child.pid, number)
+
+    def wait(self, deadline: float) -> None:
+        """Return when it has ended, or at `deadline` on the monotonic clock."""
+        while self.runs and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
 
 
 class Supervisor:
@@ -45,9 +59,8 @@ class Supervisor:
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
-        self._records = instance.state / "processes"
         self._logs = instance.state / "logs"
-        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, Process] = {}
         self._lock = threading.Lock()
 
     def spawn(
@@ -68,109 +81,77 @@ class Supervisor:
             log: Where output is appended; `state/logs/<name>.log` when None.
 
         Raises:
-            ProcessFailed: The name is taken by a living process, or the program can't be executed.
+            ProcessFailed: A running process has this name, or the program can't be executed.
         """
-        self._check(name)
-        log = log or self._logs / f"{name}.log"
-        prefix = ["nsenter", f"--net=/run/netns/{self._instance.netns}", "--"] if netns else []
-        child = _popen(name, [*prefix, *map(str, argv)], env, cwd, log)
-        process = Process(name, child.pid, _start_time(child.pid) or 0, log)
-        with self._lock:
-            self._children[child.pid] = child
-        _write_record(self._record(name), process)
-        return process
-
-    def _check(self, name: str) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
             raise ProcessFailed(f"process name {name!r} is not a file name: use letters, digits, '.', '_' and '-'")
         if self.alive(name):
             raise ProcessFailed(f"process {name} runs already: stop it first")
-        self._records.mkdir(parents=True, exist_ok=True)
+        log = log or self._logs / f"{name}.log"
+        prefix = ["nsenter", f"--net=/run/netns/{self._instance.netns}", "--"] if netns else []
+        process = Process(name, _popen(name, [*prefix, *map(str, argv)], env, cwd, log), log)
+        with self._lock:
+            self._processes[name] = process
+        return process
 
     def stop(self, name: str, grace_seconds: float = 5) -> None:
-        """TERM the process group, KILL what is left of it after `grace_seconds`, and reap; no error if it is gone."""
-        process = self._read(self._record(name))
-        if process is None:
-            return
-        self._end(process, time.monotonic() + grace_seconds)
-        self._forget(process)
+        """TERM the process group, KILL it after `grace_seconds`, and reap; no error if it has ended already."""
+        process = self.find(name)
+        if process is not None:
+            self._end([process], grace_seconds)
 
     def kill(self, name: str) -> None:
         """KILL at once, without a chance to clean up."""
         self.stop(name, grace_seconds=0)
 
     def alive(self, name: str) -> bool:
-        """Whether the process recorded as `name` runs."""
-        process = self._read(self._record(name))
-        return process is not None and self._runs(process)
+        """Whether the process started as `name` runs."""
+        process = self.find(name)
+        return process is not None and process.runs
 
     def find(self, name: str) -> Process | None:
-        """The process recorded as `name`, running or not."""
-        return self._read(self._record(name))
+        """The process started as `name` and not stopped since, running or not."""
+        with self._lock:
+            return self._processes.get(name)
 
     def names(self) -> list[str]:
-        """The names recorded, in order."""
-        return sorted(path.stem for path in self._records.glob("*.json"))
+        """The names of the processes that were not stopped, in order."""
+        with self._lock:
+            return sorted(self._processes)
 
     def last_lines(self, name: str, count: int = LAST_LINES) -> str:
         """The end of a process's log, for error messages."""
-        process = self._read(self._record(name))
+        process = self.find(name)
         log = process.log if process else self._logs / f"{name}.log"
         with contextlib.suppress(OSError):
             return "\n".join(log.read_text(errors="replace").splitlines()[-count:])
         return ""
 
-    def sweep(self, grace_seconds: float = 3) -> list[str]:
-        """End every recorded process, all within one deadline.
+    def stop_all(self, grace_seconds: float = 3) -> list[str]:
+        """End every process, all within one deadline.
 
         Returns:
             The names of those that were still running.
         """
-        found = [process for path in self._records.glob("*.json") if (process := self._read(path))]
-        running = [process for process in found if self._runs(process)]
-        for process in running:
-            _signal_group(process.pid, signal.SIGTERM)
+        with self._lock:
+            found = list(self._processes.values())
+        running = sorted(process.name for process in found if process.runs)
+        self._end(found, grace_seconds)
+        return running
+
+    def _end(self, processes: Sequence[Process], grace_seconds: float) -> None:
         deadline = time.monotonic() + grace_seconds
-        for process in running:
-            self._end(process, deadline)
-        for process in found:
-            self._forget(process)
-        return sorted(process.name for process in running)
-
-    def _end(self, process: Process, deadline: float) -> None:
-        if self._runs(process) and time.monotonic() < deadline:
-            _signal_group(process.pid, signal.SIGTERM)
-        self._wait(process, deadline)
-        if self._runs(process):
-            _signal_group(process.pid, signal.SIGKILL)
-            self._wait(process, time.monotonic() + KILL_SECONDS)
-
-    def _wait(self, process: Process, deadline: float) -> None:
-        while self._runs(process) and time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
-
-    def _runs(self, process: Process) -> bool:
+        for process in processes if grace_seconds > 0 else ():
+            process.signal(signal.SIGTERM)
+        for process in processes:
+            process.wait(deadline)
+            process.signal(signal.SIGKILL)
+        for process in processes:
+            process.wait(time.monotonic() + KILL_SECONDS)
         with self._lock:
-            child = self._children.get(process.pid)
-        if child is not None:
-            return child.poll() is None
-        return process.started != 0 and _start_time(process.pid) == process.started
-
-    def _forget(self, process: Process) -> None:
-        with self._lock:
-            self._children.pop(process.pid, None)
-        self._record(process.name).unlink(missing_ok=True)
-
-    def _record(self, name: str) -> Path:
-        return self._records / f"{name}.json"
-
-    @staticmethod
-    def _read(path: Path) -> Process | None:
-        try:
-            record = json.loads(path.read_text())
-            return Process(path.stem, int(record["pid"]), int(record["started"]), Path(record["log"]))
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+            for process in processes:
+                if self._processes.get(process.name) is process:
+                    del self._processes[process.name]
 
 
 def _popen(
@@ -190,23 +171,3 @@ def _popen(
             )
         except OSError as error:
             raise ProcessFailed(f"process {name} can't be started: {error}; is {command[0]} installed?") from error
-
-
-def _write_record(path: Path, process: Process) -> None:
-    temporary = path.with_suffix(".new")
-    temporary.write_text(json.dumps({"pid": process.pid, "started": process.started, "log": str(process.log)}))
-    temporary.replace(path)
-
-
-def _signal_group(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, number)
-
-
-def _start_time(pid: int) -> int | None:
-    """Start time of a process that isn't a zombie, else None."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] == "Z" else int(fields[19])

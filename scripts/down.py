@@ -1,4 +1,4 @@
-"""`make down`: destroys the stack, then stops the one-machine cloud."""
+"""`make down`: destroy the stack, then stop the one-machine cloud."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scripts.toolchain.errors import SetupError
 
 
 def main() -> int:
-    """Runs every step; returns the exit status."""
+    """Run every step; return the exit status."""
     try:
         down()
     except (UpError, SetupError) as error:
@@ -19,10 +19,10 @@ def main() -> int:
 
 
 def down() -> None:
-    """Destroys what the stack records, if anything, and stops the cloud.
+    """Destroy the stack's resources, if there are any, and stop the cloud.
 
     Raises:
-        UpError: one of them didn't work.
+        UpError: a step failed.
     """
     session = Session.open().start_cloud()
     session.select_stack()

@@ -15,7 +15,7 @@ from typing import Any
 from scripts.toolchain import paths, shell
 
 STACK = "local"
-# Resources that tell one cloud from another: the first kind that the stack has is looked for in the cloud.
+# Resources by which a cloud is recognised: the first kind that the stack has is looked up in the cloud.
 _WITNESSES = (
     ("aws:ec2/vpc:Vpc", "ec2 describe-vpcs --query Vpcs[].VpcId"),
     ("aws:iam/role:Role", "iam list-roles --query Roles[].RoleName"),
@@ -23,7 +23,7 @@ _WITNESSES = (
 
 
 class UpError(Exception):
-    """A step of `make up` or `make down` didn't work; the message says which and what to do."""
+    """A step of `make up` or `make down` failed; the message says which one, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class Session:
 
     @classmethod
     def open(cls) -> Session:
-        """The session of this checkout; open it again once the cloud has its address."""
+        """Return the session of this checkout; open it again after the cloud was started."""
         place = shell.prepare(shell.default_state(), os.environ.get(shell.STANDINS_VARIABLE))
         environ = shell.environment(os.environ, place).applied_to(os.environ)
         return cls(place.state, {**environ, "PYTHONPATH": str(paths.CHECKOUT)})
 
     def run(self, *command: str, remedy: str) -> None:
-        """Runs `command` with its output on the terminal.
+        """Run `command` with its output on the terminal.
 
         Raises:
             UpError: it ended with an error; the message ends with `remedy`.
@@ -51,7 +51,7 @@ class Session:
             raise UpError(f"`{' '.join(command)}` ended with status {status}: {remedy}")
 
     def ask(self, *command: str) -> str:
-        """What `command` prints.
+        """Return what `command` prints.
 
         Raises:
             UpError: it ended with an error; carries what it printed on stderr.
@@ -64,35 +64,35 @@ class Session:
         return done.stdout
 
     def start_cloud(self) -> Session:
-        """Starts the one-machine cloud unless it runs, and returns the session that knows its address."""
+        """Start the one-machine cloud unless it runs, and return a session that knows its address and keys."""
         said = self.ask(sys.executable, "-m", "localcloud", "start")
-        # What follows the blank line is for those who start it by hand: the variables that `activate` sets.
+        # After the blank line come the variables that `activate` sets, for a person who starts the cloud by hand.
         print(said.split("\n\n")[0].strip().removesuffix("; to use it:"), flush=True)
         return Session.open()
 
     def select_stack(self) -> None:
-        """Makes the stack unless it is there."""
+        """Create the stack if it doesn't exist."""
         self.ask("pulumi", "stack", "select", "--create", STACK)
 
     def resources(self) -> list[dict[str, Any]]:
-        """What the stack's state records."""
+        """Return the resources in the stack's state."""
         deployment = json.loads(self.ask("pulumi", "stack", "export", "--stack", STACK))["deployment"]
         recorded: list[dict[str, Any]] = deployment.get("resources") or []
         return recorded
 
     def outputs(self) -> dict[str, Any]:
-        """The stack's outputs, secrets shown."""
+        """Return the stack's outputs, secrets in plain text."""
         shown: dict[str, Any] = json.loads(self.ask("pulumi", "stack", "output", "--json", "--show-secrets"))
         return shown
 
 
 def identifiers(resources: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
-    """The ids that the state records for AWS resources of one type (`aws:ec2/vpc:Vpc`)."""
+    """Return the ids that the state records for AWS resources of one type (`aws:ec2/vpc:Vpc`)."""
     return [str(resource["id"]) for resource in resources if resource.get("type") == kind and resource.get("id")]
 
 
 def release_dead_locks(session: Session) -> None:
-    """Unlocks the stack if the update that locked it was killed on this machine; others' locks stay."""
+    """Unlock the stack if the update that locked it was killed on this machine; leave other locks."""
     folder = session.state / "pulumi" / ".pulumi" / "locks"
     locks = [json.loads(path.read_text()) for path in folder.rglob("*.json")]
     if locks and all(lock["hostname"] == socket.gethostname() and not is_alive(lock["pid"]) for lock in locks):
@@ -106,10 +106,10 @@ def is_alive(pid: int) -> bool:
 
 
 def forget_if_lost(session: Session) -> None:
-    """Removes the stack's state if what it records was in a cloud that is gone.
+    """Remove the stack's state if the cloud that it describes is gone.
 
     The one-machine cloud keeps AWS in memory. After a restart of the machine the state names resources that
-    nothing can read, update or delete; a cloud that lacks every one of them isn't the one it was.
+    nothing can read, update or delete. If the cloud has none of them, it is not the cloud of this state.
     """
     resources = session.resources()
     for kind, query in _WITNESSES:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
 from typing import Any
 
 from scripts.progress import await_training
@@ -13,7 +11,7 @@ from scripts.toolchain.errors import SetupError
 
 
 def main() -> int:
-    """Runs every step; returns the exit status."""
+    """Run every step; return the exit status."""
     try:
         up()
     except (UpError, SetupError) as error:
@@ -26,10 +24,10 @@ def main() -> int:
 
 
 def up() -> None:
-    """Starts the cloud, deploys the stack, writes the kubeconfig and waits for training.
+    """Start the cloud, deploy the stack and wait for training.
 
     Raises:
-        UpError: one of them didn't work.
+        UpError: a step failed.
     """
     session = Session.open().start_cloud()
     session.select_stack()
@@ -40,22 +38,12 @@ def up() -> None:
         remedy="mend what it names and run `make up` again",
     )
     outputs = session.outputs()
-    write_kubeconfig(session.state / "kubeconfig", outputs["kubeconfig"])
     await_training(session, outputs)
     print(next_words(outputs.get("next")))
 
 
-def write_kubeconfig(path: Path, kubeconfig: Any) -> None:
-    """Writes the stack's kubeconfig (text or an object) where KUBECONFIG points, readable by its owner only."""
-    text = kubeconfig if isinstance(kubeconfig, str) else json.dumps(kubeconfig, indent=1)
-    draft = path.with_suffix(".new")
-    draft.touch(mode=0o600)
-    draft.write_text(text)
-    draft.replace(path)
-
-
 def next_words(following: Any) -> str:
-    """What to run next, from the stack's output `next`: a text, a list or a table."""
+    """Return what to run next, from the stack's output `next`: a text, a list or a table."""
     if isinstance(following, dict):
         following = [f"{what}: {command}" for what, command in following.items()]
     lines = following if isinstance(following, list) else str(following or "").splitlines()

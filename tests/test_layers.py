@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "workloads": {"settings", "contract", "infra.outputs"},
     "trainer": {"contract"},
     "controller": {"contract"},
-    "localcloud": {"scripts.toolchain"},  # until localcloud finds its tools by itself; then set[str]()
+    "localcloud": set[str](),
     "localcloud.standins": set[str](),
     "scripts.toolchain": set[str](),
     "scripts": set[str](),

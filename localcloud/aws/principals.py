@@ -1,7 +1,7 @@
 """Who a set of credentials belongs to, and which policies speak for them: the only reader of moto's IAM and STS.
 
 principals = MotoPrincipals(account="123456789012", region="us-west-2")
-principals.create_operator()
+principals.create_operator(instance.credentials())
 caller = principals.find(access_key, session_token)
 """
 
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from localcloud.instance import Credentials
+
 OPERATOR = "operator"
-OPERATOR_KEY = "localcloud"
-OPERATOR_SECRET = "localcloud"
 PARTITION = "aws"
 
 
@@ -94,8 +94,8 @@ class MotoPrincipals:
         self._account = account
         self._region = region
 
-    def create_operator(self) -> None:
-        """Make the user whose access key is `localcloud` and who may do everything."""
+    def create_operator(self, credentials: Credentials) -> None:
+        """Create the user who may do everything, with this access key."""
         from moto.iam.models import AccessKey
 
         iam = self._iam()
@@ -107,8 +107,8 @@ class MotoPrincipals:
         iam.put_user_policy(OPERATOR, "everything", json.dumps(everything))
         key: AccessKey = iam.create_access_key(user_name=OPERATOR)
         iam.access_keys.pop(key.access_key_id, None)
-        key.access_key_id = OPERATOR_KEY
-        key.secret_access_key = OPERATOR_SECRET
+        key.access_key_id = credentials.access_key
+        key.secret_access_key = credentials.secret_key
         iam.access_keys[key.physical_resource_id] = key
 
     def find(self, access_key: str, session_token: str | None) -> Principal:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from localcloud import tools
 from localcloud.instance import Instance
 from localcloud.kube import control_plane_config as config
 from localcloud.kube.client import Client
@@ -26,7 +27,6 @@ from localcloud.kube.kubeconfig import client_kubeconfig, webhook_kubeconfig
 from localcloud.kube.network import Network
 from localcloud.kube.pki import Authority, Pair, signing_key, write_private
 from localcloud.supervise import Supervisor
-from scripts import toolchain
 
 POLL_SECONDS = 0.1
 STOP_SECONDS = 2.0
@@ -235,7 +235,7 @@ class ControlPlane:
         return f"{self.spec.cluster}-{component}"
 
     def _spawn(self, component: str, flags: list[str]) -> None:
-        self._supervisor.spawn(self._process(component), [str(toolchain.binary(component)), *flags], netns=True)
+        self._supervisor.spawn(self._process(component), [str(tools.binary(component)), *flags], netns=True)
 
     def _wait_until(self, path: str, deadline: float) -> None:
         """Poll a path of the API server until it answers with success."""

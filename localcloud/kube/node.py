@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from localcloud import tools
 from localcloud.instance import Instance
 from localcloud.kube import cgroups
 from localcloud.kube import node_config as config
@@ -30,13 +31,11 @@ from localcloud.kube.network import NETNS_DIR, POD_IDENTITY_ADDRESS, Network, No
 from localcloud.kube.node_config import Machine, NodeSpec
 from localcloud.kube.pki import write_private
 from localcloud.supervise import Supervisor
-from scripts import toolchain
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parent.parent
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 CNI_FILE = "10-aws.conflist"
-OPERATOR = {"AWS_ACCESS_KEY_ID": "localcloud", "AWS_SECRET_ACCESS_KEY": "localcloud"}
 
 
 class Node:
@@ -128,7 +127,7 @@ class Node:
         _remove(self._directory)
         for name in ("kubelet", "pods", "kubernetes", "cni", "containerd-config", "services"):
             (self._directory / name).mkdir(parents=True)
-        copy_image(toolchain.node_image(), self._directory / "containerd")
+        copy_image(tools.node_image(), self._directory / "containerd")
         self._write_credentials()
         folder = self._directory / "kubernetes"
         machine = Machine(os.cpu_count() or 1, _host_memory_mib())
@@ -139,10 +138,10 @@ class Node:
         (folder / "resolv.conf").write_text("")
         containerd = self._directory / "containerd-config"
         (containerd / "config.toml").write_text(config.containerd_config())
-        spec = config.base_runtime_spec(_default_runtime_spec(), str(toolchain.trainer_site_packages()))
+        spec = config.base_runtime_spec(_default_runtime_spec(), str(tools.site_packages()))
         (containerd / "base.json").write_text(config.document(spec))
         self._write_service("containerd", [_host_binary("containerd"), "--config=/etc/containerd/config.toml"])
-        kubelet_argv = [str(toolchain.binary("kubelet")), *config.kubelet_flags(self.spec)]
+        kubelet_argv = [str(tools.binary("kubelet")), *config.kubelet_flags(self.spec)]
         self._write_service("kubelet", kubelet_argv, after=config.CONTAINERD_SOCKET)
         os.mkfifo(self._directory / "control")
 
@@ -164,11 +163,13 @@ class Node:
             draft.write_text(config.document(config.cni_config(self.pod_cidr)))
             draft.rename(draft.with_name(CNI_FILE))
         elif addon == "kube-proxy":
-            argv = [str(toolchain.binary("kube-proxy")), f"--config={config.KUBERNETES_DIR}/kube-proxy.json"]
+            argv = [str(tools.binary("kube-proxy")), f"--config={config.KUBERNETES_DIR}/kube-proxy.json"]
             self._write_service(addon, argv)
         elif addon == "aws-efs-csi-driver":
             argv = [sys.executable, "-m", "localcloud.kube.csi", self.spec.name, self.spec.zone]
-            env = {**OPERATOR, "PYTHONPATH": str(CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1"}
+            env = {"PYTHONPATH": str(CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1"}
+            operator = self._instance.credentials()
+            env |= {"AWS_ACCESS_KEY_ID": operator.access_key, "AWS_SECRET_ACCESS_KEY": operator.secret_key}
             env |= {"AWS_ENDPOINT_URL": self._instance.cloud_endpoint, "AWS_REGION": self.spec.region}
             self._write_service(addon, argv, env=env)
         elif addon == "eks-pod-identity-agent":
@@ -189,7 +190,7 @@ class Node:
         instance = self._instance
         (instance.state / "efs").mkdir(exist_ok=True)
         (instance.state / "logs").mkdir(exist_ok=True)
-        image = toolchain.node_image()
+        image = tools.node_image()
         plan = config.init_plan(
             hostname=self.spec.name,
             cgroups=[str(folder) for folder in cgroups.create(self._cgroup)],

@@ -9,7 +9,7 @@ from localcloud.instance import Instance
 
 
 def test_only_mounts_below_our_directories_are_ours_innermost_first(tmp_path: Path) -> None:
-    instance = Instance.open(tmp_path / "state")
+    instance = Instance.create(tmp_path / "state")
     state = instance.state
     table = "\n".join(
         [

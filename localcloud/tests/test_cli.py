@@ -2,34 +2,83 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from localcloud import cli, preflight
-from localcloud.errors import CloudError, DiskFull, KernelFeature, NotRoot, PortInUse
+from localcloud.errors import CloudError, DiskFull, KernelFeature, NotRoot, PortInUse, ToolMissing
 from localcloud.instance import Instance
-from scripts.toolchain import ToolMissing
 
 
 @pytest.fixture
 def instance(tmp_path: Path) -> Instance:
-    return Instance.open(tmp_path / "state")
+    return Instance.create(tmp_path / "state")
 
 
-def test_reset_spares_a_directory_that_is_not_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+COMMANDS = ("start", "stop", "status", "logs", "env", "reset", "serve")
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("record", [None, '{"version": 1, "id": "x", "state": "/"}'], ids=["files", "a foreign record"])
+def test_every_command_refuses_a_foreign_folder_with_one_line_and_leaves_it_alone(
+    tmp_path: Path,
+    command: str,
+    record: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
     (tmp_path / "thesis.tex").write_text("years of work")
-    assert cli.main(["reset", "--state", str(tmp_path)]) == 1
-    assert "not localcloud's" in capsys.readouterr().err
-    assert (tmp_path / "thesis.tex").exists()
+    if record is not None:
+        (tmp_path / "instance.json").write_text(record)
+    before = contents(tmp_path)
+    assert cli.main([command, "--state", str(tmp_path)]) == 1
+    error = capsys.readouterr().err
+    assert str(tmp_path) in error
+    assert error.count("\n") == 1
+    assert contents(tmp_path) == before
 
 
-def test_reset_empties_a_state_that_cannot_be_read(tmp_path: Path) -> None:
-    (tmp_path / "instance.json").write_text("garbage")
-    (tmp_path / "logs").mkdir()
-    assert cli.main(["reset", "--state", str(tmp_path)]) == 0
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "start"])
+def test_only_start_makes_a_state_directory(tmp_path: Path, command: str) -> None:
+    cli.main([command, "--state", str(tmp_path / "state")])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_reset_keeps_the_addresses_and_drops_the_rest(instance: Instance) -> None:
+    (instance.state / "logs").mkdir()
+    assert cli.main(["reset", "--state", str(instance.state)]) == 0
+    assert [path.name for path in instance.state.iterdir()] == ["instance.json"]
+    assert Instance.load(instance.state) == instance
+
+
+def test_reset_empties_a_state_of_another_version(instance: Instance) -> None:
+    path = instance.state / "instance.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 0}))
+    (instance.state / "logs").mkdir()
+    assert cli.main(["reset", "--state", str(instance.state)]) == 0
+    assert list(instance.state.iterdir()) == []
+
+
+def test_env_gives_a_shell_what_it_needs(instance: Instance, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["env", "--state", str(instance.state)]) == 0
+    shown = 'echo "$AWS_ENDPOINT_URL $AWS_ACCESS_KEY_ID $AWS_SECRET_ACCESS_KEY $KUBECONFIG $NO_PROXY"'
+    script = f"{capsys.readouterr().out}\n{shown}"
+    said = subprocess.run(["sh", "-c", script], env={"NO_PROXY": "intra"}, capture_output=True, text=True, check=True)
+    operator = instance.credentials()
+    assert said.stdout.split() == [
+        *(instance.endpoint, operator.access_key, operator.secret_key, str(instance.state / "kubeconfig")),
+        f"intra,127.0.0.1,localhost,{instance.host_address},{instance.cloud_address}",
+    ]
 
 
 def test_status_without_a_daemon_says_how_to_start_one(instance: Instance, capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,6 +86,18 @@ def test_status_without_a_daemon_says_how_to_start_one(instance: Instance, capsy
     error = capsys.readouterr().err
     assert "python -m localcloud start" in error
     assert error.count("\n") == 1
+
+
+def test_a_start_leaves_a_daemon_that_is_starting_alone(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr(cli, "LOCK_SECONDS", 0.0)
+    monkeypatch.setattr("localcloud.cleanup.sweep", lambda _: pytest.fail("swept while a daemon runs"))
+    with (instance.state / "daemon.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert cli.main(["start", "--state", str(instance.state)]) == 1
+    assert "a daemon is starting or stopping" in capsys.readouterr().err
 
 
 def test_an_unknown_log_is_answered_with_those_there_are(
@@ -73,13 +134,10 @@ def test_a_missing_tool_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch
         preflight.check_tools()
 
 
-def test_a_tool_that_was_not_built_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> Path:
-        raise ToolMissing(name)
-
+def test_a_tool_that_was_not_built_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("shutil.which", lambda tool: f"/bin/{tool}")
-    monkeypatch.setattr("scripts.toolchain.binary", missing)
-    with pytest.raises(ToolMissing, match=r"etcd is not set up.*make up"):
+    monkeypatch.setenv("LOCALCLOUD_TOOLS", str(tmp_path))
+    with pytest.raises(ToolMissing, match=r"bin/etcd is missing.*make install"):
         preflight.check_tools()
 
 

@@ -1,10 +1,7 @@
-"""What the supervisor promises about processes it started, and about those it didn't."""
+"""What the supervisor promises about the processes that it started."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,14 +17,14 @@ STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
 
 @pytest.fixture
 def instance(tmp_path: Path) -> Instance:
-    return Instance.open(tmp_path)
+    return Instance.create(tmp_path)
 
 
 @pytest.fixture
 def supervisor(instance: Instance) -> Iterator[Supervisor]:
     supervisor = Supervisor(instance)
     yield supervisor
-    supervisor.sweep(grace_seconds=0)
+    supervisor.stop_all(grace_seconds=0)
 
 
 def wait_for_text(path: Path, text: str) -> None:
@@ -45,7 +42,7 @@ def test_stop_ends_a_process_that_ignores_term(supervisor: Supervisor) -> None:
     assert supervisor.names() == []
 
 
-def test_stop_takes_the_children_of_the_process_along(supervisor: Supervisor, tmp_path: Path) -> None:
+def test_stop_ends_the_children_of_the_process_too(supervisor: Supervisor, tmp_path: Path) -> None:
     process = supervisor.spawn("family", ["sh", "-c", "sleep 300 & echo child=$! ; wait"])
     wait_for_text(process.log, "child=")
     child = int(process.log.read_text().partition("child=")[2])
@@ -71,23 +68,12 @@ def test_a_missing_program_is_named(supervisor: Supervisor) -> None:
         supervisor.spawn("missing", ["no-such-program"])
 
 
-def test_sweep_by_a_later_daemon_ends_what_an_earlier_one_left(instance: Instance, supervisor: Supervisor) -> None:
-    supervisor.spawn("left-behind", ["sleep", "60"])
-    later = Supervisor(instance)
-    assert later.alive("left-behind")
-    assert later.sweep() == ["left-behind"]
-    assert not supervisor.alive("left-behind")
-
-
-def test_sweep_never_signals_a_pid_that_was_given_to_somebody_else(instance: Instance, supervisor: Supervisor) -> None:
-    stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
-    records = instance.state / "processes"
-    records.mkdir()
-    (records / "old.json").write_text(json.dumps({"pid": stranger.pid, "started": 1, "log": os.devnull}))
-    assert supervisor.sweep(grace_seconds=0) == []
-    assert stranger.poll() is None
-    stranger.kill()
-    stranger.wait()
+def test_all_processes_are_stopped_within_one_deadline(supervisor: Supervisor) -> None:
+    for name in ("one", "two"):
+        wait_for_text(supervisor.spawn(name, ["sh", "-c", STUBBORN]).log, "ready")
+    supervisor.spawn("ended", ["true"]).child.wait()
+    assert supervisor.stop_all(grace_seconds=0.1) == ["one", "two"]
+    assert supervisor.names() == []
 
 
 def test_the_last_lines_of_a_log_are_kept_for_error_messages(supervisor: Supervisor) -> None:

@@ -1,6 +1,6 @@
 """Where the tools are that the set-up built or found.
 
-    from localcloud import toolchain
+    from scripts import toolchain
 
     toolchain.binary("kubelet")             # on PATH or in the cache, of the pinned version
     toolchain.trainer_site_packages()       # mounted into every container at /opt/site-packages
@@ -11,6 +11,9 @@ but the standard library: it runs before there is a virtual environment.
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from scripts.toolchain import found, paths
@@ -26,6 +29,7 @@ __all__ = [
     "bench_python",
     "binary",
     "cache",
+    "localcloud_tools",
     "node_image",
     "stack_python",
     "trainer_site_packages",
@@ -75,6 +79,39 @@ def node_image() -> Path:
     from scripts.toolchain import image_build  # here, as it is only needed here
 
     return _existing(image_build.folder() / "containerd", "the nodes' image")
+
+
+def localcloud_tools() -> Path:
+    """The folder that LOCALCLOUD_TOOLS names: links to what the one-machine cloud and its tests run.
+
+    Made on demand, one for each set of pins.
+
+    Raises:
+        ToolMissing: the set-up has not run.
+    """
+    wanted = {Path("bin", name): binary(name) for name in TOOLS}
+    wanted |= {Path("node-image"): node_image(), Path("site-packages"): trainer_site_packages()}
+    key = paths.key_of(*(f"{name} {target}".encode() for name, target in wanted.items()))
+    folder = cache() / "localcloud" / key
+    if not folder.is_dir():
+        _make_links(folder, wanted)
+    return folder
+
+
+def _make_links(folder: Path, wanted: Mapping[Path, Path]) -> None:
+    """Make the folder as a whole; several processes may try at once."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
+    draft.chmod(0o755)
+    (draft / "bin").mkdir()
+    for name, target in wanted.items():
+        (draft / name).symlink_to(target)
+    try:
+        draft.rename(folder)
+    except OSError:
+        shutil.rmtree(draft)
+        if not folder.is_dir():
+            raise
 
 
 def _existing(path: Path, what: str) -> Path:

@@ -1,6 +1,6 @@
 """The environment in which `pulumi`, `kubectl` and `aws` work on the one-machine cloud, and how to undo it.
 
-change = environment(os.environ, prepare(state))     # what to set and what to take away
+change = environment(os.environ, prepare(state))     # what to set and what to unset
 print(script(change, os.environ))                    # the same for bash and zsh, with `deactivate_tidewater`
 """
 
@@ -9,22 +9,24 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.toolchain import binary, paths, stack_python
+from scripts.toolchain import binary, localcloud_tools, paths, plugins, stack_python
 from scripts.toolchain.errors import StepFailed
 
-STANDINS = ("aws", "eks", "kubernetes")
 STANDINS_VARIABLE = "LOCALCLOUD_STANDINS"
 STATE_VARIABLE = "LOCALCLOUD_STATE"
-REGION = "us-west-2"
-# The one-machine cloud's operator; moto takes any key, and this one has every right.
-OPERATOR_KEY = "localcloud"
+TOOLS_VARIABLE = "LOCALCLOUD_TOOLS"
 PASSPHRASE = "localcloud"
-# Elsewhere they'd choose another stack, another secret or other plug-ins than the ones set up here.
-_MISLEADING = ("PULUMI_STACK", "PULUMI_CONFIG_PASSPHRASE_FILE", "PULUMI_IGNORE_AMBIENT_PLUGINS")
+# Before the first start: keys that AWS refuses, so that no command reaches the account of a person's own profile.
+_NO_CLOUD = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "localcloud-was-never-started")
+_LOCAL = "127.0.0.1,localhost"
+# These would select another stack, or another secret, than the ones set up here.
+_MISLEADING = ("PULUMI_STACK", "PULUMI_CONFIG_PASSPHRASE_FILE")
 
 
 @dataclass(frozen=True)
@@ -33,104 +35,109 @@ class Place:
 
     state: Path
     commands: Path
-    """A folder with links to the tools and to the stand-ins that are on."""
+    """A folder with the engine, the language host and links to the other tools."""
+    home: Path
+    """The engine's PULUMI_HOME."""
+    tools: Path
+    """What localcloud runs, see `localcloud_tools`."""
     python: Path
-    port: int | None
-    """The AWS endpoint's port; None before the cloud was first started."""
-    host_address: str | None
+    cloud: Mapping[str, str]
+    """The variables by which clients find the cloud; none before it was first started."""
+    standins: tuple[str, ...] = plugins.STANDINS
+    """Which provider plug-ins are ours."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """Variables to set, and variables to take away."""
+    """Variables to set, and variables to unset."""
 
     set: Mapping[str, str]
     unset: frozenset[str]
 
     def applied_to(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """`environ` with this change made."""
+        """Return `environ` with this change made."""
         return {**{key: value for key, value in environ.items() if key not in self.unset}, **self.set}
 
 
 def default_state() -> Path:
-    """The state directory of this checkout's cloud, or the one that LOCALCLOUD_STATE names."""
+    """Return the state directory of this checkout's cloud, or the one that LOCALCLOUD_STATE names."""
     return Path(os.environ.get(STATE_VARIABLE) or paths.CHECKOUT / ".localcloud").resolve()
 
 
 def prepare(state: Path, standins: str | None = None) -> Place:
-    """Makes the folders and links that the environment points at.
+    """Make the folders and links that the environment refers to.
 
     Args:
         state: The cloud's state directory.
-        standins: Which provider plug-ins are ours, with commas between them; None: all of them.
+        standins: Which provider plug-ins are ours, separated by commas; None: all of them.
 
     Raises:
-        StepFailed: `standins` names one that there isn't.
+        StepFailed: `standins` names an unknown one, or `state` is a folder of another program.
         ToolMissing: the set-up has not run.
     """
-    python = stack_python()
-    commands = state / "bin"
-    _link_all(commands, links(python, standins_of(standins)))
-    _write_command(commands / "localcloud", python)
-    (state / "pulumi").mkdir(exist_ok=True)
-    _share_plugin_cache(state / "pulumi-home")
-    port, host_address = _address(state)
-    return Place(state, commands, python, port, host_address)
+    python, tools, ours = stack_python(), localcloud_tools(), standins_of(standins)
+    folder = _folder_of(state)
+    commands, home = folder / "bin", folder / "pulumi-home"
+    plugins.install(commands, home, python, ours)
+    plugins.link_all(commands, links(python))
+    _write_command(commands / "localcloud", state, tools, python)
+    cloud = _cloud(state, python)
+    if cloud:  # before, the state directory isn't localcloud's yet
+        (state / "pulumi").mkdir(exist_ok=True)
+    return Place(state, commands, home, tools, python, cloud, ours)
 
 
 def standins_of(value: str | None) -> tuple[str, ...]:
-    """The provider plug-ins that LOCALCLOUD_STANDINS asks for; "" asks for none.
+    """Return the provider plug-ins that LOCALCLOUD_STANDINS asks for; "" asks for none.
 
     Raises:
-        StepFailed: it names one that there isn't.
+        StepFailed: it names an unknown one.
     """
     if value is None:
-        return STANDINS
+        return plugins.STANDINS
     names = tuple(name.strip() for name in value.split(",") if name.strip())
-    if unknown := [name for name in names if name not in STANDINS]:
-        raise StepFailed(f"{STANDINS_VARIABLE} names {', '.join(unknown)}: choose from {', '.join(STANDINS)}")
+    if unknown := [name for name in names if name not in plugins.STANDINS]:
+        choice = ", ".join(plugins.STANDINS)
+        raise StepFailed(f"{STANDINS_VARIABLE} names {', '.join(unknown)}: choose from {choice}")
     return names
 
 
-def links(python: Path, standins: tuple[str, ...]) -> dict[str, Path]:
-    """The commands' folder: name → what it leads to. The language host has no official counterpart to give way to."""
-    plugins = paths.CHECKOUT / "localcloud" / "standins" / "bin"
-    ours = ["pulumi-language-python", *(f"pulumi-resource-{name}" for name in standins)]
-    tools = {name: binary(name) for name in ("pulumi", "kubectl", "etcdctl")}
-    return {**tools, "aws": python.with_name("aws"), **{name: plugins / name for name in ours}}
+def links(python: Path) -> dict[str, Path]:
+    """The links in the folder of commands: name to target."""
+    tools = {name: binary(name) for name in ("kubectl", "etcdctl")}
+    return {**tools, "aws": python.with_name("aws"), plugins.LANGUAGE_HOST.name: plugins.LANGUAGE_HOST}
 
 
 def environment(environ: Mapping[str, str], place: Place) -> Change:
-    """What has to change in `environ` so that everybody's tools talk to the cloud at `place`."""
-    local = ["127.0.0.1", "localhost"]
+    """Return what must change in `environ` so that all tools use the cloud at `place`."""
+    cloud = {**_NO_CLOUD, "AWS_EC2_METADATA_DISABLED": "true", **place.cloud}
+    local = cloud.pop("NO_PROXY", _LOCAL)
     wanted = {
         "PATH": os.pathsep.join([str(place.commands), str(place.python.parent), environ.get("PATH", os.defpath)]),
         "LOCALCLOUD_PYTHON": str(place.python),
+        TOOLS_VARIABLE: str(place.tools),
         # Without sidecar files, which are not written atomically: one cut short by a kill makes the state unreadable.
         "PULUMI_BACKEND_URL": f"file://{place.state / 'pulumi'}?metadata=skip",
-        "PULUMI_HOME": str(place.state / "pulumi-home"),
+        "PULUMI_HOME": str(place.home),
         "PULUMI_CONFIG_PASSPHRASE": environ.get("PULUMI_CONFIG_PASSPHRASE", PASSPHRASE),
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         "KUBECONFIG": str(place.state / "kubeconfig"),
-        "AWS_ACCESS_KEY_ID": OPERATOR_KEY,
-        "AWS_SECRET_ACCESS_KEY": OPERATOR_KEY,
-        "AWS_REGION": REGION,
-        "AWS_DEFAULT_REGION": REGION,
-        "AWS_EC2_METADATA_DISABLED": "true",
+        **cloud,
     }
-    if place.port is not None and place.host_address is not None:
-        wanted["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{place.port}"
-        local += [place.host_address, place.host_address.rsplit(".", 1)[0] + ".2"]
-    # A proxy for the outside must not be asked for what is on this machine.
+    if place.standins:
+        # A state or an official component may ask for an older version of a provider than the installed SDK does;
+        # with this switch the engine takes the plug-in of a later version, which is the stand-in.
+        wanted["PULUMI_ENABLE_LEGACY_PLUGIN_SEARCH"] = "true"
+    # A proxy for the internet must not be asked for addresses of this machine.
     for name in ("NO_PROXY", "no_proxy"):
-        wanted[name] = ",".join([*(part for part in environ.get(name, "").split(",") if part), *local])
-    # Profiles, sessions, certificates and endpoints of a person's real AWS would win over the keys above.
+        wanted[name] = ",".join([*(part for part in environ.get(name, "").split(",") if part), local])
+    # Profiles, sessions, certificates and endpoints of a person's real AWS account would override the keys above.
     unset = {name for name in environ if name.startswith("AWS_") and name not in wanted}
     return Change(wanted, frozenset(unset | (set(_MISLEADING) & set(environ))))
 
 
 def script(change: Change, environ: Mapping[str, str]) -> str:
-    """Shell commands (bash, zsh) that make `change`, and define `deactivate_tidewater` to take it back."""
+    """Return shell commands (bash, zsh) that make `change`, and define `deactivate_tidewater` to undo it."""
     before = {name: environ[name] for name in [*change.set, *sorted(change.unset)] if name in environ}
     new = [name for name in change.set if name not in environ]
     undo = [*_exports(before), *(f"unset {name}" for name in new), "unset -f deactivate_tidewater", "hash -r"]
@@ -140,7 +147,7 @@ def script(change: Change, environ: Mapping[str, str]) -> str:
 
 
 def script_of_environment() -> str:
-    """What `activate` evaluates: the change to this process's environment for this checkout's cloud."""
+    """Return what `activate` evaluates: the change to this process's environment for this checkout's cloud."""
     place = prepare(default_state(), os.environ.get(STANDINS_VARIABLE))
     return script(environment(os.environ, place), os.environ)
 
@@ -149,23 +156,12 @@ def _exports(values: Mapping[str, str]) -> list[str]:
     return [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
 
 
-def _link_all(folder: Path, wanted: Mapping[str, Path]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in folder.iterdir():
-        if path.is_symlink() and path.name not in wanted:
-            path.unlink()
-    for name, target in wanted.items():
-        link = folder / name
-        if not link.is_symlink() or os.readlink(link) != str(target):
-            draft = folder / f".{name}.{os.getpid()}"
-            draft.symlink_to(target)
-            draft.replace(link)
-
-
-def _write_command(path: Path, python: Path) -> None:
+def _write_command(path: Path, state: Path, tools: Path, python: Path) -> None:
+    """Write the command `localcloud`, which needs no variable of the activated shell, so that sudo can run it."""
     text = (
         "#!/bin/sh\n"
         f"export PYTHONPATH={shlex.quote(str(paths.CHECKOUT))}${{PYTHONPATH:+:$PYTHONPATH}}\n"
+        f"export {STATE_VARIABLE}={shlex.quote(str(state))} {TOOLS_VARIABLE}={shlex.quote(str(tools))}\n"
         f'exec {shlex.quote(str(python))} -m localcloud "$@"\n'
     )
     if not path.exists() or path.read_text() != text:
@@ -173,19 +169,33 @@ def _write_command(path: Path, python: Path) -> None:
         path.chmod(0o755)
 
 
-def _share_plugin_cache(home: Path) -> None:
-    """Gives the stack a Pulumi home of its own, but for the cache of official plug-ins, which stays the user's."""
-    home.mkdir(exist_ok=True)
-    shared = Path(os.environ.get("PULUMI_HOME") or "~/.pulumi").expanduser() / "plugins"
-    link = home / "plugins"
-    if shared != link and not link.exists() and not link.is_symlink():
-        shared.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(shared)
+def _folder_of(state: Path) -> Path:
+    """Return the folder in the cache with the commands for one state directory of this checkout.
+
+    It is not in the state directory, which only `localcloud start` may make. The link `around` leads to the folder that
+    contains the state directory, mostly a checkout; when that is deleted, the next call deletes these commands too.
+    """
+    folders = paths.cache() / "shells"
+    folder = folders / paths.key_of(str(paths.CHECKOUT).encode(), str(state).encode())
+    folder.mkdir(parents=True, exist_ok=True)
+    plugins.link(folder / "around", state.parent)
+    for other in folders.iterdir():
+        around = other / "around"
+        if around.is_symlink() and not around.exists():
+            shutil.rmtree(other, ignore_errors=True)
+    return folder
 
 
-def _address(state: Path) -> tuple[int | None, str | None]:
-    try:
-        instance = json.loads((state / "instance.json").read_text())
-        return int(instance["port"]), f"198.18.{int(instance['subnet'])}.1"
-    except (OSError, ValueError, KeyError, TypeError):
-        return None, None
+def _cloud(state: Path, python: Path) -> Mapping[str, str]:
+    """Return the variables that localcloud gives its clients; none before its first start."""
+    done = subprocess.run(
+        [python, "-m", "localcloud", "env", "--json", "--state", state],
+        env={**os.environ, "PYTHONPATH": str(paths.CHECKOUT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise StepFailed(done.stderr.strip())
+    cloud: Mapping[str, str] = json.loads(done.stdout)
+    return cloud

@@ -149,6 +149,11 @@ class Checkout:
         """What `aws COMMAND` answers."""
         return self.json(f"aws --output json {command}")
 
+    def cloud(self) -> dict[str, str]:
+        """The variables by which clients find the cloud, its operator's keys among them."""
+        variables: dict[str, str] = self.json("localcloud env --json")
+        return variables
+
     @cached_property
     def outputs(self) -> dict[str, Any]:
         """The stack's outputs, secrets shown."""

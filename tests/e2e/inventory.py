@@ -2,15 +2,15 @@
 
 Two inventories are compared to show that `pulumi destroy` leaves nothing:
 
-    before = aws_inventory(endpoint)
+    before = aws_inventory(checkout.cloud())
     ...
-    assert aws_inventory(endpoint) == before
+    assert aws_inventory(checkout.cloud()) == before
 """
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,14 @@ import boto3
 Inventory = dict[str, frozenset[str]]
 
 
-def _client(endpoint: str, service: str) -> Any:
+def _client(cloud: Mapping[str, str], service: str) -> Any:
     connect: Any = boto3.client  # its type lists every service by name
     return connect(
         service,
-        endpoint_url=endpoint,
-        region_name="us-west-2",
-        aws_access_key_id="localcloud",
-        aws_secret_access_key="localcloud",
+        endpoint_url=cloud["AWS_ENDPOINT_URL"],
+        region_name=cloud["AWS_REGION"],
+        aws_access_key_id=cloud["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=cloud["AWS_SECRET_ACCESS_KEY"],
     )
 
 
@@ -59,14 +59,14 @@ def _live_keys(kms: Any) -> frozenset[str]:
     return frozenset(k["KeyId"] for k in described if k["KeyState"] != "PendingDeletion")
 
 
-def aws_inventory(endpoint: str) -> Inventory:
-    """The ids of everything in the account at `endpoint`, by kind.
+def aws_inventory(cloud: Mapping[str, str]) -> Inventory:
+    """The ids of everything in the account of a cloud, by kind.
 
     KMS keys that wait for their deletion, and terminated instances, count as gone: AWS keeps both
     visible for a while.
     """
     ec2, iam, efs, eks, s3, kms, logs = (
-        _client(endpoint, name) for name in ("ec2", "iam", "efs", "eks", "s3", "kms", "logs")
+        _client(cloud, name) for name in ("ec2", "iam", "efs", "eks", "s3", "kms", "logs")
     )
     listings: dict[str, Callable[[], frozenset[str]]] = {
         "vpcs": lambda: _ids(ec2, "describe_vpcs", "Vpcs", "VpcId"),

@@ -33,14 +33,13 @@ pytestmark = [pytest.mark.e2e, pytest.mark.incremental]
 
 
 @pytest.fixture(scope="module")
-def account(checkout: Checkout) -> tuple[str, Inventory]:
-    """The endpoint of the cloud, and what the account held before the stack was made."""
+def account(checkout: Checkout) -> Inventory:
+    """What the account held before the stack was made."""
     checkout.run("python -m localcloud start")
-    endpoint = checkout.run('printf %s "$AWS_ENDPOINT_URL"').text
-    return endpoint, aws_inventory(endpoint)
+    return aws_inventory(checkout.cloud())
 
 
-def test_make_up_ends_with_training_progressing(checkout: Checkout, account: tuple[str, Inventory]) -> None:
+def test_make_up_ends_with_training_progressing(checkout: Checkout, account: Inventory) -> None:
     output = checkout.make("up")
     assert "pulumi config set workers" in output.text  # what to run next
     assert "pulumi destroy" in output.text
@@ -293,10 +292,9 @@ def test_a_finished_job_stays_finished_in_a_pod_with_several_processes_too(check
         assert {pod["metadata"]["uid"] for pod in checkout.worker_pods()} == pods
 
 
-def test_destroy_leaves_nothing(checkout: Checkout, account: tuple[str, Inventory]) -> None:
-    endpoint, before = account
+def test_destroy_leaves_nothing(checkout: Checkout, account: Inventory) -> None:
     checkout.run("pulumi destroy --yes")
-    assert added(before, aws_inventory(endpoint)) == {}
+    assert added(account, aws_inventory(checkout.cloud())) == {}
     instance = json.loads((checkout.state / "instance.json").read_text())["id"]
     nodes = [
         item

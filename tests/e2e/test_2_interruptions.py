@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.checkout import COMMAND_TIMEOUT_SECONDS, Checkout, Output
-from tests.e2e.inventory import aws_inventory, host_leftovers
+from tests.e2e.checkout import COMMAND_TIMEOUT_SECONDS, Checkout, Output, wait_until
+from tests.e2e.inventory import aws_inventory, host_leftovers, processes_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental]
 
@@ -63,6 +63,10 @@ def test_up_killed_half_way_completes_the_second_time(checkout: Checkout) -> Non
     checkout.run("pulumi preview --expect-no-changes")
 
 
+def test_kubectl_finds_the_cluster_of_a_stack_that_was_made_again(checkout: Checkout) -> None:
+    assert "etcd" in checkout.run("kubectl get pods --all-namespaces").text
+
+
 def test_a_second_make_up_trains_again(checkout: Checkout) -> None:
     assert "step=" in checkout.make("up").text
 
@@ -70,15 +74,17 @@ def test_a_second_make_up_trains_again(checkout: Checkout) -> None:
 def test_destroy_killed_half_way_completes_the_second_time(checkout: Checkout) -> None:
     _kill_once_printed(checkout, "pulumi destroy --yes", " deleted ", times=20)
     _repeat(checkout, "pulumi destroy --yes")
-    endpoint = checkout.run('printf %s "$AWS_ENDPOINT_URL"').text
-    left = aws_inventory(endpoint)
+    left = aws_inventory(checkout.cloud())
     assert left["clusters"] == left["buckets"] == left["file systems"] == frozenset()
 
 
 def test_start_after_a_killed_daemon_cleans_up_and_says_so(checkout: Checkout) -> None:
     checkout.run("pulumi up --yes")
     status = json.loads((checkout.state / "daemon.json").read_text())
+    instance = json.loads((checkout.state / "instance.json").read_text())["id"]
+    assert processes_of(instance, checkout.state)
     os.kill(status["pid"], signal.SIGKILL)
+    wait_until("everything to end with the daemon", lambda: not processes_of(instance, checkout.state))
     started = checkout.run("python -m localcloud start")
     assert "cleaned" in started.text
     listed = checkout.aws("eks list-clusters")

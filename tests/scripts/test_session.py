@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from scripts.session import Session, forget_if_lost, identifiers, release_dead_locks
-from scripts.up import next_words, write_kubeconfig
+from scripts.up import next_words
 
 VPC = {"type": "aws:ec2/vpc:Vpc", "id": "vpc-1"}
 ROLE = {"type": "aws:iam/role:Role", "id": "node"}
@@ -92,14 +92,6 @@ def test_identifiers_are_those_of_one_type() -> None:
     assert identifiers([VPC, {"type": "aws:ec2/subnet:Subnet", "id": "s"}, {"type": VPC["type"]}], VPC["type"]) == [
         "vpc-1"
     ]
-
-
-@pytest.mark.parametrize("given", ["text: 1\n", {"text": 1}], ids=["text", "object"])
-def test_the_kubeconfig_is_readable_by_its_owner_only(given: Any, tmp_path: Path) -> None:
-    path = tmp_path / "kubeconfig"
-    write_kubeconfig(path, given)
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert "text" in path.read_text()
 
 
 @pytest.mark.parametrize("following", ["kubectl logs x", ["kubectl logs x"], {"logs": "kubectl logs x"}])

@@ -58,7 +58,9 @@ def start(eks: Eks, state: ClusterState) -> None:
     state.software = eks.machine.addons(plane)
     with state.lock:
         if state.cluster.status != "DELETING":
-            state.change(status="ACTIVE", endpoint=plane.endpoint, ca_pem=plane.ca_pem, oidc_issuer=plane.issuer)
+            state.change(endpoint=plane.endpoint, ca_pem=plane.ca_pem, oidc_issuer=plane.issuer)
+            eks.settings.changed(eks)
+            state.change(status="ACTIVE")
     for entry in list(state.entries.values()):
         access_entries.sync_bindings(state, entry)
     if state.cluster.self_managed_addons:
@@ -253,6 +255,7 @@ def take_down(eks: Eks, state: ClusterState) -> None:
     eks.ec2.delete_security_group(str(state.cluster.vpc_config["clusterSecurityGroupId"]))
     with eks.lock:
         eks.clusters.pop(name, None)
+    eks.settings.changed(eks)
     log.info("cluster %s is deleted", name)
 
 

@@ -93,11 +93,13 @@ class Settings:
 
     Args:
         webhooks: `webhooks(kind, cluster)` is the `localcloud.kube.Webhook` of `authenticate` or `pod-identity`.
+        changed: Called after a control plane has started, before its cluster is ACTIVE, and after one was deleted.
     """
 
     account: str
     region: str
     webhooks: Callable[[str, str], Any]
+    changed: Callable[[Eks], None] = lambda eks: None
 
 
 class Eks:

@@ -7,8 +7,11 @@ import threading
 from collections.abc import Iterator
 from functools import cache
 
+from localcloud.instance import Credentials
 from localcloud.tests.aws import fakes
 from localcloud.tests.aws.fakes import ACCOUNT, REGION
+
+OPERATOR = Credentials("localcloud", "localcloud")
 
 
 def serve_account() -> Iterator[str]:
@@ -31,7 +34,7 @@ def serve_account() -> Iterator[str]:
     _lay_rules()
     moto_api_backend.reset()
     principals = MotoPrincipals(ACCOUNT, REGION)
-    principals.create_operator()
+    principals.create_operator(OPERATOR)
     settings = Settings(ACCOUNT, REGION, lambda kind, cluster: None)
     eks = Eks(settings, MotoEc2(ACCOUNT, REGION), principals, fakes.FakeMachine())
     server = make_server("127.0.0.1", 0, Gateway(ACCOUNT, principals, {"eks": EksService(eks)}, [], {}), threaded=True)

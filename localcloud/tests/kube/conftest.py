@@ -24,7 +24,7 @@ def spec() -> kube.NodeSpec:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two Ready nodes with every addon; what stop leaves on the host is for a test to see."""
-    instance = Instance.open(tmp_path_factory.mktemp("cloud"))
+    instance = Instance.create(tmp_path_factory.mktemp("cloud"))
     supervisor = Supervisor(instance)
     network = kube.Network(instance)
     plane = kube.ControlPlane(instance, supervisor, kube.ControlPlaneSpec("demo", "1.34", 0))

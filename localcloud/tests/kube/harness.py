@@ -11,10 +11,9 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-from localcloud import kube
+from localcloud import kube, tools
 from localcloud.instance import Instance
 from localcloud.supervise import Supervisor
-from scripts import toolchain
 
 FILE_SYSTEM = "fs-0123456789abcdef0"
 ACCESS_POINT = "fsap-0123456789abcdef0"
@@ -48,7 +47,7 @@ class Cluster:
     nodes: list[kube.Node]
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        command = [str(toolchain.binary("kubectl")), "--kubeconfig", str(self.plane.admin_kubeconfig), *arguments]
+        command = [str(tools.binary("kubectl")), "--kubeconfig", str(self.plane.admin_kubeconfig), *arguments]
         done = subprocess.run(
             command, input=stdin, capture_output=True, text=True, timeout=READY_SECONDS + 30, check=False
         )

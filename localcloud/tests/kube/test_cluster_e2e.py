@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from localcloud import tools
 from localcloud.kube import cgroups
 from localcloud.kube.draining import pods_on
 from localcloud.tests.kube.harness import ACCESS_POINT, FILE_SYSTEM, READY_SECONDS, Cluster, traces, wait_for
-from scripts import toolchain
 
 pytestmark = pytest.mark.e2e
 
@@ -128,7 +128,7 @@ def test_logs_describe_and_port_forward_work(web: Cluster) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [str(toolchain.binary("kubectl")), "--kubeconfig", str(web.plane.admin_kubeconfig)]
+    command = [str(tools.binary("kubectl")), "--kubeconfig", str(web.plane.admin_kubeconfig)]
     forward = subprocess.Popen([*command, "port-forward", "pod/one", f"{port}:8000"], stdout=subprocess.PIPE)
     try:
         assert forward.stdout is not None

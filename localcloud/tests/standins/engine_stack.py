@@ -1,4 +1,4 @@
-"""A Pulumi project in a folder of its own, run by the real engine with the stand-ins on PATH."""
+"""A Pulumi project in a folder of its own, run by the real engine; the plug-ins are installed as `activate` does it."""
 
 from __future__ import annotations
 
@@ -6,29 +6,34 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from scripts import toolchain
-
-CHECKOUT = Path(__file__).parents[3]
+from scripts.toolchain import plugins
 
 
 class EngineStack:
     """One stack; every command is the unmodified CLI's."""
 
-    def __init__(self, folder: Path, **environment: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        environment: Mapping[str, str] | None = None,
+        standins: tuple[str, ...] = plugins.STANDINS,
+    ) -> None:
         self.folder = folder
+        plugins.install(folder / "bin", folder / "home", Path(sys.executable), standins)
         (folder / "Pulumi.yaml").write_text("name: t\nruntime: python\n")
         self.environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("PULUMI_", "AWS_"))},
-            "PATH": f"{CHECKOUT / 'localcloud/standins/bin'}:{os.environ['PATH']}",
+            "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
             "LOCALCLOUD_PYTHON": sys.executable,
             "PULUMI_HOME": str(folder / "home"),
             "PULUMI_BACKEND_URL": f"file://{folder}?metadata=skip",
             "PULUMI_CONFIG_PASSPHRASE": "x",
             "PULUMI_SKIP_UPDATE_CHECK": "true",
-            **environment,
+            **(environment or {}),
         }
         self.program("")
         self.pulumi("stack", "init", "dev")
@@ -39,7 +44,7 @@ class EngineStack:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Starts a command."""
-        argv = [str(toolchain.binary("pulumi")), *arguments, "--non-interactive"]
+        argv = [str(self.folder / "bin" / "pulumi"), *arguments, "--non-interactive"]
         pipe = subprocess.PIPE
         return subprocess.Popen(argv, cwd=self.folder, env=self.environment, stdout=pipe, stderr=pipe, text=True)
 
@@ -58,6 +63,12 @@ class EngineStack:
         """The stack's outputs, secrets in the clear."""
         found: dict[str, Any] = json.loads(self.pulumi("stack", "output", "--json", "--show-secrets"))
         return found
+
+    def resources(self) -> list[dict[str, Any]]:
+        """What the state records."""
+        exported: dict[str, Any] = json.loads(self.pulumi("stack", "export"))
+        recorded: list[dict[str, Any]] = exported["deployment"]["resources"]
+        return recorded
 
     def state(self) -> str:
         """The state file as it lies on disk."""

@@ -11,8 +11,8 @@ import pytest
 from pulumi.runtime.proto import language_pb2
 
 from localcloud.standins import language_host
-from localcloud.tests.standins.engine_stack import CHECKOUT, EngineStack
-from tests.processes import is_alive
+from localcloud.tests.processes import is_alive
+from localcloud.tests.standins.engine_stack import EngineStack
 
 
 def request(**fields: object) -> language_pb2.RunRequest:
@@ -36,7 +36,7 @@ def test_the_program_is_told_who_it_is() -> None:
 
 
 def test_the_program_does_not_see_the_path_to_this_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", f"{CHECKOUT}{os.pathsep}/own")
+    monkeypatch.setenv("PYTHONPATH", f"{language_host._CHECKOUT}{os.pathsep}/own")
     environment = language_host.run_environment(request(config={"t:a": "1"}, configSecretKeys=["t:b"]))
     assert environment["PYTHONPATH"] == "/own"
     assert environment["PULUMI_CONFIG"] == '{"t:a": "1"}'

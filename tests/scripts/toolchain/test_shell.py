@@ -6,10 +6,13 @@ import json
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from localcloud import cli
+from localcloud.instance import Instance
 from scripts.toolchain import paths, shell
 from scripts.toolchain.errors import StepFailed
 from scripts.toolchain.shell import Place
@@ -25,7 +28,17 @@ PERSON = {
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    return Place(tmp_path / "s", tmp_path / "s" / "bin", tmp_path / "venv" / "bin" / "python", 24600, "198.18.7.1")
+    cloud = {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:24600",
+        "AWS_ACCESS_KEY_ID": "AKIA",
+        "AWS_SECRET_ACCESS_KEY": "random",
+        "AWS_REGION": "us-west-2",
+        "KUBECONFIG": f"{tmp_path}/s/kubeconfig",
+        "NO_PROXY": "127.0.0.1,localhost,198.18.7.1",
+    }
+    shells = tmp_path / "shells"
+    python = tmp_path / "venv" / "bin" / "python"
+    return Place(tmp_path / "s", shells / "bin", shells / "home", tmp_path / "tools", python, cloud)
 
 
 def test_tools_are_pointed_at_the_cloud(place: Place) -> None:
@@ -35,7 +48,9 @@ def test_tools_are_pointed_at_the_cloud(place: Place) -> None:
     assert after["PULUMI_BACKEND_URL"] == f"file://{place.state}/pulumi?metadata=skip"
     assert after["KUBECONFIG"] == f"{place.state}/kubeconfig"
     assert after["LOCALCLOUD_PYTHON"] == str(place.python)
-    assert after["NO_PROXY"] == "intra,127.0.0.1,localhost,198.18.7.1,198.18.7.2"
+    assert after["LOCALCLOUD_TOOLS"] == str(place.tools)
+    assert (after["AWS_ACCESS_KEY_ID"], after["AWS_SECRET_ACCESS_KEY"]) == ("AKIA", "random")
+    assert after["NO_PROXY"] == after["no_proxy"].join(["intra,", ""]) == "intra,127.0.0.1,localhost,198.18.7.1"
 
 
 def test_a_persons_real_aws_settings_are_taken_away(place: Place) -> None:
@@ -45,8 +60,10 @@ def test_a_persons_real_aws_settings_are_taken_away(place: Place) -> None:
 
 
 def test_before_the_first_start_there_is_no_endpoint_yet(place: Place) -> None:
-    new = Place(place.state, place.commands, place.python, None, None)
-    assert "AWS_ENDPOINT_URL" not in shell.environment(PERSON, new).applied_to(PERSON)
+    after = shell.environment(PERSON, replace(place, cloud={})).applied_to(PERSON)
+    assert "AWS_ENDPOINT_URL" not in after
+    assert "never-started" in after["AWS_ACCESS_KEY_ID"]  # AWS refuses it, whatever profile the person has
+    assert after["NO_PROXY"] == "intra,127.0.0.1,localhost"
 
 
 @pytest.mark.parametrize(
@@ -66,30 +83,46 @@ def test_an_unknown_stand_in_is_named() -> None:
         shell.standins_of("aws,gcp")
 
 
-def test_preparing_again_with_fewer_stand_ins_takes_their_links_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_older_version_that_a_state_asks_for_is_the_stand_ins_too(place: Place) -> None:
+    switch = "PULUMI_ENABLE_LEGACY_PLUGIN_SEARCH"
+    assert shell.environment(PERSON, place).set[switch] == "true"
+    assert switch not in shell.environment(PERSON, replace(place, standins=())).set
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "pulumi"))
-    state = tmp_path / "state"
-    assert (shell.prepare(state).commands / "pulumi-resource-aws").exists()
-    commands = shell.prepare(state, "eks").commands
-    assert not (commands / "pulumi-resource-aws").is_symlink()
-    assert (commands / "pulumi-resource-eks").exists()
-    assert (commands / "pulumi-language-python").exists()
+    return tmp_path / "around" / "state"
 
 
-def test_the_users_cache_of_official_plug_ins_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "pulumi"))
-    shell.prepare(tmp_path / "state")
-    (tmp_path / "pulumi" / "plugins" / "resource-aws-v7.0.0").mkdir()
-    assert (tmp_path / "state" / "pulumi-home" / "plugins" / "resource-aws-v7.0.0").is_dir()
+def test_preparing_makes_no_state_directory(state: Path) -> None:
+    state.parent.mkdir()
+    assert shell.prepare(state).cloud == {}
+    assert not state.exists()
 
 
-def test_the_address_is_the_instances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "pulumi"))
-    (tmp_path / "instance.json").write_text(json.dumps({"port": 24601, "subnet": 9}))
-    place = shell.prepare(tmp_path)
-    assert (place.port, place.host_address) == (24601, "198.18.9.1")
+def test_after_a_start_the_clouds_own_word_is_taken_for_its_address_and_keys(state: Path) -> None:
+    made = Instance.create(state)
+    cloud = shell.prepare(state).cloud
+    assert cloud == json.loads(json.dumps(cli.exports(made)))
+    assert (state / "pulumi").is_dir()
+
+
+def test_a_folder_of_another_program_is_refused_and_left_alone(state: Path) -> None:
+    state.mkdir(parents=True)
+    (state / "thesis.tex").touch()
+    with pytest.raises(StepFailed, match=f"{state} is not a state directory"):
+        shell.prepare(state)
+    assert [path.name for path in state.iterdir()] == ["thesis.tex"]
+
+
+def test_the_commands_of_a_deleted_checkout_are_deleted(state: Path, tmp_path: Path) -> None:
+    state.parent.mkdir()
+    commands = shell.prepare(state).commands
+    assert "LOCALCLOUD_TOOLS" in (commands / "localcloud").read_text()
+    state.parent.rmdir()
+    shell.prepare(tmp_path / "another")
+    assert not commands.exists()
 
 
 @pytest.mark.parametrize("interpreter", ["bash", "zsh"])
@@ -114,5 +147,5 @@ def test_activate_works_from_another_directory_and_twice(tmp_path: Path) -> None
     done = subprocess.run(
         ["bash", "-euc", commands], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
     )
-    folder = tmp_path / "state" / "bin"
+    folder = shell.prepare(tmp_path / "state").commands
     assert done.stdout.split() == [str(folder / name) for name in ("pulumi", "kubectl", "aws", "localcloud")]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from localcloud.aws.eks import reconcile
 from localcloud.aws.eks.errors import EksError
+from localcloud.aws.eks.state import Eks
 from localcloud.tests.aws import fakes
 from localcloud.tests.aws.fakes import World
 
@@ -29,6 +31,19 @@ def test_a_cluster_is_creating_until_its_control_plane_runs(world: World) -> Non
     assert seen["certificateAuthority"]["data"]
     assert seen["identity"]["oidc"]["issuer"].startswith("https://oidc.eks.us-west-2.amazonaws.com/id/")
     assert seen["version"] == "1.34"
+
+
+def test_the_kubeconfig_names_a_cluster_before_it_is_active_and_no_longer_when_it_is_gone(world: World) -> None:
+    seen: list[dict[str, tuple[str, str | None]]] = []
+
+    def changed(eks: Eks) -> None:
+        seen.append({name: (state.cluster.status, state.cluster.endpoint) for name, state in eks.clusters.items()})
+
+    world.eks.settings = replace(world.eks.settings, changed=changed)
+    world.cluster()
+    world.call("DeleteCluster", name="demo")
+    reconcile.take_down(world.eks, world.eks.clusters["demo"])
+    assert seen == [{"demo": ("CREATING", "https://198.18.0.2:6443")}, {}]
 
 
 def test_a_cluster_has_a_security_group_and_an_interface_in_two_zones(world: World) -> None:

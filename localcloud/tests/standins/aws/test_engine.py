@@ -37,7 +37,7 @@ def hold(vpc_id):
 @pytest.fixture
 def stack(tmp_path: Path, endpoint: str) -> EngineStack:
     account = {"AWS_ACCESS_KEY_ID": "localcloud", "AWS_SECRET_ACCESS_KEY": "localcloud"}
-    stack = EngineStack(tmp_path, AWS_ENDPOINT_URL=endpoint, AWS_REGION="us-west-2", **account)
+    stack = EngineStack(tmp_path, {"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "us-west-2", **account})
     (tmp_path / "code.txt").write_text("one")
     stack.pulumi("config", "set", "--secret", "token", "hush")
     return stack
@@ -46,8 +46,10 @@ def stack(tmp_path: Path, endpoint: str) -> EngineStack:
 def test_a_stack_lives_its_life(stack: EngineStack, clients: Clients) -> None:
     ec2, s3 = clients.get("ec2"), clients.get("s3")
     stack.program(PROGRAM)
-    assert "+ 5 to create" in stack.pulumi("preview")
-    assert "+ 5 created" in stack.up()
+    previewed, updated = stack.pulumi("preview"), stack.up()
+    assert "+ 5 to create" in previewed
+    assert "+ 5 created" in updated
+    assert "warning" not in previewed + updated
     made = stack.outputs()
     assert made["region"] == "us-west-2"
     assert "hush" not in stack.state()

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from localcloud.tests.standins.eks.test_cluster import OBSERVED
-from scripts import toolchain
+from localcloud.tests.standins.engine_stack import EngineStack
 
 pytestmark = pytest.mark.e2e
 
 CHECKOUT = Path(__file__).parents[4]
+RECORDER = Path(__file__).with_name("recording_provider.py")
 PROGRAM = """
 import pulumi, pulumi_aws as aws, pulumi_eks as eks
 role = aws.iam.Role("node", assume_role_policy="{}")
@@ -35,66 +33,25 @@ pulumi.export("group", group.node_group.id)
 """
 
 
-class Stack:
-    """A stack in a folder of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.record = folder / "record"
-        (folder / "Pulumi.yaml").write_text("name: t\nruntime: python\n")
-        self.program(PROGRAM)
-        plugins = folder / "bin"
-        plugins.mkdir()
-        for name in ("pulumi-language-python", "pulumi-resource-eks"):
-            (plugins / name).symlink_to(CHECKOUT / "localcloud/standins/bin" / name)
-        recorder = Path(__file__).with_name("recording_provider.py")
-        for package in ("aws", "kubernetes"):
-            script = plugins / f"pulumi-resource-{package}"
-            script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{recorder}" {package} "$@"\n')
-            script.chmod(0o755)
-        self._environment = {
-            **{key: value for key, value in os.environ.items() if not key.startswith(("PULUMI_", "AWS_"))},
-            "PATH": f"{plugins}:{os.environ['PATH']}",
-            "PYTHONPATH": str(CHECKOUT),
-            "LOCALCLOUD_PYTHON": sys.executable,
-            "PULUMI_HOME": str(folder / "home"),
-            "PULUMI_BACKEND_URL": f"file://{folder}",
-            "PULUMI_CONFIG_PASSPHRASE": "x",
-            "PULUMI_SKIP_UPDATE_CHECK": "true",
-            "RECORD": str(self.record),
-        }
-
-    def program(self, text: str) -> None:
-        (self.folder / "__main__.py").write_text(text)
-
-    def pulumi(self, *arguments: str, fails: bool = False) -> str:
-        argv = [str(toolchain.binary("pulumi")), *arguments, "--non-interactive"]
-        done = subprocess.run(
-            argv, cwd=self.folder, env=self._environment, capture_output=True, text=True, timeout=300, check=False
-        )
-        assert (done.returncode != 0) == fails, done.stdout + done.stderr
-        return done.stdout
-
-    def resources(self) -> list[dict[str, Any]]:
-        exported: dict[str, Any] = json.loads(self.pulumi("stack", "export"))
-        resources: list[dict[str, Any]] = exported["deployment"]["resources"]
-        return resources
-
-
 def name_of(urn: str) -> str:
     return urn.rsplit("::", 1)[-1]
 
 
 @pytest.fixture
-def stack(tmp_path: Path) -> Stack:
-    stack = Stack(tmp_path)
-    stack.pulumi("stack", "init", "dev")
+def stack(tmp_path: Path) -> EngineStack:
+    """A stack whose other providers only record; as they are on PATH, the engine prefers them."""
+    stack = EngineStack(tmp_path, {"RECORD": str(tmp_path / "record"), "PYTHONPATH": str(CHECKOUT)})
+    for package in ("aws", "kubernetes"):
+        script = tmp_path / "bin" / f"pulumi-resource-{package}"
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{RECORDER}" {package} "$@"\n')
+        script.chmod(0o755)
+    stack.program(PROGRAM)
     return stack
 
 
-def test_a_stack_of_components_lives_its_life(stack: Stack) -> None:
+def test_a_stack_of_components_lives_its_life(stack: EngineStack) -> None:
     assert "+ 26 to create" in stack.pulumi("preview")
-    stack.pulumi("up", "--yes", "--skip-preview")
+    stack.up()
     resources = stack.resources()
     below = {
         (name_of(r["parent"]), r["type"], name_of(r["urn"]))
@@ -108,9 +65,9 @@ def test_a_stack_of_components_lives_its_life(stack: Stack) -> None:
     assert json.loads(outputs["kubeconfig"])["clusters"][0]["cluster"]["server"] == "https://cluster.example"
     assert '"--profile","p"' in outputs["scoped"]
     assert outputs["group"] == "id-gpu"
-    assert "26 unchanged" in stack.pulumi("up", "--yes", "--skip-preview")
+    assert "26 unchanged" in stack.up()
     stack.pulumi("destroy", "--yes", "--skip-preview")
-    lines = [json.loads(line) for line in stack.record.read_text().splitlines()]
+    lines = [json.loads(line) for line in (stack.folder / "record").read_text().splitlines()]
     deleted = [line["delete"] for line in lines if "delete" in line]
     before_the_cluster = deleted[: deleted.index("c-eksCluster")]
     assert {"gpu", "core", "efs", "c-vpc-cni", "c-kube-proxy"} <= set(before_the_cluster)
@@ -118,12 +75,12 @@ def test_a_stack_of_components_lives_its_life(stack: Stack) -> None:
     assert deleted.index("c-eksRole-4b490823") > deleted.index("c-eksCluster")
 
 
-def test_an_input_that_does_not_exist_is_named_and_makes_nothing(stack: Stack) -> None:
+def test_an_input_that_does_not_exist_is_named_and_makes_nothing(stack: EngineStack) -> None:
     stack.program(
         "import pulumi, pulumi_eks\n"
         "pulumi.ComponentResource('eks:index:Cluster', 'c', {'authenticationMode': 'API', 'wheels': 4}, remote=True)\n"
     )
-    shown = stack.pulumi("up", "--yes", "--skip-preview", fails=True)
+    shown = stack.up(fails=True)
     assert "eks:index:Cluster resource 'c' has a problem" in shown
     assert "property wheels with value" in shown
-    assert not stack.record.exists()
+    assert not (stack.folder / "record").exists()

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from localcloud import tools
 from localcloud.standins.kubernetes.cluster.client import Cluster
 from localcloud.standins.kubernetes.cluster.errors import ClusterError
 from localcloud.standins.kubernetes.cluster.kubeconfig import Kubeconfig
 from localcloud.tests.standins.kubernetes.harness import Engine
-from scripts import toolchain
 
 TOKEN = "only-for-tests"
 START_SECONDS = 180
@@ -79,7 +79,7 @@ def _free_port() -> int:
 
 def _spawn(stack: contextlib.ExitStack, folder: Path, name: str, arguments: list[str]) -> None:
     log = stack.enter_context((folder / f"{name}.log").open("wb"))
-    process = subprocess.Popen([str(toolchain.binary(name)), *arguments], stdout=log, stderr=subprocess.STDOUT)
+    process = subprocess.Popen([str(tools.binary(name)), *arguments], stdout=log, stderr=subprocess.STDOUT)
     stack.callback(process.wait)
     stack.callback(process.kill)
 

@@ -1,0 +1,83 @@
+"""Puts the daemon into a PID namespace of its own, so that the kernel ends whatever it runs when it ends.
+
+    pid = os.getpid()
+    namespace.enter()      # returns in a new process; this one waits for it and exits as it does
+    serve(pid)             # SIGKILL of `pid`, or of the process here, leaves nothing running
+
+There are three processes: the one outside, which a person started and may signal; process 1 of the namespace, which
+collects orphans; and the caller's own. SIGTERM and SIGINT are passed on from the first to the last.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+CLONE_NEWNS, CLONE_NEWPID = 0x00020000, 0x20000000
+MS_NOSUID, MS_NODEV, MS_NOEXEC = 2, 4, 8
+MS_REC, MS_PRIVATE = 1 << 14, 1 << 18
+PR_SET_PDEATHSIG = 1
+PASSED_ON = (signal.SIGTERM, signal.SIGINT)
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def enter() -> None:
+    """Return in a process of a new PID namespace, with a /proc of its own; other mounts are shared with the host.
+
+    The calling process doesn't return: it exits with the status of the new one. It must have one thread only.
+
+    Raises:
+        OSError: The kernel refused the namespace or its /proc.
+    """
+    _check(_libc.unshare(CLONE_NEWNS | CLONE_NEWPID), "unshare")
+    _become_child()
+    _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
+    _mount_proc()
+    _become_child()
+
+
+def _mount_proc() -> None:
+    _check(_libc.mount(b"none", b"/proc", None, MS_PRIVATE | MS_REC, None), "make /proc private")
+    _check(_libc.mount(b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None), "mount /proc")
+
+
+def _become_child() -> None:
+    """Fork and return in the child; the parent attends it to its end."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    watched = {*PASSED_ON, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    child = os.fork()
+    if child == 0:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return
+    while True:
+        number = signal.sigwait(watched)
+        if number in PASSED_ON:
+            os.kill(child, number)
+        elif (status := _reap(child)) is not None:
+            os._exit(status)
+
+
+def _reap(child: int) -> int | None:
+    """Collect every process that has ended; return the exit status of `child` if it is among them."""
+    found = None
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return found
+        if pid == 0:
+            return found
+        if pid == child:
+            code = os.waitstatus_to_exitcode(status)
+            found = code if code >= 0 else 128 - code
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")

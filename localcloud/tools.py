@@ -1,0 +1,70 @@
+"""Where the programs and folders are that the cloud runs but doesn't bring: the folder that `LOCALCLOUD_TOOLS` names.
+
+    bin/              etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kube-proxy
+    node-image/       a containerd root with the nodes' images imported and unpacked
+    site-packages/    Python packages for pods, mounted into every container at /opt/site-packages
+
+Each of them may be a link. Whoever installs localcloud makes the folder; nothing in it is changed.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from localcloud.errors import ToolMissing
+
+VARIABLE = "LOCALCLOUD_TOOLS"
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
+
+
+def binary(name: str) -> Path:
+    """Return the path of a program.
+
+    Raises:
+        ToolMissing: `LOCALCLOUD_TOOLS` is not set, or its `bin` has no such program.
+    """
+    return _find(Path("bin", name))
+
+
+def node_image() -> Path:
+    """Return the containerd root that a node's own root is a copy of.
+
+    Raises:
+        ToolMissing: `LOCALCLOUD_TOOLS` is not set, or has no `node-image`.
+    """
+    return _find(Path("node-image"))
+
+
+def site_packages() -> Path:
+    """Return the folder of Python packages for pods.
+
+    Raises:
+        ToolMissing: `LOCALCLOUD_TOOLS` is not set, or has no `site-packages`.
+    """
+    return _find(Path("site-packages"))
+
+
+def check() -> None:
+    """Raise unless everything is there.
+
+    Raises:
+        ToolMissing: Names the first thing that is missing.
+    """
+    for name in PROGRAMS:
+        binary(name)
+    node_image()
+    site_packages()
+
+
+def _find(part: Path) -> Path:
+    named = os.environ.get(VARIABLE)
+    if not named:
+        raise ToolMissing(
+            f"{VARIABLE} is not set, so {part} can't be found: run `. ./activate` in the checkout, "
+            "or set it to a folder that holds bin, node-image and site-packages"
+        )
+    path = Path(named, part)
+    if not path.exists():
+        raise ToolMissing(f"{path} is missing ({VARIABLE} is {named}): run `make install`, then `. ./activate` again")
+    return path.resolve()  # nodes mount these, and a mount's source should not change with a link
