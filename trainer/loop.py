@@ -3,14 +3,14 @@
     Loop(config, parts, log).run()      # -> exit code
 
 A rank *applies* a step when all its gradients have been summed. If anything fails, nothing is applied: the survivors
-give the generation up, learn the next one, form its group in the same process and repeat the step. A failure can happen
-when only some ranks have received their sums and applied the step. Each generation therefore begins with a comparison,
-and ranks that are behind, newcomers included, get the state of the rank that is ahead (see ``handover``).
+give the generation up, form the group of the next one in the same process and repeat the step. A failure can happen
+when only some ranks have received their sums, so that only they have applied the step. Each generation therefore begins
+with a comparison, and ranks that are behind, newcomers included, get the state of the rank ahead (see ``handover``).
 
 A step is *final* when the gradients of the next one are summed. Only final steps are reported, counted and saved. No
 rank contributes to the next step before it has applied this one, so every member of the generation has a final step. A
-step that a rank applied while it was being cut off from the others never becomes final; the rank drops it when it
-returns. So two groups never both make a step final, and a vote needs no extra round trip.
+step that a rank applied while it was being cut off never becomes final; the rank drops it when it returns. So two
+groups never both make a step final, whatever the network does, and no extra round trip is needed for a vote.
 """
 
 from __future__ import annotations
