@@ -64,7 +64,7 @@ def test_deployment_not_seen_by_its_controller_is_not_ready() -> None:
     assert isinstance(workloads.decide_deployment(deployment(generation=2), found), Waiting)
 
 
-def test_deployment_tells_why_its_pods_are_not_ready_and_which_claim_is_unbound() -> None:
+def test_deployment_reports_why_its_pods_are_not_ready_and_which_claim_is_unbound() -> None:
     pod = {
         "metadata": {"name": "p", "ownerReferences": [{"uid": "r"}]},
         "status": {
@@ -124,7 +124,7 @@ def test_daemon_set_without_nodes_is_ready_and_one_with_an_unready_pod_is_not() 
     assert isinstance(workloads.decide_daemon_set(busy, related()), Waiting)
 
 
-def test_job_is_ready_when_complete_and_fails_with_its_pods_last_state() -> None:
+def test_job_is_ready_when_complete_and_its_failure_includes_the_state_of_its_pods() -> None:
     done = {
         "metadata": {"name": "j", "uid": "j"},
         "status": {"startTime": "x", "conditions": conditions(Complete="True")},
@@ -191,7 +191,7 @@ def test_a_volume_is_ready_when_available_and_a_definition_when_established() ->
         assert isinstance(infrastructure.decide_definition(definition, related()), decision)
 
 
-def test_unschedulable_pod_gives_the_scheduler_s_words() -> None:
+def test_unschedulable_pod_reports_the_message_of_the_scheduler() -> None:
     pod = {"metadata": {"name": "p"}, "status": {"phase": "Pending", "conditions": conditions(PodScheduled="False")}}
     decision = decide_pod(pod, related())
     assert isinstance(decision, Waiting)
@@ -226,7 +226,7 @@ def test_bad_wait_for_expression_is_an_error(expression: str) -> None:
         decider(expression)
 
 
-def test_skip_await_skips_the_wait_and_for_some_kinds_that_for_deletion() -> None:
+def test_skip_await_skips_the_wait_and_for_some_kinds_the_wait_for_deletion() -> None:
     annotated = {"metadata": {"annotations": {"pulumi.com/skipAwait": "true"}}}
     job = {"apiVersion": "batch/v1", "kind": "Job", **annotated}
     assert awaiter_for(job, job) is None
