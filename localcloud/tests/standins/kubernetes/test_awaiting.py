@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from typing import Any, cast
 
 import pytest
 
@@ -10,7 +11,8 @@ from localcloud.standins.kubernetes.awaiting import infrastructure, workloads
 from localcloud.standins.kubernetes.awaiting.conditions import BadExpression, decider
 from localcloud.standins.kubernetes.awaiting.decision import Failed, Object, Ready, Related, Waiting
 from localcloud.standins.kubernetes.awaiting.pods import decide_pod
-from localcloud.standins.kubernetes.awaiting.wait import awaiter_for, skips_delete_wait
+from localcloud.standins.kubernetes.awaiting.wait import Waiter, awaiter_for, skips_delete_wait
+from localcloud.standins.kubernetes.cluster.errors import ApiError
 
 
 def related(**objects: list[Object]) -> Related:
@@ -179,6 +181,17 @@ def test_claim_of_a_class_that_waits_for_its_first_consumer_is_ready_while_pendi
     assert isinstance(infrastructure.decide_claim(claim, late), Ready)
     assert isinstance(infrastructure.decide_claim({**claim, "spec": {}}, late), Waiting)
     assert isinstance(infrastructure.decide_claim({**claim, "status": {"phase": "Bound"}}, related()), Ready)
+
+
+def test_a_user_who_may_not_list_storage_classes_can_wait_for_a_claim() -> None:
+    class Forbidden:
+        def list_objects(self, *_: str) -> list[Object]:
+            raise ApiError(403, "Forbidden", "storageclasses is forbidden")
+
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Bound"}}
+    awaiter = awaiter_for(claim, claim)
+    assert awaiter is not None
+    assert Waiter(cast(Any, Forbidden()), threading.Event(), lambda *_: None).check(claim, awaiter) == ()
 
 
 def test_a_volume_is_ready_when_available_and_a_definition_when_established() -> None:

@@ -108,7 +108,8 @@ def test_kubeconfig_is_read_from_contents_and_from_a_path(tmp_path: Path) -> Non
 
     path = tmp_path / "config"
     path.write_text(yaml.safe_dump(json.loads(kubeconfig(token="t"))))
-    for source in (kubeconfig(token="t"), str(path)):
+    flow = yaml.safe_dump(json.loads(kubeconfig(token="t")), default_flow_style=True)
+    for source in (kubeconfig(token="t"), flow, str(path)):
         connection = Kubeconfig.load(source).connection(None, None)
         assert (connection.server, connection.user, connection.namespace) == ("https://one", {"token": "t"}, "team")
     assert Kubeconfig.load(kubeconfig()).connection(None, "d").server == "https://two"
