@@ -31,7 +31,6 @@ def checked_inputs(
         raise UnsupportedType("the `.metadata.generateName` field is not supported in Server-Side Apply mode")
     if token.patch and not metadata.has_name(inputs):
         raise UnsupportedType("patch resources require the `.metadata.name` field to be set")
-    metadata.keep_managed_by_label(inputs, old)
     metadata.assign_name(inputs, old, name, seed)
     if isinstance(inputs.get("metadata"), dict) and "namespace" not in inputs["metadata"]:
         default = namespace(inputs)

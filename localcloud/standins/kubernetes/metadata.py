@@ -17,7 +17,6 @@ PATCH_FORCE: Final = "pulumi.com/patchForce"
 PATCH_FIELD_MANAGER: Final = "pulumi.com/patchFieldManager"
 DELETION_PROPAGATION: Final = "pulumi.com/deletionPropagationPolicy"
 REPLACE_UNREADY: Final = "pulumi.com/replaceUnready"
-MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
 _READ_ONLY: Final = frozenset(
     "creationTimestamp deletionGracePeriodSeconds deletionTimestamp generation managedFields resourceVersion "
     "uid".split()
@@ -87,16 +86,6 @@ def assign_name(obj: Object, old: Mapping[str, Any], base: str, seed: bytes) -> 
     set_metadata(obj, "name", name(old) if annotated_true(old, AUTONAMED) else f"{base}-{suffix}")
     annotations = metadata(obj).get("annotations")
     obj["metadata"]["annotations"] = {**(annotations if isinstance(annotations, dict) else {}), AUTONAMED: "true"}
-
-
-def keep_managed_by_label(obj: Object, old: Mapping[str, Any]) -> None:
-    """Keep the label `managed-by: pulumi`, which old versions of the provider added to the inputs."""
-    labels = metadata(old).get("labels")
-    if not isinstance(labels, dict) or labels.get(MANAGED_BY_LABEL) != "pulumi":
-        return
-    new = metadata(obj).get("labels")
-    if new is None or isinstance(new, dict):
-        obj["metadata"] = {**metadata(obj), "labels": {**(new or {}), MANAGED_BY_LABEL: "pulumi"}}
 
 
 def without_read_only(obj: Object) -> Object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
 from collections.abc import Sequence
@@ -124,14 +123,9 @@ class Operations:
                 raise NoPreview
             return self._apply(inputs, context)
         except ApiError as error:
-            if error.code == 403 or error.namespace_missing or "does not support dry run" in str(error):
+            if error.code == 403 or error.namespace_missing or error.no_dry_run or error.immutable:
                 raise NoPreview from error
-            if not error.immutable:
-                raise
-        # The old object is still there in the preview of a replacement: ask about one with another name.
-        renamed = {**inputs}
-        set_metadata(renamed, "name", f"{name(inputs)}-{secrets.token_hex(3)[:5]}")
-        return self._apply(renamed, context)
+            raise
 
     def _existing(self, obj: Object) -> Object | None:
         try:

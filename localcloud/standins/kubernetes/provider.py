@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 from pulumi.provider.experimental import provider as sdk
 
@@ -29,12 +29,27 @@ from localcloud.standins.kubernetes.operations import Context, NoPreview, Operat
 from localcloud.standins.serve import DeleteRequest, DiffRequest, InitFailed, PluginError
 from localcloud.standins.values import has_unknown, to_plain
 
-_Result = TypeVar("_Result")
+_Request = TypeVar("_Request")
+_Response = TypeVar("_Response")
 _UNREACHABLE: Final = "configured Kubernetes cluster is unreachable"
 _REMOVE_HELP: Final = (
     "If the cluster was deleted, you can remove this resource from Pulumi state by rerunning the operation with the "
     'PULUMI_K8S_DELETE_UNREACHABLE environment variable set to "true"'
 )
+
+
+def _in_thread(
+    work: Callable[[KubernetesProvider, _Request], _Response],
+) -> Callable[[KubernetesProvider, _Request], Coroutine[Any, Any, _Response]]:
+    """Run a method in a thread, as it waits for the cluster most of the time; its errors become one line."""
+
+    async def call(provider: KubernetesProvider, request: _Request) -> _Response:
+        try:
+            return await asyncio.to_thread(work, provider, request)
+        except (ClusterError, UnsupportedType, BadExpression) as error:
+            raise PluginError(str(error)) from error
+
+    return call
 
 
 class KubernetesProvider(sdk.Provider):
@@ -81,33 +96,9 @@ class KubernetesProvider(sdk.Provider):
         """Refuse: none of the provider's functions is covered."""
         raise PluginError(f'function "{request.tok}" is not covered by the local stand-in of the kubernetes provider')
 
-    # Each method works in a thread, as it waits for the cluster most of the time.
-
-    async def check(self, request: sdk.CheckRequest) -> sdk.CheckResponse:
+    @_in_thread
+    def check(self, request: sdk.CheckRequest) -> sdk.CheckResponse:
         """Complete the inputs."""
-        return await _in_thread(lambda: self._check(request))
-
-    async def diff(self, request: sdk.DiffRequest) -> sdk.DiffResponse:
-        """Tell what a change of inputs means."""
-        return await _in_thread(lambda: self._diff(request))
-
-    async def create(self, request: sdk.CreateRequest) -> sdk.CreateResponse:
-        """Create an object, or tell what it would be."""
-        return await _in_thread(lambda: self._create(request))
-
-    async def read(self, request: sdk.ReadRequest) -> sdk.ReadResponse:
-        """Read an object for a refresh or an import."""
-        return await _in_thread(lambda: self._read(request))
-
-    async def update(self, request: sdk.UpdateRequest) -> sdk.UpdateResponse:
-        """Change an object, or tell what it would be."""
-        return await _in_thread(lambda: self._update(request))
-
-    async def delete(self, request: sdk.DeleteRequest) -> None:
-        """Delete an object."""
-        await _in_thread(lambda: self._delete(request))
-
-    def _check(self, request: sdk.CheckRequest) -> sdk.CheckResponse:
         if self._config.skip_update_unreachable and not self._reachable():
             message = "Cluster is unreachable but skipUpdateUnreachable flag is set to true, skipping..."
             self._log.log(request.urn, Severity.WARNING, message)
@@ -143,7 +134,9 @@ class KubernetesProvider(sdk.Provider):
             for path in unknown_fields(document, api_version, kind, inputs)
         ]
 
-    def _diff(self, request: sdk.DiffRequest) -> sdk.DiffResponse:
+    @_in_thread
+    def diff(self, request: sdk.DiffRequest) -> sdk.DiffResponse:
+        """Tell what a change of inputs means."""
         old_inputs, old_live = state.split_checkpoint(request.old_state)
         if not old_inputs and isinstance(request, DiffRequest):
             old_inputs = state.to_object(request.old_inputs)
@@ -173,7 +166,9 @@ class KubernetesProvider(sdk.Provider):
             self._log.log(urn, Severity.WARNING, "Cluster is unreachable, skipping replaceUnready check")
             return False
 
-    def _create(self, request: sdk.CreateRequest) -> sdk.CreateResponse:
+    @_in_thread
+    def create(self, request: sdk.CreateRequest) -> sdk.CreateResponse:
+        """Create an object, or tell what it would be."""
         inputs, token = state.to_object(request.properties), Token.parse(request.type)
         if request.preview and (has_unknown(inputs) or token.patch or not self._served(inputs)):
             return sdk.CreateResponse(resource_id="", properties=request.properties)
@@ -204,7 +199,9 @@ class KubernetesProvider(sdk.Provider):
         made = "" if request.preview else metadata.object_id(live)
         return sdk.CreateResponse(resource_id=made, properties=checkpoint(live))
 
-    def _read(self, request: sdk.ReadRequest) -> sdk.ReadResponse:
+    @_in_thread
+    def read(self, request: sdk.ReadRequest) -> sdk.ReadResponse:
+        """Read an object for a refresh or an import."""
         token, known = Token.parse(request.type), state.to_object(request.inputs)
         imported = not known.get("kind")
         inputs = {} if imported else normalize(known)
@@ -234,7 +231,9 @@ class KubernetesProvider(sdk.Provider):
             f"failed to read resource state due to unreachable cluster ({error}). {_REMOVE_HELP}"
         ) from error
 
-    def _update(self, request: sdk.UpdateRequest) -> sdk.UpdateResponse:
+    @_in_thread
+    def update(self, request: sdk.UpdateRequest) -> sdk.UpdateResponse:
+        """Change an object, or tell what it would be."""
         inputs, token = metadata.without_read_only(state.to_object(request.news)), Token.parse(request.type)
         if request.preview and (has_unknown(inputs) or not self._served(inputs)):
             return sdk.UpdateResponse(request.news)
@@ -265,7 +264,9 @@ class KubernetesProvider(sdk.Provider):
                 return sdk.UpdateResponse(request.news)
             raise PluginError(f'update of resource "{request.urn}" failed: {error}') from error
 
-    def _delete(self, request: sdk.DeleteRequest) -> None:
+    @_in_thread
+    def delete(self, request: sdk.DeleteRequest) -> None:
+        """Delete an object."""
         inputs, live = state.split_checkpoint(request.properties)
         if not inputs and isinstance(request, DeleteRequest):
             inputs = state.to_object(request.old_inputs)
@@ -361,10 +362,3 @@ def _creation_error(urn: str, token: Token, error: ClusterError) -> PluginError:
             f"CRDs have been created: {error}"
         )
     return PluginError(f'resource "{urn}" was not successfully created by the Kubernetes API server: {error}')
-
-
-async def _in_thread(work: Callable[[], _Result]) -> _Result:
-    try:
-        return await asyncio.to_thread(work)
-    except (ClusterError, UnsupportedType, BadExpression) as error:
-        raise PluginError(str(error)) from error

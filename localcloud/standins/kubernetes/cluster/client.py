@@ -4,9 +4,9 @@
     cluster.apply(obj, manager="me", force=False, dry_run=True)
 
 Many threads share one instance and its pool of connections. Discovery is requested per group version, when needed.
-No published client serves here. lightkube 1.0 accepts no `client.authentication.k8s.io/v1` commands, starts one command
-per waiting thread, writes client keys to /tmp, and has neither strict field validation nor OpenAPI; the official
-client takes a second to import, at each start of the plug-in.
+No published client serves here: lightkube 1.0 refuses `client.authentication.k8s.io/v1` commands, starts one command
+per waiting thread, writes client keys to /tmp, and has neither strict field validation nor OpenAPI; the official client
+loads a class for every kind at each start of the plug-in.
 """
 
 from __future__ import annotations

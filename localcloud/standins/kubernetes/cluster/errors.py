@@ -47,6 +47,11 @@ class ApiError(ClusterError):
         return self.code == 422 and "field is immutable" in str(self)
 
     @property
+    def no_dry_run(self) -> bool:
+        """An admission webhook has side effects, so it cannot take part in a dry run."""
+        return "does not support dry run" in str(self)
+
+    @property
     def namespace_missing(self) -> bool:
         """The object's namespace does not exist."""
         return self.not_found and self.details.get("kind") == "namespaces"

@@ -6,7 +6,6 @@ connection = Kubeconfig.load(contents_or_path).connection(context=None, cluster=
 from __future__ import annotations
 
 import base64
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -125,8 +124,8 @@ class Kubeconfig:
 
 def _parse(text: str) -> Entry:
     try:
-        tree = json.loads(text) if text.lstrip().startswith("{") else yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError) as error:
+        tree = yaml.safe_load(text)  # JSON is YAML, too
+    except yaml.YAMLError as error:
         raise Unreachable(f"failed to parse kubeconfig data in `kubernetes:config:kubeconfig`: {error}") from error
     if not isinstance(tree, dict):
         raise Unreachable(

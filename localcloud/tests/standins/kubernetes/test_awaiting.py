@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from typing import Any, cast
 
 import pytest
 
@@ -10,7 +11,8 @@ from localcloud.standins.kubernetes.awaiting import infrastructure, workloads
 from localcloud.standins.kubernetes.awaiting.conditions import BadExpression, decider
 from localcloud.standins.kubernetes.awaiting.decision import Failed, Object, Ready, Related, Waiting
 from localcloud.standins.kubernetes.awaiting.pods import decide_pod
-from localcloud.standins.kubernetes.awaiting.wait import awaiter_for, skips_delete_wait
+from localcloud.standins.kubernetes.awaiting.wait import Waiter, awaiter_for, skips_delete_wait
+from localcloud.standins.kubernetes.cluster.errors import ApiError
 
 
 def related(**objects: list[Object]) -> Related:
@@ -64,7 +66,7 @@ def test_deployment_not_seen_by_its_controller_is_not_ready() -> None:
     assert isinstance(workloads.decide_deployment(deployment(generation=2), found), Waiting)
 
 
-def test_deployment_tells_why_its_pods_are_not_ready_and_which_claim_is_unbound() -> None:
+def test_deployment_reports_why_its_pods_are_not_ready_and_which_claim_is_unbound() -> None:
     pod = {
         "metadata": {"name": "p", "ownerReferences": [{"uid": "r"}]},
         "status": {
@@ -124,7 +126,7 @@ def test_daemon_set_without_nodes_is_ready_and_one_with_an_unready_pod_is_not() 
     assert isinstance(workloads.decide_daemon_set(busy, related()), Waiting)
 
 
-def test_job_is_ready_when_complete_and_fails_with_its_pods_last_state() -> None:
+def test_job_is_ready_when_complete_and_its_failure_includes_the_state_of_its_pods() -> None:
     done = {
         "metadata": {"name": "j", "uid": "j"},
         "status": {"startTime": "x", "conditions": conditions(Complete="True")},
@@ -181,6 +183,17 @@ def test_claim_of_a_class_that_waits_for_its_first_consumer_is_ready_while_pendi
     assert isinstance(infrastructure.decide_claim({**claim, "status": {"phase": "Bound"}}, related()), Ready)
 
 
+def test_a_user_who_may_not_list_storage_classes_can_wait_for_a_claim() -> None:
+    class Forbidden:
+        def list_objects(self, *_: str) -> list[Object]:
+            raise ApiError(403, "Forbidden", "storageclasses is forbidden")
+
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Bound"}}
+    awaiter = awaiter_for(claim, claim)
+    assert awaiter is not None
+    assert Waiter(cast(Any, Forbidden()), threading.Event(), lambda *_: None).check(claim, awaiter) == ()
+
+
 def test_a_volume_is_ready_when_available_and_a_definition_when_established() -> None:
     assert isinstance(infrastructure.decide_volume({"metadata": {"name": "v"}}, related()), Waiting)
     assert isinstance(infrastructure.decide_volume({"status": {"phase": "Available"}}, related()), Ready)
@@ -191,7 +204,7 @@ def test_a_volume_is_ready_when_available_and_a_definition_when_established() ->
         assert isinstance(infrastructure.decide_definition(definition, related()), decision)
 
 
-def test_unschedulable_pod_gives_the_scheduler_s_words() -> None:
+def test_unschedulable_pod_reports_the_message_of_the_scheduler() -> None:
     pod = {"metadata": {"name": "p"}, "status": {"phase": "Pending", "conditions": conditions(PodScheduled="False")}}
     decision = decide_pod(pod, related())
     assert isinstance(decision, Waiting)
@@ -226,7 +239,7 @@ def test_bad_wait_for_expression_is_an_error(expression: str) -> None:
         decider(expression)
 
 
-def test_skip_await_skips_the_wait_and_for_some_kinds_that_for_deletion() -> None:
+def test_skip_await_skips_the_wait_and_for_some_kinds_the_wait_for_deletion() -> None:
     annotated = {"metadata": {"annotations": {"pulumi.com/skipAwait": "true"}}}
     job = {"apiVersion": "batch/v1", "kind": "Job", **annotated}
     assert awaiter_for(job, job) is None

@@ -200,11 +200,16 @@ def test_a_job_is_waited_for_until_it_is_complete(
     assert "Complete" in {each["type"] for each in jobs.state["j"].live["status"]["conditions"]}
 
 
-def test_a_failed_job_stays_in_the_state_with_the_reason(engine: Engines, namespace: str) -> None:
-    jobs = engine()
+def test_a_failed_job_stays_in_the_state_with_the_reason_and_is_replaced_where_annotated(
+    engine: Engines, namespace: str
+) -> None:
+    jobs, inputs = engine(), job(namespace, wait=True, activeDeadlineSeconds=1)
     with pytest.raises(InitFailed, match=r"\[DeadlineExceeded\]"):
-        jobs.up(JOB, "j", job(namespace, wait=True, activeDeadlineSeconds=1))
+        jobs.up(JOB, "j", inputs)
     assert jobs.state["j"].id == f"{namespace}/job"
+    assert jobs.preview(JOB, "j", inputs) == "same"
+    inputs["metadata"]["annotations"] = {"pulumi.com/replaceUnready": "true"}
+    assert jobs.preview(JOB, "j", inputs).startswith('replace metadata.annotations["pulumi.com/replaceUnready"]')
 
 
 def test_a_patch_sets_its_fields_and_gives_them_up_again(

@@ -108,7 +108,8 @@ def test_kubeconfig_is_read_from_contents_and_from_a_path(tmp_path: Path) -> Non
 
     path = tmp_path / "config"
     path.write_text(yaml.safe_dump(json.loads(kubeconfig(token="t"))))
-    for source in (kubeconfig(token="t"), str(path)):
+    flow = yaml.safe_dump(json.loads(kubeconfig(token="t")), default_flow_style=True)
+    for source in (kubeconfig(token="t"), flow, str(path)):
         connection = Kubeconfig.load(source).connection(None, None)
         assert (connection.server, connection.user, connection.namespace) == ("https://one", {"token": "t"}, "team")
     assert Kubeconfig.load(kubeconfig()).connection(None, "d").server == "https://two"
@@ -141,7 +142,7 @@ def test_token_of_a_command_is_kept_until_shortly_before_it_expires(tmp_path: Pa
         assert len(calls.read_text().split()) == expected
 
 
-def test_failing_credential_command_is_an_error_with_its_last_words(tmp_path: Path) -> None:
+def test_failing_credential_command_is_an_error_with_the_last_line_of_its_output(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="exit code 3: no such cluster"):
         run(command(tmp_path, "echo first >&2; echo no such cluster >&2; exit 3"))
     with pytest.raises(Unreachable, match="not on PATH"):
@@ -216,7 +217,7 @@ def managed(manager: str, fields: dict[str, Any], operation: str = "Apply", **ex
     return {"manager": manager, "operation": operation, "fieldsV1": fields, **extra}
 
 
-def test_ignored_field_is_left_to_its_other_owner_and_kept_when_it_is_ours() -> None:
+def test_ignored_field_is_left_out_when_only_others_own_it_and_keeps_its_live_value_otherwise() -> None:
     inputs = {"spec": {"parallelism": 2, "completions": 2}}
     live = {
         "spec": {"parallelism": 5, "completions": 6},
@@ -231,7 +232,7 @@ def test_ignored_field_is_left_to_its_other_owner_and_kept_when_it_is_ours() -> 
     assert kept == {"spec": {"completions": 6}}
 
 
-def test_fields_of_kubectl_apply_are_taken_over_and_those_of_scale_are_not() -> None:
+def test_an_update_takes_over_the_fields_of_kubectl_edit_and_not_those_of_kubectl_scale() -> None:
     scale = managed("kubectl", {"f:spec": {"f:replicas": {}}}, "Update", subresource="scale")
     edit = managed("kubectl-edit", {"f:data": {"f:a": {}}}, "Update")
     live = {"metadata": {"managedFields": [managed("us", {"f:data": {"f:b": {}}}), edit, scale]}}
@@ -260,7 +261,7 @@ def test_fields_that_a_schema_lacks_are_found_through_references_and_lists() -> 
     assert unknown_fields(document, "v1", "Toy", toy) == ["parts[1].siez", "colour"]
 
 
-def test_state_marks_secrets_where_the_program_does_and_in_secrets_data() -> None:
+def test_state_marks_what_the_program_marks_secret_and_the_data_of_secrets() -> None:
     inputs = {"kind": PropertyValue("ConfigMap"), "data": PropertyValue({"a": PropertyValue("1", is_secret=True)})}
     live = {"kind": "ConfigMap", "data": {"a": "1", "b": "2"}, "status": None}
     kept = state.checkpoint({"kind": "ConfigMap", "data": {"a": "1"}}, live, inputs, "v1", "us")
@@ -273,7 +274,7 @@ def test_state_marks_secrets_where_the_program_does_and_in_secrets_data() -> Non
     assert state.from_object({"kind": "Secret", "data": {"k": encoded}}, {})["data"].is_secret
 
 
-def test_state_gives_back_inputs_and_live_object() -> None:
+def test_state_contains_the_inputs_and_the_live_object() -> None:
     live = {"kind": "Crd", "spec": {"x-kubernetes-preserve-unknown-fields": True}}
     kept = state.checkpoint({"kind": "Crd"}, live, {}, "v1", "us")
     spec = kept["spec"].value
