@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 from contract import exit_codes, keys, leaving
 from trainer.config import AddFlags, Config, no_flags
 from trainer.errors import ConfigError, Diverged, RecordError, StoreError, TrainerError
-from trainer.etcd.access import first_contact
 from trainer.etcd.client import EtcdStore
+from trainer.etcd.contact import first_contact
 from trainer.group.addresses import route_to
 from trainer.launch import launcher
 from trainer.observe.log import Log

@@ -13,6 +13,7 @@ since a worker asks ``finished()`` before it pays for that; ``prepare()`` is for
 from __future__ import annotations
 
 from trainer.checkpoint.manager import Checkpoints, Found, Unreadable
-from trainer.checkpoint.places import Place, place, places
+from trainer.checkpoint.option import place, places
+from trainer.checkpoint.places import Place
 
 __all__ = ["Checkpoints", "Found", "Place", "Unreadable", "place", "places"]

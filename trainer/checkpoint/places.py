@@ -1,6 +1,4 @@
-"""Where checkpoints are kept: what a place must be able to do, and how one is named on the command line.
-
-    places("/data/checkpoints/digits,s3://bucket/checkpoints/digits")      # a tuple of both
+"""Where checkpoints are kept: what a place must be able to do. ``option`` makes places from text.
 
 Every method of a place raises OSError when the place refuses or can't be reached, whatever it is made of. A place
 is used by one thread at a time.
@@ -13,8 +11,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
-
-from trainer.errors import ConfigError
 
 MANIFEST = "manifest.json"
 SCHEME = "s3://"
@@ -81,31 +77,6 @@ class Place(Protocol):
 
     def has(self, name: str) -> bool:
         """Whether there is a small file of that name."""
-
-
-def places(text: str) -> tuple[Place, ...]:
-    """The places of a comma-separated list. Raises ConfigError."""
-    named = [each.strip() for each in text.split(",") if each.strip()]
-    if not named:
-        raise ConfigError(f"--checkpoints is {text!r}: name a directory, {SCHEME}bucket/prefix, or both with a comma")
-    twice = sorted({each for each in named if named.count(each) > 1})
-    if twice:
-        raise ConfigError(f"--checkpoints names {', '.join(twice)} more than once: leave one of them")
-    # Directories first: they are written sooner, and a worker that is about to die should have one done.
-    return tuple(place(each) for each in sorted(named, key=lambda each: each.startswith(SCHEME)))
-
-
-def place(text: str) -> Place:
-    """The place that ``text`` names: a directory, or ``s3://bucket/prefix``. Raises ConfigError."""
-    if text.startswith(SCHEME):
-        from trainer.checkpoint.bucket import Bucket
-
-        return Bucket.open(text)
-    if not text or "://" in text:
-        raise ConfigError(f"--checkpoints names {text!r}: it must be a directory or {SCHEME}bucket/prefix")
-    from trainer.checkpoint.directory import Directory
-
-    return Directory(Path(text))
 
 
 def outdated(stored: Sequence[Stored], step: int, keep: int, broken: Collection[str] = ()) -> set[str]:

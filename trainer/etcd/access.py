@@ -2,7 +2,6 @@
 
     access = Access.of(user=environ.get("…"), password=environ.get("…"), cacert="ca.pem", cert="", key="")
     store = EtcdStore(("https://etcd-0:2379",), access=access)
-    first_contact(store, "digits", time.monotonic() + 5)     # ConfigError or StoreError, in one sentence
 
 Clocks need not agree. A lease is counted down by etcd alone, and every revision is etcd's own; nothing here or above
 compares a time of one machine with a time of another. Only TLS looks at the date, for a certificate's validity.
@@ -14,22 +13,12 @@ import http.client
 import json
 import socket
 import ssl
-import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from contract import env, keys
 from trainer.errors import ConfigError, Refused, StoreError
 
-if TYPE_CHECKING:
-    from trainer.etcd.client import Store
-
-_RETRY_SECONDS = 0.3
-_NEVER = -1
-"""A revision that no key has."""
 _TOKEN_IS_OLD = ("invalid auth token", "revision of auth store is old")
-_WHERE = f"See --etcd, --etcd-user with {env.ETCD_PASSWORD}, --etcd-cacert, --etcd-cert and --etcd-key"
 _ANSWERS = (
     ("user name is empty", "it wants a user and a password"),
     ("authentication failed", "user or password is wrong"),
@@ -175,26 +164,6 @@ def error_of(failures: list[Failure], what: str) -> StoreError:
     if refusals:
         return Refused(f"etcd refuses {what} ({'; '.join(map(str, refusals))})")
     return StoreError(f"etcd does not answer {what} ({'; '.join(map(str, failures))})")
-
-
-def first_contact(store: Store, job: str, deadline: float) -> None:
-    """Return once etcd has been reached and lets this worker read and write the job's records.
-
-    Raises ConfigError at once if etcd was reached and will not have it, and StoreError if nothing has answered by the
-    (monotonic) deadline: etcd may be starting, so a restart of this worker may cure that.
-    """
-    while True:
-        try:
-            store.read(keys.job(job))
-            # Writes nothing, since no key has this revision; but etcd looks whether the user might.
-            store.put_if(keys.generation(job), b"", _NEVER)
-            return
-        except Refused as error:
-            raise ConfigError(f"{error}. {_WHERE}") from error
-        except StoreError:
-            if time.monotonic() + _RETRY_SECONDS > deadline:
-                raise
-            time.sleep(_RETRY_SECONDS)
 
 
 def _message(text: str) -> str:
