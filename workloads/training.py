@@ -13,7 +13,6 @@ hook: it would only delay the SIGTERM and use up the grace period. The bounds ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +20,7 @@ import pulumi
 
 import settings
 from contract import env, exit_codes, labels, leaving
-from infra.outputs import TRAINER_SERVICE_ACCOUNT, ClusterOutputs, checkpoints_folder
+from infra.outputs import TRAINER_SERVICE_ACCOUNT, checkpoints_folder
 from workloads import dataset, etcd, objects, scaler
 from workloads.manifests import (
     BUNDLE,
@@ -42,7 +41,7 @@ from workloads.manifests import (
     field,
     metadata,
 )
-from workloads.namespace import GPU_RESOURCE, Namespace
+from workloads.namespace import GPU_RESOURCE
 from workloads.storage import CLAIM
 
 BACKOFF_LIMIT = 20
@@ -290,35 +289,38 @@ def resources(workers: settings.Workers) -> Manifest:
     }
 
 
-class Training(pulumi.ComponentResource):
-    """The job, and what holds it at its size. Worker nodes should be made after it, and so shrink after it."""
+@dataclass(frozen=True)
+class TrainingArgs:
+    """The stack's settings, the bucket's name, the code's address, and the workers' priority."""
 
-    def __init__(
-        self,
-        stack: settings.Settings,
-        cluster: ClusterOutputs,
-        code_uri: Text,
-        place: Namespace,
-        *,
-        after: Sequence[pulumi.Resource],
-    ) -> None:
-        checkpoints = pulumi.Output.from_input(cluster.bucket).apply(
-            lambda bucket: checkpoint_places(stack.training, bucket)
+    stack: settings.Settings
+    bucket: pulumi.Input[str]
+    code_uri: Text
+    priority_class: str
+
+
+class Training(pulumi.ComponentResource):
+    """The job, and the scaler that sets its size. Worker nodes depend on both, so the job shrinks before they do."""
+
+    def __init__(self, name: str, args: TrainingArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("tidewater:workloads:Training", name, None, opts)
+        checkpoints = pulumi.Output.from_input(args.bucket).apply(
+            lambda bucket: checkpoint_places(args.stack.training, bucket)
         )
-        job = job_spec(stack, code_uri, checkpoints, place.priorities.core)
-        super().__init__("tidewater:workloads:Training", job.name, None, cluster.options(*after))
+        job = job_spec(args.stack, args.code_uri, checkpoints, args.priority_class)
         service = objects.register(service_manifest(job), opts=pulumi.ResourceOptions(parent=self))
         made = objects.register(
             job_manifest(job),
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=[service],
-                # The scaler's business, see the module.
+                # The scaler sets these, see the module.
                 ignore_changes=["spec.parallelism", "spec.completions"],
                 delete_before_replace=True,
             ),
         )
         scaler.Scaler(
+            name,
             scaler.ScalerArgs(
                 namespace=job.namespace,
                 job=job.name,
@@ -326,6 +328,6 @@ class Training(pulumi.ComponentResource):
                 image=job.images.scaler,
                 code=(Path(__file__).parents[1] / "controller" / "scale.py").read_text(),
             ),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[made]),
+            pulumi.ResourceOptions(parent=self, depends_on=[made]),
         )
         self.register_outputs({})

@@ -53,13 +53,13 @@ def test_access_goes_by_access_entries_and_no_default_group_opens_the_api(deploy
     assert cluster["vpcCniOptions"]["enableNetworkPolicy"] is True
 
 
-def test_the_log_group_is_there_before_eks_would_make_it(deployed: graph.Graph) -> None:  # CKV_AWS_66, 338, 158
+def test_the_log_group_exists_before_the_cluster(deployed: graph.Graph) -> None:  # CKV_AWS_66, 338, 158
     group = deployed.one("aws:cloudwatch/logGroup:LogGroup")
     cluster = deployed.one("eks:index:Cluster")
     assert group.inputs["name"] == f"/aws/eks/{cluster.inputs['name']}/cluster"
     assert group.inputs["retentionInDays"] >= 365
     assert group.inputs["kmsKeyId"]
-    assert deployed.position(group) < deployed.position(cluster)
+    assert deployed.needs(cluster, group)
 
 
 def test_nodes_give_their_credentials_to_nobody(deployed: graph.Graph) -> None:  # CKV_AWS_79, 341

@@ -27,7 +27,7 @@ def test_an_archive_is_fetched_from_its_address_into_its_own_directory() -> None
     assert line[6].startswith("/data/archive-")
 
 
-def test_workers_start_after_the_data_is_there() -> None:
+def test_workers_start_after_the_dataset_job() -> None:
     deployed = graph.deploy(graph.stack_config("Pulumi.local.yaml"))
     jobs = {each.name: each for each in deployed.all("kubernetes:batch/v1:Job")}
-    assert deployed.position(jobs["job-dataset-digits"]) < deployed.position(jobs["job-digits"])
+    assert deployed.needs(jobs["job-digits"], jobs["job-dataset-digits"])
