@@ -128,7 +128,7 @@ def test_the_end_of_a_node_in_the_round_closes_the_run_for_all(world: World) -> 
     assert a.shutdown()
     eventually(b.is_closed)
     assert b.num_nodes_waiting() == 0
-    with pytest.raises(RendezvousClosedError, match="'run' is over"):
+    with pytest.raises(RendezvousClosedError, match="'run' is finished"):
         world.next(world.handler()).result(20)
 
 
