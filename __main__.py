@@ -1,4 +1,4 @@
-"""Tidewater: an EKS cluster, and elastic training on it. Reads as a table of contents."""
+"""Tidewater: an EKS cluster, and elastic training on it. `main` is the table of contents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from workloads.training import Training, TrainingArgs
 def main() -> None:
     """Read the settings, make the AWS side and what runs on it, export the outputs."""
     stack = settings.load()
-    name, training = stack.name, stack.training
+    name, training, space = stack.name, stack.training, stack.training.namespace
 
     account = connect(stack)
     network = Network(name, NetworkArgs(account.region, stack.network), account.options())
@@ -44,22 +44,13 @@ def main() -> None:
     platform = kubernetes_platform(name, account, cluster, after=[network, system_nodes, addons])
 
     code = Code("code", CodeArgs(pack(script=training.script), bucket.name), account.options(bucket))
-    namespace = Namespace(training.namespace, NamespaceArgs(gpus=stack.workers.gpus > 0), platform.options())
-    access = TrainerAccess(
-        training.namespace, TrainerAccessArgs(name, identity.trainer_role_arn), platform.options(namespace)
-    )
-    storage = Storage(
-        training.namespace,
-        StorageArgs(f"{name}-{training.namespace}", files.volume_handle),
-        platform.options(namespace, files),
-    )
+    namespace = Namespace(space, NamespaceArgs(gpus=stack.workers.gpus > 0), platform.options())
+    access = TrainerAccess(space, TrainerAccessArgs(name, identity.trainer_role_arn), platform.options(namespace))
+    storage = Storage(space, StorageArgs(f"{name}-{space}", files.volume_handle), platform.options(namespace, files))
     etcd = Etcd("etcd", EtcdArgs(training, namespace.priorities.etcd), platform.options(namespace, storage))
     dataset = Dataset(training.dataset.name, DatasetArgs(training, code.uri), platform.options(storage, access))
-    job = Training(
-        training.job,
-        TrainingArgs(stack, bucket.name, code.uri, namespace.priorities.core),
-        platform.options(dataset, etcd),
-    )
+    workers = TrainingArgs(stack, bucket.name, code.uri, namespace.priorities.core)
+    job = Training(training.job, workers, platform.options(dataset, etcd))
     # After the job: a smaller `workers` makes the job smaller first, then its node group.
     NodeGroup(f"{name}-workers", worker_group(stack, network, identity), account.options(*node_needs, job))
 

@@ -1,7 +1,7 @@
 """One customer-managed KMS key for all the stack's data: Kubernetes secrets, file system, bucket, logs.
 
-Node volumes use the account's EBS key: a key of ours would need a grant for the role of the Auto Scaling service,
-which does not exist in a new account.
+Node volumes use the account's EBS key. A customer-managed key would need a grant for the role of the Auto Scaling
+service, which does not exist in a new account.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The scaler's manifests: a Deployment that may read and patch one Job, and nothing else.
 
-Its code is `controller/scale.py`, mounted from a ConfigMap into any image with Python.
+Its code is `controller/scale.py`. A ConfigMap mounts it into any image with Python.
 """
 
 from __future__ import annotations
