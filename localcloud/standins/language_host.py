@@ -27,7 +27,6 @@ import grpc
 from google.protobuf import empty_pb2, json_format
 from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
 
-from localcloud.standins.pcl import PclError, to_python
 from localcloud.standins.run_program import EXIT_SHOWN
 from localcloud.standins.serve import announce, end_with_the_engine, server_options
 
@@ -142,12 +141,11 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         return language_pb2.GetProgramDependenciesResponse(dependencies=wanted)
 
     def GenerateProgram(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Writes the code that `pulumi import` suggests."""
-        try:
-            program = to_python("\n".join(request.source.values()))
-        except PclError as error:
-            context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{error}; use --generate-code=false")
-        return language_pb2.GenerateProgramResponse(source={"__main__.py": program.encode()})
+        """Refuse: `pulumi import` asks for code after it has imported the resource."""
+        context.abort(
+            grpc.StatusCode.UNIMPLEMENTED,
+            "this language host writes no code for imported resources: use `pulumi import --generate-code=false`",
+        )
 
     def Cancel(self, request: Any, context: Any) -> Any:  # noqa: N802
         """The user pressed Ctrl-C: ends the program, not the host."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import os
 import secrets
 import time
@@ -19,9 +18,8 @@ from localcloud.standins.aws.clients import CONFIG_KEYS, Clients, Settings, deco
 from localcloud.standins.aws.entry import Call, Entry, Naming, Tree
 from localcloud.standins.aws.equality import project, same
 from localcloud.standins.aws.functions import FUNCTIONS
-from localcloud.standins.aws.pulumi_schema import package_schema
 from localcloud.standins.aws.registry import ENTRIES
-from localcloud.standins.serve import InitFailed, PluginError, package_version
+from localcloud.standins.serve import InitFailed, PluginError
 from localcloud.standins.values import UNKNOWN, from_plain, secret_keys, to_plain
 
 Properties = dict[str, PropertyValue]
@@ -35,10 +33,6 @@ class AwsProvider(sdk.Provider):
 
     def __init__(self) -> None:
         self._clients: Clients | None = None
-
-    async def get_schema(self, request: sdk.GetSchemaRequest) -> sdk.GetSchemaResponse:
-        """The names and types of what is covered; `pulumi import` writes code by it."""
-        return sdk.GetSchemaResponse(json.dumps(package_schema(package_version("pulumi-aws"))))
 
     async def check_config(self, request: sdk.CheckRequest) -> sdk.CheckResponse:
         """Refuses configuration that is not known."""

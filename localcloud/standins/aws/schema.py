@@ -33,10 +33,9 @@ def load() -> dict[str, Any]:
 
 def unknown_type(token: str) -> str:
     """The error for a type or function without an entry."""
-    if token in load()["known"]:
-        return f"{token} is not covered by the stand-in for pulumi-aws; {_SEE}, or leave the stand-in off"
-    close = difflib.get_close_matches(token, load()["known"], 1)
-    return f"pulumi-aws has no {token}" + (f"; did you mean {close[0]}?" if close else "")
+    close = difflib.get_close_matches(token, load()["resources"], 1, cutoff=0.8)
+    meant = f"did you mean {close[0]}? Else {_SEE}" if close else _SEE
+    return f"{token} is not covered by the stand-in for pulumi-aws; {meant}, or leave the stand-in off"
 
 
 def check(entry: Entry, inputs: Tree) -> tuple[Tree, list[Failure]]:

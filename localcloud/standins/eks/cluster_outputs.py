@@ -27,7 +27,6 @@ class ClusterParts:
     group: Resource | None
     nodes: NodeSecurity | None
     provider: Resource
-    instance_role: Resource | None
     cni: Resource | None
 
     def input(self, key: str) -> PropertyValue:
@@ -61,7 +60,7 @@ def cluster_outputs(parts: ClusterParts) -> dict[str, PropertyValue]:
         "kubeconfig": combine(kubeconfig_of, *parts.kubeconfig_sources),
         "kubeconfigJson": combine(kubeconfig_json, *parts.kubeconfig_sources),
         "eksCluster": cluster.reference,
-        "instanceRoles": _instance_roles(parts),
+        "instanceRoles": PropertyValue([]),
         "clusterSecurityGroup": group.reference if group else None,
         "clusterSecurityGroupId": group.identity if group else own_group,
         "nodeSecurityGroup": nodes.group.reference if nodes else None,
@@ -92,7 +91,7 @@ def core_data(parts: ClusterParts) -> PropertyValue:
             "endpoint": parts.endpoint,
             "clusterSecurityGroup": parts.group.reference if parts.group else None,
             "provider": parts.provider.reference,
-            "instanceRoles": _instance_roles(parts),
+            "instanceRoles": PropertyValue([]),
             "nodeGroupOptions": _node_group_options(parts),
             "kubeconfig": combine(kubeconfig_of, *parts.kubeconfig_sources),
             "vpcCni": parts.cni.reference if parts.cni else None,
@@ -105,10 +104,6 @@ def core_data(parts: ClusterParts) -> PropertyValue:
             "autoModeNodeRoleName": "",
         }
     )
-
-
-def _instance_roles(parts: ClusterParts) -> PropertyValue:
-    return PropertyValue([parts.instance_role.reference] if parts.instance_role else [])
 
 
 def _node_group_options(parts: ClusterParts) -> PropertyValue:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final
 
 from localcloud.standins.aws.entry import (
@@ -370,13 +369,5 @@ ENTRIES: Final = [
         get=_get_policy,
         delete=lambda s3, inputs: s3.delete_bucket_policy(Bucket=inputs["bucket"]),
         documents=words("policy"),
-    ),
-    # The names of pulumi-aws 6, deprecated but still there.
-    replace(_BUCKET, token="aws:s3/bucketV2:BucketV2"),
-    replace(_VERSIONING, token="aws:s3/bucketVersioningV2:BucketVersioningV2"),
-    replace(_LIFECYCLE, token="aws:s3/bucketLifecycleConfigurationV2:BucketLifecycleConfigurationV2"),
-    replace(
-        _ENCRYPTION,
-        token="aws:s3/bucketServerSideEncryptionConfigurationV2:BucketServerSideEncryptionConfigurationV2",
     ),
 ]

@@ -7,7 +7,6 @@ import io
 import urllib.request
 import zipfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -169,19 +168,19 @@ def _delete(call: Call) -> None:
     ignore_absent(remove)
 
 
-_OBJECT: Final = Entry(
-    token="aws:s3/bucketObjectv2:BucketObjectv2",
-    covers=_BODIES | frozenset(_HEADERS) | words("bucket key etag sourceHash forceDestroy"),
-    replace_on=words("bucket key"),
-    computed=words("bucketKeyEnabled contentType etag kmsKeyId serverSideEncryption storageClass"),
-    defaults={"forceDestroy": False},
-    naming=Naming(property="key", longest=1024, suffix=False),
-    one_of=(_BODIES,),
-    recomputed=words("etag versionId"),
-    create=_create,
-    read=_read,
-    update=_update,
-    delete=_delete,
-)
-
-ENTRIES: Final = [_OBJECT, replace(_OBJECT, token="aws:s3/bucketObject:BucketObject")]
+ENTRIES: Final = [
+    Entry(
+        token="aws:s3/bucketObjectv2:BucketObjectv2",
+        covers=_BODIES | frozenset(_HEADERS) | words("bucket key etag sourceHash forceDestroy"),
+        replace_on=words("bucket key"),
+        computed=words("bucketKeyEnabled contentType etag kmsKeyId serverSideEncryption storageClass"),
+        defaults={"forceDestroy": False},
+        naming=Naming(property="key", longest=1024, suffix=False),
+        one_of=(_BODIES,),
+        recomputed=words("etag versionId"),
+        create=_create,
+        read=_read,
+        update=_update,
+        delete=_delete,
+    ),
+]

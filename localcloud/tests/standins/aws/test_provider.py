@@ -58,7 +58,10 @@ def test_a_wrong_input_is_refused_by_name(
     ("token", "words"),
     [
         ("aws:sqs/queue:Queue", "aws:sqs/queue:Queue is not covered by the stand-in"),
-        ("aws:ec2/vcp:Vcp", "pulumi-aws has no aws:ec2/vcp:Vcp; did you mean aws:ec2/vpc:Vpc?"),
+        (
+            "aws:ec2/vcp:Vcp",
+            "is not covered by the stand-in for pulumi-aws; did you mean aws:ec2/vpc:Vpc?",
+        ),
     ],
 )
 def test_an_unknown_type_and_function_is_refused_by_name(engine: Engine, token: str, words: str) -> None:

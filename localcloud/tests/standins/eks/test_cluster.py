@@ -173,13 +173,6 @@ def test_a_given_role_is_used_instead_of_one_of_its_own(monitor: FakeMonitor) ->
     assert "c-eksRole" not in {r.name for r in monitor.registrations}
 
 
-def test_an_instance_role_lets_self_made_nodes_in(monitor: FakeMonitor) -> None:
-    monitor.construct("Cluster", "c", {**API_CLUSTER, "createInstanceRole": True})
-    suffixes = {r.name for r in monitor.registrations if r.name.startswith("c-instanceRole-")}
-    assert suffixes == {f"c-instanceRole-{end}" for end in ("role", "03516f97", "3eb088f2", "e1b295bd")}
-    assert monitor.inputs("c-defaultNodeGroupInstanceRole")["type"] == "EC2_LINUX"
-
-
 def test_outputs_are_those_of_the_official_component(monitor: FakeMonitor) -> None:
     made = monitor.construct("Cluster", "c", API_CLUSTER)
     outputs = plain_outputs(made)
