@@ -1,4 +1,4 @@
-"""The functions (invokes) that the stand-in answers."""
+"""The functions (invokes) that the stand-in covers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from localcloud.standins.serve import PluginError
 
 @dataclass(frozen=True)
 class Function:
-    """A function: what it accepts, and how it answers."""
+    """A function: its arguments, and what computes its result."""
 
     arguments: frozenset[str]
     answer: Callable[[Call], Tree]

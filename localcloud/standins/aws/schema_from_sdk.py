@@ -2,8 +2,8 @@
 
     python -m localcloud.standins.aws.schema_from_sdk
 
-Run it after moving to another version of the SDK. The plug-in itself reads the file only: importing the SDK's classes
-would cost every `pulumi up` a second. A test compares the file with the installed SDK.
+Run it after an update of the SDK. The plug-in itself only reads the file: importing the SDK's classes would add a
+second to every `pulumi up`. A test compares the file with the installed SDK.
 """
 
 from __future__ import annotations

@@ -31,14 +31,14 @@ _IGNORED = (
 
 @dataclass(frozen=True)
 class Network:
-    """Where the cluster lives."""
+    """The cluster's VPC and subnets."""
 
     vpc_id: PropertyValue
     subnet_ids: PropertyValue
 
 
 class ClusterExpansion:
-    """Expands one cluster. Its children are registered as soon as what they need is there."""
+    """Expand one cluster. Each child is registered as soon as what it needs is known."""
 
     def __init__(self, scope: Scope, name: str, inputs: Mapping[str, PropertyValue], profile: str | None) -> None:
         """
@@ -65,7 +65,7 @@ class ClusterExpansion:
         return self._inputs.get(key, NULL)
 
     async def expand(self) -> dict[str, PropertyValue]:
-        """Registers the children and returns the component's outputs."""
+        """Register the children and returns the component's outputs."""
         scope = self._scope
         partition = await scope.invoke("index/getPartition:getPartition", record({}))
         network = await self._network()
@@ -203,7 +203,7 @@ class ClusterExpansion:
         return provider, await self._vpc_cni(cluster, provider, entries)
 
     async def _kubernetes_provider(self, cluster: Resource, endpoint: PropertyValue) -> Resource:
-        # The profile is for this program's own provider; the kubeconfig that is handed out is for everybody.
+        # Only this program's own provider uses the profile; the kubeconfig output is for every user.
         role_arn = member(self._input("providerCredentialOpts"), "roleArn")
         sources = kubeconfig_sources(cluster, endpoint, role_arn, self._profile_name())
         text = combine(kubeconfig_json, *sources)
@@ -226,7 +226,7 @@ class ClusterExpansion:
         )
 
     async def _self_contained_addons(self, cluster: Resource) -> None:
-        """kube-proxy, and coredns where it is asked for: by default it needs the default node group to run on."""
+        """Register kube-proxy, and coredns on request: by default coredns runs on the default node group."""
         tags = self._input("tags")
         proxy, dns = self._input("kubeProxyAddonOptions"), self._input("corednsAddonOptions")
         work = []

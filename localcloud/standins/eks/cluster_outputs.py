@@ -35,7 +35,7 @@ class ClusterParts:
 
     @property
     def kubeconfig_sources(self) -> tuple[PropertyValue, ...]:
-        """What the kubeconfig for everybody is made of."""
+        """The arguments of the kubeconfig for every user."""
         role_arn = member(self.input("providerCredentialOpts"), "roleArn")
         return kubeconfig_sources(self.cluster, self.endpoint, role_arn, NULL)
 
@@ -51,7 +51,7 @@ def kubeconfig_sources(
 def cluster_outputs(parts: ClusterParts) -> dict[str, PropertyValue]:
     """The component's outputs."""
     cluster, group, nodes = parts.cluster, parts.group, parts.nodes
-    # Where the component makes no security groups, the one that EKS makes stands in for both.
+    # If the component makes no security groups, both outputs name the one that EKS makes.
     own_group = path(cluster.output("vpcConfig"), "clusterSecurityGroupId")
     issuer = combine(first_issuer, cluster.output("identities"))
     empty = depending(PropertyValue(""), [cluster.urn])

@@ -1,4 +1,4 @@
-"""IAM: roles, policies and what binds them. IAM is global: its resources have no region."""
+"""IAM: roles, their policies and attachments. IAM is global: its resources have no region."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _name(inputs: Tree, key: str = "name") -> str:
 
 
 def document(value: Any) -> str:
-    """A policy as JSON text: IAM answers with an encoded one, boto3 with a decoded one."""
+    """Return a policy as JSON text: IAM encodes it, and boto3 decodes it."""
     return json.dumps(value) if isinstance(value, dict) else unquote(value or "")
 
 

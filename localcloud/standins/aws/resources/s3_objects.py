@@ -32,7 +32,7 @@ _BODIES: Final = words("content contentBase64 source")
 
 
 def body(inputs: Tree) -> bytes:
-    """The bytes of the object: `content`, `contentBase64` or `source`; none of them means an empty one."""
+    """Return the object's content from `content`, `contentBase64` or `source`; empty if none is given."""
     if inputs.get("content") is not None:
         return str(inputs["content"]).encode()
     if inputs.get("contentBase64") is not None:
@@ -66,7 +66,7 @@ def _is_archive(source: Any) -> bool:
 
 
 def archive(source: Any) -> bytes:
-    """An archive as a zip; the same members give the same bytes. A file is an archive already."""
+    """Return an archive as a zip; equal members give equal bytes. A file is returned as it is."""
     path = getattr(source, "path", None)
     if path is not None and Path(path).is_file():
         return Path(path).read_bytes()
@@ -155,7 +155,7 @@ def _update(call: Call) -> None:
 
 
 def _delete(call: Call) -> None:
-    """Takes all versions away, as pulumi-aws does."""
+    """Delete all versions, as pulumi-aws does."""
     s3, place = call.client("s3"), _place(call)
 
     def remove() -> None:

@@ -1,4 +1,4 @@
-"""A small stack through its life, by the real engine and the unmodified SDK."""
+"""A small stack from creation to deletion, with the real engine and the unmodified SDK."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def stack(tmp_path: Path, endpoint: str) -> EngineStack:
     return stack
 
 
-def test_a_stack_lives_its_life(stack: EngineStack, clients: Clients) -> None:
+def test_a_stack_is_created_updated_refreshed_and_destroyed(stack: EngineStack, clients: Clients) -> None:
     ec2, s3 = clients.get("ec2"), clients.get("s3")
     stack.program(PROGRAM)
     previewed, updated = stack.pulumi("preview"), stack.up()
@@ -77,13 +77,16 @@ def test_a_stack_lives_its_life(stack: EngineStack, clients: Clients) -> None:
     assert absent_as_none(lambda: ec2.describe_vpcs(VpcIds=[made["vpc"]])) is None
 
 
-def test_what_exists_already_is_imported(stack: EngineStack, clients: Clients) -> None:
+def test_an_existing_resource_is_imported(stack: EngineStack, clients: Clients) -> None:
     ec2, s3 = clients.get("ec2"), clients.get("s3")
     where = {"LocationConstraint": "us-west-2"}
     s3.create_bucket(Bucket="was-there", CreateBucketConfiguration=where)
     vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
-    for token, name, identity in (("aws:s3/bucket:Bucket", "b", "was-there"), ("aws:ec2/vpc:Vpc", "v", vpc)):
-        assert "= 1 imported" in stack.pulumi("import", token, name, identity, "--yes", "--generate-code=false")
+    bucket, network = ("aws:s3/bucket:Bucket", "b", "was-there"), ("aws:ec2/vpc:Vpc", "v", vpc)
+    assert "= 1 imported" in stack.pulumi("import", *bucket, "--yes", "--generate-code=false")
+    with_code = stack.pulumi("import", *network, "--yes", fails=True)
+    assert "= 1 imported" in with_code
+    assert "the stand-ins write no code for it: use `pulumi import --generate-code=false`" in with_code
     stack.program(
         "import pulumi, pulumi_aws as aws\n"
         "kept = pulumi.ResourceOptions(protect=True)\n"
@@ -97,8 +100,8 @@ def test_what_exists_already_is_imported(stack: EngineStack, clients: Clients) -
     stack.pulumi("destroy", "--yes", "--skip-preview")
 
 
-def test_what_is_killed_half_way_is_completed(stack: EngineStack, clients: Clients) -> None:
-    # Killed between two resources: what is being made in that very moment is known to nobody, with any provider.
+def test_the_next_up_completes_a_killed_one(stack: EngineStack, clients: Clients) -> None:
+    # Killed between two resources: no provider can record a resource that is being created at that moment.
     stack.program(
         PROGRAM.replace("subnet = ", f"{HELD}\nsubnet = ").replace("vpc_id=vpc.id", "vpc_id=vpc.id.apply(hold)")
     )

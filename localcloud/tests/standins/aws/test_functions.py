@@ -1,4 +1,4 @@
-"""The functions answer as the official plug-in's do."""
+"""The functions return what the official plug-in's return."""
 
 from __future__ import annotations
 

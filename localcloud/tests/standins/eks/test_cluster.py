@@ -159,14 +159,14 @@ def test_addons_can_be_left_out_chosen_and_pinned(monitor: FakeMonitor) -> None:
     assert monitor.inputs("c-coredns")["configurationValues"] == '{"a":2,"b":1}'
 
 
-def test_without_default_security_groups_the_one_of_eks_stands_in(monitor: FakeMonitor) -> None:
+def test_without_default_security_groups_the_outputs_name_the_one_of_eks(monitor: FakeMonitor) -> None:
     made = monitor.construct("Cluster", "c", {**API_CLUSTER, "skipDefaultSecurityGroups": True})
     assert not [r for r in monitor.registrations if "securityGroup" in r.type]
     assert "securityGroupIds" not in monitor.inputs("c-eksCluster")["vpcConfig"]
     assert "nodeSecurityGroup" not in made.outputs
 
 
-def test_a_given_role_is_used_instead_of_one_of_its_own(monitor: FakeMonitor) -> None:
+def test_a_given_role_is_used(monitor: FakeMonitor) -> None:
     role = monitor.given("urn:pulumi:s::p::aws:iam/role:Role::mine", arn="arn:mine")
     monitor.construct("Cluster", "c", {**API_CLUSTER, "serviceRole": role})
     assert monitor.inputs("c-eksCluster")["roleArn"] == "arn:mine"

@@ -1,4 +1,4 @@
-"""The plug-in under the real engine, with the unmodified SDK; the providers below it only record."""
+"""The plug-in with the real engine and the unmodified SDK; the other providers only record."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def name_of(urn: str) -> str:
 
 @pytest.fixture
 def stack(tmp_path: Path) -> EngineStack:
-    """A stack whose other providers only record; as they are on PATH, the engine prefers them."""
+    """A stack whose other providers only record. They are on PATH, so the engine prefers them."""
     stack = EngineStack(tmp_path, {"RECORD": str(tmp_path / "record"), "PYTHONPATH": str(CHECKOUT)})
     for package in ("aws", "kubernetes"):
         script = tmp_path / "bin" / f"pulumi-resource-{package}"
@@ -49,7 +49,7 @@ def stack(tmp_path: Path) -> EngineStack:
     return stack
 
 
-def test_a_stack_of_components_lives_its_life(stack: EngineStack) -> None:
+def test_a_stack_of_components_is_created_and_destroyed(stack: EngineStack) -> None:
     assert "+ 26 to create" in stack.pulumi("preview")
     stack.up()
     resources = stack.resources()
