@@ -4,7 +4,7 @@
 
 On a terminal Pulumi draws its own table. Elsewhere it prints two lines for every resource, and dots while it waits;
 this prints a count every few seconds instead, and one line for a resource that took long. Diagnostics, outputs and the
-summary are passed on as they are.
+summary are passed on.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ QUIET_SECONDS = 20.0
 SLOW_SECONDS = 3.0
 """A resource that took at least as long is worth a line of its own."""
 _STEP = re.compile(
-    r"^ [-+~<>=]{1,2} +(?P<type>\S+) (?P<name>.+?) (?P<verb>[a-z]+(?:ing|ed|read))(?: replacement| original)? "
-    r"\((?P<seconds>[\d.]+)s\)(?: \[diff: .*\])?$"
+    r"^(?P<head> [-+~<>=]{1,2} +(?P<type>\S+) (?P<name>.+?) (?P<verb>[a-z]+(?:ing|ed|read))(?: replacement| original)? "
+    r"\((?P<seconds>[\d.]+)s\))(?: \[diff: .*?\])?(?P<note> .+)?$"
 )
 _FAILED = re.compile(r"^ [-+~<>=]{1,2} +(?P<type>\S+) (?P<name>.+?) \*\*\w+ failed\*\*")
-_STATE = re.compile(r"^    \S+:\S+ \S+(?: running)?$")
+_STATE = re.compile(r"^    \S+:\S+ \S+(?: running)?(?: +warning: .+)?$")
 _SHOWN = 3
 
 
@@ -45,21 +45,25 @@ class Tally:
     running: dict[tuple[str, str], float] = field(default_factory=dict)
     """Type and name of what is in progress, and when it began."""
 
-    def take(self, line: str, now: float) -> bool:
-        """Count a line about a resource; return whether that is enough, and the line need not be shown."""
+    def take(self, line: str, now: float) -> str | None:
+        """Count a line about a resource; return what of it is worth showing, or None.
+
+        What a resource is waiting for is not shown, and warnings aren't either: Pulumi repeats the lasting ones at
+        the end, under "Diagnostics".
+        """
         if failed := _FAILED.match(line):
             self.running.pop((failed["type"], failed["name"]), None)
-            return False
+            return line
         step = _STEP.match(line)
         if step is None:
-            return not line.strip() or _STATE.match(line) is not None
+            return None if not line.strip() or _STATE.match(line) else line
         resource = (step["type"], step["name"])
         if step["verb"].endswith("ing"):
             self.running.setdefault(resource, now)
-            return True
+            return line if "error: " in (step["note"] or "") else None
         self.running.pop(resource, None)
         self.done[step["verb"]] += 1
-        return float(step["seconds"]) < SLOW_SECONDS
+        return step["head"] if float(step["seconds"]) >= SLOW_SECONDS else None
 
     def summary(self, now: float) -> str:
         """One line: counts, and what has been in progress for the longest time."""
@@ -111,8 +115,8 @@ def _show(output: IO[str] | None) -> None:
         if line is None:
             return
         now = time.monotonic()
-        if not tally.take(line.rstrip(), now):
-            print(line, end="", flush=True)
+        if shown := tally.take(line.rstrip(), now):
+            print(shown, flush=True)
         counts = str(tally.done)
         if now - printed > (CHANGE_SECONDS if counts != said else QUIET_SECONDS):
             print(tally.summary(now), flush=True)

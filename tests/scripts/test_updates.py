@@ -19,7 +19,11 @@ PROGRESS = """\
  -- aws:ec2:Subnet s deleting original (0s) [diff: ~cidrBlock]
  -- aws:ec2:Subnet s deleted original (0.02s) [diff: ~cidrBlock]
  ~  aws:ec2:Eip nat updating (0s) [diff: ~tags]
+ +  kubernetes:core/v1:PersistentVolumeClaim data creating (0s) PersistentVolumeClaim "data" is not ready
+ +  kubernetes:core/v1:PersistentVolumeClaim data created (0.31s) PersistentVolumeClaim "data" is not ready
+ +  kubernetes:batch/v1:Job dataset creating (0s) warning: [Pod training/dataset]: containers with unready status
     pulumi:pulumi:Stack tidewater-local running
+    pulumi:pulumi:Stack tidewater-local  warning: repeated under Diagnostics
     pulumi:pulumi:Stack tidewater-local
 """
 SHOWN = [
@@ -28,7 +32,7 @@ SHOWN = [
     " +  aws:ec2:Subnet t creating (0s) error: ClientError: conflicts with another subnet",
     " +  aws:ec2:Subnet t **creating failed** error: ClientError: conflicts with another subnet",
     "    pulumi:pulumi:Stack tidewater-local running error: update failed",
-    "    pulumi:pulumi:Stack tidewater-local warning: careful",
+    "    warning: careful",
     "    pulumi:pulumi:Stack tidewater-local **failed** 1 error",
     "    + 4 created",
     "Resources:",
@@ -40,13 +44,14 @@ SHOWN = [
 def tally_of(text: str) -> Tally:
     tally = Tally()
     for line in text.splitlines():
-        assert tally.take(line, now=10.0), line
+        assert tally.take(line, now=10.0) is None, line
     return tally
 
 
 def test_what_is_done_is_counted_and_what_is_in_progress_is_named() -> None:
     assert tally_of(PROGRESS).summary(now=15.0) == (
-        "  2 created, 1 replaced, 1 deleted; in progress: Cluster tidewater-eksCluster (5 s), Eip nat (5 s)"
+        "  3 created, 1 replaced, 1 deleted; "
+        "in progress: Cluster tidewater-eksCluster (5 s), Eip nat (5 s), Job dataset (5 s)"
     )
 
 
@@ -61,7 +66,12 @@ def test_of_many_in_progress_the_longest_are_named() -> None:
 
 @pytest.mark.parametrize("line", SHOWN)
 def test_errors_outputs_the_summary_and_slow_resources_are_shown(line: str) -> None:
-    assert not Tally().take(line, now=0.0)
+    assert Tally().take(line, now=0.0) == line
+
+
+def test_a_slow_resource_is_shown_without_what_it_waited_for() -> None:
+    line = " +  kubernetes:batch/v1:Job dataset created (19s) Waiting for Job to succeed"
+    assert Tally().take(line, now=0.0) == " +  kubernetes:batch/v1:Job dataset created (19s)"
 
 
 def test_a_resource_that_failed_is_no_longer_in_progress() -> None:
