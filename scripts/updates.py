@@ -65,6 +65,10 @@ class Tally:
         self.done[step["verb"]] += 1
         return step["head"] if float(step["seconds"]) >= SLOW_SECONDS else None
 
+    def snapshot(self) -> tuple[int, frozenset[tuple[str, str]]]:
+        """Return what makes one line of progress differ from another, apart from the time."""
+        return self.done.total(), frozenset(self.running)
+
     def summary(self, now: float) -> str:
         """One line: counts, and what has been in progress for the longest time."""
         counts = ", ".join(f"{count} {verb}" for verb, count in self.done.items()) or "nothing changed yet"
@@ -106,7 +110,7 @@ def _is_component(kind: str) -> bool:
 def _show(output: IO[str] | None) -> None:
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(output, lines), daemon=True).start()
-    tally, said, printed = Tally(), "", time.monotonic()
+    tally, said, printed = Tally(), Tally().snapshot(), time.monotonic()
     while True:
         try:
             line = lines.get(timeout=1)
@@ -117,10 +121,9 @@ def _show(output: IO[str] | None) -> None:
         now = time.monotonic()
         if shown := tally.take(line.rstrip(), now):
             print(shown, flush=True)
-        counts = str(tally.done)
-        if now - printed > (CHANGE_SECONDS if counts != said else QUIET_SECONDS):
+        if now - printed > (CHANGE_SECONDS if tally.snapshot() != said else QUIET_SECONDS):
             print(tally.summary(now), flush=True)
-            said, printed = counts, now
+            said, printed = tally.snapshot(), now
 
 
 def _read(output: IO[str] | None, lines: queue.SimpleQueue[str | None]) -> None:
