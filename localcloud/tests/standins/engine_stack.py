@@ -33,6 +33,8 @@ class EngineStack:
             "PULUMI_BACKEND_URL": f"file://{folder}?metadata=skip",
             "PULUMI_CONFIG_PASSPHRASE": "x",
             "PULUMI_SKIP_UPDATE_CHECK": "true",
+            "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+            "PULUMI_ENABLE_LEGACY_PLUGIN_SEARCH": "true",
             **(environment or {}),
         }
         self.program("")

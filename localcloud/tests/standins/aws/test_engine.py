@@ -16,8 +16,9 @@ pytestmark = pytest.mark.e2e
 PROGRAM = """
 import pulumi, pulumi_aws as aws
 config = pulumi.Config()
+older = pulumi.ResourceOptions(version="7.1.0")  # as in the state of an older SDK
 vpc = aws.ec2.Vpc("net", cidr_block="10.0.0.0/16", tags={"Name": config.get("name") or "net"})
-subnet = aws.ec2.Subnet("sub", vpc_id=vpc.id, cidr_block=config.get("cidr") or "10.0.1.0/24")
+subnet = aws.ec2.Subnet("sub", vpc_id=vpc.id, cidr_block=config.get("cidr") or "10.0.1.0/24", opts=older)
 bucket = aws.s3.Bucket("data", force_destroy=True, tags={"token": config.require_secret("token")})
 code = aws.s3.BucketObjectv2("code", bucket=bucket.id, source=pulumi.FileAsset("code.txt"))
 pulumi.export("vpc", vpc.id)
