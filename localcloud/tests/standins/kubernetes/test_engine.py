@@ -58,7 +58,7 @@ def stack(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> Callab
 
     def make(program: str, **environment: str) -> EngineStack:
         plane = {"TEST_KUBECONFIG": control_plane.kubeconfig, "TEST_NAMESPACE": namespace}
-        made = EngineStack(tmp_path, **plane, **environment)
+        made = EngineStack(tmp_path, {**plane, **environment})
         made.program(program)
         return made
 
