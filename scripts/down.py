@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from scripts.session import STACK, Session, UpError, forget_if_lost, release_dead_locks
+from scripts import updates
+from scripts.session import Session, UpError, forget_if_lost, release_dead_locks
 from scripts.toolchain.errors import SetupError
 
 
@@ -29,10 +30,8 @@ def down() -> None:
     release_dead_locks(session)
     forget_if_lost(session)
     if session.resources():
-        session.run(
-            *("pulumi", "destroy", "--yes", "--skip-preview", "--stack", STACK),
-            remedy="mend what it names and run `make down` again; `localcloud reset` drops everything at once",
-        )
+        remedy = "mend what it names and run `make down` again; `localcloud reset` drops everything at once"
+        updates.run(session, "destroy", remedy=remedy)
     session.run(sys.executable, "-m", "localcloud", "stop", remedy="see `localcloud logs`")
 
 

@@ -1,6 +1,6 @@
-"""Waits until the workers train: the step in their logs grows, or the job says that it has finished.
+"""Wait until the workers train: the step in their logs grows, or the job reports that it has finished.
 
-`decide` looks at what was seen and says whether that is enough; `await_training` does the looking.
+`decide` is the pure decision; `await_training` observes the workers and waits.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _REPORT_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Seen:
-    """What the workers look like at one moment."""
+    """The workers' state at one moment."""
 
     pods: Mapping[str, str] = field(default_factory=dict)
-    """Name → what it is doing: its phase, or why it waits."""
+    """Name to phase, or the reason why it waits."""
     step: int = 0
     line: str = ""
     """The newest step report."""
@@ -34,12 +34,12 @@ class Seen:
 
 
 def decide(first: Seen | None, now: Seen) -> bool:
-    """Whether training progresses: it is over, or a report is newer than the first one seen."""
+    """Return whether training progresses: it has finished, or a report is newer than the first one seen."""
     return now.finished or (first is not None and now.step > first.step)
 
 
 def doing(pod: Mapping[str, Any]) -> str:
-    """What a pod is doing, as `kubectl get pods` would put it."""
+    """Return a pod's status as `kubectl get pods` shows it."""
     status = pod.get("status", {})
     for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
         reason = container.get("state", {}).get("waiting", {}).get("reason")
@@ -53,7 +53,7 @@ def doing(pod: Mapping[str, Any]) -> str:
 
 
 def newest_step(lines: Iterable[str]) -> tuple[int, str]:
-    """The highest step among the logfmt step reports, and its line; 0 and "" if there is none."""
+    """Return the highest step among the logfmt step reports, and its line; 0 and "" if there is none."""
     best = (0, "")
     for line in lines:
         head = line.split(" ", 1)[0]
@@ -63,7 +63,7 @@ def newest_step(lines: Iterable[str]) -> tuple[int, str]:
 
 
 def look(session: Session, namespace: str, selector: str) -> Seen:
-    """What the worker pods and the ends of their logs say now."""
+    """Return the current state of the worker pods, from their status and the ends of their logs."""
     listed = session.ask("kubectl", "get", "pods", "-n", namespace, "-l", selector, "-o", "json")
     pods = json.loads(listed)["items"]
     states = {pod["metadata"]["name"]: doing(pod) for pod in pods}
@@ -76,10 +76,10 @@ def look(session: Session, namespace: str, selector: str) -> Seen:
 
 
 def await_training(session: Session, outputs: Mapping[str, Any]) -> None:
-    """Returns when training progresses.
+    """Return when training progresses.
 
     Raises:
-        UpError: it doesn't within `DEADLINE_SECONDS`; says what the pods do and where to look.
+        UpError: it doesn't within `DEADLINE_SECONDS`; the message has the pods' state and where to look.
     """
     namespace, selector = str(outputs["namespace"]), str(outputs["workerSelector"])
     begin = time.monotonic()
@@ -108,4 +108,4 @@ def _log(session: Session, namespace: str, pod: str) -> list[str]:
     try:
         return session.ask("kubectl", "logs", "-n", namespace, pod, "--tail=20").splitlines()
     except UpError:
-        return []  # not started yet, or just gone: the next look tells
+        return []  # the container hasn't started yet, or the pod is gone

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from scripts import updates
 from scripts.progress import await_training
-from scripts.session import STACK, Session, UpError, forget_if_lost, release_dead_locks
+from scripts.session import Session, UpError, forget_if_lost, release_dead_locks
 from scripts.toolchain.errors import SetupError
 
 
@@ -33,10 +34,7 @@ def up() -> None:
     session.select_stack()
     release_dead_locks(session)
     forget_if_lost(session)
-    session.run(
-        *("pulumi", "up", "--yes", "--skip-preview", "--stack", STACK),
-        remedy="mend what it names and run `make up` again",
-    )
+    updates.run(session, "up", remedy="mend what it names and run `make up` again")
     outputs = session.outputs()
     await_training(session, outputs)
     print(next_words(outputs.get("next")))

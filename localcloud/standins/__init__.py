@@ -1,4 +1,9 @@
 """Pulumi plug-ins that stand in for the official ones: a language host and the `aws`, `eks` and `kubernetes` providers.
 
-The engine starts them as `pulumi-language-python` and `pulumi-resource-*` from PATH; `bin/` holds these scripts.
+bin/                  the executables that the engine starts; `scripts/toolchain/plugins.py` installs them
+aws/                  resources and functions, through boto3
+eks/                  components only; their children are resources of aws
+kubernetes/           objects of any API server
+language_host.py      runs Python programs, each in a process (`run_program.py`)
+serve.py, values.py   what the providers share: the gRPC server, and property values
 """

@@ -1,9 +1,9 @@
-"""The language host for Python programs: what the engine starts as `pulumi-language-python`.
+"""The language host for Python programs, which the engine starts as `pulumi-language-python`.
 
     python -m localcloud.standins.language_host ENGINE_ADDRESS
 
 It runs the program in a child process (`run_program.py`) for every `Run`, tells the engine which plug-ins the
-installed SDKs want, and ends the child when the engine cancels or goes away. Options of `runtime:` in Pulumi.yaml:
+installed SDKs need, and kills the child when the engine cancels or exits. Options of `runtime:` in Pulumi.yaml:
 `virtualenv`, as with the official host; without it the interpreter is the host's own.
 """
 
@@ -27,23 +27,22 @@ import grpc
 from google.protobuf import empty_pb2, json_format
 from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
 
-from localcloud.standins.pcl import PclError, to_python
 from localcloud.standins.run_program import EXIT_SHOWN
-from localcloud.standins.serve import announce, end_with_the_engine, server_options
+from localcloud.standins.serve import NO_CODE, announce, end_with_the_engine, server_options
 
 _RUNNER: Final = Path(__file__).with_name("run_program.py")
 _CHECKOUT: Final = str(Path(__file__).resolve().parents[2])
 
 
 class Children:
-    """The programs that are running, so that they can be ended together."""
+    """The programs that are running, so that they can be killed together."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: set[subprocess.Popen[bytes]] = set()
 
     def run(self, argv: list[str], cwd: str, env: dict[str, str]) -> int:
-        """Runs one command to its end; its output is the host's own, which the engine shows."""
+        """Run one command until it exits; its output goes to the host's, which the engine shows."""
         process = subprocess.Popen(argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL)
         with self._lock:
             self._running.add(process)
@@ -54,7 +53,7 @@ class Children:
                 self._running.discard(process)
 
     def stop(self) -> None:
-        """Kills what is running: a program has nothing to save, its effects are the engine's. Safe to call twice."""
+        """Kill the running programs: they have nothing to save, as the engine makes all changes. Safe to call twice."""
         with self._lock:
             for process in self._running:
                 with contextlib.suppress(ProcessLookupError):
@@ -62,22 +61,22 @@ class Children:
 
 
 class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
-    """Answers the engine's requests about Python programs."""
+    """Answer the engine's requests about Python programs."""
 
     def __init__(self, engine_address: str, children: Children) -> None:
         self._engine_address = engine_address
         self._children = children
 
     def Handshake(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """The engine introduces itself; there is nothing to tell in return."""
+        """Return an empty answer: the host needs nothing from the engine."""
         return language_pb2.LanguageHandshakeResponse()
 
     def GetPluginInfo(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """The version of the SDK the host comes with."""
+        """Return the version of the installed SDK."""
         return plugin_pb2.PluginInfo(version=importlib.metadata.version("pulumi"))
 
     def GetRequiredPackages(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """The plug-ins that the SDKs installed for the program want; the engine looks for each on PATH first."""
+        """Return the plug-ins that the SDKs installed for the program need."""
         packages = [
             plugin_pb2.PackageDependency(kind="resource", name=found.name, version=found.version, server=found.server)
             for found in _plugins(_interpreter(request.info))
@@ -85,7 +84,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         return language_pb2.GetRequiredPackagesResponse(packages=packages)
 
     def GetRequiredPlugins(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """The same for engines older than `GetRequiredPackages`."""
+        """Return the same for engines older than `GetRequiredPackages`."""
         plugins = [
             plugin_pb2.PluginDependency(kind="resource", name=found.name, version=found.version, server=found.server)
             for found in _plugins(_interpreter(request.info))
@@ -93,7 +92,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         return language_pb2.GetRequiredPluginsResponse(plugins=plugins)
 
     def Run(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Runs the program once. `bail`: it failed and the user has seen why."""
+        """Run the program once. `bail` means that it failed and the user has seen why."""
         python = _interpreter(request.info)
         if not os.path.exists(python):
             return language_pb2.RunResponse(
@@ -111,27 +110,27 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         return language_pb2.RunResponse(error=f"Program exited with non-zero exit code: {code}")
 
     def InstallDependencies(self, request: Any, context: Any) -> Iterator[Any]:  # noqa: N802
-        """Installs nothing: the environment that runs this host is the program's, and `make up` keeps it."""
+        """Install nothing: the program runs in the environment of this host, which `make up` maintains."""
         python = _interpreter(request.info)
         yield language_pb2.InstallDependenciesResponse(
             stdout=f"Python dependencies are those of {python}; nothing to install.\n".encode()
         )
 
     def RuntimeOptionsPrompts(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Nothing to ask: every option has a default."""
+        """Return no prompts: every option has a default."""
         return language_pb2.RuntimeOptionsResponse()
 
     def Template(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Nothing to fill in after `pulumi new`."""
+        """Return an empty answer: `pulumi new` isn't covered."""
         return language_pb2.TemplateResponse()
 
     def About(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """The interpreter, for `pulumi about`."""
+        """Return the interpreter, for `pulumi about`."""
         version = ".".join(str(part) for part in sys.version_info[:3])
         return language_pb2.AboutResponse(executable=_interpreter(request.info), version=version)
 
     def GetProgramDependencies(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """The installed packages; without `transitiveDependencies` those that no other package requires."""
+        """Return the installed packages; without `transitiveDependencies` those that no other package requires."""
         installed = {dist.name: dist for dist in importlib.metadata.distributions()}
         required = {_canonical(name) for dist in installed.values() for name in _required(dist)}
         wanted = [
@@ -142,21 +141,17 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         return language_pb2.GetProgramDependenciesResponse(dependencies=wanted)
 
     def GenerateProgram(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Writes the code that `pulumi import` suggests."""
-        try:
-            program = to_python("\n".join(request.source.values()))
-        except PclError as error:
-            context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{error}; use --generate-code=false")
-        return language_pb2.GenerateProgramResponse(source={"__main__.py": program.encode()})
+        """Refuse: with an official provider `pulumi import` asks for code after it has imported the resource."""
+        context.abort(grpc.StatusCode.UNIMPLEMENTED, NO_CODE)
 
     def Cancel(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """The user pressed Ctrl-C: ends the program, not the host."""
+        """Kill the program, not the host: the user pressed Ctrl-C."""
         self._children.stop()
         return empty_pb2.Empty()
 
 
 def run_arguments(request: Any, engine_address: str) -> dict[str, Any]:
-    """What `run_program.py` needs to know of a `RunRequest`, config aside."""
+    """Return what `run_program.py` needs of a `RunRequest`, except the config."""
     return {
         "program": os.path.join(request.info.program_directory, request.info.entry_point or request.program or "."),
         "pwd": request.pwd or request.info.program_directory,
@@ -175,7 +170,7 @@ def run_arguments(request: Any, engine_address: str) -> dict[str, Any]:
 
 
 def run_environment(request: Any) -> dict[str, str]:
-    """The program's environment: the host's, without the path to this package, with the stack's config."""
+    """Return the program's environment: the host's, without the path to this package, with the stack's config."""
     environment = dict(os.environ)
     entries = [entry for entry in environment.pop("PYTHONPATH", "").split(os.pathsep) if entry and entry != _CHECKOUT]
     if entries:
@@ -186,14 +181,14 @@ def run_environment(request: Any) -> dict[str, str]:
 
 
 def _interpreter(info: Any) -> str:
-    """The program's Python: of `options.virtualenv`, relative to the project, or the host's own."""
+    """Return the program's Python: that of `options.virtualenv`, relative to the project, or the host's own."""
     virtualenv = json_format.MessageToDict(info.options).get("virtualenv") if info.HasField("options") else None
     return os.path.join(info.root_directory, virtualenv, "bin", "python") if virtualenv else sys.executable
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """A resource plug-in that an installed SDK wants; `server` is where to get it, empty for the usual place."""
+    """A resource plug-in that an installed SDK needs; `server` is its download URL, empty for the default one."""
 
     name: str
     version: str
@@ -201,7 +196,7 @@ class Plugin:
 
 
 def _plugins(python: str) -> list[Plugin]:
-    """The `pulumi-plugin.json` of every package in the interpreter's environment."""
+    """Return the content of `pulumi-plugin.json` of every package in the interpreter's environment."""
     found: dict[str, Plugin] = {}
     for folder in _site_packages(python):
         for file in sorted(folder.glob("*/pulumi-plugin.json")):
@@ -221,7 +216,7 @@ def _site_packages(python: str) -> list[Path]:
 
 
 def _required(distribution: importlib.metadata.Distribution) -> list[str]:
-    """The names of what a distribution requires, extras aside."""
+    """Return the names of the packages that a distribution requires, without extras."""
     requirements = [line for line in distribution.requires or [] if "extra ==" not in line]
     return [
         "".join(char if char.isalnum() or char in "-_." else " " for char in line).split()[0] for line in requirements
@@ -233,7 +228,7 @@ def _canonical(name: str) -> str:
 
 
 def main(argv: list[str]) -> None:
-    """Serves until the engine ends."""
+    """Serve until the engine exits."""
     addresses = [argument for argument in argv if not argument.startswith("-")]
     if not addresses:
         sys.exit("the language host is started by the Pulumi engine: the engine's address is missing")

@@ -1,9 +1,9 @@
-"""Runs one Pulumi program in a process of its own, as the language host asks.
+"""Run one Pulumi program in a separate process for the language host.
 
     python -u -P run_program.py '{"program": ".", "pwd": "…", "project": "…", …}'
 
-A file of its own, run by path, so that the program sees only its own modules on `sys.path`. Config comes in the
-environment (`PULUMI_CONFIG`), as with the official host, so that it is in no process listing.
+It is run by path, so that the program sees only its own modules on `sys.path`. Config is passed in the environment
+(`PULUMI_CONFIG`), as with the official host, so that no process listing shows it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import Any, Final
 EXIT_SHOWN: Final = 32
 """The program failed and the user has seen why; the official host uses the same number."""
 GC_THRESHOLD: Final = 200_000
-"""New objects between two garbage collections. The SDKs' thousands of classes stay, and so do most of a program's
-objects: with Python's own threshold of 700 a quarter of the time that the imports take goes into looking for garbage
-that there isn't."""
+"""New objects between two garbage collections. The SDKs' thousands of classes and most of a program's objects live
+until the program exits: with Python's own threshold of 700, garbage collection takes a quarter of the time of the
+imports and finds nothing."""
 
 
 def main(request: dict[str, Any]) -> int:
-    """Runs the program and returns the exit code."""
+    """Run the program and returns the exit code."""
     gc.set_threshold(GC_THRESHOLD, 20, 20)
     import pulumi
     import pulumi.runtime
@@ -77,7 +77,7 @@ def _run(program: str, parallel: int) -> int:
 
 
 def _user_traceback(program: str) -> str:
-    """The traceback from the program's first frame on, without the runtime's frames above it."""
+    """Return the traceback from the program's first frame on, without the runtime's frames above it."""
     main_file = program if os.path.isfile(program) else os.path.join(program, "__main__.py")
     frames = traceback.extract_tb(sys.exc_info()[2])
     for index, frame in enumerate(frames):

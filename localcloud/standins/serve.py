@@ -1,9 +1,10 @@
-"""Serves a resource provider to the Pulumi engine.
+"""Serve a resource provider to the Pulumi engine.
 
     serve(AwsProvider(), package="pulumi-aws")       # in `python -m localcloud.standins.aws ENGINE_ADDRESS`
 
-On top of the SDK's server this keeps unknowns (see `values.py`), hands old inputs to diff, update and delete, reports a
-resource that was made but didn't become ready, turns exceptions into one-line errors, and ends when the engine does.
+In addition to the SDK's server this keeps unknowns (see `values.py`), passes old inputs to diff, update and delete,
+reports a resource that was created but isn't ready, turns exceptions into one-line errors, and exits when the engine
+does.
 """
 
 from __future__ import annotations
@@ -32,22 +33,25 @@ from localcloud.standins.values import repair_property_value
 
 MAX_MESSAGE_BYTES: Final = 400 * 1024 * 1024
 """The engine's own limit (rpcutil.GrpcChannelOptions)."""
+NO_CODE: Final = (
+    "the resource is imported, but the stand-ins write no code for it: use `pulumi import --generate-code=false`"
+)
 THREADS: Final = 64
-"""Requests served at once by `asyncio.to_thread`; most of them sleep, waiting for something to become ready."""
+"""Requests that `asyncio.to_thread` serves at once; most of them wait for a resource to become ready."""
 
 
 def type_of(urn: str) -> str:
-    """A resource's own type. A URN's type has those of the parents before it: `my:Component$aws:ec2/vpc:Vpc`."""
+    """Return a resource's own type. In a URN the types of its parents precede it: `my:Component$aws:ec2/vpc:Vpc`."""
     return urn.split("::")[2].rsplit("$", 1)[-1]
 
 
 def name_of(urn: str) -> str:
-    """A resource's name; there may be a `::` in it."""
+    """Return a resource's name, which may contain `::`."""
     return urn.split("::", 3)[3]
 
 
 def repair_requests() -> None:
-    """Makes `request.type` and `request.name` of the SDK's requests right for children of components."""
+    """Correct `request.type` and `request.name` of the SDK's requests for children of components."""
     sdk._extract_type = type_of
     sdk._extract_name = name_of
 
@@ -57,7 +61,7 @@ class PluginError(Exception):
 
 
 class InitFailed(PluginError):
-    """The resource was made or changed but did not become ready: the engine keeps its state and reports `reasons`."""
+    """The resource was created or updated but isn't ready: the engine keeps its state and reports `reasons`."""
 
     def __init__(
         self,
@@ -74,19 +78,19 @@ class InitFailed(PluginError):
 
 
 class DiffRequest(sdk.DiffRequest):
-    """A diff request that knows the old inputs too."""
+    """A diff request that also has the old inputs."""
 
     old_inputs: dict[str, PropertyValue]
 
 
 class UpdateRequest(sdk.UpdateRequest):
-    """An update request that knows the old inputs too."""
+    """An update request that also has the old inputs."""
 
     old_inputs: dict[str, PropertyValue]
 
 
 class DeleteRequest(sdk.DeleteRequest):
-    """A delete request that knows the old inputs too."""
+    """A delete request that also has the old inputs."""
 
     old_inputs: dict[str, PropertyValue]
 
@@ -95,10 +99,14 @@ _KINDS: Final = {kind: provider_pb2.PropertyDiff.Kind.Value(kind.name) for kind 
 
 
 class Servicer(ProviderServicer):
-    """The SDK's servicer with the gaps filled; see the module's docstring."""
+    """The SDK's servicer with the additions that the module's docstring lists."""
 
     def __init__(self, version: str, provider: sdk.Provider, engine_address: str) -> None:
         super().__init__([], version, provider, engine_address)
+
+    async def GetSchema(self, request: Any, context: Any) -> provider_pb2.GetSchemaResponse:  # noqa: N802
+        """Refuse: the engine needs the schema only to write code, after `pulumi import` has imported the resource."""
+        raise PluginError(NO_CODE)
 
     async def DiffConfig(self, request: Any, context: Any) -> provider_pb2.DiffResponse:  # noqa: N802
         return _diff_response(await self._provider.diff_config(_diff_request(request)))
@@ -107,7 +115,7 @@ class Servicer(ProviderServicer):
         return _diff_response(await self._provider.diff(_diff_request(request)))
 
     async def Read(self, request: Any, context: Any) -> provider_pb2.ReadResponse:  # noqa: N802
-        """An absent resource has neither an id nor properties: an import of one must fail."""
+        """Return neither an id nor properties for an absent resource, so that its import fails."""
         response = await super().Read(request, context)  # type: ignore[no-untyped-call]
         return response if response.id else provider_pb2.ReadResponse()
 
@@ -162,13 +170,13 @@ def _diff_response(response: sdk.DiffResponse) -> provider_pb2.DiffResponse:
             path: provider_pb2.PropertyDiff(kind=_KINDS[diff.kind], inputDiff=diff.input_diff)
             for path, diff in response.detailed_diff.items()
         },
-        # Without changes an empty detailed diff would make the engine look for differences by itself.
+        # Without this the engine compares the values itself if the detailed diff is empty.
         hasDetailedDiff=True,
     )
 
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    """Turns what a method raises into a gRPC status with a message fit to be read."""
+    """Turn what a method raises into a gRPC status with a readable message."""
 
     async def intercept_service(
         self,
@@ -191,7 +199,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]
                 await context.abort_with_status(_init_failed_status(error))
             except PluginError as error:
                 await context.abort(grpc.StatusCode.UNKNOWN, str(error))
-            except Exception as error:  # the last line of defence: the engine shows it, the plug-in lives on
+            except Exception as error:  # the engine shows it, and the plug-in continues
                 await context.abort(grpc.StatusCode.UNKNOWN, f"{type(error).__name__}: {error}")
 
         return grpc.unary_unary_rpc_method_handler(call, handler.request_deserializer, handler.response_serializer)
@@ -220,12 +228,12 @@ def _init_failed_status(error: InitFailed) -> grpc.Status:
 
 
 def end_with_the_engine(before: Callable[[], None] = lambda: None) -> None:
-    """Ends this process at once on SIGINT or SIGTERM, and when the engine is gone (it holds the other end of stdin).
+    """Exit at once on SIGINT or SIGTERM, and when the engine exits (it holds the other end of stdin).
 
-    The engine asks a plug-in to end by SIGINT and waits for it; a SIGKILLed engine asks nobody.
+    The engine stops a plug-in with SIGINT and waits for it. An engine that is killed sends nothing.
 
     Args:
-        before: called first; must be quick and safe to call twice.
+        before: Called first; must be fast and safe to call twice.
     """
 
     def end(*_: object) -> None:
@@ -248,31 +256,31 @@ def end_with_the_engine(before: Callable[[], None] = lambda: None) -> None:
 
 
 def announce(port: int) -> None:
-    """Tells the engine the port, as the plug-in protocol wants it: a line on stdout."""
+    """Print the port on a line of its own, which is how the plug-in protocol announces it."""
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
 
 
 def server_options() -> list[tuple[str, int]]:
-    """gRPC options for messages as large as the engine's own limit, in both directions."""
+    """Return gRPC options that allow messages up to the engine's own limit in both directions."""
     return [("grpc.max_receive_message_length", MAX_MESSAGE_BYTES), ("grpc.max_send_message_length", MAX_MESSAGE_BYTES)]
 
 
 def package_version(package: str) -> str:
-    """The version of the SDK that the plug-in stands in for, so that the engine sees the pair match."""
+    """Return the installed version of the SDK; the plug-in reports the same version."""
     return importlib.metadata.version(package)
 
 
 def serve(
     provider: sdk.Provider, *, package: str, servicer: type[Servicer] = Servicer, argv: list[str] | None = None
 ) -> None:
-    """Serves `provider` until the engine ends.
+    """Serve `provider` until the engine exits.
 
     Args:
-        provider: what answers the requests; its blocking work belongs into `asyncio.to_thread`.
-        package: the Python package of the SDK (`pulumi-aws`), whose version the plug-in reports.
-        servicer: a subclass that answers some requests itself.
-        argv: the engine's arguments, its address first; `sys.argv[1:]` by default.
+        provider: Answers the requests; it must do blocking work in `asyncio.to_thread`.
+        package: The Python package of the SDK (`pulumi-aws`), whose version the plug-in reports.
+        servicer: A subclass that answers some requests itself.
+        argv: The engine's arguments, its address first; `sys.argv[1:]` by default.
     """
     arguments = [argument for argument in (sys.argv[1:] if argv is None else argv) if not argument.startswith("-")]
     if not arguments:

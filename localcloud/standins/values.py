@@ -6,8 +6,8 @@
 The SDK's `PropertyValue` (pulumi 3.250) loses unknown values: it reads the unknown marker as an ordinary string,
 refuses output values that have no value yet, cannot write `Computed`, and its `Computed.__eq__` raises.
 It drops the hashes of assets, and refuses assets known by their hash alone, as old ones are in a diff.
-`repair_property_value()` mends reading and writing once, at start-up of a plug-in, so that the SDK's own server
-(construct, call) profits too.
+`repair_property_value()` corrects reading and writing once, when a plug-in starts, so that the SDK's own server
+(construct, call) keeps them too.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def wrap(value: Any) -> PropertyValue:
     """One plain value as a property value.
 
     Raises:
-        TypeError: the value has a type that the protocol has no place for.
+        TypeError: the protocol has no such type.
     """
     if value is UNKNOWN:
         return PropertyValue.computed()
@@ -120,7 +120,7 @@ def has_unknown(tree: Any) -> bool:
 
 
 def repair_property_value() -> None:
-    """Makes `PropertyValue.marshal` and `unmarshal` keep unknowns. Safe to call twice."""
+    """Make `PropertyValue.marshal` and `unmarshal` keep unknowns. Safe to call twice."""
     if getattr(PropertyValue, "_keeps_unknowns", False):
         return
     unmarshal_known, marshal_known = PropertyValue.unmarshal, PropertyValue.marshal
@@ -131,7 +131,7 @@ def repair_property_value() -> None:
             return PropertyValue.computed()
         if kind == "struct_value":
             fields = value.struct_value.fields
-            # Looking a missing key up in a protobuf map adds it, hence the test.
+            # Looking up a missing key in a protobuf map adds the key, so test for it first.
             signature = fields[_SIGNATURE].string_value if _SIGNATURE in fields else ""
             if signature == _OUTPUT:
                 return _unmarshal_output(fields)
@@ -152,14 +152,14 @@ def repair_property_value() -> None:
 
 
 def asset_hash(value: Any) -> str:
-    """The hash of an asset's or archive's content, as the engine worked it out; empty where it didn't."""
+    """Return the hash that the engine computed for an asset's or archive's content, or an empty string."""
     return str(getattr(value, _HASH, "")) if isinstance(value, (pulumi.Asset, pulumi.Archive)) else ""
 
 
 def _unmarshal_asset(
     fields: MutableMapping[str, struct_pb2.Value], known: Callable[[], PropertyValue]
 ) -> PropertyValue:
-    """An asset or archive with its hash; in a diff the engine leaves out what is hashed."""
+    """Return an asset or archive with its hash; in a diff the engine sends the hash without the content."""
     signature = fields[_SIGNATURE].string_value
     asset: Any = known().value if _CONTENT & set(fields) else _hashed(signature)
     asset.hash = fields[_HASH].string_value if _HASH in fields else ""

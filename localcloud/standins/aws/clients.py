@@ -1,4 +1,4 @@
-"""boto3 clients for one provider configuration: made when first needed, kept, shared by all requests.
+"""boto3 clients for one provider configuration: created when first needed, and shared by all requests.
 
 clients = Clients(Settings.from_config({"region": "us-west-2"}, os.environ))
 clients.get("ec2").describe_vpcs()
@@ -19,15 +19,15 @@ CONFIG_KEYS: Final = frozenset(
     "skipCredentialsValidation skipMetadataApiCheck skipRegionValidation skipRequestingAccountId insecure "
     "allowedAccountIds forbiddenAccountIds version".split()
 )
-"""What the stand-in takes of the provider's configuration. The `skip…` switches, retries and `insecure` have nothing to
-act on here: nothing is checked at configuration, and the endpoint is plain HTTP."""
+"""The provider inputs that the stand-in accepts. The `skip…` switches, retries and `insecure` have no effect:
+nothing is checked at configuration, and the endpoint is plain HTTP."""
 
 _SERVICE_ALIASES: Final = {"cloudwatchlogs": "logs", "elb": "elbv2"}
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The provider's configuration, as far as it matters."""
+    """The provider's configuration, as far as the stand-in uses it."""
 
     region: str
     endpoints: Mapping[str, str] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Settings:
 
     @staticmethod
     def from_config(config: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
-        """Reads the provider's configuration; what is not set comes from the environment, as with the AWS CLI.
+        """Read the provider's configuration; values that aren't set come from the environment, as with the AWS CLI.
 
         Raises:
             PluginError: there is no region.
@@ -72,7 +72,7 @@ class Settings:
 
 
 def decode_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with its nested values decoded: a provider gets lists, maps and switches as JSON strings."""
+    """Decode nested values of the configuration: a provider gets lists, maps and switches as JSON strings."""
     decoded = {}
     for key, value in config.items():
         if isinstance(value, str) and value[:1] in ("{", "["):
@@ -82,7 +82,7 @@ def decode_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Clients:
-    """Hands out clients; safe to use from many threads."""
+    """Creates and keeps clients; safe to use from many threads."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -94,7 +94,7 @@ class Clients:
     def get(self, service: str, region: str | None = None) -> Any:
         """The client of a service, by boto3's name."""
         key = (service, region or self.settings.region)
-        with self._lock:  # making a client is not thread-safe in boto3, using one is
+        with self._lock:  # creating a boto3 client is not thread-safe; using one is
             if key not in self._clients:
                 self._clients[key] = self._make(*key)
             return self._clients[key]
@@ -114,7 +114,7 @@ class Clients:
         return self._account
 
     def _make(self, service: str, region: str) -> Any:
-        from boto3.session import Session  # imported late: it takes half a second, and a preview may need no client
+        from boto3.session import Session  # imported here: it takes half a second, and a preview may need no client
         from botocore.config import Config
 
         settings = self.settings

@@ -1,4 +1,4 @@
-"""What describes a resource type: an `Entry`, and the `Call` that its functions get.
+"""The description of a resource type (`Entry`), and the argument of its functions (`Call`).
 
 Entry(
     token="aws:efs/mountTarget:MountTarget",
@@ -33,12 +33,12 @@ class Call:
     """One operation on one resource.
 
     Attributes:
-        inputs: the checked inputs (of the resource as it is to be; for delete and read those of last time).
-        olds: the inputs of last time, for update.
-        state: the outputs of last time; empty for create and import.
+        inputs: the checked inputs: the wanted ones, and for delete and read those of the last operation.
+        olds: the inputs of the last operation, for update.
+        state: the outputs of the last operation; empty for create and import.
         id: the resource's id; empty for create.
         changed: for update, the inputs that differ.
-        deadline: monotonic time by which to be done.
+        deadline: the monotonic time at which the operation fails.
     """
 
     clients: Clients
@@ -60,7 +60,7 @@ class Call:
 
     @property
     def tags(self) -> dict[str, str]:
-        """The tags to put on; the default tags are among them since check."""
+        """The tags of the resource; check has added the default tags."""
         return dict(self.inputs.get("tags") or {})
 
     def arn(self, service: str, resource: str) -> str:
@@ -68,11 +68,11 @@ class Call:
         return f"arn:aws:{service}:{self.region}:{self.clients.account()}:{resource}"
 
     def tag_list(self, key: str = "Key", value: str = "Value") -> list[dict[str, str]]:
-        """The tags as most services take them."""
+        """Return the tags in the form of most services."""
         return [{key: name, value: text} for name, text in sorted(self.tags.items())]
 
     def tag_changes(self) -> tuple[dict[str, str], list[str]]:
-        """What to set and what to remove to get from the old tags to the new."""
+        """Return the tags to set and the keys to remove in order to get from the old tags to the new."""
         old, new = dict(self.olds.get("tags") or {}), self.tags
         return {k: v for k, v in new.items() if old.get(k) != v}, sorted(set(old) - set(new))
 
@@ -84,10 +84,10 @@ class Naming:
     Attributes:
         property: the input that holds the name.
         longest: AWS's limit.
-        prefix_property: the input that, when given, makes AWS names of another form, and stops this.
+        prefix_property: the input that asks for a name of another form; then this naming isn't used.
         prefix: what the name must begin with.
-        lower: S3 takes lower case only.
-        suffix: whether digits are added; an S3 key is the bare name.
+        lower: whether the name must be in lower case, as for S3.
+        suffix: whether digits are added; the key of an S3 object has none.
     """
 
     property: str = "name"
@@ -109,22 +109,22 @@ class Entry:
 
     Attributes:
         token: the type, as in `aws:ec2/vpc:Vpc`.
-        create: makes it and returns its id; it may wait in `ready`.
-        read: its outputs (names as in the SDK) or None when it is gone.
-        update: applies `call.changed`; None: what changes replaces.
-        delete: removes it and waits until it is gone; an absent one is no error.
-        ready: waits after create and update; an error here leaves the resource in the state, to be repaired or deleted.
+        create: creates it and returns its id; `ready` does the waiting.
+        read: its outputs (with the SDK's names), or None if it doesn't exist.
+        update: applies `call.changed`; None: every change replaces.
+        delete: deletes it and waits until it is gone; an absent one is no error.
+        ready: waits after create and update; a resource that fails here is in the state and can be repaired or deleted.
         covers: the inputs that are carried out.
         replace_on: the inputs that cannot be changed in place.
-        computed: the inputs for which AWS finds a value when the program gives none: taking one out changes nothing.
+        computed: the inputs that AWS sets if the program doesn't: removing one from the program is no change.
         defaults: values of inputs that the program does not give.
         ordered: the lists whose order matters.
-        documents: the inputs that are JSON, compared by meaning.
-        naming: how it gets a name; None: the program must say, or it has none.
+        documents: the inputs that are JSON; equivalent documents are equal.
+        naming: how it gets an automatic name; None: it gets none.
         one_of: each group of inputs of which at most one may be given.
-        recomputed: the outputs that any update changes.
+        recomputed: the outputs that every update may change.
         secrets: the outputs that are secret.
-        delete_first: whether a replacement can only be made after the old one is gone.
+        delete_first: whether the old resource must be deleted before its replacement is created.
         tags: whether the type has tags.
     """
 
@@ -157,10 +157,10 @@ class Entry:
 
 
 def wait(call: Call, done: Callable[[], bool], what: str, pause: float = 0.2) -> None:
-    """Polls until `done()`; the pause grows to a second.
+    """Poll until `done()`; the pause grows to a second.
 
     Raises:
-        PluginError: the deadline passed; the message says what was waited for.
+        PluginError: the deadline passed; the message contains `what`.
     """
     while not done():
         if time.monotonic() >= call.deadline:
@@ -176,13 +176,13 @@ def error_code(error: Exception) -> str:
 
 
 def missing(error: Exception, *codes: str) -> bool:
-    """Whether the error says that the thing does not exist."""
+    """Return whether the error says that the resource doesn't exist."""
     code = error_code(error)
     return code in codes or "NotFound" in code or code.startswith("NoSuch") or code == "404"
 
 
 def absent_as_none(fetch: Callable[[], Any], *codes: str) -> Any:
-    """What `fetch()` returns, or None when AWS says there is no such thing."""
+    """Return `fetch()`, or None if AWS answers that the resource doesn't exist."""
     from botocore.exceptions import ClientError
 
     try:
@@ -194,12 +194,12 @@ def absent_as_none(fetch: Callable[[], Any], *codes: str) -> Any:
 
 
 def ignore_absent(act: Callable[[], Any], *codes: str) -> None:
-    """Deletes something that may be gone already."""
+    """Run a deletion; a resource that doesn't exist is no error."""
     absent_as_none(act, *codes)
 
 
 def retry(call: Call, act: Callable[[], Any], *codes: str, seconds: float = 120.0) -> Any:
-    """Repeats `act` while AWS answers with one of `codes`: what was just made or removed is not seen everywhere yet."""
+    """Repeat `act` while AWS answers with one of `codes`: AWS is eventually consistent."""
     from botocore.exceptions import ClientError
 
     deadline, pause = min(call.deadline, time.monotonic() + seconds), 0.2
@@ -214,10 +214,10 @@ def retry(call: Call, act: Callable[[], Any], *codes: str, seconds: float = 120.
 
 
 def tag_map(tags: list[dict[str, str]] | None, key: str = "Key", value: str = "Value") -> dict[str, str]:
-    """AWS's list of tags as a map, without those that AWS keeps for itself."""
+    """Return AWS's list of tags as a map, without the reserved `aws:` tags."""
     return own_tags({tag[key]: tag[value] for tag in tags or []})
 
 
 def own_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
-    """A map of tags without those that AWS keeps for itself."""
+    """Return a map of tags without the reserved `aws:` tags."""
     return {key: value for key, value in (tags or {}).items() if not key.startswith("aws:")}

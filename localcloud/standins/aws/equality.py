@@ -1,7 +1,7 @@
-"""When two values of an input mean the same, so that no update is needed: a pure decision.
+"""Decide whether two values of an input are equivalent, so that no update is needed. Pure.
 
-Lists are compared as sets unless their order matters, JSON documents by meaning, IAM policies regardless of whether one
-action is a string or a list, and a zero value equals an absent one, as in Terraform's SDK.
+Lists are compared as sets unless their order matters. Equivalent JSON documents are equal; in IAM policies a string
+equals a list of that string. A zero value equals an absent one, as in Terraform's SDK.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from localcloud.standins.values import UNKNOWN, asset_hash, has_unknown
 
 
 def same(old: Any, new: Any, *, ordered: bool = False, document: bool = False) -> bool:
-    """Whether two plain values of an input mean the same. An unknown differs from everything."""
+    """Return whether two plain values of an input are equivalent. An unknown differs from everything."""
     if has_unknown(old) or has_unknown(new):
         return False
     if document:
@@ -22,7 +22,7 @@ def same(old: Any, new: Any, *, ordered: bool = False, document: bool = False) -
 
 
 def project(found: Any, like: Any) -> Any:
-    """What was found, without the members that the program did not speak of: AWS fills in defaults of its own."""
+    """Remove from `found` the members that the program doesn't set: AWS adds defaults of its own."""
     if isinstance(found, dict) and isinstance(like, dict):
         return {key: project(found[key], like[key]) for key in like if key in found}
     if isinstance(found, list) and isinstance(like, list) and len(found) == len(like):
@@ -31,7 +31,7 @@ def project(found: Any, like: Any) -> Any:
 
 
 def canonical(value: Any, ordered: bool = False) -> Any:
-    """The value without its accidents; empty ones are None."""
+    """Normalise a value so that equivalent values are equal; empty ones become None."""
     if isinstance(value, dict):
         items = {key: canonical(item, ordered) for key, item in value.items() if not key.startswith("__")}
         return {key: item for key, item in items.items() if item is not None} or None
@@ -48,7 +48,7 @@ def canonical(value: Any, ordered: bool = False) -> Any:
 
 
 def canonical_document(text: Any) -> Any:
-    """A JSON document as a value that equals that of every document of the same meaning; text as it is if not JSON."""
+    """Normalise JSON so that equivalent documents are equal; leave other text unchanged."""
     if isinstance(text, str):
         try:
             return _policy(json.loads(text)) if text.strip() else None
@@ -71,7 +71,7 @@ def _sort_key(value: Any) -> str:
 
 
 def _asset(value: Any) -> Any:
-    """An asset or archive by its content's hash where the engine gave one, else by where it comes from."""
+    """Return the content's hash of an asset or archive if the engine sent one, else its source."""
     if getattr(value, "hash", None):
         return {"hash": value.hash}
     if hasattr(value, "assets"):

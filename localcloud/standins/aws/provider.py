@@ -1,10 +1,9 @@
-"""The provider: what all resource types have in common. The types themselves are in `resources/`."""
+"""The provider: what all resource types have in common. Each type is described in `resources/`."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import os
 import secrets
 import time
@@ -19,29 +18,24 @@ from localcloud.standins.aws.clients import CONFIG_KEYS, Clients, Settings, deco
 from localcloud.standins.aws.entry import Call, Entry, Naming, Tree
 from localcloud.standins.aws.equality import project, same
 from localcloud.standins.aws.functions import FUNCTIONS
-from localcloud.standins.aws.pulumi_schema import package_schema
 from localcloud.standins.aws.registry import ENTRIES
-from localcloud.standins.serve import InitFailed, PluginError, package_version
+from localcloud.standins.serve import InitFailed, PluginError
 from localcloud.standins.values import UNKNOWN, from_plain, secret_keys, to_plain
 
 Properties = dict[str, PropertyValue]
 AUTOMATIC: Final = "__defaults"
-"""The member of the inputs that lists those that the plug-in filled in, as the official plug-in keeps it."""
+"""The member of the inputs that lists the inputs that the plug-in set, as in the official plug-in."""
 _DEFAULT_TIMEOUT_SECONDS: Final = 1200.0
 
 
 class AwsProvider(sdk.Provider):
-    """Speaks the plug-in protocol for the types in `ENTRIES` and the functions in `FUNCTIONS`."""
+    """Implement the plug-in protocol for the types in `ENTRIES` and the functions in `FUNCTIONS`."""
 
     def __init__(self) -> None:
         self._clients: Clients | None = None
 
-    async def get_schema(self, request: sdk.GetSchemaRequest) -> sdk.GetSchemaResponse:
-        """The names and types of what is covered; `pulumi import` writes code by it."""
-        return sdk.GetSchemaResponse(json.dumps(package_schema(package_version("pulumi-aws"))))
-
     async def check_config(self, request: sdk.CheckRequest) -> sdk.CheckResponse:
-        """Refuses configuration that is not known."""
+        """Refuse unknown configuration."""
         failures = [
             sdk.CheckFailure(key, f"the stand-in for pulumi-aws does not know the provider input {key}")
             for key in request.new_inputs
@@ -50,21 +44,21 @@ class AwsProvider(sdk.Provider):
         return sdk.CheckResponse(inputs=request.new_inputs, failures=failures)
 
     async def diff_config(self, request: sdk.DiffRequest) -> sdk.DiffResponse:
-        """Another region or account means other resources: replace; anything else is a change in place."""
+        """Replace the provider if the region changes; every other change is in place."""
         old, new = to_plain(request.old_state), to_plain(request.new_inputs)
         changed = sorted(key for key in {*old, *new} if not same(old.get(key), new.get(key)))
         replaced = [key for key in changed if key == "region" and new.get(key) is not UNKNOWN]
         return sdk.DiffResponse(changes=bool(changed), diffs=changed, replaces=replaced)
 
     async def configure(self, request: sdk.ConfigureRequest) -> sdk.ConfigureResponse:
-        """Keeps the configuration; a client is made when first needed."""
+        """Store the configuration; clients are created when first needed."""
         config = decode_config(to_plain(request.args))
         if UNKNOWN not in config.values():
             self._clients = Clients(Settings.from_config(config, os.environ))
         return sdk.ConfigureResponse(accept_secrets=True, supports_preview=True)
 
     async def check(self, request: sdk.CheckRequest) -> sdk.CheckResponse:
-        """Checks names and types, then fills in what the program left out: name, defaults, default tags."""
+        """Check names and types, then add what the program left out: name, defaults, default tags."""
         entry = _entry(request.type)
         news, olds = to_plain(request.new_inputs), to_plain(request.old_inputs)
         checked, failures = schema.check(entry, news)
@@ -88,7 +82,7 @@ class AwsProvider(sdk.Provider):
         return sdk.CheckResponse(inputs=inputs, failures=[sdk.CheckFailure(f.property, f.reason) for f in failures])
 
     async def diff(self, request: sdk.DiffRequest) -> sdk.DiffResponse:
-        """Compares the inputs of last time (after a refresh: as they really are) with those wanted now."""
+        """Compare the recorded inputs (after a refresh: the actual ones) with the wanted ones."""
         entry = _entry(request.type)
         old_inputs = getattr(request, "old_inputs", None) or request.old_state
         olds, news = to_plain(old_inputs), to_plain(request.new_inputs)
@@ -103,7 +97,7 @@ class AwsProvider(sdk.Provider):
         )
 
     async def create(self, request: sdk.CreateRequest) -> sdk.CreateResponse:
-        """Makes the resource and waits until it is ready."""
+        """Create the resource and wait until it is ready."""
         entry = _entry(request.type)
         secret = secret_keys(request.properties) | entry.secrets
         inputs = to_plain(request.properties)
@@ -116,7 +110,7 @@ class AwsProvider(sdk.Provider):
         return sdk.CreateResponse(resource_id=call.id, properties=outputs)
 
     async def update(self, request: sdk.UpdateRequest) -> sdk.UpdateResponse:
-        """Applies what changed, in place."""
+        """Apply the changes in place."""
         entry = _entry(request.type)
         secret = secret_keys(request.news) | entry.secrets
         olds = to_plain(getattr(request, "old_inputs", None) or request.olds)
@@ -134,7 +128,7 @@ class AwsProvider(sdk.Provider):
         return sdk.UpdateResponse(await self._settle(entry, call, secret))
 
     async def read(self, request: sdk.ReadRequest) -> sdk.ReadResponse:
-        """The resource as it is: for a refresh, an import or a `get`. An empty id says that it is gone."""
+        """Return the actual resource for a refresh, an import or a `get`. An empty id means that it doesn't exist."""
         entry = _entry(request.type)
         inputs, state = to_plain(request.inputs), to_plain(request.properties)
         call = self._call(inputs=inputs, state=state, id=request.resource_id)
@@ -147,7 +141,7 @@ class AwsProvider(sdk.Provider):
         return sdk.ReadResponse(call.id, _outputs(_with_tags_all(entry, outputs), secret), from_plain(known, secret))
 
     async def delete(self, request: sdk.DeleteRequest) -> None:
-        """Removes the resource and waits until it is gone."""
+        """Delete the resource and wait until it is gone."""
         entry = _entry(request.type)
         state = to_plain(request.properties)
         inputs = to_plain(getattr(request, "old_inputs", None) or request.properties)
@@ -155,7 +149,7 @@ class AwsProvider(sdk.Provider):
         await _on_thread(entry.delete, call)
 
     async def invoke(self, request: sdk.InvokeRequest) -> sdk.InvokeResponse:
-        """Answers a function."""
+        """Return the result of a function."""
         if request.tok not in FUNCTIONS:
             raise PluginError(schema.unknown_type(request.tok))
         function = FUNCTIONS[request.tok]
@@ -171,7 +165,7 @@ class AwsProvider(sdk.Provider):
         return sdk.InvokeResponse(from_plain(result))
 
     async def _settle(self, entry: Entry, call: Call, secret: frozenset[str]) -> Properties:
-        """Waits until the resource is ready and reads it; an error now must not lose the resource."""
+        """Wait until the resource is ready and read it; after an error the resource must stay in the state."""
         try:
             if entry.ready:
                 await _on_thread(entry.ready, call)
@@ -207,7 +201,7 @@ def _needs_name(naming: Naming, inputs: Tree) -> bool:
 
 
 def _automatic_name(naming: Naming, urn_name: str, olds: Tree, seed: bytes) -> str:
-    """The name of last time if it was automatic then, else a fresh one; the seed makes preview and update agree."""
+    """Return the recorded name if it was automatic, else a new one; the seed makes preview and update agree."""
     if naming.property in (olds.get(AUTOMATIC) or []) and olds.get(naming.property):
         return str(olds[naming.property])
     if not naming.suffix:
@@ -233,7 +227,7 @@ def _changed(entry: Entry, olds: Tree, news: Tree) -> set[str]:
 
 
 def _replaces(entry: Entry, name: str, olds: Tree, news: Tree) -> bool:
-    """Whether the change of an input replaces; `replace_on` may name a member of it, as in `accessConfig.mode`."""
+    """Return whether a change of the input replaces; `replace_on` may name a member, as in `accessConfig.mode`."""
     if entry.replaces(name) or entry.update is None:
         return True
     members = [path.partition(".")[2] for path in entry.replace_on if path.startswith(name + ".")]
@@ -244,7 +238,7 @@ def _replaces(entry: Entry, name: str, olds: Tree, news: Tree) -> bool:
 
 
 def _name_stays(entry: Entry, olds: Tree, news: Tree) -> bool:
-    """Whether the program fixed the name, so that old and new cannot exist side by side."""
+    """Return whether the program sets the name, so that old and new resource can't exist at the same time."""
     if entry.naming is None:
         return False
     name = entry.naming.property
@@ -258,13 +252,13 @@ def _kind(name: str, olds: Tree, news: Tree, replaces: bool) -> PropertyDiff:
 
 
 def _echo(entry: Entry, inputs: Tree) -> Tree:
-    """The inputs as outputs."""
+    """Return the inputs as outputs."""
     outputs = {name: value for name, value in inputs.items() if name != AUTOMATIC}
     return _with_tags_all(entry, outputs)
 
 
 def _where(entry: Entry, call: Call) -> Tree:
-    """The region, unless the service is global."""
+    """Return the region, unless the service is global."""
     return {"region": call.region} if "region" in schema.outputs(entry.token) else {}
 
 
@@ -280,7 +274,7 @@ def _outputs(outputs: Tree, secret: frozenset[str]) -> Properties:
 
 
 def _refreshed(entry: Entry, inputs: Tree, found: Tree) -> Tree:
-    """The inputs of last time with what was found in their place; equal ones keep their form."""
+    """Return the recorded inputs with the actual values; an equivalent value keeps its form."""
     refreshed = dict(inputs)
     for name in inputs:
         if name in found and not name.startswith("__"):
@@ -288,14 +282,14 @@ def _refreshed(entry: Entry, inputs: Tree, found: Tree) -> Tree:
             actual = found[name] if schema.is_map(entry.token, name) else project(found[name], inputs[name])
             if not same(inputs[name], actual, ordered=ordered, document=document):
                 refreshed[name] = actual
-    # A tag that somebody added to a resource without any is drift, too.
+    # A tag that somebody added to a resource without tags is drift, too.
     if entry.tags and found.get("tags") and "tags" not in inputs:
         refreshed["tags"] = found["tags"]
     return refreshed
 
 
 def _imported(entry: Entry, found: Tree) -> Tree:
-    """The inputs that would make the resource as it was found; empty ones are left out."""
+    """Return the inputs that create the resource as it was found, without empty ones."""
     wanted = schema.input_names(entry.token) & entry.covered()
     inputs = {name: value for name, value in found.items() if name in wanted and value not in (None, "", [], {})}
     automatic = {name: value for name, value in entry.defaults.items() if name not in inputs}

@@ -1,4 +1,4 @@
-"""Checks inputs against the names and types that the SDK allows (`schema.json`); pure, apart from reading the file."""
+"""Check inputs against the names and types of the SDK (`schema.json`). Pure, except for reading the file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SEE = "see localcloud/docs/standins.md"
 
 @dataclass(frozen=True)
 class Failure:
-    """An input at fault and why."""
+    """An input that is wrong, and why."""
 
     property: str
     reason: str
@@ -33,14 +33,13 @@ def load() -> dict[str, Any]:
 
 def unknown_type(token: str) -> str:
     """The error for a type or function without an entry."""
-    if token in load()["known"]:
-        return f"{token} is not covered by the stand-in for pulumi-aws; {_SEE}, or leave the stand-in off"
-    close = difflib.get_close_matches(token, load()["known"], 1)
-    return f"pulumi-aws has no {token}" + (f"; did you mean {close[0]}?" if close else "")
+    close = difflib.get_close_matches(token, load()["resources"], 1, cutoff=0.8)
+    meant = f"did you mean {close[0]}? Else {_SEE}" if close else _SEE
+    return f"{token} is not covered by the stand-in for pulumi-aws; {meant}, or leave the stand-in off"
 
 
 def check(entry: Entry, inputs: Tree) -> tuple[Tree, list[Failure]]:
-    """The inputs with numbers, switches and strings in the form the schema says, and what is wrong with them."""
+    """Return the inputs with numbers, booleans and strings converted to the schema's types, and what is wrong."""
     schema = load()["resources"][entry.token]
     failures: list[Failure] = []
     checked: Tree = {}
@@ -78,7 +77,7 @@ def input_names(token: str) -> frozenset[str]:
 
 
 def is_map(token: str, name: str) -> bool:
-    """Whether an input is a map whose keys the program chooses, such as tags."""
+    """Return whether an input is a map whose keys the program chooses, such as tags."""
     return str(load()["resources"][token]["inputs"].get(name, "")).startswith("{")
 
 

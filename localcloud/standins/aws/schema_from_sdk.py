@@ -1,9 +1,9 @@
-"""Writes `schema.json` from the installed `pulumi_aws`: what the SDK would let a program say.
+"""Write `schema.json` from the installed `pulumi_aws`: the names and types that the SDK accepts.
 
     python -m localcloud.standins.aws.schema_from_sdk
 
-Run it after moving to another version of the SDK. The plug-in itself reads the file only: importing the SDK's classes
-would cost every `pulumi up` a second. A test compares the file with the installed SDK.
+Run it after an update of the SDK. The plug-in itself only reads the file: importing the SDK's classes would add a
+second to every `pulumi up`. A test compares the file with the installed SDK.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 import types
 import typing
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,28 +23,16 @@ import pulumi
 SCHEMA_FILE = Path(__file__).with_name("schema.json")
 
 
-def build(tokens: Iterable[str]) -> dict[str, Any]:
-    """The schema of the resource types in `tokens`, and the names of all types that the SDK knows."""
+def build(covered: Mapping[str, Iterable[str]]) -> dict[str, Any]:
+    """The schema of the resource types in `covered`; an input that isn't covered has a name and no type."""
     objects: dict[str, Any] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the SDK warns of its old names on import
-        resources = {token: _resource(token, objects) for token in sorted(tokens)}
-    return {"resources": resources, "objects": dict(sorted(objects.items())), "known": known_tokens()}
+        resources = {token: _resource(token, frozenset(covered[token]), objects) for token in sorted(covered)}
+    return {"resources": resources, "objects": dict(sorted(objects.items()))}
 
 
-def known_tokens() -> list[str]:
-    """The token of every resource type and function in the SDK, read from its sources without importing them."""
-    import pulumi_aws
-
-    pattern = re.compile(r"""__self__\)\.__init__\(\s*'(aws:[^']+)'|invoke\('(aws:[^']+)'""")
-    found: set[str] = set()
-    for folder in pulumi_aws.__path__:
-        for file in Path(folder).glob("**/*.py"):
-            found.update(a or b for a, b in pattern.findall(file.read_text(encoding="utf-8")))
-    return sorted(found)
-
-
-def _resource(token: str, objects: dict[str, Any]) -> dict[str, Any]:
+def _resource(token: str, covered: frozenset[str], objects: dict[str, Any]) -> dict[str, Any]:
     _, path, name = token.split(":")
     # The module of the class itself: the package's own namespace has nested types of the same name.
     package, file = path.split("/")
@@ -54,9 +42,9 @@ def _resource(token: str, objects: dict[str, Any]) -> dict[str, Any]:
     arguments = getattr(module, name + "InitArgs", None) or getattr(module, name + "Args")
     state = getattr(module, f"_{name}State")
     return {
-        "inputs": _fields(arguments, objects),
+        "inputs": _fields(arguments, objects, covered),
         "required": _required(arguments),
-        "outputs": sorted(_fields(state, {})),
+        "outputs": sorted(wire for wire, _ in _wire_names(state)),
     }
 
 
@@ -76,9 +64,13 @@ def _wire_names(arguments: type) -> list[tuple[str, str]]:
     return found
 
 
-def _fields(arguments: type, objects: dict[str, Any]) -> dict[str, str]:
+def _fields(arguments: type, objects: dict[str, Any], covered: frozenset[str] | None = None) -> dict[str, str]:
+    """The members of a class of arguments, name to type; "any" for one that isn't in `covered`."""
     fields = {}
     for wire, name in _wire_names(arguments):
+        if covered is not None and wire not in covered:
+            fields[wire] = "any"
+            continue
         getter = vars(arguments)[name].fget
         scope = vars(importlib.import_module(arguments.__module__)) | {
             "Output": pulumi.Output,
@@ -129,18 +121,25 @@ def _object(hint: type, objects: dict[str, Any]) -> str:
 
 
 def dumps(schema: dict[str, Any]) -> str:
-    """The schema as it stands in the file."""
-    return json.dumps(schema, indent=1, sort_keys=True) + "\n"
+    """The text of the file: one line for each type, so that a change of the SDK shows as a few lines."""
+    sections = []
+    for name, members in sorted(schema.items()):
+        lines = [f"  {json.dumps(key)}: {json.dumps(value, sort_keys=True)}" for key, value in sorted(members.items())]
+        sections.append(f"{json.dumps(name)}: {{\n" + ",\n".join(lines) + "\n}")
+    return "{\n" + ",\n".join(sections) + "\n}\n"
+
+
+def expected() -> str:
+    """The text that the file must have for the installed SDK and the types that the stand-in covers."""
+    from localcloud.standins.aws.registry import ENTRIES
+
+    return dumps(build({token: entry.covered() for token, entry in ENTRIES.items()}))
 
 
 def main() -> None:
-    """Writes the file."""
-    from localcloud.standins.aws.registry import ENTRIES
+    """Write the file."""
+    SCHEMA_FILE.write_text(expected())
 
-    SCHEMA_FILE.write_text(dumps(build(ENTRIES)))
-
-
-__all__ = ["build", "dumps", "known_tokens"]
 
 if __name__ == "__main__":
     main()

@@ -16,7 +16,7 @@ from localcloud.standins.eks.scope import Scope, members
 async def access_entries(
     scope: Scope, name: str, cluster: Resource, entries: Mapping[str, PropertyValue]
 ) -> frozenset[str]:
-    """Makes an entry for each member of `entries`, and the associations under it.
+    """Make an entry for each member of `entries`, and the associations under it.
 
     Returns:
         The URNs of the entries.

@@ -1,4 +1,4 @@
-"""EKS addons: those that a cluster brings, `eks:index:VpcCniAddon` and `eks:index:Addon`."""
+"""EKS addons: those that come with a cluster, `eks:index:VpcCniAddon` and `eks:index:Addon`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def cni_configuration(options: Mapping[str, Any]) -> dict[str, Any]:
     environment: dict[str, str] = {}
     for name, variable, default in _ENVIRONMENT:
         value = options.get(name) if name else None
-        # An explicit zero counts for the one number that has a default, and is as good as unset elsewhere.
+        # An explicit zero counts only for the one number that has a default; elsewhere it is the same as unset.
         if value or (name == "warmEniTarget" and value is not None):
             environment[variable] = _text(value)
         elif default is not None:
@@ -74,7 +74,7 @@ def _text(value: Any) -> str:
 
 
 def sorted_json(value: Any) -> str | None:
-    """JSON with sorted keys, so that the same configuration is always the same string; None of None."""
+    """Return JSON with sorted keys, so that equal configurations are equal strings; None for None."""
     return None if value is None else json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
 
 
@@ -87,7 +87,7 @@ async def newest_version(scope: Scope, addon: str, kubernetes_version: PropertyV
 async def default_addon(
     scope: Scope, name: str, addon: str, cluster: Resource, options: PropertyValue, tags: PropertyValue
 ) -> None:
-    """An addon that the cluster brings (`kube-proxy`, `coredns`), kept in the cluster when it is deleted."""
+    """Register an addon that comes with the cluster (`kube-proxy`, `coredns`); deleting it leaves it in the cluster."""
     version = member(options, "version")
     if not is_set(version):
         version = await newest_version(scope, addon, cluster.output("version"))

@@ -1,4 +1,4 @@
-"""Working with property values that may be unknown or secret and that remember what they came from.
+"""Functions of property values that may be unknown or secret and that carry their dependencies.
 
     arn = combine(lambda account, name: f"arn:aws:iam::{account}:role/{name}", account, name)
 
@@ -36,7 +36,7 @@ def dependencies(*values: PropertyValue) -> frozenset[str]:
 
 
 def depending(value: PropertyValue, urns: Iterable[str]) -> PropertyValue:
-    """The value, depending on `urns` too."""
+    """Return the value with `urns` added to its dependencies."""
     return value.with_dependencies(frozenset(value.dependencies) | frozenset(urns))
 
 
@@ -46,12 +46,12 @@ def is_unknown(value: PropertyValue) -> bool:
 
 
 def is_set(value: PropertyValue) -> bool:
-    """Whether there is a value, be it one that isn't known yet."""
+    """Return whether there is a value, known or unknown."""
     return value.value is not None
 
 
 def is_truthy(value: PropertyValue) -> bool:
-    """Whether JavaScript would take the value for true; an unknown is, as an Output object is."""
+    """Return whether the value is true in JavaScript. An unknown is true, as an Output object is."""
     inner = value.value
     return is_unknown(value) or (isinstance(inner, (Mapping, Sequence)) and not isinstance(inner, str)) or bool(inner)
 
@@ -62,7 +62,7 @@ def text(value: PropertyValue) -> str | None:
 
 
 def member(value: PropertyValue, key: str | int) -> PropertyValue:
-    """A member of a map or an item of a list: unknown of an unknown, null where there is none."""
+    """Return a member of a map or an item of a list: unknown for an unknown, null if there is none."""
     inner = value.value
     if is_unknown(value):
         found = PropertyValue.computed()
@@ -76,14 +76,14 @@ def member(value: PropertyValue, key: str | int) -> PropertyValue:
 
 
 def path(value: PropertyValue, *keys: str | int) -> PropertyValue:
-    """`member`, again and again."""
+    """Apply `member` once for each key."""
     for key in keys:
         value = member(value, key)
     return value
 
 
 def first_set(*values: PropertyValue) -> PropertyValue:
-    """The first that is set, else null: JavaScript's `??`."""
+    """Return the first value that is set, else null, as JavaScript's `??` does."""
     return next((value for value in values if is_set(value)), NULL)
 
 
@@ -98,7 +98,7 @@ def record(fields: Mapping[str, PropertyValue | str | float | bool | None]) -> P
 
 
 def without_dependencies(value: PropertyValue) -> PropertyValue:
-    """The value as the engine takes it in a registration, where dependencies travel beside the values."""
+    """Return the value as a registration needs it: the engine gets the dependencies separately."""
     inner = value.value
     if isinstance(inner, Mapping):
         inner = {key: without_dependencies(item) for key, item in inner.items()}

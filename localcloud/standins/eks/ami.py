@@ -1,4 +1,4 @@
-"""Which AMI type a managed node group gets from its operating system, GPU support and instance types: pure functions.
+"""The AMI type of a managed node group, from its operating system, GPU support and instance types: pure functions.
 
 Facts: https://docs.aws.amazon.com/eks/latest/APIReference/API_Nodegroup.html#AmazonEKS-Type-Nodegroup-amiType
 """

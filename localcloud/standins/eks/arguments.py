@@ -36,7 +36,7 @@ class Arguments:
         return self.covered | frozenset(self.uncovered)
 
     def check(self, inputs: Mapping[str, PropertyValue]) -> None:
-        """Refuses inputs that don't exist, that are missing, or that this stand-in doesn't cover.
+        """Refuse inputs that don't exist, that are missing, or that this stand-in doesn't cover.
 
         Raises:
             InputPropertiesError: inputs that the component doesn't have, or required ones missing.
@@ -155,14 +155,12 @@ CLUSTER: Final = Arguments(
             "clusterSecurityGroupTags",
             "clusterTags",
             "corednsAddonOptions",
-            "createInstanceRole",
             "deletionProtection",
             "enableConfigMapMutable",
             "enabledClusterLogTypes",
             "encryptionConfigKeyArn",
             "endpointPrivateAccess",
             "endpointPublicAccess",
-            "instanceRole",
             "instanceRoles",
             "ipFamily",
             "kubeProxyAddonOptions",
@@ -198,9 +196,11 @@ CLUSTER: Final = Arguments(
         "storageClasses": "declare them with the kubernetes provider",
         **dict.fromkeys(
             (
+                "createInstanceRole",
                 "desiredCapacity",
                 "gpu",
                 "instanceProfileName",
+                "instanceRole",
                 "instanceType",
                 "maxSize",
                 "minSize",
@@ -268,7 +268,7 @@ AUTHENTICATION_MODES: Final = ("CONFIG_MAP", "API_AND_CONFIG_MAP", "API")
 
 
 def check_cluster(inputs: Mapping[str, PropertyValue]) -> None:
-    """Refuses what the official component refuses of a cluster, in its words, then what isn't covered here."""
+    """Refuse what the official component refuses of a cluster, in its words, then what isn't covered here."""
     CLUSTER.check(inputs)
     mode = text(inputs.get("authenticationMode", NULL))
     if mode is not None and mode not in AUTHENTICATION_MODES:
@@ -296,8 +296,6 @@ def check_cluster(inputs: Mapping[str, PropertyValue]) -> None:
 
 
 def _check_exclusive(inputs: Mapping[str, PropertyValue]) -> None:
-    if _truthy(inputs, "instanceRole") and _truthy(inputs, "instanceRoles"):
-        raise PluginError("instanceRole and instanceRoles are mutually exclusive, and cannot both be set.")
     if _truthy(inputs, "subnetIds") and (_truthy(inputs, "publicSubnetIds") or _truthy(inputs, "privateSubnetIds")):
         raise PluginError(
             "subnetIds, and the use of publicSubnetIds and/or privateSubnetIds are mutually exclusive. "
@@ -314,7 +312,7 @@ def _check_exclusive(inputs: Mapping[str, PropertyValue]) -> None:
 
 
 def check_node_group(inputs: Mapping[str, PropertyValue]) -> None:
-    """Refuses what the official component refuses of a managed node group's inputs, in its words."""
+    """Refuse what the official component refuses of a managed node group's inputs, in its words."""
     MANAGED_NODE_GROUP.check(inputs)
     problems: list[InputPropertyErrorDetails] = []
     if _truthy(inputs, "nodeRole") and _truthy(inputs, "nodeRoleArn"):

@@ -27,28 +27,18 @@ _IGNORED = (
     # It matters on creation only.
     "bootstrapSelfManagedAddons",
 )
-_NODE_POLICIES = ("AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy", "AmazonEC2ContainerRegistryReadOnly")
 
 
 @dataclass(frozen=True)
 class Network:
-    """Where the cluster lives."""
+    """The cluster's VPC and subnets."""
 
     vpc_id: PropertyValue
     subnet_ids: PropertyValue
 
 
-@dataclass(frozen=True)
-class Access:
-    """How nodes and users get in, and what waits for that."""
-
-    provider: Resource
-    instance_role: Resource | None
-    cni: Resource | None
-
-
 class ClusterExpansion:
-    """Expands one cluster. Its children are registered as soon as what they need is there."""
+    """Expand one cluster. Each child is registered as soon as what it needs is known."""
 
     def __init__(self, scope: Scope, name: str, inputs: Mapping[str, PropertyValue], profile: str | None) -> None:
         """
@@ -75,16 +65,16 @@ class ClusterExpansion:
         return self._inputs.get(key, NULL)
 
     async def expand(self) -> dict[str, PropertyValue]:
-        """Registers the children and returns the component's outputs."""
+        """Register the children and returns the component's outputs."""
         scope = self._scope
         partition = await scope.invoke("index/getPartition:getPartition", record({}))
         network = await self._network()
         role, group = await asyncio.gather(self._service_role(partition), self._cluster_group(network))
         cluster = await self._cluster(network, role, group)
         endpoint = await self._endpoint(cluster)
-        nodes, access, _ = await asyncio.gather(
+        nodes, (provider, cni), _ = await asyncio.gather(
             self._node_security(network, cluster, group),
-            self._access_then_cni(cluster, endpoint, partition),
+            self._access_then_cni(cluster, endpoint),
             self._self_contained_addons(cluster),
         )
         parts = ClusterParts(
@@ -96,9 +86,8 @@ class ClusterExpansion:
             role=role.role,
             group=group,
             nodes=nodes,
-            provider=access.provider,
-            instance_role=access.instance_role,
-            cni=access.cni,
+            provider=provider,
+            cni=cni,
         )
         return await scope.close(cluster_outputs(parts))
 
@@ -206,15 +195,15 @@ class ClusterExpansion:
             return member(given, "profileName")
         return PropertyValue(self._profile) if self._profile else NULL
 
-    async def _access_then_cni(self, cluster: Resource, endpoint: PropertyValue, partition: PropertyValue) -> Access:
-        provider, instance_role = await asyncio.gather(
-            self._kubernetes_provider(cluster, endpoint), self._instance_role(partition)
+    async def _access_then_cni(self, cluster: Resource, endpoint: PropertyValue) -> tuple[Resource, Resource | None]:
+        """Register the kubernetes provider, the access entries and then the addon vpc-cni, which needs them."""
+        provider, entries = await asyncio.gather(
+            self._kubernetes_provider(cluster, endpoint), self._access_entries(cluster)
         )
-        entries = await self._access_entries(cluster, instance_role)
-        return Access(provider, instance_role, await self._vpc_cni(cluster, provider, entries))
+        return provider, await self._vpc_cni(cluster, provider, entries)
 
     async def _kubernetes_provider(self, cluster: Resource, endpoint: PropertyValue) -> Resource:
-        # The profile is for this program's own provider; the kubeconfig that is handed out is for everybody.
+        # Only this program's own provider uses the profile; the kubeconfig output is for every user.
         role_arn = member(self._input("providerCredentialOpts"), "roleArn")
         sources = kubeconfig_sources(cluster, endpoint, role_arn, self._profile_name())
         text = combine(kubeconfig_json, *sources)
@@ -223,25 +212,6 @@ class ClusterExpansion:
         )
         inputs = record({"kubeconfig": text, "enableConfigMapMutable": mutable})
         return await self._scope.provider("kubernetes", f"{self._name}-eks-k8s", inputs)
-
-    async def _instance_role(self, partition: PropertyValue) -> Resource | None:
-        """The role of nodes that are not in managed node groups, where one is given or asked for."""
-        given = self._input("instanceRole")
-        if is_set(given):
-            return await self._scope.resource(given, "instanceRole")
-        if not is_truthy(self._input("createInstanceRole")):
-            return None
-        spec = RoleSpec(
-            service=combine(lambda suffix: f"ec2.{suffix}", member(partition, "dnsSuffix")),
-            actions=("sts:AssumeRole",),
-            policies=_NODE_POLICIES,
-        )
-        made = await service_role(
-            self._scope, f"{self._name}-instanceRole", spec, member(partition, "partition"), self._input("tags")
-        )
-        profile = record({"role": made.role.identity})
-        await self._scope.aws("iam/instanceProfile:InstanceProfile", f"{self._name}-instanceProfile", profile)
-        return made.role
 
     async def _node_security(self, network: Network, cluster: Resource, group: Resource | None) -> NodeSecurity | None:
         if group is None or is_truthy(self._input("skipDefaultSecurityGroups")):
@@ -256,7 +226,7 @@ class ClusterExpansion:
         )
 
     async def _self_contained_addons(self, cluster: Resource) -> None:
-        """kube-proxy, and coredns where it is asked for: by default it needs the default node group to run on."""
+        """Register kube-proxy, and coredns on request: by default coredns runs on the default node group."""
         tags = self._input("tags")
         proxy, dns = self._input("kubeProxyAddonOptions"), self._input("corednsAddonOptions")
         work = []
@@ -266,13 +236,9 @@ class ClusterExpansion:
             work.append(default_addon(self._scope, self._name, "coredns", cluster, dns, tags))
         await asyncio.gather(*work)
 
-    async def _access_entries(self, cluster: Resource, instance_role: Resource | None) -> frozenset[str]:
-        entries: dict[str, PropertyValue] = {}
-        if instance_role is not None:
-            arn = instance_role.output("arn")
-            entries["defaultNodeGroupInstanceRole"] = record({"principalArn": arn, "type": "EC2_LINUX"})
-        if is_set(self._input("accessEntries")):
-            entries |= members(self._input("accessEntries"))
+    async def _access_entries(self, cluster: Resource) -> frozenset[str]:
+        given = self._input("accessEntries")
+        entries = members(given) if is_set(given) else {}
         return await access_entries(self._scope, self._name, cluster, entries)
 
     async def _vpc_cni(self, cluster: Resource, provider: Resource, entries: frozenset[str]) -> Resource | None:

@@ -27,7 +27,6 @@ class ClusterParts:
     group: Resource | None
     nodes: NodeSecurity | None
     provider: Resource
-    instance_role: Resource | None
     cni: Resource | None
 
     def input(self, key: str) -> PropertyValue:
@@ -36,7 +35,7 @@ class ClusterParts:
 
     @property
     def kubeconfig_sources(self) -> tuple[PropertyValue, ...]:
-        """What the kubeconfig for everybody is made of."""
+        """The arguments of the kubeconfig for every user."""
         role_arn = member(self.input("providerCredentialOpts"), "roleArn")
         return kubeconfig_sources(self.cluster, self.endpoint, role_arn, NULL)
 
@@ -52,7 +51,7 @@ def kubeconfig_sources(
 def cluster_outputs(parts: ClusterParts) -> dict[str, PropertyValue]:
     """The component's outputs."""
     cluster, group, nodes = parts.cluster, parts.group, parts.nodes
-    # Where the component makes no security groups, the one that EKS makes stands in for both.
+    # If the component makes no security groups, both outputs name the one that EKS makes.
     own_group = path(cluster.output("vpcConfig"), "clusterSecurityGroupId")
     issuer = combine(first_issuer, cluster.output("identities"))
     empty = depending(PropertyValue(""), [cluster.urn])
@@ -61,7 +60,7 @@ def cluster_outputs(parts: ClusterParts) -> dict[str, PropertyValue]:
         "kubeconfig": combine(kubeconfig_of, *parts.kubeconfig_sources),
         "kubeconfigJson": combine(kubeconfig_json, *parts.kubeconfig_sources),
         "eksCluster": cluster.reference,
-        "instanceRoles": _instance_roles(parts),
+        "instanceRoles": PropertyValue([]),
         "clusterSecurityGroup": group.reference if group else None,
         "clusterSecurityGroupId": group.identity if group else own_group,
         "nodeSecurityGroup": nodes.group.reference if nodes else None,
@@ -92,7 +91,7 @@ def core_data(parts: ClusterParts) -> PropertyValue:
             "endpoint": parts.endpoint,
             "clusterSecurityGroup": parts.group.reference if parts.group else None,
             "provider": parts.provider.reference,
-            "instanceRoles": _instance_roles(parts),
+            "instanceRoles": PropertyValue([]),
             "nodeGroupOptions": _node_group_options(parts),
             "kubeconfig": combine(kubeconfig_of, *parts.kubeconfig_sources),
             "vpcCni": parts.cni.reference if parts.cni else None,
@@ -105,10 +104,6 @@ def core_data(parts: ClusterParts) -> PropertyValue:
             "autoModeNodeRoleName": "",
         }
     )
-
-
-def _instance_roles(parts: ClusterParts) -> PropertyValue:
-    return PropertyValue([parts.instance_role.reference] if parts.instance_role else [])
 
 
 def _node_group_options(parts: ClusterParts) -> PropertyValue:

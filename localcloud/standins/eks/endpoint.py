@@ -14,7 +14,7 @@ _REQUEST_SECONDS: Final = 1.0
 
 
 def reachable(url: str, patience_seconds: float = PATIENCE_SECONDS) -> bool:
-    """Waits until `URL/healthz` answers; gives up without an error, as the first use of the cluster says more.
+    """Wait until `URL/healthz` answers; give up without an error: the first use of the cluster reports a better one.
 
     Any answer counts, a refusal of the anonymous caller too: the server is there.
     """

@@ -1,4 +1,4 @@
-"""The seam to the engine's resource monitor: registering resources, invoking functions, reading resources back.
+"""The interface to the engine's resource monitor: register resources, invoke functions, read resources back.
 
 Everything above takes the `Monitor` protocol, so tests pass a fake that keeps what was registered.
 """
@@ -22,7 +22,7 @@ GET_RESOURCE: Final = "pulumi:pulumi:getResource"
 
 @dataclass(frozen=True, kw_only=True)
 class Registration:
-    """What is told to the engine about one resource."""
+    """The registration of one resource."""
 
     type: str
     name: str
@@ -42,23 +42,23 @@ class Registration:
 
 @dataclass(frozen=True)
 class Resource:
-    """A resource as the engine answered it. Without a URN it is one that a preview doesn't know yet."""
+    """A resource as the engine returned it. It has no URN if a preview doesn't know it yet."""
 
     urn: str
     id: PropertyValue = NULL
     outputs: Mapping[str, PropertyValue] = field(default_factory=dict)
     package_version: str | None = None
     passed_through: frozenset[str] = frozenset()
-    """What else its values depend on: components that the resource was passed through."""
+    """Further URNs that its values depend on: the components that the resource was passed through."""
 
     @property
     def origins(self) -> frozenset[str]:
-        """What its values depend on."""
+        """The URNs that its values depend on."""
         return self.passed_through | ({self.urn} if self.urn else frozenset())
 
     @property
     def reference(self) -> PropertyValue:
-        """The resource as a value, which SDKs make into a resource object again."""
+        """The resource as a value, which the SDKs turn into a resource object."""
         if not self.urn:
             return PropertyValue(Computed(), dependencies=self.origins)
         resource_id = self.id if self.id.value is not None else None
@@ -77,18 +77,18 @@ class Resource:
 
 
 class Monitor(Protocol):
-    """What an expansion needs of the engine."""
+    """The requests to the engine that an expansion needs."""
 
     async def register(self, registration: Registration) -> Resource:
-        """Registers a resource and returns when the engine has made, changed or previewed it."""
+        """Register a resource and returns when the engine has made, changed or previewed it."""
 
     async def register_outputs(self, urn: str, outputs: Mapping[str, PropertyValue]) -> None:
-        """Sets the outputs of a component."""
+        """Set the outputs of a component."""
 
     async def invoke(
         self, token: str, arguments: Mapping[str, PropertyValue], provider: str, version: str
     ) -> dict[str, PropertyValue]:
-        """Calls a provider's function; its arguments must be known."""
+        """Call a provider's function; its arguments must be known."""
 
     async def read_back(self, urn: str) -> Resource:
         """A resource of this deployment by its URN."""
@@ -158,7 +158,7 @@ class EngineMonitor:
 
 
 def register_request(registration: Registration) -> resource_pb2.RegisterResourceRequest:
-    """The registration in the engine's words: dependencies stand beside the inputs, not in them."""
+    """Return the engine's message for a registration, in which dependencies are separate from the inputs."""
     by_input = {key: sorted(value.all_dependencies()) for key, value in registration.inputs.items()}
     every = sorted({urn for urns in by_input.values() for urn in urns} | registration.depends_on)
     request = resource_pb2.RegisterResourceRequest(

@@ -53,7 +53,7 @@ class Core:
 
     @classmethod
     async def of(cls, scope: Scope, value: PropertyValue) -> Core:
-        """Reads it from the component's input `cluster`: an `eks.Cluster`, or its output `core`."""
+        """Read it from the component's input `cluster`: an `eks.Cluster`, or its output `core`."""
         data = value
         if isinstance(value.value, ResourceReference):
             component = await scope.resource(value, "cluster")
@@ -72,7 +72,7 @@ class Core:
 
 
 async def node_group(scope: Scope, name: str, inputs: Mapping[str, PropertyValue]) -> dict[str, PropertyValue]:
-    """Registers the children of the component and returns its outputs."""
+    """Register the children of the component and returns its outputs."""
     check_node_group(inputs)
     core = await Core.of(scope, inputs["cluster"])
     role_arn = await _role_arn(scope, inputs)

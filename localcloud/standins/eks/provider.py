@@ -42,10 +42,10 @@ class Constructed:
 
 
 class EksServicer(Servicer):
-    """Serves construct and call without the SDK's globals, so that components are expanded side by side."""
+    """Serve construct and call without the SDK's globals, so that several components are expanded at once."""
 
     async def Construct(self, request: Any, context: Any) -> provider_pb2.ConstructResponse:  # noqa: N802
-        """Expands a component."""
+        """Expand a component."""
         monitor = _monitor(request.monitorEndpoint, request.dryRun)
         made = await self._reporting(context, construct(monitor, request))
         return provider_pb2.ConstructResponse(
@@ -58,7 +58,7 @@ class EksServicer(Servicer):
         )
 
     async def Call(self, request: Any, context: Any) -> provider_pb2.CallResponse:  # noqa: N802
-        """Calls a method of a component."""
+        """Call a method of a component."""
         monitor = _monitor(request.monitorEndpoint, request.dryRun)
         result = await self._reporting(context, call(monitor, request))
         response = provider_pb2.CallResponse(
@@ -74,7 +74,7 @@ class EksServicer(Servicer):
         return response
 
     async def _reporting(self, context: Any, work: Any) -> Any:
-        """Awaits the work; the properties at fault travel in the status, where the engine looks for them."""
+        """Await the work; report the properties at fault in the status, where the engine looks for them."""
         try:
             return await work
         except InputPropertiesError as error:
@@ -83,7 +83,7 @@ class EksServicer(Servicer):
             details: list[InputPropertyErrorDetails] = [{"property_path": error.property_path, "reason": error.reason}]
             await context.abort_with_status(self.create_grpc_invalid_properties_status("", details))
         except grpc.aio.AioRpcError as error:
-            # The engine has reported the child that failed already.
+            # The engine has already reported the child that failed.
             await context.abort(error.code(), error.details() or "a child could not be registered")
 
 
@@ -93,7 +93,7 @@ def _monitor(endpoint: str, preview: bool) -> Monitor:
 
 
 async def construct(monitor: Monitor, request: provider_pb2.ConstructRequest) -> Constructed:
-    """Registers a component and its children.
+    """Register a component and its children.
 
     Raises:
         PluginError: the type isn't covered, or an input isn't.
@@ -107,7 +107,7 @@ async def construct(monitor: Monitor, request: provider_pb2.ConstructRequest) ->
     parent = request.parent
     if request.type == "eks:index:Addon":
         ADDON.check(inputs)
-        # An addon hangs under its cluster, whatever its parent is said to be.
+        # An addon's parent is its cluster, whatever `opts.parent` says.
         cluster = inputs["cluster"].value
         parent = cluster.urn if isinstance(cluster, ResourceReference) else parent
     scope = await _open(monitor, request, parent)
@@ -167,7 +167,7 @@ async def _vpc_cni(scope: Scope, name: str, inputs: Mapping[str, PropertyValue])
 
 
 async def call(monitor: Monitor, request: provider_pb2.CallRequest) -> dict[str, PropertyValue]:
-    """Calls a method of a component.
+    """Call a method of a component.
 
     Raises:
         PluginError: there is no such method.

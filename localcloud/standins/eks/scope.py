@@ -1,4 +1,4 @@
-"""One component being expanded: where its children hang, which providers they use, what they inherit.
+"""One component that is being expanded: the parent and the providers of its children, and the options they inherit.
 
 scope = await Scope.open(monitor, request)
 role = await scope.aws("iam/role:Role", "c-eksRole-role", record({...}))
@@ -52,7 +52,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Scope:
-    """The place in which the children of one component are registered."""
+    """The scope in which the children of one component are registered."""
 
     monitor: Monitor
     urn: str
@@ -69,7 +69,7 @@ class Scope:
         ignore_changes: tuple[str, ...] = (),
         parent: str | None = None,
     ) -> Resource:
-        """Registers an AWS resource, `token` without the package (`eks/cluster:Cluster`)."""
+        """Register an AWS resource, `token` without the package (`eks/cluster:Cluster`)."""
         registration = Registration(
             type=f"aws:{token}",
             name=name,
@@ -85,7 +85,7 @@ class Scope:
         return await self.monitor.register(registration)
 
     async def provider(self, package: str, name: str, inputs: PropertyValue) -> Resource:
-        """Registers a provider of `package` as a child."""
+        """Register a provider of `package` as a child."""
         registration = Registration(
             type=f"pulumi:providers:{package}",
             name=name,
@@ -105,7 +105,7 @@ class Scope:
         depends_on: frozenset[str] = frozenset(),
         providers: Mapping[str, str] | None = None,
     ) -> Scope:
-        """Registers a component as a child, `token` without the package (`ServiceRole`), and opens it."""
+        """Register a component as a child, `token` without the package (`ServiceRole`), and opens it."""
         inner = replace(
             self.options, providers={**self.options.providers, **(providers or {})}, secret_outputs=frozenset()
         )
@@ -122,7 +122,7 @@ class Scope:
         return replace(self, urn=resource.urn, options=inner)
 
     async def close(self, outputs: Mapping[str, PropertyValue]) -> dict[str, PropertyValue]:
-        """Sets the component's outputs; nothing may be registered in it afterwards.
+        """Set the component's outputs; nothing may be registered in it afterwards.
 
         Returns:
             The outputs, those marked secret that are to be secret.
@@ -135,7 +135,7 @@ class Scope:
         return marked
 
     async def invoke(self, token: str, arguments: PropertyValue) -> PropertyValue:
-        """Calls a function of the AWS provider; unknown arguments give an unknown result."""
+        """Call a function of the AWS provider; unknown arguments give an unknown result."""
         if has_unknown(plain(arguments)):
             return depending(PropertyValue.computed(), arguments.all_dependencies())
         answer = await self.monitor.invoke(
@@ -178,10 +178,10 @@ def members(value: PropertyValue) -> dict[str, PropertyValue]:
 
 
 _UNKNOWN_ID = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
-"""How the protocol spells an id that isn't known yet."""
+"""The protocol's text for an id that isn't known yet."""
 
 
 def provider_reference(provider: Resource) -> str:
-    """A registered provider as resources name theirs."""
+    """Return the reference by which a resource names its provider."""
     known = provider.id.value
     return f"{provider.urn}::{known if isinstance(known, str) else _UNKNOWN_ID}"

@@ -18,7 +18,7 @@ _RULE = "ec2/securityGroupRule:SecurityGroupRule"
 
 @dataclass(frozen=True)
 class NodeSecurity:
-    """What a cluster tells about the security group of its nodes."""
+    """The security group of a cluster's nodes, and the rule for the cluster."""
 
     group: Resource
     cluster_ingress: Resource
@@ -27,7 +27,7 @@ class NodeSecurity:
 async def cluster_security_group(
     scope: Scope, name: str, vpc_id: PropertyValue, tags: PropertyValue, group_tags: PropertyValue
 ) -> Resource:
-    """The control plane's security group and the rule that lets it out."""
+    """Register the control plane's security group and its egress rule."""
     merged = combine(
         lambda common, own: {"Name": f"{name}-eksClusterSecurityGroup", **(own or {}), **(common or {})},
         tags,

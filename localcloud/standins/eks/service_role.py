@@ -16,7 +16,7 @@ from localcloud.standins.eks.scope import Scope
 
 @dataclass(frozen=True)
 class ServiceRole:
-    """A role, and the URNs that must exist before it can do what it is for."""
+    """A role, and the URNs that must exist before it is usable."""
 
     role: Resource
     ready: frozenset[str]
@@ -24,19 +24,19 @@ class ServiceRole:
 
 @dataclass(frozen=True, kw_only=True)
 class RoleSpec:
-    """What a service role is made of."""
+    """The parts of a service role."""
 
     service: PropertyValue
     actions: tuple[str, ...]
     policies: tuple[str, ...]
-    """Names of AWS managed policies."""
+    """Name of AWS managed policies."""
     description: str | None = None
 
 
 async def service_role(
     scope: Scope, name: str, spec: RoleSpec, partition: PropertyValue, tags: PropertyValue
 ) -> ServiceRole:
-    """Makes the component `name` with the role and its attachments."""
+    """Make the component `name` with the role and its attachments."""
     inner = await scope.component("ServiceRole", name)
     trust = combine(lambda service: compact_json(trust_policy(service, spec.actions)), spec.service)
     inputs = record({"description": spec.description, "assumeRolePolicy": trust, "tags": tags})
@@ -55,12 +55,12 @@ async def _attach(scope: Scope, name: str, role: Resource, policy: str, partitio
 
 
 def attachment_suffix(policy: str) -> str:
-    """What tells an attachment's name from the others': a hash of the policy's ARN in the standard partition."""
+    """Return the suffix of an attachment's name: a hash of the policy's ARN in the standard partition."""
     arn = f"arn:aws:iam::aws:policy/{policy}"
     return hashlib.sha1(arn.encode(), usedforsecurity=False).hexdigest()[:8]
 
 
 def trust_policy(service: str, actions: tuple[str, ...]) -> dict[str, object]:
-    """The policy that lets the service take the role."""
+    """Return the trust policy that lets the service assume the role."""
     statement = {"Action": list(actions), "Effect": "Allow", "Principal": {"Service": [service]}}
     return {"Version": "2012-10-17", "Statement": [statement]}

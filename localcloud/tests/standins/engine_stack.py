@@ -33,43 +33,45 @@ class EngineStack:
             "PULUMI_BACKEND_URL": f"file://{folder}?metadata=skip",
             "PULUMI_CONFIG_PASSPHRASE": "x",
             "PULUMI_SKIP_UPDATE_CHECK": "true",
+            "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+            "PULUMI_ENABLE_LEGACY_PLUGIN_SEARCH": "true",
             **(environment or {}),
         }
         self.program("")
         self.pulumi("stack", "init", "dev")
 
     def program(self, text: str) -> None:
-        """What `pulumi up` is to run."""
+        """Set the program."""
         (self.folder / "__main__.py").write_text(text)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Starts a command."""
+        """Start a command."""
         argv = [str(self.folder / "bin" / "pulumi"), *arguments, "--non-interactive"]
         pipe = subprocess.PIPE
         return subprocess.Popen(argv, cwd=self.folder, env=self.environment, stdout=pipe, stderr=pipe, text=True)
 
     def pulumi(self, *arguments: str, fails: bool = False) -> str:
-        """Runs a command to its end and returns what it printed."""
+        """Run a command until it exits and return what it printed."""
         process = self.start(*arguments)
         output, errors = process.communicate(timeout=300)
         assert (process.returncode != 0) == fails, output + errors
         return output + errors
 
     def up(self, *arguments: str, fails: bool = False) -> str:
-        """`pulumi up` without a preview."""
+        """Run `pulumi up` without a preview."""
         return self.pulumi("up", "--yes", "--skip-preview", *arguments, fails=fails)
 
     def outputs(self) -> dict[str, Any]:
-        """The stack's outputs, secrets in the clear."""
+        """Return the stack's outputs with their secrets decrypted."""
         found: dict[str, Any] = json.loads(self.pulumi("stack", "output", "--json", "--show-secrets"))
         return found
 
     def resources(self) -> list[dict[str, Any]]:
-        """What the state records."""
+        """Return the resources in the state."""
         exported: dict[str, Any] = json.loads(self.pulumi("stack", "export"))
         recorded: list[dict[str, Any]] = exported["deployment"]["resources"]
         return recorded
 
     def state(self) -> str:
-        """The state file as it lies on disk."""
+        """Return the text of the state file."""
         return (self.folder / ".pulumi/stacks/t/dev.json").read_text()

@@ -20,7 +20,7 @@ def request(**fields: object) -> language_pb2.RunRequest:
     return language_pb2.RunRequest(info=info, pwd="/p", project="t", stack="dev", **fields)  # type: ignore[arg-type]
 
 
-def test_the_program_is_told_who_it_is() -> None:
+def test_the_program_gets_its_settings() -> None:
     arguments = language_host.run_arguments(request(dryRun=True, parallel=16, monitor_address="m"), "engine")
     assert arguments["program"] == "/p/src/."
     assert arguments["settings"] == {
@@ -72,7 +72,7 @@ class TestUnderTheEngine:
         stack.pulumi("config", "set", "--path", "o.a", "x")
         stack.pulumi("config", "set", "--secret", "s", "hush")
         assert "said dev t True" in stack.pulumi("preview")
-        # Both runs of one command are the same host's.
+        # Both runs of one command use the same host.
         printed = stack.pulumi("up", "--yes")
         assert "said dev t True" in printed
         assert "said dev t False" in printed

@@ -17,7 +17,7 @@ from localcloud.standins.serve import repair_requests
     ],
     ids=["top", "child of components", "name with colons"],
 )
-def test_a_request_tells_the_resources_own_type_and_name(urn: str, token: str, name: str) -> None:
+def test_a_request_has_the_resources_own_type_and_name(urn: str, token: str, name: str) -> None:
     repair_requests()
     request = sdk.CreateRequest(urn, {}, timeout=0, preview=False)
     assert (request.type, request.name) == (token, name)

@@ -23,13 +23,13 @@ def asset(**fields: str) -> dict[str, str]:
     return {rpc._special_sig_key: rpc._special_asset_sig, **fields}
 
 
-def test_an_unknown_stays_unknown_both_ways() -> None:
+def test_an_unknown_is_read_and_written_as_unknown() -> None:
     values = PropertyValue.unmarshal_map(struct(a=rpc.UNKNOWN, b={"c": rpc.UNKNOWN}))
     assert to_plain(values) == {"a": UNKNOWN, "b": {"c": UNKNOWN}}
     assert PropertyValue.marshal_map(values) == struct(a=rpc.UNKNOWN, b={"c": rpc.UNKNOWN})
 
 
-def test_an_asset_keeps_its_hash_both_ways() -> None:
+def test_an_asset_is_read_and_written_with_its_hash() -> None:
     sent = struct(source=asset(path="/x.zip", hash="abc"))
     values = PropertyValue.unmarshal_map(sent)
     assert isinstance(values["source"].value, pulumi.FileAsset)

@@ -9,12 +9,12 @@ from localcloud.standins.aws.entry import Call, absent_as_none, error_code, wait
 
 
 def tag_specification(call: Call, kind: str) -> list[dict[str, Any]]:
-    """`TagSpecifications` for something to be made; none when there are no tags."""
+    """Return `TagSpecifications` for a new resource; empty if there are no tags."""
     return [{"ResourceType": kind, "Tags": call.tag_list()}] if call.tags else []
 
 
 def update_tags(call: Call, resource_id: str | None = None) -> None:
-    """Brings the tags of the resource from the old to the new."""
+    """Update the resource's tags from the old to the new."""
     changed, removed = call.tag_changes()
     resources = [resource_id or call.id]
     if removed:
@@ -25,16 +25,16 @@ def update_tags(call: Call, resource_id: str | None = None) -> None:
 
 
 def first(call: Call, operation: str, key: str, *codes: str, **arguments: Any) -> Any:
-    """The one thing that a describe operation finds, or None."""
+    """Return the first resource that a describe operation finds, or None."""
     found = absent_as_none(lambda: getattr(call.client("ec2"), operation)(**arguments), *codes)
     return found[key][0] if found and found[key] else None
 
 
 def delete(call: Call, act: Callable[[], Any], what: str) -> None:
-    """Deletes, waiting out what still depends on the thing: interfaces and endpoints go away a little later.
+    """Delete a resource; wait while others depend on it, as network interfaces and endpoints disappear a little later.
 
     Raises:
-        ClientError: AWS refused for another reason, or the dependency stayed until the deadline.
+        ClientError: AWS refused for another reason, or the dependency still existed at the deadline.
     """
     from botocore.exceptions import ClientError
 

@@ -1,15 +1,13 @@
-"""EC2: what leads out of a VPC: internet and NAT gateways, elastic addresses, endpoints; and flow logs."""
+"""EC2: the ways out of a VPC: internet and NAT gateways, elastic addresses, endpoints."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from localcloud.standins.aws.entry import (
-    ALL,
     Call,
     Entry,
     Tree,
-    absent_as_none,
     ignore_absent,
     retry,
     tag_map,
@@ -231,57 +229,6 @@ def _endpoint_delete(call: Call) -> None:
     wait(call, lambda: _endpoint_read(call) is None, f"VPC endpoint {call.id} to be deleted")
 
 
-def _flow_create(call: Call) -> str:
-    inputs = call.inputs
-    kinds = {"vpcId": "VPC", "subnetId": "Subnet", "eniId": "NetworkInterface"}
-    subject = next((name for name in kinds if inputs.get(name)), None)
-    if subject is None:
-        raise PluginError(f"a flow log needs one of {', '.join(kinds)}")
-    arguments = {
-        "ResourceIds": [inputs[subject]],
-        "ResourceType": kinds[subject],
-        "LogDestinationType": inputs["logDestinationType"],
-        "TagSpecifications": tag_specification(call, "vpc-flow-log"),
-    }
-    optional = {
-        "trafficType": "TrafficType",
-        "logDestination": "LogDestination",
-        "iamRoleArn": "DeliverLogsPermissionArn",
-        "maxAggregationInterval": "MaxAggregationInterval",
-        "logFormat": "LogFormat",
-    }
-    arguments |= {key: inputs[name] for name, key in optional.items() if inputs.get(name)}
-    create = lambda: call.client("ec2").create_flow_logs(**arguments)  # noqa: E731
-    answer = retry(call, create, "InvalidParameter")
-    if answer.get("Unsuccessful"):
-        raise PluginError(f"flow log: {answer['Unsuccessful'][0]['Error']['Message']}")
-    return str(answer["FlowLogIds"][0])
-
-
-def _flow_read(call: Call) -> Tree | None:
-    found = absent_as_none(lambda: call.client("ec2").describe_flow_logs(FlowLogIds=[call.id]))
-    if not found or not found["FlowLogs"]:
-        return None
-    log = found["FlowLogs"][0]
-    subject = {"vpc-": "vpcId", "subnet-": "subnetId", "eni-": "eniId"}
-    name = next((subject[prefix] for prefix in subject if log["ResourceId"].startswith(prefix)), "vpcId")
-    return {
-        "arn": call.arn("ec2", f"vpc-flow-log/{call.id}"),
-        name: log["ResourceId"],
-        "trafficType": log.get("TrafficType"),
-        "logDestination": log.get("LogDestination"),
-        "logDestinationType": log.get("LogDestinationType"),
-        "iamRoleArn": log.get("DeliverLogsPermissionArn"),
-        "maxAggregationInterval": int(log.get("MaxAggregationInterval") or 600),
-        "logFormat": log.get("LogFormat"),
-        "tags": tag_map(log.get("Tags")),
-    }
-
-
-def _flow_delete(call: Call) -> None:
-    ignore_absent(lambda: call.client("ec2").delete_flow_logs(FlowLogIds=[call.id]))
-
-
 ENTRIES: Final = [
     Entry(
         token="aws:ec2/internetGateway:InternetGateway",
@@ -325,20 +272,5 @@ ENTRIES: Final = [
         read=_endpoint_read,
         update=_endpoint_update,
         delete=_endpoint_delete,
-    ),
-    Entry(
-        token="aws:ec2/flowLog:FlowLog",
-        covers=words(
-            "vpcId subnetId eniId trafficType logDestination logDestinationType iamRoleArn maxAggregationInterval"
-            " logFormat"
-        ),
-        replace_on=ALL,
-        computed=words("logDestination logFormat iamRoleArn"),
-        defaults={"logDestinationType": "cloud-watch-logs", "maxAggregationInterval": 600},
-        one_of=(words("vpcId subnetId eniId"),),
-        create=_flow_create,
-        read=_flow_read,
-        update=update_tags,
-        delete=_flow_delete,
     ),
 ]

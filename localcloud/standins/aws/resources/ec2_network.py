@@ -181,14 +181,14 @@ def _table_read(call: Call) -> Tree | None:
         "ownerId": table.get("OwnerId"),
         "tags": tag_map(table.get("Tags")),
     }
-    # Routes belong either to this table's own input or to Route resources: only an import takes all that there are.
+    # Routes belong either to this table's own input or to Route resources; only an import reads all of them.
     if call.inputs.get("routes") or not call.inputs:
         found["routes"] = [_inline_form(route) for route in table["Routes"] if _is_own(route)]
     return found
 
 
 def _is_own(route: Tree) -> bool:
-    """Whether somebody made the route: not the local one, nor a gateway endpoint's."""
+    """Return whether a user created the route: it is neither the local one nor a gateway endpoint's."""
     gateway = route.get("GatewayId") or ""
     return gateway != "local" and not gateway.startswith("vpce-")
 
@@ -233,7 +233,7 @@ def _route_create(call: Call) -> str:
 
 
 def _route_id(inputs: Tree) -> str:
-    """As Terraform makes it: a hash of the destination, after the table."""
+    """Return the id in Terraform's form: the table, then a hash of the destination."""
     import zlib
 
     return f"r-{inputs['routeTableId']}{zlib.crc32(_destination(inputs).encode())}"
@@ -279,7 +279,7 @@ def _association_create(call: Call) -> str:
 
 
 def _association(call: Call) -> Tree | None:
-    """The association by id, or by what it joins: a change of the table gave it an id that the state doesn't know."""
+    """Find the association by id, else by table and target: its id changes with the table, unlike the state's."""
     known = call.state or call.inputs
     table_id, target = known.get("routeTableId"), known.get("subnetId") or known.get("gatewayId")
     if "/" in call.id:  # import: SUBNET/TABLE
@@ -309,7 +309,7 @@ def _association_update(call: Call) -> None:
     call.client("ec2").replace_route_table_association(
         AssociationId=association["RouteTableAssociationId"], RouteTableId=call.inputs["routeTableId"]
     )
-    call.state = {}  # from here on what it joins is in the inputs
+    call.state = {}  # from now on the inputs say what it joins
 
 
 def _association_delete(call: Call) -> None:

@@ -1,4 +1,4 @@
-"""EC2: security groups and their rules, in all three forms that pulumi-aws knows."""
+"""EC2: security groups and their rules, in all three forms of pulumi-aws."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _group_create(call: Call) -> str:
     name = inputs.get("name") or f"{inputs['namePrefix']}{zlib.crc32(str(sorted(inputs)).encode()):08x}"
     ec2 = call.client("ec2")
     call.id = ec2.create_security_group(GroupName=name, Description=inputs["description"], **arguments)["GroupId"]
-    # AWS adds a rule that lets everything out; Terraform, and so Pulumi, takes it away again.
+    # AWS adds a rule that allows all egress; Terraform, and so Pulumi, removes it.
     everything = {"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}
     ignore_absent(lambda: ec2.revoke_security_group_egress(GroupId=call.id, IpPermissions=[everything]), _ABSENT)
     for direction in ("ingress", "egress"):
@@ -30,7 +30,7 @@ def _group_create(call: Call) -> str:
 
 
 def permission(rule: Tree, group: str) -> Tree:
-    """An inline rule as EC2 takes it."""
+    """Return an inline rule in EC2's form."""
     result: Tree = {"IpProtocol": _protocol(rule["protocol"])}
     if result["IpProtocol"] not in _ANY:
         result |= {"FromPort": int(rule["fromPort"]), "ToPort": int(rule["toPort"])}
@@ -79,7 +79,7 @@ def _group_read(call: Call) -> Tree | None:
         "ownerId": group["OwnerId"],
         "tags": tag_map(group.get("Tags")),
     }
-    # Rules are this resource's when it declares some; else they belong to rule resources. An import takes them all.
+    # Rules belong to this resource if it declares some, else to rule resources. An import reads all of them.
     for direction, key in (("ingress", "IpPermissions"), ("egress", "IpPermissionsEgress")):
         if call.inputs.get(direction) is not None or not call.inputs:
             found[direction] = [rule for item in group[key] for rule in inline_rules(item, call.id)]
@@ -87,7 +87,7 @@ def _group_read(call: Call) -> Tree | None:
 
 
 def inline_rules(item: Tree, group: str) -> list[Tree]:
-    """EC2's permission as inline rules, one for each description."""
+    """Return EC2's permission as inline rules, one for each description."""
     by_note: dict[str, Tree] = {}
 
     def rule(note: str) -> Tree:
@@ -134,7 +134,7 @@ def _revoke_all(call: Call) -> None:
 
 
 def _default_group_create(call: Call) -> str:
-    """Takes over the VPC's default group, empties it, and gives it the rules declared."""
+    """Adopt the VPC's default group, remove its rules, and add the declared ones."""
     filters = [{"Name": "group-name", "Values": ["default"]}]
     if call.inputs.get("vpcId"):
         filters.append({"Name": "vpc-id", "Values": [call.inputs["vpcId"]]})
@@ -151,7 +151,7 @@ def _default_group_create(call: Call) -> str:
 
 
 def _keep(call: Call) -> None:
-    """The default group cannot be deleted; the official plug-in only forgets it, too."""
+    """Do nothing: the default group can't be deleted, and the official plug-in only removes it from the state, too."""
 
 
 _KINDS: Final = ("ingress", "egress")
@@ -197,7 +197,7 @@ def _rule_read(call: Call) -> Tree | None:
 
 
 def _members(item: Tree) -> set[tuple[Any, ...]]:
-    """Each source or target of a permission, with its protocol and ports."""
+    """Return each source or target of a permission, with its protocol and ports."""
     head = (_protocol(item["IpProtocol"]), item.get("FromPort"), item.get("ToPort"))
     if head[0] == "-1":
         head = ("-1", None, None)
@@ -211,7 +211,7 @@ def _members(item: Tree) -> set[tuple[Any, ...]]:
 
 
 def _rule_update(call: Call) -> None:
-    """Only the description changes in place."""
+    """Update the description, which alone changes in place."""
     inputs = call.inputs
     act = getattr(call.client("ec2"), f"update_security_group_rule_descriptions_{inputs['type']}")
     act(GroupId=inputs["securityGroupId"], IpPermissions=[_rule_permission(inputs)])
@@ -244,7 +244,7 @@ def _single_permission(inputs: Tree) -> Tree:
 
 
 def _single(direction: str) -> Entry:
-    """The entry of `aws:vpc:SecurityGroupIngressRule` or `…EgressRule`: one source, an id of its own, tags."""
+    """Return the entry of `aws:vpc:SecurityGroupIngressRule` or `…EgressRule`: one source, its own id, tags."""
 
     def create(call: Call) -> str:
         if not any(call.inputs.get(name) for name in _SINGLE):

@@ -82,7 +82,7 @@ def _system_create(call: Call) -> str:
 
 
 def _put_lifecycle(call: Call) -> None:
-    """One policy holds one transition."""
+    """Set the lifecycle policies; each has one transition."""
     policies = [
         {_pascal({name: value}).popitem()[0].replace("ToIa", "ToIA"): value}
         for policy in call.inputs.get("lifecyclePolicies") or []
@@ -214,7 +214,7 @@ def _point_create(call: Call) -> str:
 
 
 def _ints(value: Any) -> Any:
-    """The shape with whole numbers where EFS wants them."""
+    """Return the value with floats converted to the integers that EFS expects."""
     if isinstance(value, dict):
         return {key: _ints(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -22,7 +22,7 @@ from localcloud.standins.serve import PluginError
 
 
 def update_tags(call: Call, arn: str) -> None:
-    """Brings an EKS resource's tags from the old to the new."""
+    """Update an EKS resource's tags from the old to the new."""
     changed, removed = call.tag_changes()
     if removed:
         call.client("eks").untag_resource(resourceArn=arn, tagKeys=removed)
@@ -31,10 +31,10 @@ def update_tags(call: Call, arn: str) -> None:
 
 
 def wait_for_status(call: Call, fetch: Callable[[], Tree | None], what: str) -> None:
-    """Waits until `status` is ACTIVE.
+    """Wait until `status` is ACTIVE.
 
     Raises:
-        PluginError: the thing failed; the message has EKS's own words.
+        PluginError: the resource failed; the message contains EKS's own.
     """
 
     def active() -> bool:
@@ -49,13 +49,13 @@ def wait_for_status(call: Call, fetch: Callable[[], Tree | None], what: str) -> 
 
 
 def health(found: Tree) -> str:
-    """The issues that EKS reports, in one line."""
+    """Return the issues that EKS reports, in one line."""
     issues = (found.get("health") or {}).get("issues") or []
     return "; ".join(f"{issue.get('code')}: {issue.get('message')}" for issue in issues) or "no reason given"
 
 
 def wait_for_update(call: Call, update: Tree, what: str, **owner: str) -> None:
-    """Waits until an update that EKS accepted is through."""
+    """Wait until an update that EKS accepted is complete."""
 
     def through() -> bool:
         found = call.client("eks").describe_update(updateId=update["id"], **owner)["update"]
@@ -68,16 +68,16 @@ def wait_for_update(call: Call, update: Tree, what: str, **owner: str) -> None:
 
 
 def timestamp(value: Any) -> str:
-    """A time as Terraform writes it."""
+    """Return a time in Terraform's format."""
     return value.strftime("%Y-%m-%dT%H:%M:%SZ") if hasattr(value, "strftime") else str(value or "")
 
 
 def request_token(arguments: Tree) -> str:
-    """The `clientRequestToken` of a create call: the same for the same arguments.
+    """Return the `clientRequestToken` of a create call: equal for equal arguments.
 
-    What an `up` was making when it was killed is in no state. The same request by the `up` after it then gets what is
-    there already instead of "already exists". (The official plug-in sends a new token with every call, or lets the SDK
-    do so: there, such a thing has to be imported.) Node groups send none: the engine seeds automatic names anew in
+    A resource that an `up` was creating when it was killed is not in the state. With the same token the next `up` gets
+    that resource instead of the error "already exists". (The official plug-in sends a new token with every call; there
+    the user must import such a resource.) Node groups send no token: the engine uses a new seed for automatic names in
     every `up`, so the next one asks for a group of another name.
     """
     return hashlib.sha256(json.dumps(arguments, sort_keys=True).encode()).hexdigest()
@@ -131,7 +131,7 @@ def _cluster_ready(call: Call) -> None:
 
 
 def read_cluster(call: Call) -> Tree | None:
-    """A cluster's outputs; the function getCluster uses it too."""
+    """Return a cluster's outputs."""
     cluster = _cluster(call)
     if cluster is None:
         return None
@@ -159,7 +159,7 @@ def read_cluster(call: Call) -> Tree | None:
         "vpcConfig": {key: value for key, value in vpc.items() if value is not None},
         "tags": own_tags(cluster.get("tags")),
     }
-    # What creation alone can set is told by nobody afterwards.
+    # EKS doesn't return what only creation can set.
     bootstrap = (inputs.get("accessConfig") or {}).get("bootstrapClusterCreatorAdminPermissions")
     if bootstrap is not None:
         found["accessConfig"]["bootstrapClusterCreatorAdminPermissions"] = bootstrap
@@ -196,7 +196,7 @@ def _cluster_update(call: Call) -> None:
 
 
 def _vpc_updates(old: Tree, new: Tree) -> list[Tree]:
-    """EKS takes one kind of change at a time: subnets and groups, then the endpoints."""
+    """Split a change: EKS accepts one kind at a time, subnets and groups first, then the endpoints."""
     placing = ("subnetIds", "securityGroupIds")
     access = ("endpointPublicAccess", "endpointPrivateAccess", "publicAccessCidrs")
     updates = []
@@ -306,7 +306,7 @@ def _group_update(call: Call) -> None:
 
 
 def _group_config(olds: Tree, news: Tree, changed: frozenset[str]) -> Tree:
-    """The arguments of `update_nodegroup_config` for what changed."""
+    """Return the arguments of `update_nodegroup_config` for the changed inputs."""
     arguments: Tree = {
         name: news[name]
         for name in ("scalingConfig", "updateConfig", "nodeRepairConfig")

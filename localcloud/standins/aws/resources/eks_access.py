@@ -34,7 +34,7 @@ def _addon(call: Call) -> Tree | None:
 
 
 def _addon_ready(call: Call) -> None:
-    """Waits for ACTIVE; DEGRADED is waited out, as coredns is degraded until there are nodes."""
+    """Wait for ACTIVE; DEGRADED is waited out, as coredns is degraded until there are nodes."""
     last: list[Tree] = []
 
     def active() -> bool:

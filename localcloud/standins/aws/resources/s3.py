@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final
 
 from localcloud.standins.aws.entry import (
@@ -22,7 +21,7 @@ from localcloud.standins.aws.entry import (
 )
 
 _BUSY: Final = ("OperationAborted", "NoSuchBucket")
-"""What S3 answers for a while after a bucket was made or while another change of it is under way."""
+"""S3's errors for a while after a bucket was created or while another change of it is in progress."""
 
 # The zone ids of S3's endpoints, https://docs.aws.amazon.com/general/latest/gr/s3.html
 _ZONES: Final = {
@@ -128,15 +127,15 @@ def _setting(
     delete: Callable[[Any, Tree], Any],
     **fields: Any,
 ) -> Entry:
-    """The entry of something configured on a bucket: `put` makes and changes it, its id is the bucket's name.
+    """Return the entry of a bucket's setting: `put` creates and updates it, its id is the bucket's name.
 
     Args:
         token: the resource type.
-        covers: its inputs besides `bucket`.
-        put: sets it, from the client and the inputs.
-        get: its outputs besides `bucket`, from the client and the bucket; empty when there is none.
-        delete: takes it away again, from the client and the inputs.
-        fields: more of `Entry`.
+        covers: its inputs in addition to `bucket`.
+        put: sets it; gets the client and the inputs.
+        get: returns its outputs except `bucket`, empty if there is none; gets the client and the bucket.
+        delete: removes it; gets the client and the inputs.
+        fields: further fields of `Entry`.
     """
 
     def create(call: Call) -> str:
@@ -169,7 +168,7 @@ def _setting(
 
 def _put_versioning(s3: Any, inputs: Tree) -> Any:
     setup = inputs["versioningConfiguration"]
-    if setup["status"] == "Disabled":  # a bucket is made like this; S3 knows no call for it
+    if setup["status"] == "Disabled":  # a new bucket has this status; S3 has no call to set it
         return None
     arguments = {"Status": setup["status"]}
     if setup.get("mfaDelete"):
@@ -248,7 +247,7 @@ _UPPER: Final = {"id": "ID"}
 
 
 def lifecycle_rule(rule: Tree) -> Tree:
-    """A lifecycle rule as S3 takes it."""
+    """Return a lifecycle rule in S3's form."""
     result = {_UPPER.get(key) or key[0].upper() + key[1:]: _lifecycle_value(value) for key, value in rule.items()}
     result["Filter"] = _lifecycle_filter(rule.get("filter") or {})
     if rule.get("prefix"):
@@ -274,7 +273,7 @@ def _lifecycle_filter(given: Tree) -> Tree:
 
 
 def lifecycle_inputs(rule: Tree) -> Tree:
-    """S3's lifecycle rule as inputs."""
+    """Return S3's lifecycle rule as inputs."""
     found = {("id" if key == "ID" else key[0].lower() + key[1:]): _lifecycle_back(value) for key, value in rule.items()}
     both = (found.get("filter") or {}).get("and")
     if both and "tags" in both:
@@ -370,13 +369,5 @@ ENTRIES: Final = [
         get=_get_policy,
         delete=lambda s3, inputs: s3.delete_bucket_policy(Bucket=inputs["bucket"]),
         documents=words("policy"),
-    ),
-    # The names of pulumi-aws 6, deprecated but still there.
-    replace(_BUCKET, token="aws:s3/bucketV2:BucketV2"),
-    replace(_VERSIONING, token="aws:s3/bucketVersioningV2:BucketVersioningV2"),
-    replace(_LIFECYCLE, token="aws:s3/bucketLifecycleConfigurationV2:BucketLifecycleConfigurationV2"),
-    replace(
-        _ENCRYPTION,
-        token="aws:s3/bucketServerSideEncryptionConfigurationV2:BucketServerSideEncryptionConfigurationV2",
     ),
 ]

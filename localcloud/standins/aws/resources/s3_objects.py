@@ -7,7 +7,6 @@ import io
 import urllib.request
 import zipfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -33,7 +32,7 @@ _BODIES: Final = words("content contentBase64 source")
 
 
 def body(inputs: Tree) -> bytes:
-    """The bytes of the object: `content`, `contentBase64` or `source`; none of them means an empty one."""
+    """Return the object's content from `content`, `contentBase64` or `source`; empty if none is given."""
     if inputs.get("content") is not None:
         return str(inputs["content"]).encode()
     if inputs.get("contentBase64") is not None:
@@ -67,7 +66,7 @@ def _is_archive(source: Any) -> bool:
 
 
 def archive(source: Any) -> bytes:
-    """An archive as a zip; the same members give the same bytes. A file is an archive already."""
+    """Return an archive as a zip; equal members give equal bytes. A file is returned as it is."""
     path = getattr(source, "path", None)
     if path is not None and Path(path).is_file():
         return Path(path).read_bytes()
@@ -156,7 +155,7 @@ def _update(call: Call) -> None:
 
 
 def _delete(call: Call) -> None:
-    """Takes all versions away, as pulumi-aws does."""
+    """Delete all versions, as pulumi-aws does."""
     s3, place = call.client("s3"), _place(call)
 
     def remove() -> None:
@@ -169,19 +168,19 @@ def _delete(call: Call) -> None:
     ignore_absent(remove)
 
 
-_OBJECT: Final = Entry(
-    token="aws:s3/bucketObjectv2:BucketObjectv2",
-    covers=_BODIES | frozenset(_HEADERS) | words("bucket key etag sourceHash forceDestroy"),
-    replace_on=words("bucket key"),
-    computed=words("bucketKeyEnabled contentType etag kmsKeyId serverSideEncryption storageClass"),
-    defaults={"forceDestroy": False},
-    naming=Naming(property="key", longest=1024, suffix=False),
-    one_of=(_BODIES,),
-    recomputed=words("etag versionId"),
-    create=_create,
-    read=_read,
-    update=_update,
-    delete=_delete,
-)
-
-ENTRIES: Final = [_OBJECT, replace(_OBJECT, token="aws:s3/bucketObject:BucketObject")]
+ENTRIES: Final = [
+    Entry(
+        token="aws:s3/bucketObjectv2:BucketObjectv2",
+        covers=_BODIES | frozenset(_HEADERS) | words("bucket key etag sourceHash forceDestroy"),
+        replace_on=words("bucket key"),
+        computed=words("bucketKeyEnabled contentType etag kmsKeyId serverSideEncryption storageClass"),
+        defaults={"forceDestroy": False},
+        naming=Naming(property="key", longest=1024, suffix=False),
+        one_of=(_BODIES,),
+        recomputed=words("etag versionId"),
+        create=_create,
+        read=_read,
+        update=_update,
+        delete=_delete,
+    ),
+]

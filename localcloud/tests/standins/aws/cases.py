@@ -85,6 +85,7 @@ def _blocks(value: bool) -> Tree:
     return dict.fromkeys(("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets"), value)
 
 
+MANAGED = "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"
 ROLE_TRUST, OTHER_TRUST = json.dumps(trust("ec2.amazonaws.com")), json.dumps(trust("eks.amazonaws.com"))
 
 
@@ -124,12 +125,6 @@ CASES = [
         lambda world: {"assumeRolePolicy": ROLE_TRUST, "description": "d", "path": "/x/"},
     ),
     Case(
-        "aws:iam/policy:Policy",
-        lambda world: {"policy": policy("s3:GetObject")},
-        lambda world: {"policy": policy("s3:PutObject"), "tags": {"a": "1"}},
-        lambda world: {"policy": policy("s3:GetObject"), "description": "new"},
-    ),
-    Case(
         "aws:iam/rolePolicy:RolePolicy",
         lambda world: {"role": world.role("inline", "ec2.amazonaws.com").id, "policy": policy("s3:GetObject")},
         lambda world: {"role": world.role("inline", "ec2.amazonaws.com").id, "policy": policy("s3:PutObject")},
@@ -139,26 +134,14 @@ CASES = [
         "aws:iam/rolePolicyAttachment:RolePolicyAttachment",
         lambda world: {
             "role": world.role("attached", "ec2.amazonaws.com").id,
-            "policyArn": world.get("aws:iam/policy:Policy", "attachable", policy=policy("s3:GetObject")).id,
+            "policyArn": MANAGED,
         },
         None,
         lambda world: {
             "role": world.role("second", "ec2.amazonaws.com").id,
-            "policyArn": world.get("aws:iam/policy:Policy", "attachable", policy=policy("s3:GetObject")).id,
+            "policyArn": MANAGED,
         },
         import_id=lambda found: f"{found.inputs['role']}/{found.inputs['policyArn']}",
-    ),
-    Case(
-        "aws:iam/instanceProfile:InstanceProfile",
-        lambda world: {"role": world.role("profiled", "ec2.amazonaws.com").id},
-        lambda world: {"role": world.role("second", "ec2.amazonaws.com").id, "tags": {"a": "1"}},
-        lambda world: {"role": world.role("profiled", "ec2.amazonaws.com").id, "path": "/x/"},
-    ),
-    Case(
-        "aws:iam/openIdConnectProvider:OpenIdConnectProvider",
-        lambda world: {"url": "https://a.example", "clientIdLists": ["c"], "thumbprintLists": ["a" * 40]},
-        lambda world: {"url": "https://a.example", "clientIdLists": ["c"], "thumbprintLists": ["b" * 40]},
-        lambda world: {"url": "https://b.example", "clientIdLists": ["c"], "thumbprintLists": ["a" * 40]},
     ),
     Case(
         "aws:kms/key:Key",
@@ -185,29 +168,21 @@ CASES = [
         lambda world: {"tags": {"b": "2"}, "forceDestroy": True},
         lambda world: {"bucket": "another-name-altogether"},
     ),
-    Case("aws:s3/bucketV2:BucketV2", lambda world: {"tags": {"a": "1"}}, lambda world: {"tags": {"b": "2"}}),
-    *(
-        Case(
-            token,
-            _fixed("versioned", versioningConfiguration={"status": "Enabled"}),
-            _fixed("versioned", versioningConfiguration={"status": "Suspended"}),
-            _setting(versioningConfiguration={"status": "Enabled"}),
-        )
-        for token in ("aws:s3/bucketVersioning:BucketVersioning", "aws:s3/bucketVersioningV2:BucketVersioningV2")
+    Case(
+        "aws:s3/bucketVersioning:BucketVersioning",
+        _fixed("versioned", versioningConfiguration={"status": "Enabled"}),
+        _fixed("versioned", versioningConfiguration={"status": "Suspended"}),
+        _setting(versioningConfiguration={"status": "Enabled"}),
     ),
-    *(
-        Case(token, _fixed("encrypted", **_encryption("AES256")), _fixed("encrypted", **_encryption("aws:kms")))
-        for token in (
-            "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration",
-            "aws:s3/bucketServerSideEncryptionConfigurationV2:BucketServerSideEncryptionConfigurationV2",
-        )
+    Case(
+        "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration",
+        _fixed("encrypted", **_encryption("AES256")),
+        _fixed("encrypted", **_encryption("aws:kms")),
     ),
-    *(
-        Case(token, _fixed("ruled", **_lifecycle(7)), _fixed("ruled", **_lifecycle(8)))
-        for token in (
-            "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
-            "aws:s3/bucketLifecycleConfigurationV2:BucketLifecycleConfigurationV2",
-        )
+    Case(
+        "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
+        _fixed("ruled", **_lifecycle(7)),
+        _fixed("ruled", **_lifecycle(8)),
     ),
     Case(
         "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
@@ -224,15 +199,12 @@ CASES = [
         _fixed("guarded", policy=_bucket_policy("Allow")),
         _fixed("guarded", policy=_bucket_policy("Deny")),
     ),
-    *(
-        Case(
-            token,
-            _fixed("holder", key="k", content="one", contentType="text/plain"),
-            _fixed("holder", key="k", source=pulumi.StringAsset("two"), tags={"a": "1"}),
-            _fixed("holder", key="l", content="one"),
-            importable=False,
-        )
-        for token in ("aws:s3/bucketObjectv2:BucketObjectv2", "aws:s3/bucketObject:BucketObject")
+    Case(
+        "aws:s3/bucketObjectv2:BucketObjectv2",
+        _fixed("holder", key="k", content="one", contentType="text/plain"),
+        _fixed("holder", key="k", source=pulumi.StringAsset("two"), tags={"a": "1"}),
+        _fixed("holder", key="l", content="one"),
+        importable=False,
     ),
     Case(
         "aws:eks/cluster:Cluster",

@@ -118,22 +118,6 @@ EC2_CASES = [
         lambda world: {"vpcId": world.vpc, "serviceName": "com.amazonaws.us-west-2.dynamodb"},
     ),
     Case(
-        "aws:ec2/flowLog:FlowLog",
-        lambda world: {
-            "vpcId": world.vpc,
-            "trafficType": "REJECT",
-            "logDestinationType": "s3",
-            "logDestination": f"arn:aws:s3:::{world.get('aws:s3/bucket:Bucket', 'flows', forceDestroy=True).id}",
-        },
-        None,
-        lambda world: {
-            "vpcId": world.vpc,
-            "trafficType": "ALL",
-            "logDestinationType": "s3",
-            "logDestination": f"arn:aws:s3:::{world.get('aws:s3/bucket:Bucket', 'flows', forceDestroy=True).id}",
-        },
-    ),
-    Case(
         "aws:ec2/securityGroup:SecurityGroup",
         _inline("10.0.0.0/8"),
         _inline("10.0.0.0/16"),

@@ -1,4 +1,4 @@
-"""The aws plug-in in front of an account that keeps state."""
+"""The aws plug-in over an account that keeps state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from localcloud.tests.standins.aws.harness import Engine
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    # Not one for the whole run: whatever else uses moto in this process begins by forgetting all accounts.
+    # Not for the whole session: other users of moto in this process start by resetting all accounts.
     yield from serve_account()
 
 
@@ -36,7 +36,7 @@ def engine(endpoint: str) -> Engine:
 
 
 def make_engine(endpoint: str, **config: Any) -> Engine:
-    """An engine over a provider that talks to the account."""
+    """Return an engine with a provider that uses the account."""
     services = ("ec2", "eks", "iam", "efs", "s3", "kms", "logs", "sts", "ssm")
     settings = {
         "region": REGION,

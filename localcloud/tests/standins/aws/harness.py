@@ -1,4 +1,4 @@
-"""What the engine does with the provider, step by step, over an account that keeps state."""
+"""The engine's requests to the provider, step by step, over an account that keeps state."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Resource:
 
 @dataclass
 class Engine:
-    """Drives one provider."""
+    """Drive one provider."""
 
     provider: AwsProvider
     made: list[Resource] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Engine:
         resource.inputs, resource.outputs = checked, to_plain(response.properties)
 
     def refresh(self, resource: Resource) -> bool:
-        """Reads the resource into the state; False when it is gone."""
+        """Read the resource into the state; return False if it doesn't exist."""
         inputs, outputs = from_plain(resource.inputs), from_plain(resource.outputs)
         response = asyncio.run(self.provider.read(sdk.ReadRequest(resource.urn, resource.id, outputs, inputs)))
         if not response.resource_id:

@@ -1,4 +1,4 @@
-"""When a difference is none."""
+"""Equivalent values are no change."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ OTHER_ORDER = {
     ],
     ids=str,
 )
-def test_values_are_compared_by_meaning(old: Any, new: Any, expected: bool) -> None:
+def test_equivalent_values_are_equal(old: Any, new: Any, expected: bool) -> None:
     assert same(old, new) is expected
 
 
-def test_order_matters_where_it_is_said_to() -> None:
+def test_order_matters_in_ordered_lists() -> None:
     assert not same(["a", "b"], ["b", "a"], ordered=True)
 
 
-def test_documents_are_compared_by_meaning() -> None:
+def test_equivalent_documents_are_equal() -> None:
     assert same(json.dumps(POLICY), json.dumps(OTHER_ORDER, indent=2), document=True)
     assert not same(json.dumps(POLICY), json.dumps({**POLICY, "Statement": []}), document=True)
 
 
-def test_what_the_program_did_not_speak_of_is_no_difference() -> None:
+def test_what_the_program_does_not_set_is_no_difference() -> None:
     found = {"httpTokens": "required", "state": "applied", "nested": [{"a": 1, "b": 2}]}
     assert project(found, {"httpTokens": "x", "nested": [{"a": 0}]}) == {"httpTokens": "required", "nested": [{"a": 1}]}

@@ -58,7 +58,10 @@ def test_a_wrong_input_is_refused_by_name(
     ("token", "words"),
     [
         ("aws:sqs/queue:Queue", "aws:sqs/queue:Queue is not covered by the stand-in"),
-        ("aws:ec2/vcp:Vcp", "pulumi-aws has no aws:ec2/vcp:Vcp; did you mean aws:ec2/vpc:Vpc?"),
+        (
+            "aws:ec2/vcp:Vcp",
+            "is not covered by the stand-in for pulumi-aws; did you mean aws:ec2/vpc:Vpc?",
+        ),
     ],
 )
 def test_an_unknown_type_and_function_is_refused_by_name(engine: Engine, token: str, words: str) -> None:
@@ -69,7 +72,7 @@ def test_an_unknown_type_and_function_is_refused_by_name(engine: Engine, token: 
         engine.invoke(token)
 
 
-def test_a_name_is_made_once_and_kept(engine: Engine) -> None:
+def test_an_automatic_name_is_kept(engine: Engine) -> None:
     first = engine.check(BUCKET, "Data", {})
     assert first["bucket"].startswith("data-")
     assert len(first["bucket"]) == len("data-") + 7
@@ -79,7 +82,7 @@ def test_a_name_is_made_once_and_kept(engine: Engine) -> None:
     assert engine.check(BUCKET, "Data", {}, given)["bucket"] != "mine"
 
 
-def test_a_name_too_long_is_an_error_not_cut(engine: Engine) -> None:
+def test_a_name_that_is_too_long_is_an_error(engine: Engine) -> None:
     with pytest.raises(CheckFailed) as caught:
         engine.check(BUCKET, "x" * 60, {})
     assert "longer than 63 characters; give bucket" in caught.value.failures["bucket"]
@@ -96,7 +99,7 @@ def test_a_fixed_name_is_deleted_before_it_is_replaced(engine: Engine) -> None:
         engine.delete(resource)
 
 
-def test_default_tags_are_put_on_everything_and_lose_to_own_ones(endpoint: str) -> None:
+def test_default_tags_are_added_and_own_tags_win(endpoint: str) -> None:
     engine = make_engine(endpoint, defaultTags=json.dumps({"tags": {"stack": "s", "owner": "all"}}))
     vpc = engine.create(VPC, "v", {"cidrBlock": "10.0.0.0/16", "tags": {"owner": "me"}})
     assert vpc.outputs["tagsAll"] == {"stack": "s", "owner": "me"}
@@ -105,7 +108,7 @@ def test_default_tags_are_put_on_everything_and_lose_to_own_ones(endpoint: str) 
     engine.delete(vpc)
 
 
-def test_a_tag_added_behind_its_back_is_drift_even_without_own_tags(engine: Engine, clients: Clients) -> None:
+def test_a_tag_added_outside_pulumi_is_drift_even_without_own_tags(engine: Engine, clients: Clients) -> None:
     vpc = engine.create(VPC, "v", {"cidrBlock": "10.0.0.0/16"})
     clients.get("ec2").create_tags(Resources=[vpc.id], Tags=[{"Key": "a", "Value": "b"}])
     engine.refresh(vpc)
@@ -116,7 +119,7 @@ def test_a_tag_added_behind_its_back_is_drift_even_without_own_tags(engine: Engi
     engine.delete(vpc)
 
 
-def test_a_bucket_with_objects_goes_only_by_force(engine: Engine, clients: Clients) -> None:
+def test_a_bucket_with_objects_is_deleted_only_with_force_destroy(engine: Engine, clients: Clients) -> None:
     s3 = clients.get("s3")
     bucket = engine.create(BUCKET, "full", {})
     s3.put_bucket_versioning(Bucket=bucket.id, VersioningConfiguration={"Status": "Enabled"})
@@ -130,7 +133,7 @@ def test_a_bucket_with_objects_goes_only_by_force(engine: Engine, clients: Clien
     assert absent_as_none(lambda: s3.head_bucket(Bucket=bucket.id)) is None
 
 
-def test_a_role_that_forces_goes_with_its_policies(engine: Engine, clients: Clients) -> None:
+def test_force_detach_policies_deletes_a_role_with_its_policies(engine: Engine, clients: Clients) -> None:
     iam = clients.get("iam")
     policy = json.dumps(trust("ec2.amazonaws.com"))
     role = engine.create(ROLE, "r", {"assumeRolePolicy": policy, "forceDetachPolicies": True})
@@ -143,7 +146,7 @@ def test_a_role_that_forces_goes_with_its_policies(engine: Engine, clients: Clie
     iam.delete_instance_profile(InstanceProfileName="of-role")
 
 
-def test_a_policy_of_the_same_meaning_is_no_change(engine: Engine) -> None:
+def test_an_equivalent_policy_is_no_change(engine: Engine) -> None:
     document = trust("ec2.amazonaws.com")
     role = engine.create(ROLE, "r", {"assumeRolePolicy": json.dumps(document)})
     turned = json.dumps({key: document[key] for key in reversed(document)}, indent=4)
@@ -156,14 +159,14 @@ def test_a_document_may_be_given_as_an_object(engine: Engine) -> None:
     assert json.loads(checked["assumeRolePolicy"]) == trust("ec2.amazonaws.com")
 
 
-def test_what_is_not_known_yet_is_a_change_and_replaces_where_it_would(engine: Engine) -> None:
+def test_an_unknown_value_is_a_change_and_replaces_like_any_other(engine: Engine) -> None:
     subnet = engine.create("aws:ec2/vpc:Vpc", "v", {"cidrBlock": "10.0.0.0/16"})
     diff = engine.diff(subnet, {"cidrBlock": UNKNOWN})
     assert diff.replaces == ["cidrBlock"]
     engine.delete(subnet)
 
 
-def test_secrets_stay_secret_on_their_way_through(engine: Engine) -> None:
+def test_secrets_stay_secret(engine: Engine) -> None:
     tags = PropertyValue({"token": PropertyValue("hush", is_secret=True)})
     urn = f"urn:pulumi:s::p::{BUCKET}::b"
     checked = asyncio.run(engine.provider.check(sdk.CheckRequest(urn, {}, {"tags": tags}, b"x"))).inputs
@@ -179,7 +182,7 @@ def test_secrets_stay_secret_on_their_way_through(engine: Engine) -> None:
     asyncio.run(engine.provider.delete(sdk.DeleteRequest(urn, made.resource_id or "", made.properties, 60)))
 
 
-def test_what_was_made_but_did_not_become_ready_is_kept_in_the_state(clients: Clients) -> None:
+def test_a_resource_that_does_not_become_ready_is_kept_in_the_state(clients: Clients) -> None:
     urn = "urn:pulumi:s::p::aws:ec2/natGateway:NatGateway::n"
 
     class Failing(Clients):
@@ -212,7 +215,7 @@ class _FailedGateways:
         return {"NatGateways": [{"State": "failed", "FailureMessage": "no more addresses", "SubnetId": "subnet-0"}]}
 
 
-def test_configuration_comes_as_text_and_is_decoded() -> None:
+def test_configuration_is_decoded_from_text() -> None:
     config = decode_config({"region": "us-west-2", "s3UsePathStyle": "true", "endpoints": '[{"ec2": "http://x"}]'})
     settings = Settings.from_config(config, {})
     assert settings.path_style
@@ -245,6 +248,6 @@ def test_another_region_replaces_the_provider(engine: Engine) -> None:
     assert (diff.replaces, diff.diffs) == (["region"], ["profile", "region"])
 
 
-def test_a_call_takes_the_resources_own_region(clients: Clients) -> None:
+def test_a_call_uses_the_resources_own_region(clients: Clients) -> None:
     assert Call(clients, inputs={"region": "eu-west-1"}).client("ec2").meta.region_name == "eu-west-1"
     assert Call(clients, inputs={}).region == REGION

@@ -1,4 +1,4 @@
-"""What the cases of resource types stand on, and what a case is."""
+"""The resources that the cases of resource types need, and the form of a case."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Tree = dict[str, Any]
 
 
 class World:
-    """What the cases stand on, made when first asked for."""
+    """The resources that the cases need, created on first use."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

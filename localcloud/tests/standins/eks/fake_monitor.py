@@ -80,7 +80,7 @@ class FakeMonitor:
         config: Mapping[str, str] | None = None,
         **options: Any,
     ) -> Constructed:
-        """Constructs `eks:index:TOKEN`; inputs may be plain or property values; options as in the request."""
+        """Construct `eks:index:TOKEN`; inputs may be plain or property values; options as in the request."""
         values = {key: value if isinstance(value, PropertyValue) else wrap(value) for key, value in inputs.items()}
         request = provider_pb2.ConstructRequest(
             type=f"eks:index:{token}",

@@ -1,4 +1,4 @@
-"""A provider plug-in that makes nothing and records what it is asked: `recording_provider.py PACKAGE ENGINE_ADDRESS`.
+"""A provider plug-in that creates nothing and records its requests: `recording_provider.py PACKAGE ENGINE_ADDRESS`.
 
 Each created resource is a line of JSON in the file `$RECORD`; the outputs are the inputs and what EKS would add.
 """
@@ -42,7 +42,7 @@ def _record(**line: Any) -> None:
 
 
 class Recorder(sdk.Provider):
-    """Says yes to everything."""
+    """Accepts every request."""
 
     async def diff(self, request: sdk.DiffRequest) -> sdk.DiffResponse:
         old = to_plain(getattr(request, "old_inputs", {}))

@@ -51,12 +51,12 @@ def test_configuration_values_win_over_options_and_network_policy_is_a_string() 
     assert configuration["init"] == {"x": 1, "env": {"DISABLE_TCP_EARLY_DEMUX": "false"}}
 
 
-def test_two_words_for_external_snat_are_refused() -> None:
+def test_two_settings_of_external_snat_are_refused() -> None:
     with pytest.raises(PluginError, match="one of `cniExternalSnat` or `externalSnat`"):
         cni_configuration({"externalSnat": True, "cniExternalSnat": True})
 
 
-def test_an_addon_hangs_under_its_cluster_and_sorts_its_configuration() -> None:
+def test_an_addons_parent_is_its_cluster_and_its_configuration_is_sorted() -> None:
     monitor = FakeMonitor()
     made = monitor.construct("Cluster", "c", API_CLUSTER)
     cluster = PropertyValue(ResourceReference(made.urn, None, None))
@@ -75,7 +75,7 @@ def test_an_addon_hangs_under_its_cluster_and_sorts_its_configuration() -> None:
     }
 
 
-def test_a_cni_of_its_own_can_be_declared() -> None:
+def test_the_cni_can_be_a_component_of_its_own() -> None:
     monitor = FakeMonitor()
     monitor.construct("VpcCniAddon", "cni", {"clusterName": "x", "addonVersion": "v9", "enableNetworkPolicy": True})
     inputs = monitor.inputs("cni")

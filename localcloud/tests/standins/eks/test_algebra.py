@@ -20,7 +20,7 @@ def test_a_secret_argument_makes_the_result_secret() -> None:
     assert combine(str.upper, PropertyValue("x", is_secret=True)) == PropertyValue("X", is_secret=True)
 
 
-def test_none_becomes_null_and_null_comes_as_none() -> None:
+def test_none_becomes_null_and_null_becomes_none() -> None:
     assert combine(lambda value: value, NULL).value is None
 
 
@@ -34,6 +34,6 @@ def test_a_record_leaves_out_what_is_not_set() -> None:
     assert record({"a": NULL, "b": None, "c": "x"}) == PropertyValue({"c": PropertyValue("x")})
 
 
-def test_truth_is_that_of_javascript() -> None:
+def test_truth_is_javascripts() -> None:
     assert [is_truthy(value) for value in (UNKNOWN, wrap([]), wrap({}), wrap("x"), wrap(True))] == [True] * 5
     assert [is_truthy(value) for value in (NULL, wrap(""), wrap(0), wrap(False))] == [False] * 4

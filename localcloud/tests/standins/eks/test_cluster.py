@@ -159,25 +159,18 @@ def test_addons_can_be_left_out_chosen_and_pinned(monitor: FakeMonitor) -> None:
     assert monitor.inputs("c-coredns")["configurationValues"] == '{"a":2,"b":1}'
 
 
-def test_without_default_security_groups_the_one_of_eks_stands_in(monitor: FakeMonitor) -> None:
+def test_without_default_security_groups_the_outputs_name_the_one_of_eks(monitor: FakeMonitor) -> None:
     made = monitor.construct("Cluster", "c", {**API_CLUSTER, "skipDefaultSecurityGroups": True})
     assert not [r for r in monitor.registrations if "securityGroup" in r.type]
     assert "securityGroupIds" not in monitor.inputs("c-eksCluster")["vpcConfig"]
     assert "nodeSecurityGroup" not in made.outputs
 
 
-def test_a_given_role_is_used_instead_of_one_of_its_own(monitor: FakeMonitor) -> None:
+def test_a_given_role_is_used(monitor: FakeMonitor) -> None:
     role = monitor.given("urn:pulumi:s::p::aws:iam/role:Role::mine", arn="arn:mine")
     monitor.construct("Cluster", "c", {**API_CLUSTER, "serviceRole": role})
     assert monitor.inputs("c-eksCluster")["roleArn"] == "arn:mine"
     assert "c-eksRole" not in {r.name for r in monitor.registrations}
-
-
-def test_an_instance_role_lets_self_made_nodes_in(monitor: FakeMonitor) -> None:
-    monitor.construct("Cluster", "c", {**API_CLUSTER, "createInstanceRole": True})
-    suffixes = {r.name for r in monitor.registrations if r.name.startswith("c-instanceRole-")}
-    assert suffixes == {f"c-instanceRole-{end}" for end in ("role", "03516f97", "3eb088f2", "e1b295bd")}
-    assert monitor.inputs("c-defaultNodeGroupInstanceRole")["type"] == "EC2_LINUX"
 
 
 def test_outputs_are_those_of_the_official_component(monitor: FakeMonitor) -> None:

@@ -1,4 +1,4 @@
-"""The plug-in under the real engine, with the unmodified SDK; the providers below it only record."""
+"""The plug-in with the real engine and the unmodified SDK; the other providers only record."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from localcloud.standins.serve import package_version
 from localcloud.tests.standins.eks.test_cluster import OBSERVED
 from localcloud.tests.standins.engine_stack import EngineStack
 
@@ -38,20 +39,25 @@ def name_of(urn: str) -> str:
 
 
 @pytest.fixture
-def stack(tmp_path: Path) -> EngineStack:
-    """A stack whose other providers only record; as they are on PATH, the engine prefers them."""
-    stack = EngineStack(tmp_path, {"RECORD": str(tmp_path / "record"), "PYTHONPATH": str(CHECKOUT)})
+def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EngineStack:
+    """A stack that uses the eks stand-in alone; its other providers are in the user's plug-in cache and only record."""
+    monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "user"))
     for package in ("aws", "kubernetes"):
-        script = tmp_path / "bin" / f"pulumi-resource-{package}"
+        folder = tmp_path / "user" / "plugins" / f"resource-{package}-v{package_version(f'pulumi-{package}')}"
+        folder.mkdir(parents=True)
+        script = folder / f"pulumi-resource-{package}"
         script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{RECORDER}" {package} "$@"\n')
         script.chmod(0o755)
+    record = {"RECORD": str(tmp_path / "record"), "PYTHONPATH": str(CHECKOUT)}
+    stack = EngineStack(tmp_path, record, standins=("eks",))
     stack.program(PROGRAM)
     return stack
 
 
-def test_a_stack_of_components_lives_its_life(stack: EngineStack) -> None:
-    assert "+ 26 to create" in stack.pulumi("preview")
-    stack.up()
+def test_a_stack_of_components_is_created_and_destroyed(stack: EngineStack) -> None:
+    previewed = stack.pulumi("preview")
+    assert "+ 26 to create" in previewed
+    assert "warning" not in previewed + stack.up()
     resources = stack.resources()
     below = {
         (name_of(r["parent"]), r["type"], name_of(r["urn"]))

@@ -38,7 +38,7 @@ def test_a_node_group_has_the_clusters_name_version_and_subnets(monitor: FakeMon
     assert monitor.named("g").type == "aws:eks/nodeGroup:NodeGroup"
 
 
-def test_a_node_group_goes_before_its_cluster(monitor: FakeMonitor) -> None:
+def test_a_node_group_is_deleted_before_its_cluster(monitor: FakeMonitor) -> None:
     construct(monitor)
     behind = {urn.rsplit("::", 1)[-1] for urn in monitor.named("g").inputs["clusterName"].all_dependencies()}
     assert behind == {"c", "c-eksCluster"}
