@@ -44,7 +44,6 @@ LARGE_FOLDERS = {
     "localcloud/aws/eks": 17,
     "localcloud/kube": 16,
     "localcloud/standins/eks": 16,
-    "localcloud/standins/kubernetes": 19,
 }
 # Packages whose `__init__` names every module and package in it.
 WITH_A_TABLE = ("contract", "controller", "infra", "scripts", "settings", "workloads")
