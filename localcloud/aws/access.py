@@ -1,61 +1,63 @@
-"""Decides whether a request may pass: a valid signature of a known caller, and policies that allow the call.
+"""Decides whether a request may pass: a valid signature of a known caller, and policies that allow the operation.
 
-    caller = authorize(environ, body, principals, region, account)     # raises Refused
+    call = authorize(environ, principals, account)     # raises Refused
 
-Unlike moto, which takes any credentials unless told otherwise, this account is closed to everybody but those it knows.
+Unlike moto, which accepts any credentials unless told otherwise, this account is closed to everybody but those it
+knows.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from localcloud.aws import operations, sigv4
-from localcloud.aws.operations import ALWAYS_ALLOWED, Operation
 from localcloud.aws.policy import Decision, Query, evaluate
 from localcloud.aws.principals import ExpiredCredentials, Principal, Principals, UnknownCredentials
+from localcloud.aws.requests import operations, payload, questions, received, sigv4
+from localcloud.aws.requests.errors import Refused
+from localcloud.aws.requests.operations import Operation
+from localcloud.aws.requests.received import Received
 
 CLOCK_SKEW = timedelta(minutes=15)
 
 
-class Refused(Exception):
-    """The request may not pass; `reason` is one of the keys of `replies.CODES`."""
-
-    def __init__(self, reason: str, message: str, service: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.message = message
-        self.service = service
-
-
 @dataclass(frozen=True)
 class Authorized:
-    """A call that may pass; `operation` is None when the path belongs to no operation of the service."""
+    """A call that may pass: whose it is, by which access key, and the operation that was decided on."""
 
     caller: Principal
-    service: str
-    operation: Operation | None
+    access_key: str
+    operation: Operation
 
 
-def signed_request(environ: Mapping[str, Any], body: bytes) -> sigv4.SignedRequest:
-    """What the signature of a WSGI request covers."""
-    headers = {name[5:].lower().replace("_", "-"): value for name, value in environ.items() if name.startswith("HTTP_")}
-    headers["content-type"] = environ.get("CONTENT_TYPE", "")
-    headers["content-length"] = environ.get("CONTENT_LENGTH", "")
-    path, _, query = str(environ.get("RAW_URI", environ.get("PATH_INFO", "/"))).partition("?")
-    return sigv4.SignedRequest(str(environ["REQUEST_METHOD"]), path, query, headers, hashlib.sha256(body).hexdigest())
-
-
-def authenticate(
-    request: sigv4.SignedRequest, principals: Principals, now: datetime
-) -> tuple[Principal, sigv4.Signature]:
-    """Whose request this is.
+def authorize(environ: dict[str, Any], principals: Principals, account: str, now: datetime | None = None) -> Authorized:
+    """Authenticate a WSGI request, find its operation and ask the policies.
 
     Raises:
-        Refused: No signature, a wrong one, an old one, or credentials that nobody has.
+        Refused: See `authenticate` and `operations.identify`; or the policies don't allow the call.
+    """
+    request = received.read(environ)
+    caller, signature = authenticate(request, principals, now or datetime.now(UTC))
+    request = payload.decoded(request, signature, caller.secret)
+    operation = operations.identify(request, signature.service, signature.region, account)
+    for question in questions.questions(operation, caller.names, request.address):
+        if not _allowed(caller, operation, question, principals):
+            target = f" on resource: {question.resource}" if question.resource else ""
+            raise Refused(
+                "denied",
+                f"User: {caller.arn} is not authorized to perform: {question.action}{target} "
+                "because no identity-based policy allows the action",
+                signature.service,
+            )
+    return Authorized(caller, signature.access_key, operation)
+
+
+def authenticate(request: Received, principals: Principals, now: datetime) -> tuple[Principal, sigv4.Signature]:
+    """Return the caller of a request and its signature.
+
+    Raises:
+        Refused: No signature, a wrong one, an old one, unknown credentials, or another body than the signed one.
     """
     try:
         signature = sigv4.parse(request)
@@ -71,42 +73,27 @@ def authenticate(
         raise Refused("unknown", "The security token included in the request is invalid.", service) from error
     except ExpiredCredentials as error:
         raise Refused("expired", "The security token included in the request is expired", service) from error
-    if not sigv4.matches(signature, caller.secret, request):
+    if not sigv4.matches(signature, caller.secret, request, payload.signed_hash(request, signature)):
         raise Refused(
             "mismatch",
             "The request signature we calculated does not match the signature you provided. "
             "Check your AWS Secret Access Key and signing method.",
             service,
         )
+    _refuse_unsigned_headers(request, signature)
     lifetime = CLOCK_SKEW if signature.expires_seconds is None else timedelta(seconds=signature.expires_seconds)
     if not -CLOCK_SKEW <= age <= lifetime:
         raise Refused("old", f"Signature expired: {signature.timestamp} is {age} old", service)
     return caller, signature
 
 
-def authorize(
-    environ: dict[str, Any], body: bytes, principals: Principals, account: str, now: datetime | None = None
-) -> Authorized:
-    """Authenticate a WSGI request and ask the policies.
-
-    Raises:
-        Refused: See `authenticate`; or the policies don't allow the call.
-    """
-    request = signed_request(environ, body)
-    caller, signature = authenticate(request, principals, now or datetime.now(UTC))
-    operation = operations.identify(environ, body, signature.service, signature.region, account)
-    if operation is None:
-        return Authorized(caller, signature.service, None)
-    question = operations.query(operation, environ, caller.names)
-    if operation.action not in ALWAYS_ALLOWED and not _allowed(caller, operation, question, principals):
-        target = f" on resource: {question.resource}" if question.resource else ""
-        raise Refused(
-            "denied",
-            f"User: {caller.arn} is not authorized to perform: {operation.action}{target} "
-            "because no identity-based policy allows the action",
-            signature.service,
-        )
-    return Authorized(caller, signature.service, operation)
+def _refuse_unsigned_headers(request: Received, signature: sigv4.Signature) -> None:
+    """As on AWS, the signature covers the host and every header of AWS's."""
+    wanted = {"host", *(name for name in request.headers if name.startswith("x-amz-"))}
+    missing = sorted(wanted - set(signature.signed_headers))
+    if missing:
+        message = f"There were headers present in the request which were not signed: {', '.join(missing)}"
+        raise Refused("unsigned headers", message, signature.service)
 
 
 def _allowed(caller: Principal, operation: Operation, question: Query, principals: Principals) -> bool:
@@ -114,12 +101,13 @@ def _allowed(caller: Principal, operation: Operation, question: Query, principal
     if caller.session_policy is not None and evaluate([caller.session_policy], question) is not Decision.ALLOW:
         return False
     resource = Decision.SILENT
-    if operation.service == "s3" and "Bucket" in operation.params:
-        document = principals.bucket_policy(str(operation.params["Bucket"]))
+    if operation.service == "s3" and question.resource != "*":
+        bucket = question.resource.rpartition(":")[2].partition("/")[0]
+        document = principals.bucket_policy(bucket)
         resource = evaluate([document], question) if document else Decision.SILENT
     if Decision.DENY in (identity, resource):
         return False
-    if operation.action == "sts:AssumeRole":
+    if question.action == "sts:AssumeRole":
         return _trusted(caller, operation, question, principals, identity)
     return Decision.ALLOW in (identity, resource)
 
@@ -127,7 +115,7 @@ def _allowed(caller: Principal, operation: Operation, question: Query, principal
 def _trusted(
     caller: Principal, operation: Operation, question: Query, principals: Principals, identity: Decision
 ) -> bool:
-    """A role of this account is assumed only by those whom its trust policy names, and by policy or by name."""
+    """The trust policy must name the caller; if it names only the account, the caller's policy must allow it too."""
     role = principals.role(str(operation.params.get("RoleArn", "")))
     if role is None:
         return False

@@ -1,13 +1,14 @@
 """The WSGI application behind the AWS endpoint: authorize, then our own service or moto's, then what follows from it.
 
-A service of ours takes the whole request (`Service`); where moto's has gaps, a service may return None to pass it on.
+Both are given the operation that was decided on. moto's application is chosen here by that operation's service, and not
+by moto's dispatcher, so that neither a host nor a path leads to another one, such as moto's own dashboards.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from io import BytesIO
+from functools import cache
 from typing import Any, Protocol
 
 from werkzeug.wrappers import Response
@@ -15,6 +16,8 @@ from werkzeug.wrappers import Response
 from localcloud.aws import access, replies
 from localcloud.aws.access import Authorized
 from localcloud.aws.principals import Principals
+from localcloud.aws.requests import outgoing
+from localcloud.aws.requests.errors import Refused
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +28,8 @@ Follower = Callable[[Authorized], None]
 class Service(Protocol):
     """A service of ours, chosen by the name in the signature."""
 
-    def handle(self, call: Authorized, environ: dict[str, Any], body: bytes) -> Response | None:
-        """Answer, or return None to leave the request to moto."""
+    def handle(self, call: Authorized) -> Response:
+        """Answer a call."""
 
 
 class Gateway:
@@ -46,14 +49,11 @@ class Gateway:
         unsigned: Iterable[tuple[Callable[[str, str], bool], WSGI]],
         followers: Mapping[str, Follower],
     ) -> None:
-        from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-
         self._account = account
         self._principals = principals
         self._services = services
         self._unsigned = list(unsigned)
         self._followers = followers
-        self._moto: WSGI = DomainDispatcherApplication(create_backend_app)
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer one request."""
@@ -61,33 +61,30 @@ class Gateway:
         for accepts, app in self._unsigned:
             if accepts(method, path):
                 return app(environ, start_response)
-        body = _body(environ)
         try:
-            call = access.authorize(environ, body, self._principals, self._account)
-        except access.Refused as refused:
+            call = access.authorize(environ, self._principals, self._account)
+        except Refused as refused:
             response = replies.refusal(refused.reason, refused.message, refused.service)
             return response(environ, start_response)
-        service = self._services.get(call.service)
-        answer = service.handle(call, environ, body) if service else None
-        if answer is not None:
-            return answer(environ, start_response)
+        service = self._services.get(call.operation.service)
+        if service is not None:
+            return service.handle(call)(environ, start_response)
         return self._pass_on(call, environ, start_response)
 
     def _pass_on(
         self, call: Authorized, environ: dict[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
-        result = self._moto(environ, start_response)
-        follower = self._followers.get(f"{call.service}:{call.operation.name}") if call.operation else None
+        operation = call.operation
+        result = _moto(operation.backend)(outgoing.environ(operation, call.access_key, environ), start_response)
+        follower = self._followers.get(f"{operation.service}:{operation.name}")
         if follower is not None:
             follower(call)
         return result
 
 
-def _body(environ: dict[str, Any]) -> bytes:
-    """The body, left readable for whoever comes next; S3's is left alone, for its hash is in a header."""
-    if "x-amz-content-sha256" in str(environ.get("HTTP_AUTHORIZATION", "")) and "/s3/" in environ["HTTP_AUTHORIZATION"]:
-        return b""
-    length = int(environ.get("CONTENT_LENGTH") or 0)
-    body: bytes = environ["wsgi.input"].read(length) if length else b""
-    environ["wsgi.input"] = BytesIO(body)
-    return body
+@cache
+def _moto(backend: str) -> WSGI:
+    from moto.moto_server.werkzeug_app import create_backend_app
+
+    app: WSGI = create_backend_app(backend)  # type: ignore[arg-type]
+    return app

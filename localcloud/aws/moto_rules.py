@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from localcloud.aws import efs_rules, s3_rules
+from localcloud.aws.requests import outgoing
 
 # moto recognizes only keys of twenty capitals and digits; the operator's is a word.
 _ANY_ACCESS_KEY = re.compile(r"AWS.*?(?:Credential=| )(?P<access_key>[^/:=\s]+)[:/]")
@@ -35,9 +36,30 @@ def install() -> None:
     _route_endpoints(EC2Backend)
     _drop_interfaces_of_terminated(EC2Backend)
     BaseResponse.access_key_regex = _ANY_ACCESS_KEY
+    _carry_out_what_was_decided(BaseResponse)
     FakeBucket.get_permission = _neutral  # type: ignore[method-assign]
     efs_rules.install()
     s3_rules.install()
+
+
+def _carry_out_what_was_decided(response: Any) -> None:
+    """moto takes operation and region from the gateway, instead of searching the request for them itself."""
+    from moto.moto_server.werkzeug_app import BackendRequest
+
+    def action(self: Any) -> str:
+        operation = outgoing.decided(self.normalized_request.environ)
+        self.uri_match = dict(operation.labels)
+        return operation.name
+
+    def region(_: Any, request: Any, __: str) -> str:
+        return outgoing.decided(request.environ).region
+
+    def is_form(request: Any) -> bool:
+        return isinstance(outgoing.decided(request.environ).body, tuple)
+
+    response._get_action = action
+    response.get_region_from_url = region
+    BackendRequest.want_form_data_parsed = property(is_form)  # type: ignore[assignment,method-assign]
 
 
 def _before(owner: Any, name: str, check: Callable[..., None]) -> None:

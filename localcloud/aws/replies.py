@@ -9,6 +9,7 @@ from xml.sax.saxutils import escape
 
 from werkzeug.wrappers import Response
 
+_SIGNATURE = {"s3": "SignatureDoesNotMatch", "query": "SignatureDoesNotMatch", "json": "InvalidSignatureException"}
 # reason -> (HTTP status, {family: error code}); "query" also serves IAM and STS, "json" everything else.
 CODES: Mapping[str, tuple[int, Mapping[str, str]]] = {
     "unsigned": (403, {"s3": "AccessDenied", "ec2": "MissingParameter", "json": "MissingAuthenticationTokenException"}),
@@ -24,10 +25,20 @@ CODES: Mapping[str, tuple[int, Mapping[str, str]]] = {
     ),
     "expired": (403, {"s3": "ExpiredToken", "query": "ExpiredToken", "json": "ExpiredTokenException"}),
     "old": (403, {"s3": "RequestTimeTooSkewed", "query": "SignatureDoesNotMatch", "json": "InvalidSignatureException"}),
-    "mismatch": (
-        403,
-        {"s3": "SignatureDoesNotMatch", "query": "SignatureDoesNotMatch", "json": "InvalidSignatureException"},
+    "mismatch": (403, _SIGNATURE),
+    "unsigned headers": (403, {**_SIGNATURE, "s3": "AccessDenied"}),
+    "body": (400, {"json": "XAmzContentSHA256Mismatch"}),
+    "checksum": (400, {"json": "BadDigest"}),
+    "incomplete": (400, {"json": "IncompleteBody"}),
+    "length": (411, {"json": "MissingContentLength"}),
+    "bucket": (400, {"json": "InvalidBucketName"}),
+    "xml": (400, {"json": "MalformedXML"}),
+    "unsupported": (501, {"json": "NotImplemented"}),
+    "unidentified": (
+        400,
+        {"s3": "MethodNotAllowed", "query": "InvalidAction", "json": "UnknownOperationException"},
     ),
+    "ambiguous": (400, {"s3": "InvalidArgument", "query": "MalformedInput", "json": "SerializationException"}),
     "denied": (
         403,
         {

@@ -68,14 +68,13 @@ class EksService:
     def __init__(self, eks: Eks) -> None:
         self._eks = eks
 
-    def handle(self, call: Authorized, environ: dict[str, Any], body: bytes) -> Response:
+    def handle(self, call: Authorized) -> Response:
         """Answer one call."""
-        if call.operation is None or call.operation.name not in OPERATIONS:
-            name = call.operation.name if call.operation else f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
+        name = call.operation.name
+        if name not in OPERATIONS:
             return replies.json_error(400, "InvalidRequestException", f"{name} is not supported by this cloud")
         try:
-            params = parameters(call.operation.params, environ, body)
-            found = answer(self._eks, call.caller, call.operation.name, params)
+            found = answer(self._eks, call.caller, name, call.operation.params)
         except EksError as error:
             return replies.json_error(error.status, error.code, error.message, **error.members)
         except KeyError as error:
@@ -84,25 +83,8 @@ class EksService:
 
 
 def answer(eks: Eks, caller: Principal, operation: str, params: Mapping[str, Any]) -> Json:
-    """What an operation answers; a create call that is repeated with its token is not carried out again."""
+    """Return what an operation answers; a create call that is repeated with its token is not carried out again."""
     return idempotency.once(eks, operation, params, lambda: OPERATIONS[operation](eks, caller, params))
-
-
-def parameters(routed: Mapping[str, Any], environ: Mapping[str, Any], body: bytes) -> dict[str, Any]:
-    """What the operation was given in body, query and path.
-
-    The path says `name` where the API's model says `clusterName`, so both names are set.
-    """
-    try:
-        given = json.loads(body) if body else {}
-    except ValueError as error:
-        raise EksError("InvalidParameterException", f"The request's body is not JSON: {error}") from error
-    query = Request(dict(environ)).args
-    params = {**given, **{key: query[key] for key in query}, **routed}
-    for alias, other in (("clusterName", "name"), ("name", "clusterName")):
-        if other in routed and alias not in params:
-            params[alias] = routed[other]
-    return params
 
 
 def auth_app(eks: Eks) -> Callable[[dict[str, Any], Callable[..., Any]], Any]:

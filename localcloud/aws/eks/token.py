@@ -15,11 +15,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-from localcloud.aws import access, sigv4
+from localcloud.aws import access
 from localcloud.aws.eks import access_entries
 from localcloud.aws.eks.model import AccessEntry, Json
 from localcloud.aws.eks.state import ClusterState, Eks
 from localcloud.aws.principals import ExpiredCredentials, Principal, Principals, UnknownCredentials
+from localcloud.aws.requests import received, sigv4
+from localcloud.aws.requests.payload import EMPTY_HASH
 
 PREFIX = "k8s-aws-v1."
 CLUSTER_HEADER = "x-k8s-aws-id"
@@ -46,10 +48,10 @@ def verify(token: str, cluster: str, principals: Principals, now: datetime) -> P
         BadToken: It is malformed, for another cluster, expired or wrongly signed, or nobody has its key.
     """
     url = urlsplit(_decoded(token))
-    query = dict(sigv4.query_pairs(url.query))
+    query = dict(received.signed_pairs(url.query))
     if query.get("Action") != "GetCallerIdentity" or url.path not in ("", "/"):
         raise BadToken("it is not a presigned GetCallerIdentity call")
-    request = sigv4.SignedRequest("GET", url.path or "/", url.query, {"host": url.netloc, CLUSTER_HEADER: cluster})
+    request = received.Received("GET", url.path or "/", url.query, {"host": url.netloc, CLUSTER_HEADER: cluster})
     try:
         signature = sigv4.parse(request)
         if signature is None or CLUSTER_HEADER not in signature.signed_headers or signature.service != "sts":
@@ -61,7 +63,7 @@ def verify(token: str, cluster: str, principals: Principals, now: datetime) -> P
         raise BadToken(str(error)) from error
     except (UnknownCredentials, ExpiredCredentials) as error:
         raise BadToken(f"nobody has the access key {error}") from error
-    if not sigv4.matches(signature, caller.secret, request):
+    if not sigv4.matches(signature, caller.secret, request, EMPTY_HASH):
         raise BadToken("its signature does not match: wrong secret key, or made for another cluster")
     return caller
 

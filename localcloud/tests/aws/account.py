@@ -23,6 +23,7 @@ def serve_account() -> Iterator[str]:
 
     os.environ.update(MOTO_SETTINGS)
     from moto.moto_api._internal.models import moto_api_backend
+    from moto.moto_server.werkzeug_app import MotoRequestHandler
     from werkzeug.serving import make_server
 
     from localcloud.aws.ec2 import MotoEc2
@@ -37,7 +38,8 @@ def serve_account() -> Iterator[str]:
     principals.create_operator(OPERATOR)
     settings = Settings(ACCOUNT, REGION, lambda kind, cluster: None)
     eks = Eks(settings, MotoEc2(ACCOUNT, REGION), principals, fakes.FakeMachine())
-    server = make_server("127.0.0.1", 0, Gateway(ACCOUNT, principals, {"eks": EksService(eks)}, [], {}), threaded=True)
+    gateway = Gateway(ACCOUNT, principals, {"eks": EksService(eks)}, [], {})
+    server = make_server("127.0.0.1", 0, gateway, threaded=True, request_handler=MotoRequestHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()

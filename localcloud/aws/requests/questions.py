@@ -1,0 +1,179 @@
+"""An operation in IAM's terms: the questions that the policies have to answer before it is carried out.
+
+The name of IAM's action is the operation's, except in S3, where a table says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from localcloud.aws.policy import UNKNOWN_RESOURCE, Query
+from localcloud.aws.requests.errors import Refused
+from localcloud.aws.requests.operations import Operation
+
+# https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazons3.html
+S3_ACTIONS = {
+    "ListBuckets": "ListAllMyBuckets",
+    "ListObjects": "ListBucket",
+    "ListObjectsV2": "ListBucket",
+    "HeadBucket": "ListBucket",
+    "ListObjectVersions": "ListBucketVersions",
+    "ListMultipartUploads": "ListBucketMultipartUploads",
+    "ListParts": "ListMultipartUploadParts",
+    "HeadObject": "GetObject",
+    "GetObjectAttributes": "GetObject",
+    "SelectObjectContent": "GetObject",
+    "CopyObject": "PutObject",
+    "CreateMultipartUpload": "PutObject",
+    "UploadPart": "PutObject",
+    "UploadPartCopy": "PutObject",
+    "CompleteMultipartUpload": "PutObject",
+    "DeleteObjects": "DeleteObject",
+    "GetBucketCors": "GetBucketCORS",
+    "PutBucketCors": "PutBucketCORS",
+    "DeleteBucketCors": "PutBucketCORS",
+    "DeleteBucketTagging": "PutBucketTagging",
+    "DeleteBucketOwnershipControls": "PutBucketOwnershipControls",
+    "GetBucketEncryption": "GetEncryptionConfiguration",
+    "PutBucketEncryption": "PutEncryptionConfiguration",
+    "DeleteBucketEncryption": "PutEncryptionConfiguration",
+    "GetBucketReplication": "GetReplicationConfiguration",
+    "PutBucketReplication": "PutReplicationConfiguration",
+    "DeleteBucketReplication": "PutReplicationConfiguration",
+    "GetBucketAccelerateConfiguration": "GetAccelerateConfiguration",
+    "PutBucketAccelerateConfiguration": "PutAccelerateConfiguration",
+    "GetBucketNotificationConfiguration": "GetBucketNotification",
+    "PutBucketNotificationConfiguration": "PutBucketNotification",
+    "GetBucketInventoryConfiguration": "GetInventoryConfiguration",
+    "ListBucketInventoryConfigurations": "GetInventoryConfiguration",
+    "PutBucketInventoryConfiguration": "PutInventoryConfiguration",
+    "GetObjectLockConfiguration": "GetBucketObjectLockConfiguration",
+    "PutObjectLockConfiguration": "PutBucketObjectLockConfiguration",
+    "GetBucketLifecycleConfiguration": "GetLifecycleConfiguration",
+    "PutBucketLifecycleConfiguration": "PutLifecycleConfiguration",
+    "DeleteBucketLifecycle": "PutLifecycleConfiguration",
+    "GetPublicAccessBlock": "GetBucketPublicAccessBlock",
+    "PutPublicAccessBlock": "PutBucketPublicAccessBlock",
+    "DeletePublicAccessBlock": "PutBucketPublicAccessBlock",
+}
+# The action on an object of which the request names a version.
+S3_VERSION_ACTIONS = {
+    action: action.replace("Object", "ObjectVersion")
+    for action in (
+        "GetObject",
+        "DeleteObject",
+        "GetObjectAcl",
+        "PutObjectAcl",
+        "GetObjectTagging",
+        "PutObjectTagging",
+        "DeleteObjectTagging",
+    )
+}
+# Headers of S3 that are condition keys, by the operation's parameter.
+S3_CONDITIONS = {
+    "Prefix": "s3:prefix",
+    "Delimiter": "s3:delimiter",
+    "MaxKeys": "s3:max-keys",
+    "ServerSideEncryption": "s3:x-amz-server-side-encryption",
+    "SSEKMSKeyId": "s3:x-amz-server-side-encryption-aws-kms-key-id",
+    "ACL": "s3:x-amz-acl",
+}
+# What an operation of IAM is on, by its parameter; the first of these that it has counts.
+IAM_RESOURCES = {
+    "InstanceProfileName": "instance-profile",
+    "GroupName": "group",
+    "RoleName": "role",
+    "UserName": "user",
+}
+# Calls that AWS answers for whoever has valid credentials.
+ALWAYS_ALLOWED = {("sts", "GetCallerIdentity"), ("sts", "GetSessionToken")}
+
+
+def questions(operation: Operation, principals: tuple[str, ...], address: str) -> list[Query]:
+    """Return what the policies have to allow, all of it.
+
+    Args:
+        principals: Every name of the caller.
+        address: The caller's IP address.
+
+    Raises:
+        Refused: The operation is on objects that can't be told from its parameters.
+    """
+    if (operation.service, operation.name) in ALWAYS_ALLOWED:
+        return []
+    context: dict[str, tuple[str, ...]] = {
+        # The endpoint is on loopback or on the cloud's own link; there is no wire on which anybody could listen.
+        "aws:securetransport": ("true",),
+        "aws:sourceip": (address,),
+        "aws:requestedregion": (operation.region,),
+        "aws:principalaccount": (operation.account,),
+        "aws:principalarn": principals[1:2],
+    }
+    if operation.service != "s3":
+        action = f"{operation.service}:{operation.name}"
+        return [Query(action, _resource(operation), context, principals)]
+    if operation.name in ("ListObjects", "ListObjectsV2"):
+        context["s3:prefix"] = ("",)
+    for name, key in S3_CONDITIONS.items():
+        if name in operation.params:
+            context[key] = (str(operation.params[name]),)
+    return [Query(f"s3:{action}", resource, context, principals) for action, resource in _s3(operation)]
+
+
+def _resource(operation: Operation) -> str:
+    params, prefix = operation.params, f"{operation.region}:{operation.account}"
+    match operation.service:
+        case "elasticfilesystem":
+            for name, kind in (("FileSystemId", "file-system"), ("AccessPointId", "access-point")):
+                if name in params:
+                    return f"arn:aws:elasticfilesystem:{prefix}:{kind}/{params[name]}"
+        case "eks":
+            cluster = params.get("name") or params.get("clusterName")
+            if cluster and "nodegroupName" not in params and "addonName" not in params:
+                return f"arn:aws:eks:{prefix}:cluster/{cluster}"
+        case "sts" if "RoleArn" in params:
+            return str(params["RoleArn"])
+        case "iam":
+            for name, kind in IAM_RESOURCES.items():
+                if name in params:
+                    return f"arn:aws:iam::{operation.account}:{kind}/{params[name]}"
+            return str(params.get("PolicyArn", UNKNOWN_RESOURCE))
+    return UNKNOWN_RESOURCE
+
+
+def _s3(operation: Operation) -> Iterator[tuple[str, str]]:
+    """The actions and their resources; a copy also reads its source, and every deleted object counts."""
+    params, action = operation.params, S3_ACTIONS.get(operation.name, operation.name)
+    bucket, key = params.get("Bucket"), params.get("Key")
+    if operation.name == "DeleteObjects":
+        for found in _deleted(operation):
+            yield _versioned(action, found.get("VersionId")), f"arn:aws:s3:::{bucket}/{found['Key']}"
+        return
+    resource = f"arn:aws:s3:::{bucket}/{key}" if key else f"arn:aws:s3:::{bucket}" if bucket else "*"
+    yield _versioned(action, params.get("VersionId")), resource
+    if "CopySource" in params:
+        source = urlsplit(str(params["CopySource"]))
+        version = parse_qs(source.query).get("versionId", [None])[0]
+        yield _versioned("GetObject", version), f"arn:aws:s3:::{unquote(source.path).lstrip('/')}"
+
+
+def _versioned(action: str, version: Any) -> str:
+    return S3_VERSION_ACTIONS.get(action, action) if version else action
+
+
+def _deleted(operation: Operation) -> list[Mapping[str, Any]]:
+    """The objects of a DeleteObjects call, read as moto reads them."""
+    from xml.parsers.expat import ExpatError
+
+    import xmltodict  # type: ignore[import-untyped]
+
+    try:
+        objects = xmltodict.parse(operation.body, strip_whitespace=False)["Delete"]["Object"]
+        listed = objects if isinstance(objects, list) else [objects]
+        if any(not isinstance(found["Key"], str) for found in listed):
+            raise KeyError("Key")
+    except (ExpatError, KeyError, TypeError) as error:
+        raise Refused("xml", "The XML you provided was not well-formed.", "s3") from error
+    return listed

@@ -1,0 +1,160 @@
+"""Checks AWS Signature Version 4, in the Authorization header or in the query of a presigned URL.
+
+    signature = parse(request)
+    if signature and matches(signature, secret, request, body_hash): ...
+
+botocore's signer computes what the signature should be. Only what a signer chooses and a verifier is told is replaced:
+which headers are signed, the time, and the hash of the body.
+Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from botocore.auth import SIGV4_TIMESTAMP, S3SigV4Auth, SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.compat import HTTPHeaders
+from botocore.credentials import Credentials
+
+from localcloud.aws.requests.received import Received, signed_pairs
+
+ALGORITHM = "AWS4-HMAC-SHA256"
+UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
+_SCOPE = re.compile(r"(?P<key>[^/]+)/(?P<date>\d{8})/(?P<region>[a-z0-9-]+)/(?P<service>[a-z0-9-]+)/aws4_request")
+
+
+class MalformedSignature(ValueError):
+    """The request is signed, but not in a way that can be read."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A parsed signature; `expires_seconds` is None unless it came in the query of a presigned URL."""
+
+    access_key: str
+    date: str
+    region: str
+    service: str
+    signed_headers: tuple[str, ...]
+    signature: str
+    timestamp: str
+    session_token: str | None
+    expires_seconds: int | None
+
+    @property
+    def time(self) -> datetime:
+        """When it was signed.
+
+        Raises:
+            MalformedSignature: The timestamp isn't one.
+        """
+        try:
+            return datetime.strptime(self.timestamp, SIGV4_TIMESTAMP).replace(tzinfo=UTC)
+        except ValueError as error:
+            raise MalformedSignature(f"X-Amz-Date {self.timestamp!r} is not of the form YYYYMMDDTHHMMSSZ") from error
+
+
+def parse(request: Received) -> Signature | None:
+    """Return the signature of a request, or None when it has none.
+
+    Raises:
+        MalformedSignature: There is one, but it lacks parts.
+    """
+    header = request.headers.get("authorization", "")
+    pairs = signed_pairs(request.query)
+    query = dict(pairs)
+    if header.startswith(ALGORITHM):
+        if "X-Amz-Algorithm" in query:
+            raise MalformedSignature("the request is signed twice: in the Authorization header and in the query")
+        return _from_header(header, request.headers)
+    if query.get("X-Amz-Algorithm") == ALGORITHM:
+        if len(query) != len(pairs):
+            raise MalformedSignature("a parameter of the presigned URL is given twice")
+        return _from_query(query)
+    return None
+
+
+def matches(signature: Signature, secret: str, request: Received, body_hash: str) -> bool:
+    """Return whether `secret` made this signature over this request."""
+    signer, seen = _signer(signature, secret), _signed_request(signature, request, body_hash)
+    text = signer.string_to_sign(seen, signer.canonical_request(seen))
+    in_scope = signature.timestamp.startswith(signature.date)
+    return hmac.compare_digest(signer.signature(text, seen), signature.signature) and in_scope
+
+
+def chunk_signature(signature: Signature, secret: str, kind: str, *hashes: str) -> str:
+    """Return the signature of a part of a streamed body: its previous signature and the hashes of what it has."""
+    signer, request = _signer(signature, secret), AWSRequest("PUT", "http://localhost/")
+    request.context["timestamp"] = signature.timestamp
+    scope = signer.credential_scope(request)
+    made: str = signer.signature("\n".join([kind, signature.timestamp, scope, *hashes]), request)
+    return made
+
+
+def _signer(signature: Signature, secret: str) -> SigV4Auth:
+    # S3 signs the path as it was sent; every other service signs it normalized and encoded once more.
+    kind = S3SigV4Auth if signature.service == "s3" else SigV4Auth
+    signer: SigV4Auth = kind(Credentials(signature.access_key, secret), signature.service, signature.region)
+    signer.headers_to_sign = _signed_headers  # type: ignore[method-assign]
+    return signer
+
+
+def _signed_headers(request: AWSRequest) -> Any:
+    """The ones that the signature names, also those that botocore itself doesn't sign."""
+    headers = HTTPHeaders()
+    for name in request.context["signed_headers"]:
+        headers[name] = request.context["received"].headers.get(name, "")
+    return headers
+
+
+def _signed_request(signature: Signature, request: Received, body_hash: str) -> AWSRequest:
+    pairs = [pair for pair in signed_pairs(request.query) if pair[0] != "X-Amz-Signature"]
+    seen = AWSRequest(request.method, f"http://localhost{request.path}")
+    seen.params = pairs  # type: ignore[assignment]  # botocore takes pairs, too
+    seen.headers["X-Amz-Content-SHA256"] = body_hash
+    seen.context["timestamp"] = signature.timestamp
+    seen.context["signed_headers"] = signature.signed_headers
+    seen.context["received"] = request
+    return seen
+
+
+def _from_header(header: str, headers: Mapping[str, str]) -> Signature:
+    fields = dict(part.strip().partition("=")[::2] for part in header[len(ALGORITHM) :].split(","))
+    try:
+        return Signature(
+            **_scope(fields["Credential"]),
+            signed_headers=tuple(fields["SignedHeaders"].split(";")),
+            signature=fields["Signature"],
+            timestamp=headers["x-amz-date"],
+            session_token=headers.get("x-amz-security-token"),
+            expires_seconds=None,
+        )
+    except KeyError as error:
+        raise MalformedSignature(f"the Authorization header lacks {error}") from error
+
+
+def _from_query(query: Mapping[str, str]) -> Signature:
+    try:
+        return Signature(
+            **_scope(query["X-Amz-Credential"]),
+            signed_headers=tuple(query["X-Amz-SignedHeaders"].split(";")),
+            signature=query["X-Amz-Signature"],
+            timestamp=query["X-Amz-Date"],
+            session_token=query.get("X-Amz-Security-Token"),
+            expires_seconds=int(query["X-Amz-Expires"]),
+        )
+    except (KeyError, ValueError) as error:
+        raise MalformedSignature(f"the presigned URL lacks or misspells {error}") from error
+
+
+def _scope(credential: str) -> dict[str, str]:
+    found = _SCOPE.fullmatch(credential)
+    if found is None:
+        raise MalformedSignature(f"the credential scope {credential!r} is not KEY/DATE/REGION/SERVICE/aws4_request")
+    return {"access_key": found["key"], "date": found["date"], "region": found["region"], "service": found["service"]}
