@@ -32,7 +32,7 @@ class Attempt:
     Args:
         signed: The headers that the signature covers, in addition to what botocore adds.
         added: Header lines that are sent in addition, outside the signature.
-        scope: The service in the credential scope; `{own}` ids may not appear here.
+        scope: The service in the credential scope.
         signed_body: The body that the signature is made for, where another one is sent.
     """
 
