@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 V2_HYBRID = "unified"  # v2's mount beside v1's hierarchies; it has no controllers, so nothing is put there
@@ -29,10 +30,9 @@ def create(name: str, root: Path = CGROUP_ROOT) -> list[Path]:
     """Make the cgroup `name` (`lc-1f2e3d/i-0abc`) everywhere.
 
     Returns:
-        The folders in which the node's own processes belong. v2 allows processes in leaves only, so there it is a
-        child of the node's cgroup, next to the one that kubelet makes for pods.
+        Its folder in every hierarchy. The node's init joins them and, with v2, moves on to a leaf of its own.
     """
-    folders = []
+    made = []
     for hierarchy in hierarchies(root):
         unified = (hierarchy / "cgroup.controllers").exists()
         parent = hierarchy
@@ -44,12 +44,15 @@ def create(name: str, root: Path = CGROUP_ROOT) -> list[Path]:
             if not unified:
                 _inherit_cpuset(parent, folder)
             parent = folder
-        if unified:
-            _delegate(parent)
-            parent = parent / "system"
-            parent.mkdir(exist_ok=True)
-        folders.append(parent)
-    return folders
+        made.append(parent)
+    return made
+
+
+def for_init(name: str, root: Path = CGROUP_ROOT) -> dict[str, Any]:
+    """The part of init's plan about the cgroup `name`: its folders with their hierarchies' names, and v1's links."""
+    pairs = [[str(path / name), str(path.relative_to(root)).strip(".")] for path in hierarchies(root)]
+    links = {path.name: str(path.readlink()) for path in root.iterdir() if path.is_symlink()}
+    return {"cgroups": pairs, "cgroup_links": links}
 
 
 def folders(name: str, root: Path = CGROUP_ROOT) -> list[Path]:

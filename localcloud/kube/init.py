@@ -1,12 +1,14 @@
-"""Process 1 of a simulated host: sets up its private file system, then keeps its services running.
+"""Process 1 of a simulated host: assembles its root file system, then keeps its services running.
 
     python -I init.py /path/to/plan.json        # inside fresh mount, PID, UTS and IPC namespaces
 
-The plan says which folders to bring along, what to mount where, and where the services are described: one JSON file
-each, started when it appears and stopped when it goes. A byte written to the node's FIFO says "look again". When this
-process dies, however it dies, the kernel kills everything in the PID namespace and drops the mounts: a power cut.
+The node's root is a folder of its own. The plan says what of the host is mounted into it, and what of that read-only;
+then pivot_root makes the folder `/` and the host's root is unmounted, so that no path leads back to it. The services
+are described by one JSON file each: a service starts when its file appears and stops when the file goes. A byte
+written to the node's FIFO means "look again". When this process dies, the kernel kills everything in the PID
+namespace and drops the mounts: a power cut.
 
-Runs by itself with nothing but the standard library, so that a node starts in milliseconds.
+Uses nothing but the standard library, so that a node starts in milliseconds.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import json
 import os
 import select
 import signal
+import stat
+import struct
 import subprocess
 import sys
 import time
@@ -26,67 +30,147 @@ from typing import Any
 
 MS_BIND, MS_REC, MS_SHARED = 4096, 16384, 1 << 20
 MNT_DETACH = 2
+CLONE_NEWCGROUP = 0x02000000
+AT_FDCWD, AT_RECURSIVE = -100, 0x8000
+MOUNT_ATTR_RDONLY = 1
+SYS_MOUNT_SETATTR = 442  # the same number on amd64 and arm64; the kernel has it since 5.12
 RESTART_SECONDS = 1.0
 AFTER_SECONDS = 15.0
 AFTER_POLL_SECONDS = 0.02
 STOP_SECONDS = 3.0
-RUN = Path("/run")
-BROUGHT = RUN / "localcloud"
+BROUGHT = Path("/run/localcloud")
+CGROUP_ROOT = Path("sys/fs/cgroup")
+
+# Name → major and minor number. Disks and the host's memory are not among them.
+DEVICES = {
+    "null": (1, 3),
+    "zero": (1, 5),
+    "full": (1, 7),
+    "random": (1, 8),
+    "urandom": (1, 9),
+    "kmsg": (1, 11),
+    "tty": (5, 0),
+}
+DEVICE_LINKS = {
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+    "ptmx": "pts/ptmx",
+}
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:
-    """mount(2)."""
-    if _libc.mount(source.encode(), target.encode(), kind.encode(), flags, options.encode()) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"mount {source or kind} on {target}: {os.strerror(number)}")
-
-
 def set_up(plan: dict[str, Any]) -> None:
-    """Make this namespace look like a host of its own."""
-    for folder in plan["cgroups"]:
+    """Make this namespace a host of its own, with the plan's folder as its root."""
+    for folder, _ in plan["cgroups"]:
         (Path(folder) / "cgroup.procs").write_text("0")
+    _check(_libc.unshare(CLONE_NEWCGROUP), "unshare the cgroup namespace")
     _libc.sethostname(plan["hostname"].encode(), len(plan["hostname"]))
-    # Copies of others' mounted network namespaces would keep those alive after their owner has deleted them.
-    _detach_below(RUN / "netns")
-    # A mount may hide where these folders are, so they are held open across it.
-    brought = {name: os.open(path, os.O_PATH) for name, path in plan["folders"].items()}
-    mount("none", "/", flags=MS_REC | MS_SHARED)
-    mount("tmpfs", str(RUN), "tmpfs", options="mode=755")
-    for name, descriptor in brought.items():
-        bind(f"/proc/self/fd/{descriptor}", BROUGHT / name)
-        os.close(descriptor)
-    for folder in plan["private"]:
-        _overlay(folder)
-    for source, target in plan["binds"]:
-        bind(source, Path(target))
-    for index, (path, content) in enumerate(plan["overrides"].items()):
-        replacement = RUN / f"override-{index}"
+    root = Path(plan["root"])
+    mount(str(root), str(root), flags=MS_BIND)  # pivot_root accepts nothing but a mount point
+    mount("tmpfs", str(root / "run"), "tmpfs", options="mode=755")
+    mount("proc", str(root / "proc"), "proc")
+    mount("sysfs", str(root / "sys"), "sysfs")
+    make_devices(root / "dev")
+    bring_cgroups(root / CGROUP_ROOT, plan["cgroups"], plan["cgroup_links"])
+    for source, target in plan["read_only"]:
+        bind(source, root / target.lstrip("/"), read_only=True)
+    for source, target in plan["read_write"]:
+        bind(source, root / target.lstrip("/"))
+    for lower, upper, work, target in plan["overlays"]:
+        options = f"lowerdir={lower},upperdir={upper},workdir={work}"
+        mount("overlay", str(root / target.lstrip("/")), "overlay", options=options)
+    enter(root)
+    leave_cgroup_root(Path("/") / CGROUP_ROOT)
+    override(plan["overrides"])
+    mount("none", "/", flags=MS_REC | MS_SHARED)  # what is mounted for a pod has to reach it
+
+
+def enter(root: Path) -> None:
+    """Make `root` the root of this namespace, and unmount the old one."""
+    os.chdir(root)
+    _check(_libc.pivot_root(b".", b"."), f"pivot_root to {root}")
+    _check(_libc.umount2(b".", MNT_DETACH), "unmount the host's root")
+    os.chdir("/")
+
+
+def make_devices(folder: Path) -> None:
+    """Mount a /dev with the devices that any container may use."""
+    mount("tmpfs", str(folder), "tmpfs", options="mode=755")
+    for name, (major, minor) in DEVICES.items():
+        os.mknod(folder / name, stat.S_IFCHR | 0o666, os.makedev(major, minor))
+        (folder / name).chmod(0o600 if name == "kmsg" else 0o666)
+    for name, target in DEVICE_LINKS.items():
+        (folder / name).symlink_to(target)
+    (folder / "pts").mkdir()
+    mount("devpts", str(folder / "pts"), "devpts", options="newinstance,ptmxmode=0666,mode=620")
+    (folder / "shm").mkdir()
+    mount("tmpfs", str(folder / "shm"), "tmpfs", options="mode=1777")
+
+
+def bring_cgroups(target: Path, folders: list[list[str]], links: dict[str, str]) -> None:
+    """Show the node its own cgroups as the roots of all hierarchies.
+
+    Args:
+        folders: The node's cgroup in each hierarchy, and the hierarchy's name; v2's only one has the name "".
+        links: Symbolic links of v1, such as `cpu` for `cpu,cpuacct`.
+    """
+    if [name for _, name in folders] != [""]:
+        mount("tmpfs", str(target), "tmpfs", options="mode=755")
+    for folder, name in folders:
+        bind(folder, target / name)
+    for name, destination in links.items():
+        (target / name).symlink_to(destination)
+
+
+def leave_cgroup_root(root: Path) -> None:
+    """Move to a leaf and delegate all controllers: v2 allows processes in leaves only."""
+    if not (root / "cgroup.controllers").exists():
+        return
+    (root / "system").mkdir()
+    (root / "system" / "cgroup.procs").write_text("0")
+    for controller in (root / "cgroup.controllers").read_text().split():
+        with contextlib.suppress(OSError):
+            (root / "cgroup.subtree_control").write_text(f"+{controller}")
+
+
+def override(files: dict[str, str]) -> None:
+    """Show other contents at these paths; a path that does not exist is left out."""
+    for index, (path, content) in enumerate(files.items()):
+        replacement = Path("/run") / f"override-{index}"
         replacement.write_text(content)
         if Path(path).exists():
             mount(str(replacement), path, flags=MS_BIND)
 
 
-def bind(source: str, target: Path) -> None:
-    """Mount a folder at another place, which is made if it isn't there."""
-    target.mkdir(parents=True, exist_ok=True)
-    mount(source, str(target), flags=MS_BIND)
+def bind(source: str, target: Path, *, read_only: bool = False) -> None:
+    """Mount a folder or a file, with what is mounted below it, at another place; the target is made if needed."""
+    if Path(source).is_dir():
+        target.mkdir(parents=True, exist_ok=True)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.touch()
+    mount(source, str(target), flags=MS_BIND | MS_REC)
+    if read_only:
+        attributes = struct.pack("QQQQ", MOUNT_ATTR_RDONLY, 0, 0, 0)
+        done = _libc.syscall(
+            SYS_MOUNT_SETATTR, AT_FDCWD, str(target).encode(), AT_RECURSIVE, attributes, len(attributes)
+        )
+        _check(done, f"make {target} read-only")
 
 
-def _overlay(folder: str) -> None:
-    """Keep the host's files readable under `folder`, and what is written there to ourselves."""
-    layers = RUN / "overlay" / folder.strip("/").replace("/", "-")
-    upper, work = layers / "upper", layers / "work"
-    upper.mkdir(parents=True)
-    work.mkdir()
-    mount("overlay", folder, "overlay", options=f"lowerdir={folder},upperdir={upper},workdir={work}")
+def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:
+    """mount(2)."""
+    done = _libc.mount(source.encode(), target.encode(), kind.encode(), flags, options.encode())
+    _check(done, f"mount {source or kind} on {target}")
 
 
-def _detach_below(folder: Path) -> None:
-    points = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
-    for point in sorted((p for p in points if p == str(folder) or p.startswith(f"{folder}/")), reverse=True):
-        _libc.umount2(point.encode(), MNT_DETACH)
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
 
 
 @dataclass
@@ -194,8 +278,7 @@ def main(plan_path: str) -> None:
     """Become the node."""
     plan = json.loads(Path(plan_path).read_text())
     set_up(plan)
-    node = BROUGHT / "node"
-    serve(node / "services", node / "control")
+    serve(BROUGHT / "services", BROUGHT / "control")
 
 
 if __name__ == "__main__":

@@ -11,45 +11,60 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import json
 import os
 import platform
 import shutil
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 from localcloud.instance import Instance
-from localcloud.kube import cgroups
+from localcloud.kube import cgroups, rootfs
 from localcloud.kube import node_config as config
 from localcloud.kube.commands import run
 from localcloud.kube.control_plane import ControlPlane
 from localcloud.kube.errors import ApiError, KubeError
 from localcloud.kube.kubeconfig import client_kubeconfig
 from localcloud.kube.network import NETNS_DIR, POD_IDENTITY_ADDRESS, Network, NodeLink
-from localcloud.kube.node_config import Machine, NodeSpec
+from localcloud.kube.node_config import DriverKey, Machine, NodeSpec
 from localcloud.kube.pki import write_private
 from localcloud.supervise import Supervisor
 from scripts import toolchain
 
 HERE = Path(__file__).resolve().parent
-CHECKOUT = HERE.parent.parent
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 CNI_FILE = "10-aws.conflist"
-OPERATOR = {"AWS_ACCESS_KEY_ID": "localcloud", "AWS_SECRET_ACCESS_KEY": "localcloud"}
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+ENVIRONMENT = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8"}
 
 
 class Node:
-    """One node; `start` makes everything, `stop` and `power_off` leave nothing."""
+    """One node; `start` makes everything, `stop` and `power_off` leave nothing.
 
-    def __init__(self, instance: Instance, supervisor: Supervisor, control_plane: ControlPlane, spec: NodeSpec) -> None:
+    Args:
+        driver_key: What the EFS driver signs its calls with.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        supervisor: Supervisor,
+        control_plane: ControlPlane,
+        spec: NodeSpec,
+        driver_key: DriverKey,
+    ) -> None:
         self.spec = spec
+        self._driver_key = driver_key
         self.pod_cidr = ""
         self._instance = instance
         self._supervisor = supervisor
         self._plane = control_plane
         self._process = f"node-{spec.instance_id}"
         self._directory = instance.state / "nodes" / spec.instance_id
+        self._root = self._directory / "root"
         self._cgroup = f"{instance.cgroup}/{spec.instance_id}"
 
     def start(self) -> None:
@@ -126,28 +141,30 @@ class Node:
 
     def _write_files(self) -> None:
         _remove(self._directory)
-        for name in ("kubelet", "pods", "kubernetes", "cni", "containerd-config", "services"):
+        for name in ("cni", "services", "content/upper", "content/work", "root"):
             (self._directory / name).mkdir(parents=True)
-        copy_image(toolchain.node_image(), self._directory / "containerd")
+        self._directory.chmod(0o700)
+        machine_id = hashlib.sha256(self.spec.instance_id.encode()).hexdigest()[:32]
+        rootfs.prepare(self._root, self.spec.name, self.spec.private_ip, machine_id)
+        rootfs.copy_image_databases(toolchain.node_image(), self._root / config.CONTAINERD_ROOT.lstrip("/"))
         self._write_credentials()
-        folder = self._directory / "kubernetes"
+        folder = self._root / config.KUBERNETES_DIR.lstrip("/")
         machine = Machine(os.cpu_count() or 1, _host_memory_mib())
-        kubelet = config.kubelet_config(self.spec, machine, self._cgroup)
-        (folder / "kubelet.json").write_text(config.document(kubelet))
+        (folder / "kubelet.json").write_text(config.document(config.kubelet_config(self.spec, machine)))
         proxy = config.kube_proxy_config(self.spec, self._plane.pod_cidr)
         (folder / "kube-proxy.json").write_text(config.document(proxy))
         (folder / "resolv.conf").write_text("")
-        containerd = self._directory / "containerd-config"
+        containerd = self._root / "etc" / "containerd"
         (containerd / "config.toml").write_text(config.containerd_config())
-        spec = config.base_runtime_spec(_default_runtime_spec(), str(toolchain.trainer_site_packages()))
+        spec = config.base_runtime_spec(_default_runtime_spec(), config.TRAINER_DIR)
         (containerd / "base.json").write_text(config.document(spec))
         self._write_service("containerd", [_host_binary("containerd"), "--config=/etc/containerd/config.toml"])
-        kubelet_argv = [str(toolchain.binary("kubelet")), *config.kubelet_flags(self.spec)]
+        kubelet_argv = [rootfs.program("kubelet"), *config.kubelet_flags(self.spec)]
         self._write_service("kubelet", kubelet_argv, after=config.CONTAINERD_SOCKET)
         os.mkfifo(self._directory / "control")
 
     def _write_credentials(self) -> None:
-        folder, authority = self._directory / "kubernetes", self._plane.authority
+        folder, authority = self._root / config.KUBERNETES_DIR.lstrip("/"), self._plane.authority
         ca_pem = authority.pair.certificate
         (folder / "ca.crt").write_text(ca_pem)
         authority.issue(self.spec.name, hosts=[self.spec.name, self.spec.private_ip]).write(folder, "kubelet")
@@ -159,54 +176,68 @@ class Node:
             write_private(folder / f"{name}.kubeconfig", client_kubeconfig(self._plane.endpoint, ca_pem, pair, name))
 
     def _write_addon(self, addon: str) -> None:
+        python = rootfs.Python.current()
         if addon == "vpc-cni":
-            draft = self._directory / "cni" / "draft"
-            draft.write_text(config.document(config.cni_config(self.pod_cidr)))
-            draft.rename(draft.with_name(CNI_FILE))
+            self._publish(config.document(config.cni_config(self.pod_cidr)), f"cni/{CNI_FILE}")
         elif addon == "kube-proxy":
-            argv = [str(toolchain.binary("kube-proxy")), f"--config={config.KUBERNETES_DIR}/kube-proxy.json"]
+            argv = [rootfs.program("kube-proxy"), f"--config={config.KUBERNETES_DIR}/kube-proxy.json"]
             self._write_service(addon, argv)
         elif addon == "aws-efs-csi-driver":
-            argv = [sys.executable, "-m", "localcloud.kube.csi", self.spec.name, self.spec.zone]
-            env = {**OPERATOR, "PYTHONPATH": str(CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1"}
+            argv = [python.executable, "-m", "localcloud.kube.csi", self.spec.name, self.spec.zone]
+            env = {**python.environment, **self._driver_key.environment}
             env |= {"AWS_ENDPOINT_URL": self._instance.cloud_endpoint, "AWS_REGION": self.spec.region}
             self._write_service(addon, argv, env=env)
         elif addon == "eks-pod-identity-agent":
-            argv = [sys.executable, "-I", str(HERE / "pod_identity_agent.py")]
+            script = f"{config.TOOLS}/checkout/localcloud/kube/pod_identity_agent.py"
+            argv = [python.executable, "-I", script]
             argv += [POD_IDENTITY_ADDRESS, self._instance.cloud_endpoint, self.spec.cluster]
-            self._write_service(addon, argv)
+            self._write_service(addon, argv, env=python.environment)
 
     def _write_service(
         self, name: str, argv: list[str], *, after: str | None = None, env: dict[str, str] | None = None
     ) -> None:
         description = config.service(name, argv, log_prefix=self._process, after=after, env=env)
-        path = self._directory / "services" / f"{name}.json"
-        draft = path.with_suffix(".draft")
-        draft.write_text(config.document(description))
-        draft.rename(path)
+        self._publish(config.document(description), f"services/{name}.json")
+
+    def _publish(self, text: str, path: str) -> None:
+        """Put a whole file into a folder that the node sees.
+
+        Nothing is opened there: a pod that can write to the folder could have left a link to a file of the host.
+        """
+        draft = self._directory / f"draft-{threading.get_ident()}"
+        write_private(draft, text)
+        draft.rename(self._directory / path)
 
     def _spawn(self) -> None:
         instance = self._instance
-        (instance.state / "efs").mkdir(exist_ok=True)
-        (instance.state / "logs").mkdir(exist_ok=True)
-        image = toolchain.node_image()
-        plan = config.init_plan(
-            hostname=self.spec.name,
-            cgroups=[str(folder) for folder in cgroups.create(self._cgroup)],
-            folders={
-                "node": str(self._directory),
-                "image": str(image),
-                "efs": str(instance.state / "efs"),
-                "logs": str(instance.state / "logs"),
-            },
-            snapshots=sorted(path.name for path in (image / config.SNAPSHOTS).iterdir()),
+        sources = rootfs.Sources(
+            image=toolchain.node_image(),
+            trainer=toolchain.trainer_site_packages(),
+            programs={name: toolchain.binary(name).resolve() for name in ("kubelet", "kube-proxy")},
+            efs=instance.state / "efs",
+            logs=instance.state / "logs",
         )
+        for folder in (sources.efs, sources.logs):
+            folder.mkdir(exist_ok=True)
+        for name in config.SERVICES:
+            (sources.logs / f"{self._process}-{name}.log").touch()
+        cgroups.create(self._cgroup)
+        plan = {
+            "hostname": self.spec.name,
+            "root": str(self._root),
+            "overrides": config.KERNEL_OVERRIDES,
+            **cgroups.for_init(self._cgroup),
+            **rootfs.mounts(self._directory, sources, rootfs.Python.current()),
+        }
         path = self._directory / "plan.json"
         path.write_text(config.document(plan))
-        namespaces = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"]
+        namespaces = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child"]
         init = [sys.executable, "-I", str(HERE / "init.py"), str(path)]
         netns = NETNS_DIR / self._link().netns
-        self._supervisor.spawn(self._process, ["nsenter", f"--net={netns}", "--", *namespaces, "--", *init])
+        # An environment of its own: the daemon's may have a person's keys in it.
+        self._supervisor.spawn(
+            self._process, ["nsenter", f"--net={netns}", "--", *namespaces, "--", *init], env=ENVIRONMENT
+        )
 
     def _poke(self) -> None:
         """Tell init to look at its services again; no matter if it isn't there."""
@@ -226,27 +257,6 @@ class Node:
         with self._plane.lock:
             if self._plane.nodes.get(self.spec.name) is self:
                 del self._plane.nodes[self.spec.name]
-
-
-def copy_image(image: Path, target: Path) -> None:
-    """Give a node its containerd root: blobs by hard link, databases as copies, layers left to be mounted."""
-    layers = set((image / config.SNAPSHOTS).iterdir())
-
-    def duplicate(source: str, destination: str) -> None:
-        if source.endswith(".db"):
-            shutil.copy2(source, destination)
-        else:
-            os.link(source, destination)
-
-    def skip_layers(folder: str, names: list[str]) -> set[str]:
-        return {name for name in names if Path(folder, name).parent in layers}
-
-    try:
-        shutil.copytree(image, target, copy_function=duplicate, ignore=skip_layers)
-    except OSError as error:
-        raise KubeError(
-            f"{target} can't be made from {image} ({error}): keep the state directory and the cache on one file system"
-        ) from error
 
 
 def _remove(directory: Path) -> None:

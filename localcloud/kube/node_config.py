@@ -1,7 +1,7 @@
 """What a node's programs are told, as pure functions: kubelet, containerd, CNI, kube-proxy and init's plan.
 
-Inside its mount namespace a node has the usual paths (/var/lib/kubelet, /etc/cni/net.d, /run/containerd …), all its
-own.
+A node has a root file system of its own (see rootfs.py) with the usual paths (/var/lib/kubelet, /etc/cni/net.d,
+/run/containerd …).
 """
 
 from __future__ import annotations
@@ -16,6 +16,11 @@ from localcloud.kube.control_plane_config import CLUSTER_DOMAIN, DNS_ADDRESS
 
 MIB = 1 << 20
 BROUGHT = "/run/localcloud"
+EFS_DIR = f"{BROUGHT}/efs"
+TOOLS = "/opt/localcloud"
+TRAINER_DIR = f"{TOOLS}/trainer"
+CONTAINERD_ROOT = "/var/lib/containerd"
+SERVICES = ("containerd", "kubelet", "kube-proxy", "aws-efs-csi-driver", "eks-pod-identity-agent")
 KUBERNETES_DIR = "/etc/kubernetes"
 CNI_CONFIG_DIR = "/etc/cni/net.d"
 CNI_PLUGIN_DIR = "/usr/lib/cni"
@@ -69,6 +74,19 @@ class NodeSpec:
     cluster: str
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True)
+class DriverKey:
+    """The AWS access key of the EFS driver, which may describe what it mounts and nothing else."""
+
+    access_key: str
+    secret: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The key as the environment variables of AWS SDKs."""
+        return {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret}
 
 
 @dataclass(frozen=True)
@@ -127,8 +145,8 @@ def reserved(spec: NodeSpec, machine: Machine) -> dict[str, str]:
     return {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}
 
 
-def kubelet_config(spec: NodeSpec, machine: Machine, cgroup: str) -> dict[str, Any]:
-    """KubeletConfiguration; `cgroup` is the node's, under which pods get theirs."""
+def kubelet_config(spec: NodeSpec, machine: Machine) -> dict[str, Any]:
+    """KubeletConfiguration; the node's cgroup namespace makes its own cgroup the root."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -145,7 +163,7 @@ def kubelet_config(spec: NodeSpec, machine: Machine, cgroup: str) -> dict[str, A
         "containerRuntimeEndpoint": f"unix://{CONTAINERD_SOCKET}",
         "providerID": provider_id(spec),
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": f"/{cgroup}",
+        "cgroupRoot": "/",
         "failCgroupV1": False,
         "failSwapOn": False,
         "clusterDomain": CLUSTER_DOMAIN,
@@ -217,7 +235,7 @@ def cni_config(pod_cidr: str) -> dict[str, Any]:
 def containerd_config() -> str:
     """containerd's configuration."""
     return f"""version = 2
-root = "/var/lib/containerd"
+root = "{CONTAINERD_ROOT}"
 state = "/run/containerd"
 disabled_plugins = [
   "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper",
@@ -257,36 +275,6 @@ def base_runtime_spec(default: Mapping[str, Any], site_packages: str | None) -> 
             {"destination": SITE_PACKAGES, "type": "bind", "source": site_packages, "options": options}
         )
     return spec
-
-
-def init_plan(
-    *, hostname: str, cgroups: Sequence[str], folders: Mapping[str, str], snapshots: Sequence[str]
-) -> dict[str, Any]:
-    """What init does before it starts services.
-
-    Args:
-        folders: The host's folders that the node needs, by name; it finds them at /run/localcloud/<name>. `node` is
-            its own, `image` the containerd root that its images come from.
-        snapshots: The image's unpacked layers, which are mounted rather than copied.
-    """
-    node = f"{BROUGHT}/node"
-    binds = [
-        [f"{node}/kubelet", "/var/lib/kubelet"],
-        [f"{node}/containerd", "/var/lib/containerd"],
-        [f"{node}/pods", "/var/log/pods"],
-        [f"{node}/kubernetes", KUBERNETES_DIR],
-        [f"{node}/cni", CNI_CONFIG_DIR],
-        [f"{node}/containerd-config", "/etc/containerd"],
-    ]
-    binds += [[f"{BROUGHT}/image/{SNAPSHOTS}/{name}", f"/var/lib/containerd/{SNAPSHOTS}/{name}"] for name in snapshots]
-    return {
-        "hostname": hostname,
-        "cgroups": list(cgroups),
-        "folders": dict(folders),
-        "private": ["/etc", "/var/lib", "/var/log"],
-        "binds": binds,
-        "overrides": KERNEL_OVERRIDES,
-    }
 
 
 def service(

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import time
 import urllib.request
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,72 @@ def test_logs_describe_and_port_forward_work(web: Cluster) -> None:
     finally:
         forward.terminate()
         forward.wait()
+
+
+INTRUDE = """
+import json, os, pathlib, sys
+mark, paths = sys.argv[1], sys.argv[2:]
+mounts = [pathlib.Path(f'/host/{number}') for number in range(len(paths))]
+for mount in mounts:
+    (mount / mark).write_text('written by a pod')
+shared = pathlib.Path('/host/0/var/lib/containerd')
+image = [next((shared / 'io.containerd.content.v1.content/blobs/sha256').iterdir())]
+layer = shared / 'io.containerd.snapshotter.v1.overlayfs/snapshots/1/fs'
+image += [next(path for path in layer.rglob('*') if path.is_file())]
+changed = []
+for path in image:
+    try:
+        with path.open('ab') as file:
+            file.write(mark.encode())
+        changed.append(path.name)
+    except OSError:
+        pass
+seen = [name for mount in (*mounts, pathlib.Path('/proc/1/root/root')) for name in os.listdir(mount)]
+disks = [str(path) for path in pathlib.Path('/host/0/dev').iterdir() if path.is_block_device()]
+print(json.dumps({'seen': seen, 'disks': disks, 'changed': changed}))
+"""
+
+
+def intruder(node: str, paths: list[str]) -> dict[str, Any]:
+    """A privileged pod in its node's PID namespace that has mounted these paths of its node."""
+    names = [f"path-{number}" for number in range(len(paths))]
+    container = {
+        "name": "intruder",
+        "image": "localcloud/debian:12",
+        "command": ["sleep", "600"],
+        "securityContext": {"privileged": True},
+        "volumeMounts": [{"name": name, "mountPath": f"/host/{number}"} for number, name in enumerate(names)],
+    }
+    spec = {
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "hostPID": True,
+        "terminationGracePeriodSeconds": 0,
+        "containers": [container],
+        "volumes": [{"name": name, "hostPath": {"path": path}} for name, path in zip(names, paths, strict=True)],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "intruder"}, "spec": spec}
+
+
+def test_a_privileged_pod_with_host_paths_writes_to_its_node_and_to_no_file_of_the_host(cluster: Cluster) -> None:
+    mark = f"localcloud-{uuid.uuid4().hex}"
+    paths = ["/", "/root", "/etc", "/home", "/var"]
+    of_the_user = Path("/root", f"{mark}-of-the-user")
+    of_the_user.touch()
+    try:
+        cluster.apply(intruder(cluster.nodes[0].spec.name, paths))
+        cluster.kubectl("wait", "--for=condition=Ready", "pod/intruder", f"--timeout={READY_SECONDS}s")
+        report = json.loads(cluster.kubectl("exec", "intruder", "--", "python3", "-c", INTRUDE, mark, *paths))
+        assert report["seen"].count(mark) == len(paths) + 1  # /proc/1/root/root is the node's /root, too
+        assert of_the_user.name not in report["seen"]
+        assert [path for path in paths if Path(path, mark).exists()] == []
+        assert report["disks"] == []
+        for name in report["changed"]:
+            assert [path for path in toolchain.node_image().rglob(name) if mark.encode() in path.read_bytes()] == []
+    finally:
+        cluster.kubectl("delete", "pod", "intruder", "--ignore-not-found")
+        of_the_user.unlink()
+        for path in paths:
+            Path(path, mark).unlink(missing_ok=True)
 
 
 def test_a_volume_without_mount_target_in_the_zone_is_refused_by_the_driver(cluster: Cluster) -> None:
