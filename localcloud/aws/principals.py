@@ -132,7 +132,7 @@ class MotoPrincipals:
         key, secret = f"AKIA{secrets.token_hex(8).upper()}", secrets.token_urlsafe(30)
         statement = {"Effect": "Allow", "Action": list(actions), "Resource": "*"}
         self._agents[key] = Principal(
-            arn=f"arn:{PARTITION}:sts::{self._account}:assumed-role/{role}/{role}",
+            arn=f"arn:{PARTITION}:sts::{self._account}:assumed-role/{role}/nodes",
             identity_arn=f"arn:{PARTITION}:iam::{self._account}:role/{role}",
             account=self._account,
             secret=secret,
