@@ -18,8 +18,8 @@ from localcloud.kube.addons import Addons
 from localcloud.kube.control_plane import ControlPlane, ControlPlaneSpec, Webhook
 from localcloud.kube.errors import ApiError, KubeError
 from localcloud.kube.network import Network
-from localcloud.kube.node import Node
-from localcloud.kube.node_config import DriverKey, NodeSpec
+from localcloud.kube.nodes.config import DriverKey, NodeSpec
+from localcloud.kube.nodes.node import Node
 
 __all__ = [
     "Addons",

@@ -15,7 +15,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from localcloud.instance import Instance
 from localcloud.kube import control_plane_config as config
@@ -28,13 +28,25 @@ from localcloud.kube.pki import Authority, Pair, signing_key, write_private
 from localcloud.supervise import Supervisor
 from scripts import toolchain
 
-if TYPE_CHECKING:
-    from localcloud.kube.node import Node
-
 POLL_SECONDS = 0.1
 STOP_SECONDS = 2.0
 NODE_PREFIX = 24
 COMPONENTS = {"kube-controller-manager": "system:kube-controller-manager", "kube-scheduler": "system:kube-scheduler"}
+
+
+class Member(Protocol):
+    """A node of the cluster, as addons need it."""
+
+    pod_cidr: str
+
+    def alive(self) -> bool:
+        """Whether the node runs."""
+
+    def enable(self, addon: str) -> None:
+        """Start what the addon runs on nodes."""
+
+    def disable(self, addon: str) -> None:
+        """Stop it."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,7 @@ class ControlPlane:
         if not 0 <= spec.index < config.MAX_CLUSTERS:
             raise KubeError(f"cluster index {spec.index} is outside 0..{config.MAX_CLUSTERS - 1}: delete a cluster")
         self.spec = spec
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, Member] = {}
         self.node_addons: set[str] = set()
         self.lock = threading.RLock()
         self._instance = instance

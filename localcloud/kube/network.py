@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localcloud.instance import Instance
-from localcloud.kube import cgroups
 from localcloud.kube.commands import run, succeeds
+from localcloud.kube.nodes import cgroups
 
 NETNS_DIR = Path("/run/netns")
 GATEWAY = "169.254.1.1"

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from localcloud.kube import cgroups
 from localcloud.kube.draining import pods_on
+from localcloud.kube.nodes import cgroups
 from localcloud.tests.kube.harness import ACCESS_POINT, FILE_SYSTEM, READY_SECONDS, Cluster, traces, wait_for
 from scripts import toolchain
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from localcloud.kube import node_config as config
+from localcloud.kube.nodes import config
 
 FOLDERS = (
     "dev", "proc", "sys", "run", "mnt", "media", "srv", "boot", "home", "root", "opt", "var/cache", "var/lib/kubelet",
@@ -27,7 +27,7 @@ PROGRAM_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")  # links in
 LINKS = {"var/run": "/run", "etc/mtab": "/proc/self/mounts", "etc/os-release": "../usr/lib/os-release"}
 # Read by the dynamic linker and by the network tools; nothing here is a person's.
 COPIED = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "protocols", "services", "nsswitch.conf")
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = Path(__file__).resolve().parents[3]
 CONTENT = "io.containerd.content.v1.content"
 
 

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from localcloud.kube import node_config as config
-from localcloud.kube.node_config import Machine, NodeSpec
+from localcloud.kube.nodes import config
+from localcloud.kube.nodes.config import Machine, NodeSpec
 
 
 def test_labels_of_the_kubernetes_namespace_are_on_the_node_before_kubelet_registers(spec: NodeSpec) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from localcloud.kube import node_config as config
-from localcloud.kube import rootfs
+from localcloud.kube.nodes import config, rootfs
 
 
 def image(folder: Path) -> Path:

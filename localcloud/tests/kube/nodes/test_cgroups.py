@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from localcloud.kube import cgroups
+from localcloud.kube.nodes import cgroups
 
 
 def test_v1_gets_a_folder_per_hierarchy_but_none_beside_symlinks_or_in_v2(tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
 """A node: a simulated host with its own network, file system and processes, that joins a cluster as a worker.
 
-    node = Node(instance, supervisor, control_plane, spec)
+    node = Node(instance, supervisor, control_plane, spec, driver_key)
     node.start()            # returns at once; ready() says when Kubernetes may use it
-    node.power_off()        # everything on it dies this instant
+    node.power_off()        # kills everything on it at once
 
-See init.py for what runs inside, node_config.py for what it is told.
+See init.py for what runs inside, config.py for what it is told.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from localcloud.instance import Instance
-from localcloud.kube import cgroups, rootfs
-from localcloud.kube import node_config as config
 from localcloud.kube.commands import run
 from localcloud.kube.control_plane import ControlPlane
 from localcloud.kube.errors import ApiError, KubeError
 from localcloud.kube.kubeconfig import client_kubeconfig
 from localcloud.kube.network import NETNS_DIR, POD_IDENTITY_ADDRESS, Network, NodeLink
-from localcloud.kube.node_config import DriverKey, Machine, NodeSpec
+from localcloud.kube.nodes import cgroups, config, rootfs
+from localcloud.kube.nodes.config import DriverKey, Machine, NodeSpec
 from localcloud.kube.pki import write_private
 from localcloud.supervise import Supervisor
 from scripts import toolchain
@@ -188,7 +187,7 @@ class Node:
             env |= {"AWS_ENDPOINT_URL": self._instance.cloud_endpoint, "AWS_REGION": self.spec.region}
             self._write_service(addon, argv, env=env)
         elif addon == "eks-pod-identity-agent":
-            script = f"{config.TOOLS}/checkout/localcloud/kube/pod_identity_agent.py"
+            script = f"{config.TOOLS}/checkout/localcloud/kube/nodes/pod_identity_agent.py"
             argv = [python.executable, "-I", script]
             argv += [POD_IDENTITY_ADDRESS, self._instance.cloud_endpoint, self.spec.cluster]
             self._write_service(addon, argv, env=python.environment)
