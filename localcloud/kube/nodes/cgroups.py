@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
-V2_HYBRID = "unified"  # v2's mount beside v1's hierarchies; it has no controllers, so nothing is put there
+V2_HYBRID = "unified"  # where v2 is mounted in addition to v1; it has no controllers, only `devices` needs it
 DEATH_SECONDS = 5.0
 POLL_SECONDS = 0.02
 
@@ -48,11 +48,23 @@ def create(name: str, root: Path = CGROUP_ROOT) -> list[Path]:
     return made
 
 
+def create_v2(name: str, root: Path = CGROUP_ROOT) -> Path | None:
+    """Make the cgroup `name` in the hierarchy of v2; None if v2 is not mounted."""
+    for hierarchy in (root, root / V2_HYBRID):
+        if (hierarchy / "cgroup.controllers").exists():
+            (hierarchy / name).mkdir(parents=True, exist_ok=True)
+            return hierarchy / name
+    return None
+
+
 def for_init(name: str, root: Path = CGROUP_ROOT) -> dict[str, Any]:
-    """The part of init's plan about the cgroup `name`: its folders with their hierarchies' names, and v1's links."""
+    """The part of init's plan about the cgroup `name`: what it joins, what the node sees of it, and v1's links."""
     pairs = [[str(path / name), str(path.relative_to(root)).strip(".")] for path in hierarchies(root)]
+    joined = [folder for folder, _ in pairs]
+    if (root / V2_HYBRID / name).is_dir():
+        joined.append(str(root / V2_HYBRID / name))
     links = {path.name: str(path.readlink()) for path in root.iterdir() if path.is_symlink()}
-    return {"cgroups": pairs, "cgroup_links": links}
+    return {"joined": joined, "cgroups": pairs, "cgroup_links": links}
 
 
 def folders(name: str, root: Path = CGROUP_ROOT) -> list[Path]:

@@ -64,7 +64,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def set_up(plan: dict[str, Any]) -> None:
     """Make this namespace a host of its own, with the plan's folder as its root."""
-    for folder, _ in plan["cgroups"]:
+    for folder in plan["joined"]:
         (Path(folder) / "cgroup.procs").write_text("0")
     _check(_libc.unshare(CLONE_NEWCGROUP), "unshare the cgroup namespace")
     _libc.sethostname(plan["hostname"].encode(), len(plan["hostname"]))

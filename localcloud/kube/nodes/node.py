@@ -27,7 +27,7 @@ from localcloud.kube.control_plane import ControlPlane
 from localcloud.kube.errors import ApiError, KubeError
 from localcloud.kube.kubeconfig import client_kubeconfig
 from localcloud.kube.network import NETNS_DIR, POD_IDENTITY_ADDRESS, Network, NodeLink
-from localcloud.kube.nodes import cgroups, config, rootfs
+from localcloud.kube.nodes import cgroups, config, devices, rootfs
 from localcloud.kube.nodes.config import DriverKey, Machine, NodeSpec
 from localcloud.kube.pki import write_private
 from localcloud.supervise import Supervisor
@@ -221,6 +221,8 @@ class Node:
         for name in config.SERVICES:
             (sources.logs / f"{self._process}-{name}.log").touch()
         cgroups.create(self._cgroup)
+        if (v2 := cgroups.create_v2(self._cgroup)) is not None:
+            devices.restrict(v2)
         plan = {
             "hostname": self.spec.name,
             "root": str(self._root),

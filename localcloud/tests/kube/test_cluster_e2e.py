@@ -142,7 +142,7 @@ def test_logs_describe_and_port_forward_work(web: Cluster) -> None:
 
 
 INTRUDE = """
-import json, os, pathlib, sys
+import json, os, pathlib, stat, sys
 mark, paths = sys.argv[1], sys.argv[2:]
 mounts = [pathlib.Path(f'/host/{number}') for number in range(len(paths))]
 for mount in mounts:
@@ -160,8 +160,13 @@ for path in image:
     except OSError:
         pass
 seen = [name for mount in (*mounts, pathlib.Path('/proc/1/root/root')) for name in os.listdir(mount)]
+try:
+    os.mknod('/tmp/disk', stat.S_IFBLK | 0o600, os.stat('/host/0/var').st_dev)
+    made = True
+except PermissionError:
+    made = False
 disks = [str(path) for path in pathlib.Path('/host/0/dev').iterdir() if path.is_block_device()]
-print(json.dumps({'seen': seen, 'disks': disks, 'changed': changed}))
+print(json.dumps({'seen': seen, 'disks': disks, 'made': made, 'changed': changed}))
 """
 
 
@@ -197,7 +202,7 @@ def test_a_privileged_pod_with_host_paths_writes_to_its_node_and_to_no_file_of_t
         assert report["seen"].count(mark) == len(paths) + 1  # /proc/1/root/root is the node's /root, too
         assert of_the_user.name not in report["seen"]
         assert [path for path in paths if Path(path, mark).exists()] == []
-        assert report["disks"] == []
+        assert (report["disks"], report["made"]) == ([], False)
         for name in report["changed"]:
             assert [path for path in toolchain.node_image().rglob(name) if mark.encode() in path.read_bytes()] == []
     finally:

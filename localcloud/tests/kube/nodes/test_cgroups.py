@@ -33,9 +33,18 @@ def test_a_node_finds_its_cgroups_under_the_names_of_the_hosts_hierarchies(tmp_p
     (tmp_path / "cpu").symlink_to("cpu,cpuacct")
     plan = cgroups.for_init("lc-1/i-1", tmp_path)
     assert plan == {
+        "joined": [str(tmp_path / "cpu,cpuacct/lc-1/i-1")],
         "cgroups": [[str(tmp_path / "cpu,cpuacct/lc-1/i-1"), "cpu,cpuacct"]],
         "cgroup_links": {"cpu": "cpu,cpuacct"},
     }
+
+
+def test_a_node_joins_v2_in_addition_to_v1_but_does_not_see_it(tmp_path: Path) -> None:
+    (tmp_path / "unified").mkdir()
+    (tmp_path / "unified" / "cgroup.controllers").write_text("")
+    assert cgroups.create_v2("lc-1/i-1", tmp_path) == tmp_path / "unified/lc-1/i-1"
+    plan = cgroups.for_init("lc-1/i-1", tmp_path)
+    assert (plan["joined"], plan["cgroups"]) == ([str(tmp_path / "unified/lc-1/i-1")], [])
 
 
 def test_removal_starts_with_the_innermost(tmp_path: Path) -> None:
