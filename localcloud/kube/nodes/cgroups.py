@@ -97,7 +97,7 @@ def destroy(name: str, root: Path = CGROUP_ROOT) -> None:
 
 
 def _inherit_cpuset(parent: Path, folder: Path) -> None:
-    """v1 makes a cpuset empty, and an empty one takes no process."""
+    """v1 makes a cpuset empty, and no process can join an empty one."""
     for name in ("cpuset.cpus", "cpuset.mems"):
         if (folder / name).exists() and not (folder / name).read_text().strip():
             (folder / name).write_text((parent / name).read_text())

@@ -32,7 +32,7 @@ MAX_PODS = 110
 KUBE_RESERVED_MEMORY_MIB = 255
 KUBE_RESERVED_CPU_MILLIS = 70
 
-# kubelet sets these for the whole kernel and fails if it can't. The node shows it a file that says they are so already.
+# kubelet sets these for the whole kernel. In a node, files with the wanted values are mounted over them.
 KERNEL_OVERRIDES = {
     "/proc/sys/vm/overcommit_memory": "1",
     "/proc/sys/vm/panic_on_oom": "0",
@@ -51,15 +51,15 @@ EFFECTS = {
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """What a node is to be.
+    """The specification of a node.
 
     Args:
         name: `ip-10-0-1-23.us-west-2.compute.internal`.
-        private_ip: Its EC2 instance's.
+        private_ip: The address of its EC2 instance.
         vcpus: Of the instance type; what pods may request, if the host has that much.
-        memory_mib: Likewise, in MiB.
+        memory_mib: Of the instance type, in MiB; see `vcpus`.
         zone: Availability zone.
-        labels: Beside those that every node has.
+        labels: In addition to those that every node has.
         taints: Of Kubernetes or of the EKS API (`NO_SCHEDULE`).
     """
 
@@ -91,14 +91,14 @@ class DriverKey:
 
 @dataclass(frozen=True)
 class Machine:
-    """What the host really has."""
+    """CPUs and memory of the host."""
 
     cpus: int
     memory_mib: int
 
 
 def provider_id(spec: NodeSpec) -> str:
-    """How the cloud knows the node."""
+    """Return the cloud's name of the node."""
     return f"aws:///{spec.zone}/{spec.instance_id}"
 
 
@@ -139,7 +139,7 @@ def taint(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def reserved(spec: NodeSpec, machine: Machine) -> dict[str, str]:
-    """What kubelet holds back so that pods can request what the instance type has, not what the host has."""
+    """Return what kubelet reserves, so that pods can request what the instance type has, not what the host has."""
     cpu = max(0, machine.cpus - spec.vcpus) * 1000 + KUBE_RESERVED_CPU_MILLIS
     memory = max(0, machine.memory_mib - spec.memory_mib) + KUBE_RESERVED_MEMORY_MIB
     return {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}

@@ -175,7 +175,7 @@ def _check(result: int, what: str) -> None:
 
 @dataclass
 class Service:
-    """A service as it is wanted, and its process if it runs."""
+    """A service's description, and its process if it runs."""
 
     description: dict[str, Any]
     process: subprocess.Popen[bytes] | None = None
@@ -190,7 +190,7 @@ class Services:
         self._services: dict[str, Service] = {}
 
     def reconcile(self) -> float | None:
-        """Start, restart and stop; returns when to look again (monotonic), or None."""
+        """Start, restart and stop services; return when to look again (monotonic), or None."""
         wanted = self._read()
         for name in [name for name in self._services if name not in wanted]:
             _stop(self._services.pop(name).process)
@@ -209,7 +209,7 @@ class Services:
         return wake
 
     def reap(self) -> None:
-        """Collect orphans that the kernel gave to us, but leave services' own processes to their Popen."""
+        """Reap orphans; the services' own processes are reaped by their Popen."""
         known = {service.process.pid for service in self._services.values() if service.process}
         while True:
             try:
@@ -257,7 +257,7 @@ def _stop(process: subprocess.Popen[bytes] | None) -> None:
 
 
 def serve(folder: Path, fifo: Path) -> None:
-    """Reconcile on every word from outside, every death of a child, and when a restart is due."""
+    """Reconcile when a byte arrives, when a child ends, and when a restart is due."""
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)

@@ -67,10 +67,10 @@ class Node:
         self._cgroup = f"{instance.cgroup}/{spec.instance_id}"
 
     def start(self) -> None:
-        """Boot the node; returns when its init runs, some seconds before it is ready.
+        """Boot the node; return when its init runs, some seconds before it is ready.
 
         Raises:
-            KubeError: The host or the API server refused something; what was made so far is removed.
+            KubeError: The host or the API server refused a request; what was made so far is removed.
         """
         plane = self._plane
         with plane.lock:
@@ -80,7 +80,7 @@ class Node:
             self._register()
             Network(self._instance).attach_node(self._link())
             self._write_files()
-            with plane.lock:  # addons that come or go while we start see us, or we see them
+            with plane.lock:  # an addon that is installed meanwhile is started by one of the two threads
                 for addon in plane.node_addons:
                     self._write_addon(addon)
             self._spawn()
@@ -89,12 +89,12 @@ class Node:
             raise
 
     def stop(self) -> None:
-        """Shut down; drain before, if the pods matter."""
+        """Shut down; drain the node first if its pods matter."""
         self._supervisor.stop(self._process, grace_seconds=1)
         self._clean_up()
 
     def power_off(self) -> None:
-        """Cut the power: nothing on the node gets a chance to say goodbye. The Node object stays."""
+        """Kill everything on the node at once, like a power cut. The Node object stays."""
         self._supervisor.kill(self._process)
         self._clean_up()
 
@@ -117,7 +117,7 @@ class Node:
         self._poke()
 
     def disable(self, addon: str) -> None:
-        """Stop what an addon runs on nodes; its mounts and rules stay until the node goes, as on EKS."""
+        """Stop what an addon runs on nodes; its mounts and rules stay until the node is deleted, as on EKS."""
         (self._directory / "services" / f"{addon}.json").unlink(missing_ok=True)
         if addon == "vpc-cni":
             (self._directory / "cni" / CNI_FILE).unlink(missing_ok=True)
@@ -241,7 +241,7 @@ class Node:
         )
 
     def _poke(self) -> None:
-        """Tell init to look at its services again; no matter if it isn't there."""
+        """Tell init to look at its services again, if it runs."""
         with contextlib.suppress(OSError):
             descriptor = os.open(self._directory / "control", os.O_WRONLY | os.O_NONBLOCK)
             try:
@@ -250,7 +250,7 @@ class Node:
                 os.close(descriptor)
 
     def _clean_up(self) -> None:
-        """Remove what a dead node leaves; its mounts went with its mount namespace."""
+        """Remove what a dead node leaves; its mounts ended with its mount namespace."""
         self._supervisor.kill(self._process)
         cgroups.destroy(self._cgroup)
         Network(self._instance).detach_node(self._link())
@@ -261,7 +261,7 @@ class Node:
 
 
 def _remove(directory: Path) -> None:
-    """Delete a node's directory, but nothing that is mounted inside it."""
+    """Unmount what is mounted below a node's directory, then delete the directory."""
     for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
         point = line.split()[1]
         if point.startswith(f"{directory}/"):

@@ -77,7 +77,7 @@ def web(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def test_nodes_are_what_eks_would_call_them(cluster: Cluster) -> None:
+def test_nodes_have_the_provider_id_labels_and_address_of_eks(cluster: Cluster) -> None:
     node = json.loads(cluster.kubectl("get", "node", cluster.nodes[0].spec.name, "-o", "json"))
     assert node["spec"]["providerID"] == "aws:///us-west-2a/i-0123456789abcdef0"
     assert node["metadata"]["labels"]["eks.amazonaws.com/nodegroup"] == "workers"
@@ -92,7 +92,7 @@ def test_pods_share_an_efs_volume_across_nodes_owned_as_the_access_point_says(we
     assert (web.instance.state / "efs" / FILE_SYSTEM / "job" / "note").read_text() == "from one\n"
 
 
-def test_services_are_found_by_name_and_reach_pods_of_other_nodes_and_of_the_own(web: Cluster) -> None:
+def test_service_names_resolve_and_reach_pods_on_every_node(web: Cluster) -> None:
     for name in ("one", "two"):
         listing = web.kubectl("exec", "one", "--", "python3", "-c", FETCH, f"http://{name}.default.svc.cluster.local/")
         assert "Directory listing" in listing
@@ -221,7 +221,7 @@ def test_a_volume_without_mount_target_in_the_zone_is_refused_by_the_driver(clus
         efs.check(ask, Volume(FILE_SYSTEM), "us-west-2c")
 
 
-def test_z_a_power_cut_takes_everything_along_and_the_pods_end_with_the_node_object(web: Cluster) -> None:
+def test_z_a_power_cut_leaves_nothing_of_a_node_and_its_pods_end_with_the_node_object(web: Cluster) -> None:
     node = web.nodes[1]
     started = time.monotonic()
     node.power_off()

@@ -28,7 +28,7 @@ def test_labels_of_the_kubernetes_namespace_are_on_the_node_before_kubelet_regis
         ),
     ],
 )
-def test_taints_are_taken_in_both_forms(given: dict[str, str], made: dict[str, str]) -> None:
+def test_taints_of_eks_and_of_kubernetes_are_accepted(given: dict[str, str], made: dict[str, str]) -> None:
     assert config.taint(given) == made
 
 
