@@ -22,7 +22,7 @@ ALLOWED: tuple[tuple[int, int | None], ...] = (
     (1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (1, 11),  # null, zero, full, random, urandom, kmsg
     (5, 0), (5, 1), (5, 2),  # tty, console, ptmx
     *((major, None) for major in range(136, 144)),  # pseudo-terminals
-    (10, 200),  # net/tun
+    (10, 200), (10, 229),  # net/tun, fuse
 )  # fmt: skip
 
 SYS_BPF = {"x86_64": 321, "aarch64": 280}

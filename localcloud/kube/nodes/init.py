@@ -50,6 +50,7 @@ DEVICES = {
     "urandom": (1, 9),
     "kmsg": (1, 11),
     "tty": (5, 0),
+    "fuse": (10, 229),
 }
 DEVICE_LINKS = {
     "fd": "/proc/self/fd",
