@@ -1,38 +1,60 @@
-"""Tidewater: an EKS cluster, and elastic training on it. Reads as a table of contents."""
+"""Tidewater: an EKS cluster, and elastic training on it. `main` is the table of contents."""
 
 from __future__ import annotations
 
 import settings
-from infra import account, addons, bucket, cluster, encryption, identity, network, node_groups, outputs, shared_storage
-from workloads import access, bundle, dataset, etcd, exports, namespace, storage, training
+from infra.account import connect
+from infra.addons import Addons, AddonsArgs
+from infra.bucket import Bucket, BucketArgs
+from infra.cluster import Cluster, ClusterArgs
+from infra.encryption import Encryption, EncryptionArgs
+from infra.identity import Identity, IdentityArgs
+from infra.network import Network, NetworkArgs
+from infra.node_groups import NodeGroup, system_group, worker_group
+from infra.outputs import kubernetes_platform
+from infra.shared_storage import SharedStorage, SharedStorageArgs
+from workloads.access import TrainerAccess, TrainerAccessArgs
+from workloads.bundle import Code, CodeArgs, pack
+from workloads.dataset import Dataset, DatasetArgs
+from workloads.etcd import Etcd, EtcdArgs
+from workloads.exports import Exported, export
+from workloads.namespace import Namespace, NamespaceArgs
+from workloads.storage import Storage, StorageArgs
+from workloads.training import Training, TrainingArgs
 
 
 def main() -> None:
-    """Settings, AWS, Kubernetes, outputs."""
+    """Read the settings, make the AWS side and what runs on it, export the outputs."""
     stack = settings.load()
+    name, training, space = stack.name, stack.training, stack.training.namespace
 
-    aws = account.account(stack)
-    vpc = network.Network(stack, aws)
-    key = encryption.Encryption(stack, aws)
-    store = bucket.Bucket(stack, aws, key)
-    roles = identity.Identity(stack, aws, store, key)
-    control_plane = cluster.Cluster(stack, aws, vpc, key)
-    base = node_groups.Base(aws, vpc, roles, control_plane)
-    system_nodes = node_groups.system(stack, base)
-    files = shared_storage.SharedStorage(stack, aws, vpc, key, control_plane)
-    extras = addons.Addons(stack, aws, roles, system_nodes)
-    eks = outputs.cluster_outputs(stack, base, files, store, nodes=[system_nodes, extras])
+    account = connect(stack)
+    network = Network(name, NetworkArgs(account.region, stack.network), account.options())
+    key = Encryption(name, EncryptionArgs(account), account.options())
+    bucket = Bucket(name, BucketArgs(key.arn, protect=stack.protect), account.options())
+    identity = Identity(name, IdentityArgs(account, training, bucket.arn, key.arn), account.options())
+    cluster = Cluster(name, ClusterArgs(stack, account.partition, network, key.arn), account.options())
+    files = SharedStorage(
+        name, SharedStorageArgs(network, cluster.security_group_id, key.arn, protect=stack.protect), account.options()
+    )
+    # What a node needs must stay until the node is gone: its network interfaces would keep the VPC from being deleted.
+    node_needs = (network, identity, cluster)
+    system_nodes = NodeGroup(f"{name}-system", system_group(stack, network, identity), account.options(*node_needs))
+    addons = Addons(name, AddonsArgs(name, identity.efs_csi_role_arn), account.options(system_nodes))
+    platform = kubernetes_platform(name, account, cluster, after=[network, system_nodes, addons])
 
-    place = namespace.Namespace(stack, eks)
-    data = storage.Storage(stack, eks, place)
-    rendezvous = etcd.Etcd(stack, eks, place, data)
-    trainer = access.TrainerAccess(stack, eks, place)
-    code = bundle.upload(bundle.pack(script=stack.training.script), eks)
-    images = dataset.Dataset(stack, eks, code, after=[data, trainer])
-    job = training.Training(stack, eks, code, place, after=[images, rendezvous])
-    node_groups.workers(stack, base, after=[job])
+    code = Code("code", CodeArgs(pack(script=training.script), bucket.name), account.options(bucket))
+    namespace = Namespace(space, NamespaceArgs(gpus=stack.workers.gpus > 0), platform.options())
+    access = TrainerAccess(space, TrainerAccessArgs(name, identity.trainer_role_arn), platform.options(namespace))
+    storage = Storage(space, StorageArgs(f"{name}-{space}", files.volume_handle), platform.options(namespace, files))
+    etcd = Etcd("etcd", EtcdArgs(training, namespace.priorities.etcd), platform.options(namespace, storage))
+    dataset = Dataset(training.dataset.name, DatasetArgs(training, code.uri), platform.options(storage, access))
+    workers = TrainingArgs(stack, bucket.name, code.uri, namespace.priorities.core)
+    job = Training(training.job, workers, platform.options(dataset, etcd))
+    # After the job: a smaller `workers` makes the job smaller first, then its node group.
+    NodeGroup(f"{name}-workers", worker_group(stack, network, identity), account.options(*node_needs, job))
 
-    exports.export(stack, eks, code)
+    export(stack, Exported(cluster.kubeconfig, bucket.name, files.file_system_id, code.uri))
 
 
 if __name__ == "__main__":

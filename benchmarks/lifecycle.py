@@ -1,15 +1,15 @@
-"""Times the life of a stack on the one-machine cloud, from the outside, as a person would with a watch.
+"""Measures the life of a stack on the one-machine cloud from the outside, as a user experiences it.
 
     python -m benchmarks.lifecycle            # five lives, about four minutes each
     python -m benchmarks.lifecycle --runs 1
 
-Works in a copy of the checkout with a cloud of its own. What is measured, in seconds:
+Uses a copy of the checkout with its own cloud. It measures, in seconds:
 
 - first step: `make up` on a warm machine with nothing running, to the first step in a worker's log;
 - no-op up: `pulumi up --yes` when nothing has changed;
-- resize 2 -> 3: from the new node's being Ready to the first step with `world_size=3`, and the whole;
+- resize 2 -> 3: from the time at which the new node is Ready to the first step with `world_size=3`, and in total;
 - destroy: `pulumi destroy --yes`;
-- and where the time of the first goes: the resources that took longest, the import of the SDKs, the set-up's parts.
+- the parts of the first: the slowest resources, the import of the SDKs, the steps of the set-up.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from tests.e2e.training import node_of, running_workers, wait_for_world
 
 CREATED = re.compile(r"^ \+ +(\S+) (\S+) created \(([\d.]+)s\)", re.MULTILINE)
 SLOWEST = 8
-"""How many resources a life's breakdown names."""
+"""Number of resources to list for each run."""
 SDKS = "import pulumi, pulumi_eks, pulumi_kubernetes.batch.v1, pulumi_kubernetes.core.v1, " + ", ".join(
     f"pulumi_aws.{service}" for service in ("ec2", "vpc", "eks", "iam", "s3", "efs", "kms", "cloudwatch")
 )
-"""What the program imports of them: a package of the SDK reads its modules when it is first touched."""
+"""What the program imports: a package of the SDK reads its modules on first use."""
 
 
 def seconds_of(checkout: Checkout, command: str) -> float:
-    """How long `command` takes in an activated shell."""
+    """Return how long `command` takes in an activated shell."""
     begin = time.monotonic()
     checkout.run(command)
     return time.monotonic() - begin
 
 
 def _epoch(timestamp: str) -> float:
-    """An RFC 3339 time as seconds since the epoch (fractions beyond microseconds are cut off)."""
+    """Return an RFC 3339 time as seconds since the epoch (fractions beyond microseconds are cut off)."""
     head, _, fraction = timestamp.rstrip("Z").partition(".")
     return datetime.fromisoformat(f"{head}.{fraction[:6]:0<6}+00:00").timestamp()
 
 
 def first_line(checkout: Checkout, pods: Iterable[str], sign: str) -> float:
-    """When a line with `sign` was first printed by one of `pods`, in seconds since the epoch."""
+    """Return when one of `pods` first printed a line with `sign`, in seconds since the epoch."""
     times = []
     for pod in pods:
         logs = checkout.run(f"kubectl logs -n {checkout.namespace} {pod} --timestamps --tail=-1").text
@@ -62,14 +62,14 @@ def first_line(checkout: Checkout, pods: Iterable[str], sign: str) -> float:
 
 
 def node_ready(checkout: Checkout, node: str) -> float:
-    """When a node became Ready, in seconds since the epoch (the API server keeps whole seconds)."""
+    """Return when a node became Ready, in seconds since the epoch (the API server stores whole seconds)."""
     conditions = checkout.json(f"kubectl get node {node} -o json")["status"]["conditions"]
     ready = next(c for c in conditions if c["type"] == "Ready")
     return _epoch(ready["lastTransitionTime"])
 
 
 def one_life(directory: Path) -> dict[str, float]:
-    """Makes, resizes and destroys one stack; returns seconds by measure."""
+    """Create, resize and destroy one stack. Return seconds by measure."""
     checkout = Checkout.copy_to(directory)
     try:
         begin = time.time()
@@ -93,13 +93,13 @@ def one_life(directory: Path) -> dict[str, float]:
 
 
 def slowest_resources(printed: str) -> dict[str, float]:
-    """The resources that an update spent most seconds on, from what `pulumi up` printed, the slowest first."""
+    """Return the resources that took longest, from the output of `pulumi up`, slowest first."""
     spent = {f"{kind} {name}": float(seconds) for kind, name, seconds in CREATED.findall(printed)}
     return dict(sorted(spent.items(), key=lambda item: -item[1])[:SLOWEST])
 
 
 def import_seconds(runs: int) -> list[float]:
-    """How long a bare interpreter takes to import the SDKs that the program uses."""
+    """Return how long a bare interpreter takes to import the SDKs that the program uses."""
     spent = []
     for _ in range(runs):
         begin = time.monotonic()
@@ -109,7 +109,7 @@ def import_seconds(runs: int) -> list[float]:
 
 
 def setup_rows() -> list[Row]:
-    """The seconds that each part of the cold set-up took when it last ran on this machine."""
+    """Return the seconds that each part of the cold set-up took when it last ran on this machine."""
     from scripts import toolchain
 
     timings = toolchain.cache() / "timings.json"
@@ -118,7 +118,7 @@ def setup_rows() -> list[Row]:
 
 
 def main() -> None:
-    """Runs the lives one after the other and publishes the rows."""
+    """Run the lives one after another and publish the rows."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=5, help="how many lives (default: 5)")
     runs = parser.parse_args().runs
@@ -127,7 +127,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="lifecycle-") as directory:
             lives.append(one_life(Path(directory) / "tidewater"))
         print(f"life {number} of {runs}: {lives[-1]}", flush=True)
-    # A resource that is among the slowest in one life need not be in another.
+    # The slowest resources may differ between runs.
     measures = dict.fromkeys(measure for life in lives for measure in life)
     rows = [
         Row.of(measure, "tidewater", [life[measure] for life in lives if measure in life], unit="s")

@@ -29,7 +29,7 @@ class Row:
 
     @classmethod
     def of(cls, measure: str, system: str, values: Sequence[float], *, unit: str) -> Row:
-        """Sums up at least one value; p95 is the nearest-rank percentile."""
+        """Return the row for at least one value; p95 is the nearest-rank percentile."""
         ordered = sorted(values)
         rank = math.ceil(0.95 * len(ordered)) - 1
         median = statistics.median(ordered)
@@ -37,7 +37,7 @@ class Row:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as an aligned text table with a heading."""
+    """Return the rows as an aligned text table with a heading."""
     heading = ("measure", "system", "n", "median", "p95", "unit")
     cells = [heading, *(tuple(str(value) for value in asdict(row).values()) for row in rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(heading))]
@@ -47,7 +47,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def publish(name: str, rows: Sequence[Row]) -> Path:
-    """Writes the rows to `benchmarks/out/<name>.json`, prints them as a table, returns the path."""
+    """Write the rows to `benchmarks/out/<name>.json` and print them as a table. Return the path."""
     OUT.mkdir(exist_ok=True)
     path = OUT / f"{name}.json"
     path.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")

@@ -1,6 +1,11 @@
-"""The words that Tidewater's processes share: a leaf package, standard library only.
+"""The names and numbers that Tidewater's processes share. Imports the standard library only.
 
-The program that writes a manifest and the process that runs in the pod both import
-these modules, so a label, an environment variable, an etcd key or an exit code is
-spelt in exactly one place.
+The program that writes a manifest and the process that runs in the pod import the same
+module, so each of these is written in exactly one place.
+
+env          environment variables: the manifests set them, the trainer reads them
+exit_codes   exit codes of the trainer, and what each means
+keys         keys of the records in etcd, and the records' versions
+labels       labels of the Kubernetes objects, and selectors made of them
+leaving      how long a worker may take to leave after SIGTERM
 """

@@ -1,9 +1,9 @@
-"""Exit codes of the trainer, and what each means to whoever restarts it.
+"""Exit codes of the trainer, and what each means for a restart.
 
-FINISHED      0    the job is done (now, or before this process started); never start it again
-FAILED        1    an error that a restart may cure
-USAGE         2    bad command line, configuration or data: a restart gives the same again
-LEFT          143  left in good order on SIGTERM (128 + 15, what a shell reports for SIGTERM);
+FINISHED      0    the job is finished (now, or before this process started); don't start it again
+FAILED        1    an error that may not happen again after a restart
+USAGE         2    bad command line, configuration or data; a restart gives the same error
+LEFT          143  left at a step boundary after SIGTERM (128 + 15, what a shell reports for SIGTERM);
                    not 0, since a Job would then count this worker's work as completed
 """
 
@@ -15,7 +15,7 @@ USAGE = 2
 LEFT = 143
 
 KILLED = 137
-"""What the container runtime reports for SIGKILL (128 + 9): the node was lost, or memory ran out."""
+"""What the container runtime reports for SIGKILL (128 + 9): the node is lost, or memory is exhausted."""
 
 NOT_THE_WORKERS_FAULT = (KILLED, LEFT)
-"""Exit codes that say nothing against the code: a manifest's failure policy ignores them."""
+"""Exit codes that are not failures of the code. The manifests' failure policy ignores them."""

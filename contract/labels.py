@@ -1,4 +1,4 @@
-"""Label and annotation keys of the Kubernetes objects, and the functions that make sets of them.
+"""Label keys of the Kubernetes objects, and functions that make sets of them.
 
     labels.worker_pods("digits")    # {"app.kubernetes.io/name": "tidewater", ...}
     labels.selector(labels.worker_pods("digits"))
@@ -38,15 +38,15 @@ TAINT_WORKER = f"{PREFIX}/worker"
 
 
 def component(name: str, *, instance: str) -> dict[str, str]:
-    """Labels of the objects of one component (``COMPONENT_*``) of one instance (a job or a stack)."""
+    """Return the labels of the objects of one component (``COMPONENT_*``) of one instance (a job or a stack)."""
     return {NAME: APPLICATION, INSTANCE: instance, COMPONENT: name}
 
 
 def worker_pods(job: str) -> dict[str, str]:
-    """Labels of the worker pods of ``job``; also what a selector for them matches."""
+    """Return the labels of the worker pods of ``job``, which a selector for them also uses."""
     return {**component(COMPONENT_WORKER, instance=job), JOB: job}
 
 
 def selector(labels: Mapping[str, str]) -> str:
-    """``labels`` as the selector string that ``kubectl -l`` takes, in a stable order."""
+    """Return ``labels`` as a selector string for ``kubectl -l``, in a stable order."""
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))

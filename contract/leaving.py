@@ -1,4 +1,4 @@
-"""How long a worker that was told to leave may take: what the trainer keeps to, and what the manifest allows for.
+"""How long a worker may take to leave after SIGTERM: limits of the trainer, and their sum for the manifest.
 
     SIGTERM ── STEP_SECONDS ── FLUSH_SECONDS ── MARGIN_SECONDS ── SIGKILL
     └────────────────────── GRACE_SECONDS ──────────────────────┘
@@ -10,14 +10,14 @@ All of it fits into the two minutes between a Spot interruption notice and the e
 from __future__ import annotations
 
 STEP_SECONDS = 15
-"""A worker leaves when the step under way is final. Past this it leaves in the middle of one, as if it were lost: the
-others discard that step and go on."""
+"""A worker leaves when the current step is final. After this time it leaves in the middle of the step, like a lost
+worker: the others discard that step and go on."""
 
 FLUSH_SECONDS = 30
-"""Then it waits so long for a checkpoint that is being written, its last one included if nobody is left to train."""
+"""Then it waits this long for a checkpoint that is being written, also for the one that the last worker writes."""
 
 MARGIN_SECONDS = 15
-"""For the rest: a step's start, messages to etcd, and the end of the interpreter with all its threads and workers."""
+"""For everything else: messages to etcd, and the end of the interpreter with its threads and data-loading processes."""
 
 GRACE_SECONDS = STEP_SECONDS + FLUSH_SECONDS + MARGIN_SECONDS
 """From SIGTERM to SIGKILL."""

@@ -1,1 +1,4 @@
-"""What runs in the cluster to steer the training job. Imports `contract` and the standard library."""
+"""What runs in the cluster to control the training job. Imports `contract` and the standard library.
+
+scale    the scaler: keeps an elastic Indexed Job at a number of workers
+"""

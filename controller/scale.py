@@ -1,10 +1,10 @@
-"""Holds an elastic Indexed Job at a number of workers: `parallelism` and `completions`, always together.
+"""Keeps an elastic Indexed Job at a number of workers: sets `parallelism` and `completions`, always together.
 
     python3 scale.py --namespace training --job digits --workers 3
 
-Level-triggered: it looks at the Job every few seconds and corrects what it finds, so it may be started, killed or
-doubled at any time. A finished Job is left alone. Standard library only: it runs from a ConfigMap in any image
-with Python.
+It reads the Job every few seconds and corrects it, so it may be started or killed at any time, and two may run at
+once. It does not change a finished Job. It uses the standard library only: it runs from a ConfigMap in any image with
+Python.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ Job = dict[str, Any]
 
 
 class Jobs(Protocol):
-    """Where the Job is read and changed."""
+    """Access to one Job."""
 
     def get(self) -> Job:
-        """The Job as it is."""
+        """Return the Job."""
 
     def patch(self, change: Job) -> Job:
-        """The Job after `change`."""
+        """Change the Job and return it."""
 
 
 def finished(job: Job) -> bool:
-    """Whether the Job has come to its end, good or bad."""
+    """Return whether the Job is complete or has failed."""
     conditions = job.get("status", {}).get("conditions", [])
     return any(each["type"] in ("Complete", "Failed") and each["status"] == "True" for each in conditions)
 
 
 def correction(job: Job, workers: int) -> Job | None:
-    """The patch that gives `job` its size; None where nothing is to be done."""
+    """Return the patch that gives `job` its size; None if it needs no change."""
     spec = job["spec"]
     if finished(job) or (spec.get("parallelism"), spec.get("completions")) == (workers, workers):
         return None
@@ -56,15 +56,15 @@ def correction(job: Job, workers: int) -> Job | None:
 
 
 def settled(job: Job, workers: int) -> bool:
-    """Whether the Job has its size and no pod too many: those above it are ending, if they haven't yet.
+    """Return whether the Job has its size, and all pods above it are ending or have ended.
 
-    Pulumi goes on to take nodes away once the scaler is ready, so the pods that are to go must be marked by then.
+    Pulumi removes nodes as soon as the scaler is ready, so Kubernetes must have chosen the pods to end by then.
     """
     return finished(job) or (correction(job, workers) is None and job.get("status", {}).get("active", 0) <= workers)
 
 
 class Api:
-    """One Job, as the API server shows it to the pod's service account."""
+    """One Job in the API server, with the rights of the pod's service account."""
 
     def __init__(self, namespace: str, job: str) -> None:
         host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
@@ -72,16 +72,16 @@ class Api:
         self._tls = ssl.create_default_context(cafile=str(SERVICE_ACCOUNT / "ca.crt"))
 
     def get(self) -> Job:
-        """The Job as it is."""
+        """Return the Job."""
         return self._request("GET", self._url)
 
     def patch(self, change: Job) -> Job:
-        """The Job after `change`."""
+        """Change the Job and return it."""
         return self._request("PATCH", f"{self._url}?fieldManager={FIELD_MANAGER}", change)
 
     def _request(self, method: str, url: str, body: Job | None = None) -> Job:
         request = urllib.request.Request(url, method=method, data=None if body is None else json.dumps(body).encode())
-        # Read each time: the kubelet renews the token while we run.
+        # The token is read each time, since the kubelet renews it.
         request.add_header("Authorization", f"Bearer {(SERVICE_ACCOUNT / 'token').read_text()}")
         if body is not None:
             request.add_header("Content-Type", "application/merge-patch+json")
@@ -91,10 +91,10 @@ class Api:
 
 
 def hold(api: Jobs, workers: int, ready: Path) -> bool:
-    """Looks once, and corrects; says whether the Job is settled. `ready` exists from the first time on that it is.
+    """Read the Job once and correct it. Return whether it is settled; create `ready` when it is.
 
     Raises:
-        OSError: the API server can't be reached, or refuses; try again.
+        OSError: the API server can't be reached or refuses the request. The caller tries again.
     """
     job = api.get()
     change = correction(job, workers)
@@ -108,14 +108,14 @@ def hold(api: Jobs, workers: int, ready: Path) -> bool:
 
 
 def main() -> None:
-    """Holds the Job until SIGTERM."""
+    """Keep the Job at its size until SIGTERM."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--namespace", required=True)
     parser.add_argument("--job", required=True)
     parser.add_argument("--workers", required=True, type=int)
     parser.add_argument("--ready-file", required=True, type=Path)
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # process 1 ignores it otherwise
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # without a handler, process 1 ignores SIGTERM
     api = Api(arguments.namespace, arguments.job)
     while True:
         try:

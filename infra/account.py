@@ -1,7 +1,10 @@
-"""Where and as whom the stack is deployed: the explicit AWS provider, and what only AWS can tell.
+"""The AWS account and region that the stack is deployed to, behind one explicit provider.
 
-Every resource and every look-up goes through this one provider, so that region, profile and default tags are the
-same everywhere, whatever the shell's environment says.
+    account = connect(stack)
+    Network(name, args, account.options())
+
+Every resource and every look-up goes through this provider, so region, profile and default tags do not depend on the
+shell's environment.
 """
 
 from __future__ import annotations
@@ -19,31 +22,32 @@ class Account:
     """The provider, and the account behind it."""
 
     provider: aws.Provider
+    region: str
     id: pulumi.Output[str]
     partition: pulumi.Output[str]
 
-    @property
-    def options(self) -> pulumi.ResourceOptions:
-        """Options for components whose children belong to this account."""
-        return pulumi.ResourceOptions(providers=[self.provider])
+    def options(self, *after: pulumi.Resource) -> pulumi.ResourceOptions:
+        """Return options for components in this account, which are created after `after` and deleted before it."""
+        return pulumi.ResourceOptions(providers=[self.provider], depends_on=list(after))
 
 
-def account(wanted: settings.Settings) -> Account:
-    """Makes the provider and asks who is calling."""
+def connect(stack: settings.Settings) -> Account:
+    """Make the provider and look up the caller's account."""
     provider = aws.Provider(
-        wanted.name,
-        region=wanted.region,
-        profile=wanted.profile or None,
-        default_tags={"tags": wanted.all_tags},
+        stack.name,
+        region=stack.region,
+        profile=stack.profile or None,
+        default_tags={"tags": stack.all_tags},
     )
     caller = aws.get_caller_identity_output(opts=pulumi.InvokeOutputOptions(provider=provider))
     return Account(
         provider=provider,
+        region=stack.region,
         id=caller.account_id,
         partition=caller.arn.apply(partition_of),
     )
 
 
 def partition_of(arn: str) -> str:
-    """`aws`, `aws-cn` or `aws-us-gov`."""
+    """Return the partition of an ARN: `aws`, `aws-cn` or `aws-us-gov`."""
     return arn.split(":")[1]

@@ -2,39 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pulumi
 import pulumi_aws as aws
 
-import settings
 from infra import policies
-from infra.account import Account
-from infra.encryption import Encryption
 
 ABORT_UPLOADS_AFTER_DAYS = 7
 KEEP_OLD_VERSIONS_DAYS = 30
 
 
 def checkpoints_folder(job: str) -> str:
-    """Where in the bucket a job's checkpoints lie."""
+    """Return the folder of the bucket that holds a job's checkpoints."""
     return f"checkpoints/{job}"
 
 
+@dataclass(frozen=True)
+class BucketArgs:
+    """The KMS key of the objects; `protect` refuses to delete the bucket while it is set."""
+
+    key_arn: pulumi.Input[str]
+    protect: bool
+
+
 class Bucket(pulumi.ComponentResource):
-    """A private, encrypted, versioned bucket that only takes TLS."""
+    """A private, encrypted, versioned bucket that accepts requests over TLS only."""
 
     name: pulumi.Output[str]
     arn: pulumi.Output[str]
-    ready: list[pulumi.Resource]
 
-    def __init__(self, stack: settings.Settings, account: Account, encryption: Encryption) -> None:
-        name, protect = stack.name, stack.protect
-        super().__init__("tidewater:infra:Bucket", name, None, account.options)
+    def __init__(self, name: str, args: BucketArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("tidewater:infra:Bucket", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         bucket = aws.s3.Bucket(
             name,
-            force_destroy=not protect,
+            force_destroy=not args.protect,
             tags={"Name": name},
-            opts=pulumi.ResourceOptions(parent=self, protect=protect),
+            opts=pulumi.ResourceOptions(parent=self, protect=args.protect),
         )
         self.name = bucket.id
         self.arn = bucket.arn
@@ -47,22 +52,22 @@ class Bucket(pulumi.ComponentResource):
             restrict_public_buckets=True,
             opts=child,
         )
-        owned = aws.s3.BucketOwnershipControls(
+        aws.s3.BucketOwnershipControls(
             name, bucket=bucket.id, rule={"object_ownership": "BucketOwnerEnforced"}, opts=child
         )
         versioned = aws.s3.BucketVersioning(
             name, bucket=bucket.id, versioning_configuration={"status": "Enabled"}, opts=child
         )
-        encrypted = aws.s3.BucketServerSideEncryptionConfiguration(
+        aws.s3.BucketServerSideEncryptionConfiguration(
             name,
             bucket=bucket.id,
             rules=[
                 {
                     "apply_server_side_encryption_by_default": {
                         "sse_algorithm": "aws:kms",
-                        "kms_master_key_id": encryption.key_arn,
+                        "kms_master_key_id": args.key_arn,
                     },
-                    "bucket_key_enabled": True,  # one call to KMS per bucket and hour instead of one per object
+                    "bucket_key_enabled": True,  # S3 then calls KMS once per bucket and hour, not once per object
                 }
             ],
             opts=child,
@@ -79,15 +84,14 @@ class Bucket(pulumi.ComponentResource):
                     "noncurrent_version_expiration": {"noncurrent_days": KEEP_OLD_VERSIONS_DAYS},
                 }
             ],
-            # S3 wants versioning on before it takes rules about old versions.
+            # S3 accepts rules about old versions only once versioning is on.
             opts=pulumi.ResourceOptions(parent=self, depends_on=[versioned]),
         )
-        policy = aws.s3.BucketPolicy(
+        aws.s3.BucketPolicy(
             name,
             bucket=bucket.id,
             policy=bucket.arn.apply(lambda arn: policies.to_json(policies.bucket_tls_only(arn))),
-            # S3 refuses changes of the two at the same time (OperationAborted).
+            # S3 refuses to change both at the same time (OperationAborted).
             opts=pulumi.ResourceOptions(parent=self, depends_on=[blocked]),
         )
-        self.ready = [encrypted, versioned, owned, policy]
         self.register_outputs({"name": bucket.id})

@@ -1,22 +1,22 @@
 """The EKS control plane: private nodes, access entries only, encrypted secrets, all logs.
 
-    cluster = Cluster(stack, account, network, encryption)
+    cluster = Cluster(name, ClusterArgs(stack, account.partition, network, key.arn), account.options())
     cluster.kubeconfig          # a secret; logs in with `aws eks get-token`
 
-pulumi-eks always asks EKS to make whoever creates the cluster its administrator, by an access entry of EKS's own
-making; `adminArns` adds entries for others. Nodes get theirs from EKS with their node group. Nothing goes through
-the aws-auth ConfigMap, so nobody can lock everyone out with it.
+pulumi-eks always asks EKS to make the cluster's creator its administrator; EKS then creates an access entry itself.
+`adminArns` adds entries for others, and EKS creates one for each node group. The aws-auth ConfigMap is not used, so a
+mistake in it cannot lock everyone out.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
 import pulumi_eks as eks
 
 import settings
-from infra.account import Account
-from infra.encryption import Encryption
 from infra.logs import control_plane_log_group
 from infra.network import Network
 
@@ -25,26 +25,36 @@ ADMIN_POLICY = "eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
 """https://docs.aws.amazon.com/eks/latest/userguide/access-policy-permissions.html"""
 
 
+@dataclass(frozen=True)
+class ClusterArgs:
+    """The stack's settings, the account's partition, the network, and the KMS key of Kubernetes secrets and logs."""
+
+    stack: settings.Settings
+    partition: pulumi.Input[str]
+    network: Network
+    key_arn: pulumi.Input[str]
+
+
 class Cluster(pulumi.ComponentResource):
     """The control plane, and the addons that nodes need in order to become ready.
 
+    Nodes depend on the whole component: they join after all of it and are deleted before any of it.
+
     Attributes:
-        security_group_id: the group that EKS makes for the cluster and puts on every managed node whose launch
-            template names none, as ours.
-        ready: what must stand before nodes join, and go after them.
+        security_group_id: the group that EKS makes for the cluster. EKS adds every managed node to it whose launch
+            template names no other group; ours name none.
     """
 
     kubeconfig: pulumi.Output[str]
     security_group_id: pulumi.Output[str]
-    ready: list[pulumi.Resource]
 
-    def __init__(self, stack: settings.Settings, account: Account, network: Network, encryption: Encryption) -> None:
-        name, wanted = stack.name, stack.cluster
-        options = pulumi.ResourceOptions(transforms=[kubeconfig_stays_secret])
-        super().__init__("tidewater:infra:Cluster", name, None, pulumi.ResourceOptions.merge(account.options, options))
+    def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions) -> None:
+        stack, wanted = args.stack, args.stack.cluster
+        secret = pulumi.ResourceOptions(transforms=[kubeconfig_stays_secret])
+        super().__init__("tidewater:infra:Cluster", name, None, pulumi.ResourceOptions.merge(opts, secret))
         log_group = control_plane_log_group(
             name,
-            key_arn=encryption.key_arn,
+            key_arn=args.key_arn,
             retention_days=wanted.log_retention_days,
             opts=pulumi.ResourceOptions(parent=self),
         )
@@ -52,20 +62,20 @@ class Cluster(pulumi.ComponentResource):
             name,
             name=name,
             version=wanted.version,
-            vpc_id=network.vpc_id,
-            private_subnet_ids=network.private_subnet_ids,
-            node_subnet_ids=network.private_subnet_ids,
+            vpc_id=args.network.vpc_id,
+            private_subnet_ids=args.network.private_subnet_ids,
+            node_subnet_ids=args.network.private_subnet_ids,
             skip_default_node_group=True,
-            # The default groups open port 443 of the control plane's interfaces to every address; the group that
-            # EKS itself makes lets nodes and control plane talk to each other and nobody else in.
+            # pulumi-eks's default groups open port 443 of the control plane's interfaces to every address. The group
+            # that EKS makes itself allows traffic between nodes and control plane only.
             skip_default_security_groups=True,
-            create_oidc_provider=False,  # pod identity needs none
+            create_oidc_provider=False,  # pod identity does not need one
             authentication_mode=eks.AuthenticationMode.API,
-            access_entries={_label(arn): _administrator(arn, account.partition) for arn in wanted.admin_arns},
+            access_entries={_label(arn): _administrator(arn, args.partition) for arn in wanted.admin_arns},
             endpoint_private_access=True,
             endpoint_public_access=bool(wanted.public_access_cidrs),
             public_access_cidrs=list(wanted.public_access_cidrs) or None,
-            encryption_config_key_arn=encryption.key_arn,
+            encryption_config_key_arn=args.key_arn,
             enabled_cluster_log_types=list(LOG_TYPES),
             deletion_protection=stack.protect,
             provider_credential_opts={"profile_name": stack.profile} if stack.profile else None,
@@ -74,30 +84,26 @@ class Cluster(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 additional_secret_outputs=["core", "kubeconfig", "kubeconfigJson"],
-                # EKS would make the log group itself, without retention or key, if ours weren't there first.
+                # Without it EKS makes a log group of its own, without retention and key.
                 depends_on=[log_group],
             ),
         )
         self.kubeconfig = pulumi.Output.secret(cluster.kubeconfig_json)
         self.security_group_id = cluster.node_security_group_id
-        identity_agent = addon(name, "eks-pod-identity-agent", parent=self, depends_on=[cluster])
-        # Nodes need the routes for pulling images and for leaving the cluster in good order.
-        self.ready = [cluster, identity_agent, *network.ready]
+        addon(name, "eks-pod-identity-agent", pulumi.ResourceOptions(parent=self, depends_on=[cluster]))
         self.register_outputs({"name": name})
 
 
 def kubeconfig_stays_secret(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
-    """pulumi-eks gives the kubeconfig to a provider of its own, in whose state it would stand for all to read."""
+    """Mark the kubeconfig as secret where pulumi-eks passes it to its own provider; the state would show it."""
     if args.type_ != "pulumi:providers:kubernetes":
         return None
     props = {**args.props, "kubeconfig": pulumi.Output.secret(args.props["kubeconfig"])}
     return pulumi.ResourceTransformResult(props=props, opts=args.opts)
 
 
-def addon(
-    cluster_name: str, addon_name: str, *, parent: pulumi.Resource, depends_on: list[pulumi.Resource]
-) -> aws.eks.Addon:
-    """One EKS addon, in the version that EKS prefers for the cluster's version."""
+def addon(cluster_name: str, addon_name: str, opts: pulumi.ResourceOptions) -> aws.eks.Addon:
+    """Make one EKS addon, in the default version for the cluster's Kubernetes version."""
     return aws.eks.Addon(
         f"{cluster_name}-{addon_name}",
         cluster_name=cluster_name,
@@ -105,7 +111,7 @@ def addon(
         resolve_conflicts_on_create="OVERWRITE",
         resolve_conflicts_on_update="OVERWRITE",
         tags={"Name": f"{cluster_name}-{addon_name}"},
-        opts=pulumi.ResourceOptions(parent=parent, depends_on=depends_on),
+        opts=opts,
     )
 
 

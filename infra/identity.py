@@ -1,9 +1,11 @@
 """IAM roles of the nodes, the EFS CSI driver and the training pods. (pulumi-eks makes the control plane's own.)
 
-The nodes' role holds only what a node needs to join; everything else comes to pods through EKS Pod Identity.
+The nodes' role holds only what a node needs to join. Pods get their permissions through EKS Pod Identity.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
@@ -11,8 +13,7 @@ import pulumi_aws as aws
 import settings
 from infra import policies
 from infra.account import Account
-from infra.bucket import Bucket, checkpoints_folder
-from infra.encryption import Encryption
+from infra.bucket import checkpoints_folder
 
 NODE_POLICIES = ("AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy", "AmazonEC2ContainerRegistryPullOnly")
 """https://docs.aws.amazon.com/eks/latest/userguide/create-node-role.html"""
@@ -27,58 +28,53 @@ TRAINER_SERVICE_ACCOUNT = "trainer"
 
 
 def cluster_arn(name: str, *, region: str, account: str, partition: str) -> str:
-    """The ARN that a cluster of this name has."""
+    """Return the ARN of the cluster of this name."""
     return f"arn:{partition}:eks:{region}:{account}:cluster/{name}"
 
 
+@dataclass(frozen=True)
+class IdentityArgs:
+    """The account, and what the training pods may use: the job's settings, the bucket and its KMS key."""
+
+    account: Account
+    training: settings.Training
+    bucket_arn: pulumi.Input[str]
+    key_arn: pulumi.Input[str]
+
+
 class Identity(pulumi.ComponentResource):
-    """The roles. `ready` is what must stand before a node or pod can use them, and go after it."""
+    """The roles with their policies.
+
+    Nodes depend on the whole component, so no node or pod runs without a policy that it needs.
+    """
 
     node_role_arn: pulumi.Output[str]
     efs_csi_role_arn: pulumi.Output[str]
     trainer_role_arn: pulumi.Output[str]
-    ready: list[pulumi.Resource]
 
-    def __init__(self, stack: settings.Settings, account: Account, bucket: Bucket, encryption: Encryption) -> None:
-        name, wanted = stack.name, stack.training
-        super().__init__("tidewater:infra:Identity", name, None, account.options)
+    def __init__(self, name: str, args: IdentityArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("tidewater:infra:Identity", name, None, opts)
         self._name = name
-        self._account = account
+        self._account = args.account
         self._child = pulumi.ResourceOptions(parent=self)
-        self.ready = []
-        self._cluster_arn = pulumi.Output.all(account.id, account.partition).apply(
-            lambda found: cluster_arn(name, region=stack.region, account=found[0], partition=found[1])
-        )
         nodes = policies.to_json(policies.service_trust("ec2.amazonaws.com", "sts:AssumeRole"))
         self.node_role_arn = self._role("node", "The nodes of the cluster", nodes, NODE_POLICIES).arn
         csi = self._pods_trust(EFS_CSI_NAMESPACE, EFS_CSI_SERVICE_ACCOUNT)
         self.efs_csi_role_arn = self._role("efs-csi", "The EFS CSI driver's controller", csi, (EFS_CSI_POLICY,)).arn
-        pods = self._pods_trust(wanted.namespace, TRAINER_SERVICE_ACCOUNT)
+        pods = self._pods_trust(args.training.namespace, TRAINER_SERVICE_ACCOUNT)
         trainer = self._role("trainer", "The training pods", pods, ())
         self.trainer_role_arn = trainer.arn
-        self.ready.append(
-            aws.iam.RolePolicy(
-                f"{name}-trainer",
-                role=trainer.name,
-                policy=pulumi.Output.all(bucket.arn, encryption.key_arn, account.partition).apply(
-                    lambda found: policies.to_json(
-                        policies.trainer(
-                            found[0],
-                            found[1],
-                            checkpoints=checkpoints_folder(wanted.job) if wanted.checkpoints.s3 else None,
-                            dataset=policies.dataset_object_arn(wanted.dataset.uri, found[2]),
-                        )
-                    )
-                ),
-                opts=self._child,
-            )
-        )
+        aws.iam.RolePolicy(f"{name}-trainer", role=trainer.name, policy=_trainer_policy(args), opts=self._child)
         self.register_outputs({"trainerRoleArn": trainer.arn})
 
     def _pods_trust(self, namespace: str, service_account: str) -> pulumi.Output[str]:
-        return self._cluster_arn.apply(
-            lambda arn: policies.to_json(policies.pod_identity_trust(arn, namespace, service_account))
-        )
+        name, region = self._name, self._account.region
+
+        def document(found: list[str]) -> str:
+            arn = cluster_arn(name, region=region, account=found[0], partition=found[1])
+            return policies.to_json(policies.pod_identity_trust(arn, namespace, service_account))
+
+        return pulumi.Output.all(self._account.id, self._account.partition).apply(document)
 
     def _role(self, label: str, description: str, trust: pulumi.Input[str], managed: tuple[str, ...]) -> aws.iam.Role:
         role = aws.iam.Role(
@@ -89,11 +85,21 @@ class Identity(pulumi.ComponentResource):
             opts=self._child,
         )
         for policy in managed:
-            attachment = aws.iam.RolePolicyAttachment(
+            aws.iam.RolePolicyAttachment(
                 f"{self._name}-{label}-{policy.split('/')[-1]}",
                 role=role.name,
                 policy_arn=pulumi.Output.concat("arn:", self._account.partition, ":iam::aws:policy/", policy),
                 opts=self._child,
             )
-            self.ready.append(attachment)
         return role
+
+
+def _trainer_policy(args: IdentityArgs) -> pulumi.Output[str]:
+    checkpoints = checkpoints_folder(args.training.job) if args.training.checkpoints.s3 else None
+
+    def document(found: list[str]) -> str:
+        bucket_arn, key_arn, partition = found
+        dataset = policies.dataset_object_arn(args.training.dataset.uri, partition)
+        return policies.to_json(policies.trainer(bucket_arn, key_arn, checkpoints=checkpoints, dataset=dataset))
+
+    return pulumi.Output.all(args.bucket_arn, args.key_arn, args.account.partition).apply(document)

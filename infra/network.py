@@ -1,10 +1,10 @@
 """The VPC: public and private subnets over several zones, NAT, an S3 endpoint, a locked default security group.
 
-    network = Network(stack, account)
+    network = Network(name, NetworkArgs(account.region, stack.network), account.options())
     network.private_subnet_ids
 
-Nodes, mount targets and the control plane's interfaces live in the private subnets; the public ones hold only
-NAT gateways (and load balancers, should a workload ask for one).
+Nodes, mount targets and the control plane's interfaces are in the private subnets. The public subnets hold NAT
+gateways, and load balancers if a workload asks for one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import pulumi
 import pulumi_aws as aws
 
 import settings
-from infra.account import Account
 from settings import hardware
 
 PUBLIC_PREFIX = 24
@@ -33,10 +32,10 @@ class SubnetPlan:
 
 
 def plan_subnets(cidr: str, zones: int) -> SubnetPlan:
-    """Divides `cidr` into four blocks: private subnets take up the blocks, public ones the end of the last.
+    """Divide `cidr` into eighths: the first four are private subnets, the end of the last one holds the public ones.
 
-    A zone's subnets keep their ranges when another zone is added, since four zones are always planned for.
-    Pods take their addresses from the private subnets, so these are as big as can be.
+    The plan is always for four zones, so a zone's subnets keep their ranges when another zone is added.
+    Pods take their addresses from the private subnets, so these are large.
     """
     network = ipaddress.IPv4Network(cidr)
     halves = list(network.subnets(prefixlen_diff=3))
@@ -49,7 +48,7 @@ def plan_subnets(cidr: str, zones: int) -> SubnetPlan:
 
 
 def zone_name(available: list[str], index: int, wanted: int) -> str:
-    """The zone for the subnets numbered `index`, in a stable order.
+    """Return the zone for the subnets numbered `index`, in a stable order.
 
     Raises:
         pulumi.RunError: the region has fewer zones than are wanted.
@@ -62,24 +61,33 @@ def zone_name(available: list[str], index: int, wanted: int) -> str:
     return sorted(available)[index]
 
 
+@dataclass(frozen=True)
+class NetworkArgs:
+    """The region, and the VPC's settings."""
+
+    region: str
+    network: settings.Network
+
+
 class Network(pulumi.ComponentResource):
-    """See the module. `ready` is what must stand before a private node can reach the internet."""
+    """See the module.
+
+    Nodes depend on the whole component: they need the routes to pull images, and until they have left the cluster.
+    """
 
     vpc_id: pulumi.Output[str]
     public_subnet_ids: list[pulumi.Output[str]]
     private_subnet_ids: list[pulumi.Output[str]]
-    ready: list[pulumi.Resource]
 
-    def __init__(self, stack: settings.Settings, account: Account) -> None:
-        name, wanted = stack.name, stack.network
-        super().__init__("tidewater:infra:Network", name, None, account.options)
+    def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions) -> None:
+        wanted = args.network
+        super().__init__("tidewater:infra:Network", name, None, opts)
         self._name = name
         self._child = pulumi.ResourceOptions(parent=self)
-        self.ready = []
         vpc = aws.ec2.Vpc(
             f"{name}-vpc",
             cidr_block=wanted.cidr,
-            enable_dns_hostnames=True,  # EFS mount targets and private endpoints are found by name
+            enable_dns_hostnames=True,  # EFS mount targets and private endpoints have DNS names
             enable_dns_support=True,
             tags={"Name": name},
             opts=self._child,
@@ -103,7 +111,7 @@ class Network(pulumi.ComponentResource):
         aws.ec2.VpcEndpoint(
             f"{name}-s3",
             vpc_id=vpc.id,
-            service_name=f"com.amazonaws.{stack.region}.s3",
+            service_name=f"com.amazonaws.{args.region}.s3",
             vpc_endpoint_type="Gateway",
             route_table_ids=[table.id for table in tables],
             tags={"Name": f"{name}-s3"},
@@ -125,7 +133,7 @@ class Network(pulumi.ComponentResource):
         ]
 
     def _subnets(self, kind: str, ranges: tuple[str, ...], zones: list[pulumi.Input[str]]) -> list[aws.ec2.Subnet]:
-        # EKS and its load balancer controller find subnets by these tags.
+        # EKS and its load balancer controller look for these tags.
         # https://docs.aws.amazon.com/eks/latest/userguide/network-load-balancing.html
         role = "kubernetes.io/role/elb" if kind == "public" else "kubernetes.io/role/internal-elb"
         return [
@@ -159,20 +167,17 @@ class Network(pulumi.ComponentResource):
             gateway_id=internet.id,
             opts=self._child,
         )
-        self.ready.append(to_internet)
         gateways = [self._nat(index, public[index], to_internet) for index in range(len(public) if per_zone else 1)]
         tables = [outward]
         for index, subnet in enumerate(private):
             table = self._table(f"private-{index}", [subnet])
             tables.append(table)
-            self.ready.append(
-                aws.ec2.Route(
-                    f"{self._name}-private-{index}",
-                    route_table_id=table.id,
-                    destination_cidr_block="0.0.0.0/0",
-                    nat_gateway_id=gateways[index % len(gateways)].id,
-                    opts=self._child,
-                )
+            aws.ec2.Route(
+                f"{self._name}-private-{index}",
+                route_table_id=table.id,
+                destination_cidr_block="0.0.0.0/0",
+                nat_gateway_id=gateways[index % len(gateways)].id,
+                opts=self._child,
             )
         return tables
 
@@ -180,10 +185,9 @@ class Network(pulumi.ComponentResource):
         name = f"{self._name}-{label}"
         table = aws.ec2.RouteTable(name, vpc_id=self.vpc_id, tags={"Name": name}, opts=self._child)
         for index, subnet in enumerate(subnets):
-            association = aws.ec2.RouteTableAssociation(
+            aws.ec2.RouteTableAssociation(
                 f"{name}-subnet-{index}", route_table_id=table.id, subnet_id=subnet.id, opts=self._child
             )
-            self.ready.append(association)
         return table
 
     def _nat(self, index: int, subnet: aws.ec2.Subnet, internet: aws.ec2.Route) -> aws.ec2.NatGateway:
@@ -194,6 +198,6 @@ class Network(pulumi.ComponentResource):
             allocation_id=address.id,
             subnet_id=subnet.id,
             tags={"Name": name},
-            # A NAT gateway whose VPC has no way out yet fails.
+            # AWS refuses a NAT gateway in a VPC without a route to the internet.
             opts=pulumi.ResourceOptions(parent=self, depends_on=[internet]),
         )

@@ -1,4 +1,4 @@
-"""IAM, KMS, S3 and EFS policy documents as pure functions: names and ARNs in, a document out.
+"""IAM, KMS, S3 and EFS policy documents, made by pure functions from names and ARNs.
 
 policies.to_json(policies.service_trust("pods.eks.amazonaws.com", "sts:AssumeRole", "sts:TagSession"))
 """
@@ -12,7 +12,7 @@ Document = dict[str, Any]
 
 
 def to_json(document: Document) -> str:
-    """The document as AWS takes it, in a stable order of keys."""
+    """Return the document as JSON, with its keys in a stable order."""
     return json.dumps(document, sort_keys=True)
 
 
@@ -21,12 +21,12 @@ def _document(*statements: Document) -> Document:
 
 
 def service_trust(service: str, *actions: str) -> Document:
-    """Lets one AWS service, and nobody else, take the role."""
+    """Return a trust policy that lets one AWS service, and no other principal, assume the role."""
     return _document({"Effect": "Allow", "Principal": {"Service": service}, "Action": list(actions)})
 
 
 def pod_identity_trust(cluster_arn: str, namespace: str, service_account: str) -> Document:
-    """Lets EKS Pod Identity take the role for one service account of one cluster.
+    """Return a trust policy that lets EKS Pod Identity assume the role for one service account of one cluster.
 
     https://docs.aws.amazon.com/eks/latest/userguide/pod-id-role.html
     """
@@ -47,7 +47,7 @@ def pod_identity_trust(cluster_arn: str, namespace: str, service_account: str) -
 
 
 def encryption_key(account: str, region: str, partition: str, log_group: str) -> Document:
-    """The key is administered through IAM; CloudWatch Logs may use it for one log group.
+    """Return a key policy: IAM policies control the key, and CloudWatch Logs may use it for one log group.
 
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/encrypt-log-data-kms.html
     """
@@ -72,7 +72,7 @@ def encryption_key(account: str, region: str, partition: str, log_group: str) ->
 
 
 def bucket_tls_only(bucket_arn: str) -> Document:
-    """Refuses every request that doesn't come over TLS."""
+    """Return a bucket policy that denies every request without TLS."""
     return _document(
         {
             "Sid": "TlsOnly",
@@ -86,7 +86,7 @@ def bucket_tls_only(bucket_arn: str) -> Document:
 
 
 def file_system(file_system_arn: str, access_point_arn: str) -> Document:
-    """Mounts come over TLS, from inside the VPC, through the one access point, and never as root."""
+    """Return a file system policy: clients mount over TLS, from the VPC, through one access point, and not as root."""
     return _document(
         {
             "Sid": "ThroughTheAccessPoint",
@@ -111,15 +111,15 @@ def file_system(file_system_arn: str, access_point_arn: str) -> Document:
 
 
 def trainer(bucket_arn: str, key_arn: str, *, checkpoints: str | None = None, dataset: str | None = None) -> Document:
-    """What the training pods may do: read the code, keep checkpoints, read their dataset.
+    """Return what the training pods may do: read the code, keep checkpoints, read their dataset.
 
-    S3 answers 403, not 404, for a key that isn't there: listing is allowed for prefixes only.
+    They may list their own prefixes, since S3 answers 403 instead of 404 for a missing key that one may not list.
 
     Args:
         bucket_arn: the stack's bucket.
         key_arn: the key that the bucket's objects are encrypted with.
-        checkpoints: the bucket's folder for the job's checkpoints, where they go to S3.
-        dataset: ARN of the dataset's object, where it comes from S3.
+        checkpoints: the bucket's folder for the job's checkpoints, if they go to S3.
+        dataset: ARN of the dataset's object, if it comes from S3.
     """
     folders = ["code/*", *([f"{checkpoints}/*"] if checkpoints else [])]
     statements: list[Document] = [
@@ -151,7 +151,7 @@ def trainer(bucket_arn: str, key_arn: str, *, checkpoints: str | None = None, da
 
 
 def _keep_checkpoints(bucket_arn: str, folder: str) -> list[Document]:
-    """The bucket is versioned: what the pods delete can be brought back for a while."""
+    """Return the statements for checkpoints. The bucket keeps versions, so deleted objects can be restored."""
     uploads = ["s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"]
     return [
         {
@@ -163,14 +163,14 @@ def _keep_checkpoints(bucket_arn: str, folder: str) -> list[Document]:
         {
             "Sid": "FindAbandonedUploads",
             "Effect": "Allow",
-            "Action": "s3:ListBucketMultipartUploads",  # IAM knows no prefix for it
+            "Action": "s3:ListBucketMultipartUploads",  # this action has no condition for prefixes
             "Resource": bucket_arn,
         },
     ]
 
 
 def dataset_object_arn(uri: str | None, partition: str) -> str | None:
-    """ARN of the object at an `s3://` address; None for datasets that come from elsewhere."""
+    """Return the ARN of the object at an `s3://` address; None for any other dataset."""
     if uri is None or not uri.startswith("s3://"):
         return None
     return f"arn:{partition}:s3:::{uri.removeprefix('s3://')}"

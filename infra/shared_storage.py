@@ -1,50 +1,54 @@
-"""The shared file system: EFS in every private subnet, reachable from the nodes only, through one access point."""
+"""The shared file system: EFS with a mount target in every private subnet. Only the nodes reach it."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
 
-import settings
 from infra import policies
-from infra.account import Account
-from infra.cluster import Cluster
-from infra.encryption import Encryption
 from infra.network import Network
 
 NFS_PORT = 2049
 ROOT = "/tidewater"
 
 POSIX_ID = 1000
-"""User and group that own everything on the shared file system, and that the pods run as."""
+"""User and group of the pods, and the owner of everything on the shared file system."""
+
+
+@dataclass(frozen=True)
+class SharedStorageArgs:
+    """Where the mount targets are, who may use them, and the KMS key; `protect` refuses to delete the file system."""
+
+    network: Network
+    nodes_security_group_id: pulumi.Input[str]
+    key_arn: pulumi.Input[str]
+    protect: bool
 
 
 class SharedStorage(pulumi.ComponentResource):
-    """The file system. `ready` is what must stand before a pod can mount it, and go after the last one."""
+    """The file system, its access point and its mount targets.
+
+    Volumes depend on the whole component: a pod can mount it once all is there, and the mount targets are deleted
+    after the last mount.
+    """
 
     file_system_id: pulumi.Output[str]
-    access_point_id: pulumi.Output[str]
-    ready: list[pulumi.Resource]
+    volume_handle: pulumi.Output[str]
+    """The access point as the EFS CSI driver names it."""
 
-    def __init__(
-        self,
-        stack: settings.Settings,
-        account: Account,
-        network: Network,
-        encryption: Encryption,
-        cluster: Cluster,
-    ) -> None:
-        name, protect = stack.name, stack.protect
-        super().__init__("tidewater:infra:SharedStorage", name, None, account.options)
+    def __init__(self, name: str, args: SharedStorageArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("tidewater:infra:SharedStorage", name, None, opts)
         self._child = pulumi.ResourceOptions(parent=self)
         file_system = aws.efs.FileSystem(
             f"{name}-data",
             encrypted=True,
-            kms_key_id=encryption.key_arn,
+            kms_key_id=args.key_arn,
             throughput_mode="elastic",
             performance_mode="generalPurpose",
             tags={"Name": f"{name}-data"},
-            opts=pulumi.ResourceOptions(parent=self, protect=protect),
+            opts=pulumi.ResourceOptions(parent=self, protect=args.protect),
         )
         access_point = self._access_point(name, file_system)
         aws.efs.BackupPolicy(
@@ -53,7 +57,7 @@ class SharedStorage(pulumi.ComponentResource):
             backup_policy={"status": "ENABLED"},
             opts=self._child,
         )
-        policy = aws.efs.FileSystemPolicy(
+        aws.efs.FileSystemPolicy(
             f"{name}-data",
             file_system_id=file_system.id,
             policy=pulumi.Output.all(file_system.arn, access_point.arn).apply(
@@ -61,8 +65,8 @@ class SharedStorage(pulumi.ComponentResource):
             ),
             opts=self._child,
         )
-        group = self._security_group(name, network.vpc_id, cluster.security_group_id)
-        targets = [
+        group = self._security_group(name, args.network.vpc_id, args.nodes_security_group_id)
+        for index, subnet_id in enumerate(args.network.private_subnet_ids):
             aws.efs.MountTarget(
                 f"{name}-data-{index}",
                 file_system_id=file_system.id,
@@ -70,11 +74,8 @@ class SharedStorage(pulumi.ComponentResource):
                 security_groups=[group.id],
                 opts=self._child,
             )
-            for index, subnet_id in enumerate(network.private_subnet_ids)
-        ]
         self.file_system_id = file_system.id
-        self.access_point_id = access_point.id
-        self.ready = [*targets, self._nfs, policy]
+        self.volume_handle = pulumi.Output.concat(file_system.id, "::", access_point.id)
         self.register_outputs({"fileSystemId": file_system.id})
 
     def _access_point(self, name: str, file_system: aws.efs.FileSystem) -> aws.efs.AccessPoint:
@@ -100,7 +101,7 @@ class SharedStorage(pulumi.ComponentResource):
             tags={"Name": f"{name}-data"},
             opts=self._child,
         )
-        self._nfs = aws.vpc.SecurityGroupIngressRule(
+        aws.vpc.SecurityGroupIngressRule(
             f"{name}-data-nfs",
             description="NFS from the nodes",
             security_group_id=group.id,

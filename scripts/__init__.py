@@ -1,1 +1,8 @@
-"""What `make up` and `make down` run: the commands a person could type, in order, with checks in between."""
+"""What the make targets run: the commands that a person could type, in order, with checks in between.
+
+up           `make up`: start the one-machine cloud, deploy the stack, wait until it trains
+down         `make down`: destroy the stack, stop the cloud
+session      this checkout's cloud and stack, as subprocesses in the environment of `activate`
+progress     waits until the workers train
+toolchain/   what `make install` builds or finds: tools, Python packages, images
+"""

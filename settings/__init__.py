@@ -1,10 +1,10 @@
-"""The configuration of a stack, checked as a whole before anything is made.
+"""The configuration of a stack, which is checked as a whole before Pulumi changes anything.
 
 stack = settings.load()                            # in the program: from Pulumi's configuration
 stack = settings.parse(mapping, stack="local")     # anywhere else: the same, as a pure function
 
-model      the frozen tree that everything else reads
-parsing    from keys and values to the tree
+model      the configuration as a tree of frozen dataclasses
+parsing    makes that tree from keys and values
 reader     typed access to keys; collects the mistakes
 hardware   facts about instance types
 """

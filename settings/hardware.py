@@ -1,10 +1,10 @@
-"""What the program has to know about EC2 instance types: the single source of truth.
+"""What the program knows about EC2 instance types: the single source of truth.
 
     hardware.INSTANCE_TYPES["g5.xlarge"].gpus      # 1
 
 Rows are copied from https://aws.amazon.com/ec2/instance-types/ and
-https://docs.aws.amazon.com/ec2/latest/instancetypes/ac.html; check new rows there. Only x86-64 types: the
-training images are built for that. Imports nothing of ours, so that `settings` may look types up.
+https://docs.aws.amazon.com/ec2/latest/instancetypes/ac.html; check new rows there. All types are x86-64, as
+the training images are.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ class InstanceType:
 
     @property
     def schedulable_cpu_millis(self) -> int:
-        """CPU that pods of ours can ask for, in thousandths of a vCPU.
+        """Return the CPU that the stack's pods can request, in thousandths of a vCPU.
 
-        The kubelet keeps 60 to 80 m to itself on small types
+        The kubelet reserves 60 to 80 m on small types
         (https://docs.aws.amazon.com/eks/latest/userguide/choosing-instance-type.html) and the DaemonSets of
-        the addons (vpc-cni, kube-proxy, EFS CSI, pod identity) ask for about 250 m together.
+        the addons (vpc-cni, kube-proxy, EFS CSI, pod identity) request about 250 m together.
         """
         return self.vcpus * 1000 - 400
 
     @property
     def schedulable_memory_mib(self) -> int:
-        """Memory that pods of ours can ask for: what the kubelet, the eviction limit and DaemonSets leave."""
+        """Return the memory that the pods can request: what kubelet, eviction limit and DaemonSets leave."""
         return int(self.memory_gib * 1024 * 0.8)
 
 
@@ -84,11 +84,11 @@ INSTANCE_TYPES: dict[str, InstanceType] = {
 }
 
 KUBERNETES_VERSIONS = ("1.33", "1.34", "1.35")
-"""Versions with AL2023 node images that the manifests were written for.
+"""Versions that have AL2023 node images and that the manifests are written for.
 https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html"""
 
 LOG_RETENTION_DAYS = (365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653)
-"""The retentions of a year and more that CloudWatch Logs takes.
+"""The retentions of a year and more that CloudWatch Logs accepts.
 https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutRetentionPolicy.html"""
 
 ZONE_IDS_WITHOUT_EKS = ("use1-az3", "usw1-az2", "cac1-az3")

@@ -1,4 +1,4 @@
-"""The configuration of a stack as one frozen tree. `parse` makes it; `infra` and `workloads` only read it."""
+"""The configuration of a stack as a tree of frozen dataclasses. `parse` makes it; `infra` and `workloads` read it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from settings import hardware
 PROJECT = "tidewater"
 
 MAX_NAME_LENGTH = 32
-"""Longest `tidewater-<stack>`: IAM and S3 allow 64 and 63 for names to which we and Pulumi add up to 30."""
+"""Limit of `tidewater-<stack>`. IAM allows names of 64 characters and S3 of 63; the program and Pulumi add up to 30."""
 
 MAX_JOB_NAME_LENGTH = 40
-"""Pods, a Service and a Deployment are named after the job; Kubernetes allows each of them 63."""
+"""Pods, a Service and a Deployment are named after the job. Kubernetes allows names of 63 characters."""
 
 
 class ConfigurationError(pulumi.RunError):
@@ -40,7 +40,7 @@ class Network:
 
     @property
     def zone_count(self) -> int:
-        """How many zones the VPC is spread over."""
+        """Return the number of zones."""
         return self.zones if isinstance(self.zones, int) else len(self.zones)
 
 
@@ -56,7 +56,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Nodes:
-    """A group of nodes: how many now, at least, at most, and of what."""
+    """A group of nodes: how many now, at least and at most, and of which types."""
 
     desired: int
     minimum: int
@@ -66,7 +66,7 @@ class Nodes:
 
     @property
     def smallest(self) -> hardware.InstanceType:
-        """What every node of the group has at least."""
+        """Return what every node of the group has at least."""
         types = [hardware.INSTANCE_TYPES[name] for name in self.instance_types]
         return hardware.InstanceType(
             vcpus=min(each.vcpus for each in types),
@@ -89,14 +89,14 @@ class Workers:
 
 @dataclass(frozen=True)
 class Dataset:
-    """What to train on: a dataset that the trainer brings with it, or an archive at `uri`."""
+    """What to train on: a dataset that comes with the trainer, or an archive at `uri`."""
 
     name: str
     uri: str | None = None
 
     @classmethod
     def of(cls, text: str) -> Dataset:
-        """The dataset that the config key names. An archive's directory is named after its address."""
+        """Return the dataset that the config key names. An archive's directory is named after its address."""
         if "://" not in text:
             return cls(text)
         return cls(f"archive-{hashlib.sha256(text.encode()).hexdigest()[:10]}", text)
@@ -114,7 +114,7 @@ class Images:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Where the job's checkpoints go, and how many of them stay."""
+    """Where the job's checkpoints go, and how many are kept."""
 
     efs: bool
     s3: bool
@@ -122,7 +122,7 @@ class Checkpoints:
 
     @classmethod
     def of(cls, places: str, keep: int) -> Checkpoints:
-        """From the config's `efs`, `s3` or `both`."""
+        """Return the places for the config's `efs`, `s3` or `both`."""
         return cls(efs=places != "s3", s3=places != "efs", keep=keep)
 
 
@@ -135,7 +135,7 @@ class Training:
     etcd_members: int
     dataset: Dataset
     script: Path | None
-    """The user's own training script; None for the one that comes along."""
+    """The user's own training script; None for the one that comes with the project."""
     trainer_args: tuple[str, ...]
     checkpoints: Checkpoints
     images: Images
@@ -143,7 +143,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that tells one stack from another."""
+    """The whole configuration of one stack."""
 
     stack: str
     region: str
@@ -158,10 +158,10 @@ class Settings:
 
     @property
     def name(self) -> str:
-        """Name of the cluster, and the beginning of all other names."""
+        """Return the name of the cluster, with which all other names begin."""
         return f"{PROJECT}-{self.stack}"
 
     @property
     def all_tags(self) -> dict[str, str]:
-        """The tags of every AWS resource."""
+        """Return the tags of every AWS resource."""
         return {**self.tags, "Project": PROJECT, "Stack": self.stack, "ManagedBy": "pulumi"}

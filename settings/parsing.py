@@ -1,7 +1,7 @@
-"""From the keys and values of a configuration to the frozen tree in `model`.
+"""Makes the tree in `model` from the keys and values of a configuration.
 
-Every key, its type, its default and what it means stand in `Pulumi.yaml`; the engine fills the defaults in.
-All mistakes are reported at once, each with its key, its value and what would be right.
+`Pulumi.yaml` describes every key with its type, its default and its meaning; the engine fills in the defaults.
+All mistakes are reported at once, each with its key, its value and what is expected.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def load() -> Settings:
 
 
 def parse(config: Mapping[str, Any], *, stack: str) -> Settings:
-    """The settings that `config` (without the project's prefix; text as Pulumi keeps it, or values) means.
+    """Return the settings for `config`: keys without the project's prefix; values, or text as Pulumi stores it.
 
     Raises:
         ConfigurationError: with every mistake at once.
@@ -88,7 +88,7 @@ def _network(read: Reader) -> Network:
     if cidr is not None and not (cidr.is_private and 16 <= cidr.prefixlen <= 20):
         read.wrong("vpcCidr", str(cidr), "must be a private range from /16 to /20, for example 10.0.0.0/16")
     if cidr is not None and cidr.overlaps(ipaddress.IPv4Network("172.20.0.0/16")):
-        read.wrong("vpcCidr", str(cidr), "overlaps 172.20.0.0/16, the addresses of Kubernetes services")
+        read.wrong("vpcCidr", str(cidr), "overlaps 172.20.0.0/16, which Kubernetes uses for its services")
     return Network(
         cidr=str(cidr),
         zones=_zones(read),
@@ -134,7 +134,7 @@ def _instance_types(read: Reader, key: str) -> tuple[str, ...]:
     unknown = [name for name in names if name not in hardware.INSTANCE_TYPES]
     for name in unknown:
         known = ", ".join(read.closest(name, hardware.INSTANCE_TYPES))
-        read.wrong(key, name, f"unknown instance type; known ones are {known} and others in infra/hardware.py")
+        read.wrong(key, name, f"unknown instance type; similar ones are {known}, and settings/hardware.py lists all")
     return tuple(name for name in names if name not in unknown)
 
 
@@ -148,7 +148,7 @@ def _workers(read: Reader) -> Workers:
     maximum = read.integer("maxWorkers", 1, 1000)
     if maximum < minimum:
         read.wrong("maxWorkers", maximum, f"must be at least minWorkers, which is {minimum}")
-        maximum = 1000  # with no range to be in, `workers` isn't to blame as well
+        maximum = 1000  # `workers` has no range then, so it is not reported too
         minimum = 1
     count = read.integer("workers", minimum, maximum, why="from minWorkers to maxWorkers")
     gpus = read.integer("gpusPerWorker", 0, 8)
@@ -185,7 +185,7 @@ def _training(read: Reader) -> Training:
     name = "lower-case letters, digits and hyphens, beginning with a letter"
     namespace = read.text("namespace", _DNS_LABEL, name, longest=63)
     if namespace == "default" or namespace.startswith("kube-"):
-        read.wrong("namespace", namespace, "is Kubernetes' own; choose another name")
+        read.wrong("namespace", namespace, "belongs to Kubernetes; choose another name")
     dataset = read.text(
         "dataset", rf"digits|{_ARCHIVE}", "digits, or the s3:// or https:// address of a .zip or .tar.gz"
     )

@@ -1,10 +1,10 @@
 """Reads typed values out of a flat mapping and collects every mistake instead of stopping at the first.
 
     read = Reader({"workers": "99"})
-    read.integer("workers", 1, 8)     # 1, so that checking goes on
+    read.integer("workers", 1, 8)     # 1, so that reading can go on
     read.mistakes                     # ["workers = 99: must be an integer from 1 to 8"]
 
-Each method returns a usable value even after a mistake; whoever asks looks at `mistakes` at the end.
+Each method returns a usable value even after a mistake; the caller checks `mistakes` at the end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 
 class Reader:
-    """A mapping being read; remembers which keys were asked for, and what was wrong with them."""
+    """A mapping, the keys that have been read, and the mistakes found in them."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.config = config
@@ -27,16 +27,16 @@ class Reader:
         self._asked: set[str] = set()
 
     def mistake(self, text: str) -> None:
-        """Adds a mistake once, however often it is found."""
+        """Add a mistake, unless it is there already."""
         if text not in self.mistakes:
             self.mistakes.append(text)
 
     def wrong(self, key: str, value: object, remedy: str) -> None:
-        """Adds: `key` has `value`, and this is what would be right."""
+        """Add a mistake: `key` has `value`, and `remedy` says what is expected."""
         self.mistake(f"{key} = {value}: {remedy}")
 
     def finish(self) -> None:
-        """Adds a mistake for each key that nobody asked for."""
+        """Add a mistake for each key that has not been read."""
         for key in sorted(self.config.keys() - self._asked):
             close = self.closest(key, self._asked, count=1)
             hint = f"did you mean {close[0]}?" if close else "the keys are described in Pulumi.yaml"
@@ -44,11 +44,11 @@ class Reader:
 
     @staticmethod
     def closest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
-        """The `count` names of `known` that look most like `name`."""
+        """Return the `count` names of `known` that are most similar to `name`."""
         return difflib.get_close_matches(name, list(known), n=count, cutoff=0.4)
 
     def text(self, key: str, pattern: str, what: str, *, longest: int = 4096) -> str:
-        """Text that `pattern` matches as a whole; `what` describes it."""
+        """Return text that `pattern` matches as a whole; `what` describes it."""
         value = self._value(key)
         if value is None:
             return ""
@@ -62,14 +62,14 @@ class Reader:
         return value
 
     def choice(self, key: str, choices: Sequence[str]) -> str:
-        """One of `choices`."""
+        """Return one of `choices`."""
         anything = self.text(key, r"[\s\S]*", "text")
         if key in self.config and anything not in choices:
             self.wrong(key, anything, f"must be {' or '.join(choices)}")
         return anything
 
     def integer(self, key: str, low: int, high: int, *, why: str = "") -> int:
-        """A whole number from `low` to `high`."""
+        """Return a whole number from `low` to `high`."""
         value = self._integer(key)
         if value is not None and not low <= value <= high:
             range_ = f"from {low} to {high}" + (f" ({why})" if why else "")
@@ -78,7 +78,7 @@ class Reader:
         return low if value is None else value
 
     def choice_of_integers(self, key: str, choices: Sequence[int]) -> int:
-        """One of the numbers `choices`."""
+        """Return one of the numbers `choices`."""
         value = self._integer(key)
         if value is not None and value not in choices:
             self.wrong(key, value, f"must be one of {', '.join(map(str, choices))}")
@@ -86,7 +86,7 @@ class Reader:
         return choices[0] if value is None else value
 
     def boolean(self, key: str) -> bool:
-        """True or false."""
+        """Return true or false."""
         value = self._value(key)
         if value in ("true", "false"):
             value = value == "true"
@@ -95,22 +95,22 @@ class Reader:
         return value is True
 
     def texts(self, key: str, pattern: str, what: str, *, at_least_one: bool = False) -> tuple[str, ...]:
-        """A list of different texts, each matched by `pattern`."""
+        """Return a list of different texts, each matched by `pattern`."""
         value = self._json(key, list, "a list, for example --path 'key[0]' value")
         found: list[str] = []
         for item in value or []:
             if not isinstance(item, str) or not re.fullmatch(pattern, item):
                 self.wrong(key, _shown(item), f"must be {what}")
             elif item in found:
-                self.wrong(key, item, "stands there twice")
+                self.wrong(key, item, "is listed twice")
             else:
                 found.append(item)
         if at_least_one and value == []:
-            self.wrong(key, "[]", f"must name {what} at least")
+            self.wrong(key, "[]", f"must have at least one entry: {what}")
         return tuple(found)
 
     def text_map(self, key: str) -> dict[str, str]:
-        """An object of texts."""
+        """Return an object of texts."""
         value = self._json(key, dict, "an object of texts") or {}
         for name, item in value.items():
             if not isinstance(item, str):
@@ -118,12 +118,12 @@ class Reader:
         return {str(name): str(item) for name, item in sorted(value.items())}
 
     def cidr(self, key: str) -> ipaddress.IPv4Network | None:
-        """An IPv4 range, or None after a mistake."""
+        """Return an IPv4 range, or None after a mistake."""
         value = self._value(key)
         return None if value is None else self._range(key, value)
 
     def cidrs(self, key: str) -> tuple[str, ...]:
-        """A list of different IPv4 ranges."""
+        """Return a list of different IPv4 ranges."""
         texts = self.texts(key, r"[\s\S]*", "an IPv4 range such as 203.0.113.7/32")
         return tuple(str(found) for text in texts if (found := self._range(key, text)) is not None)
 
@@ -148,7 +148,7 @@ class Reader:
     def _json(self, key: str, kind: type, what: str) -> Any:
         value = self._value(key)
         if isinstance(value, str):
-            with contextlib.suppress(ValueError):  # reported below with the text as it stands
+            with contextlib.suppress(ValueError):  # reported below, with the text itself
                 value = json.loads(value)
         if value is not None and not isinstance(value, kind):
             self.wrong(key, _shown(value), f"must be {what}")
@@ -158,7 +158,7 @@ class Reader:
     def _value(self, key: str) -> Any:
         self._asked.add(key)
         if key not in self.config:
-            self.mistake(f"{key}: is not set; Pulumi.yaml describes it and has a default")
+            self.mistake(f"{key}: is not set; Pulumi.yaml describes it and has its default")
         return self.config.get(key)
 
 

@@ -1,10 +1,11 @@
-"""Runs the program against Pulumi's mocks and shows what it registered.
+"""Run the program against Pulumi's mocks and show what it registers.
 
-    graph = deploy(local_config())
+    graph = deploy(stack_config("Pulumi.local.yaml"))
     graph.one("aws:efs/fileSystem:FileSystem").inputs["encrypted"]
+    graph.needs(graph.one("aws:eks/nodeGroup:NodeGroup", "workers"), graph.one("eks:index:Cluster"))
 
-The mocks answer as AWS and pulumi-eks would where the program reads an answer; a component of pulumi-eks has no
-children here, since those are made by its plug-in.
+The mocks answer as AWS and pulumi-eks do where the program reads an answer. A component of pulumi-eks has no
+children here, since its plug-in makes them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 
 import pulumi
 import yaml
-from pulumi.runtime import mocks
+from pulumi.runtime import mocks, rpc
 from pulumi.runtime import settings as runtime_settings
 from pulumi.runtime.proto import callback_pb2
 
@@ -36,44 +37,81 @@ KUBECONFIG = json.dumps({"kind": "Config", "certificate-authority-data": "c2Vjcm
 
 @dataclass(frozen=True)
 class Registered:
-    """One resource as the program asked for it."""
+    """One resource as the program asked for it.
+
+    Attributes:
+        needs: URNs of its parent, its provider and the resources that it depends on.
+        was_top_level: whether an alias says that it had no parent.
+    """
 
     type: str
     name: str
     inputs: Mapping[str, Any]
     urn: str
+    parent: str
+    needs: tuple[str, ...]
+    was_top_level: bool
 
 
 @dataclass
 class Graph:
-    """Everything that was registered, in order."""
+    """Everything that was registered."""
 
     resources: list[Registered] = field(default_factory=list)
     outputs: dict[str, Any] = field(default_factory=dict)
 
     def all(self, type_: str) -> list[Registered]:
-        """The resources of one type."""
+        """Return the resources of one type."""
         return [each for each in self.resources if each.type == type_]
 
     def one(self, type_: str, name_part: str = "") -> Registered:
-        """The only resource of a type whose name contains `name_part`."""
+        """Return the only resource of a type whose name contains `name_part`."""
         found = [each for each in self.all(type_) if name_part in each.name]
         assert len(found) == 1, f"{type_} {name_part}: {[each.name for each in found]}"
         return found[0]
 
-    def position(self, resource: Registered) -> int:
-        """When it was registered: after everything that it waits for."""
-        return self.resources.index(resource)
+    def needs(self, resource: Registered, other: Registered) -> bool:
+        """Return whether `resource` is created after `other` and deleted before it.
+
+        Pulumi guarantees that for dependencies, providers and parents, and for theirs in turn.
+        """
+        by_urn = {each.urn: each for each in self.resources}
+        seen: set[str] = set()
+        waiting = list(resource.needs)
+        while waiting:
+            urn = waiting.pop()
+            if urn in by_urn and urn not in seen:
+                seen.add(urn)
+                waiting += by_urn[urn].needs
+        return other.urn in seen
+
+
+class _Monitor(mocks.MockMonitor):
+    """Record every registration with its dependencies, which `Mocks` does not get to see."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(_Cloud())
+        self._graph = graph
+
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802 # gRPC's name
+        response = super().RegisterResource(request)  # type: ignore[no-untyped-call]
+        if request.type != "pulumi:pulumi:Stack":
+            inputs = rpc.deserialize_properties(request.object)
+            registered = Registered(
+                request.type,
+                request.name,
+                {key: _plain(value) for key, value in inputs.items()},
+                response.urn,
+                request.parent,
+                (*request.dependencies, request.parent, request.provider.rpartition("::")[0]),
+                any(alias.spec.noParent for alias in request.aliases),
+            )
+            self._graph.resources.append(registered)
+        return response
 
 
 class _Cloud(mocks.Mocks):
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
-        urn = f"urn:pulumi:local::tidewater::{args.typ}::{args.name}"
-        inputs = {key: _plain(value) for key, value in args.inputs.items()}
-        self._graph.resources.append(Registered(args.typ, args.name, inputs, urn))
         outputs = {**args.inputs, **_computed(args)}
         return f"{args.name}-id", outputs
 
@@ -108,24 +146,20 @@ def _computed(args: mocks.MockResourceArgs) -> dict[str, Any]:
 
 
 def defaults() -> dict[str, Any]:
-    """The config as it is when a stack sets nothing."""
+    """Return the config of a stack that sets nothing."""
     project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
     return {key: entry["default"] for key, entry in project["config"].items()}
 
 
 def stack_config(name: str) -> dict[str, Any]:
-    """The config of a stack file, with the defaults filled in."""
+    """Return the config of a stack file, with the defaults filled in."""
     stack = yaml.safe_load((ROOT / name).read_text())
     own = {key.removeprefix("tidewater:"): value for key, value in stack["config"].items()}
     return {**defaults(), **own}
 
 
 def deploy(config: Mapping[str, Any], stack: str = "local") -> Graph:
-    """Runs the whole program with this config, once for all tests that ask for the same.
-
-    Raises:
-        whatever the program raises.
-    """
+    """Run the whole program with this config, once for all tests that use the same. Raise what the program raises."""
     return _deploy(json.dumps(config, sort_keys=True), stack)
 
 
@@ -135,11 +169,11 @@ def _deploy(config: str, stack: str) -> Graph:
 
 
 def run(program: Callable[[], Any], config: Mapping[str, Any], stack: str = "local") -> Graph:
-    """Runs `program` against the mocks and waits for everything that it started."""
+    """Run `program` against the mocks and wait for everything that it starts."""
     graph = Graph()
     asyncio.set_event_loop(asyncio.new_event_loop())
-    mocks.set_mocks(_Cloud(graph), project=settings.PROJECT, stack=stack)
-    # Mocks know no transforms; here they are registered and never called.
+    mocks.set_mocks(_Cloud(), project=settings.PROJECT, stack=stack, monitor=_Monitor(graph))
+    # Mocks do not support transforms. Here they are registered and never called.
     runtime_settings.SETTINGS.feature_support["transforms"] = True
     runtime_settings.SETTINGS.callbacks = _Transforms()
     pulumi.runtime.set_all_config({f"tidewater:{key}": _as_config(value) for key, value in config.items()})

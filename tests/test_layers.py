@@ -1,23 +1,26 @@
-"""Who may import whom (see docs and the style guide): an edge that isn't listed here is a mistake.
+"""Who may import whom (see docs and the style guide): an import that isn't listed here is a mistake.
 
-Data flows one way, settings → infra → workloads, and only `__main__.py` composes. The processes that run
-elsewhere (trainer, controller, localcloud) share nothing but `contract`.
+Imports go one way, settings → infra → workloads, and only `__main__.py` composes. The processes that run
+elsewhere (trainer, controller, localcloud) share nothing but `contract`. No module imports itself by a detour.
 """
 
 from __future__ import annotations
 
 import ast
+import graphlib
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 MAX_LINES = 400
+MAX_MODULES = 14
 
-# Part → the parts of ours that it may import, beside itself.
+# Part → the parts of this repository that it may import, in addition to itself.
 MAY_IMPORT = {
     "contract": set[str](),
     "settings": {"contract"},
@@ -33,11 +36,22 @@ MAY_IMPORT = {
     "__main__": {"settings", "contract", "infra", "workloads"},
 }
 OURS = {part.split(".")[0] for part in MAY_IMPORT} | {"tests", "benchmarks"}
-STANDARD_LIBRARY_ONLY = ("contract", "scripts/toolchain", "controller/scale.py")
+STANDARD_LIBRARY_ONLY = ("contract", "scripts/toolchain", "controller/scale.py", "workloads/in_bundle")
+PROGRAM = ("settings", "infra", "workloads", "__main__")
+
+# Folders that still hold more than MAX_MODULES, with the number that they may not exceed.
+LARGE_FOLDERS = {
+    "localcloud/aws/eks": 17,
+    "localcloud/kube": 16,
+    "localcloud/standins/eks": 16,
+    "localcloud/standins/kubernetes": 19,
+}
+# Packages whose `__init__` names every module and package in it.
+WITH_A_TABLE = ("contract", "controller", "infra", "scripts", "settings", "workloads")
 
 
 def sources() -> list[Path]:
-    """The checkout's Python files, tracked or about to be."""
+    """Return the checkout's Python files, tracked or about to be."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.py"],
         cwd=ROOT,
@@ -48,9 +62,23 @@ def sources() -> list[Path]:
     return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
 
 
-def imports(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and full name of everything that a file imports, wherever in the file."""
-    package = path.relative_to(ROOT).parent.parts
+def written(root: Path, files: Mapping[str, str]) -> list[Path]:
+    """Write a small source tree for a test and return its files."""
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return [root / name for name in files]
+
+
+def module_name(path: Path, root: Path) -> str:
+    """Return the dotted name by which a file is imported."""
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path: Path, root: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and full name of everything that a file imports, wherever in the file."""
+    package = path.relative_to(root).parent.parts
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -60,46 +88,136 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
 
 
-def part_of(path: Path) -> str | None:
-    """The part of `MAY_IMPORT` that a file belongs to, the narrowest one; None for tests and benchmarks."""
-    name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+def part_of(path: Path, root: Path) -> str | None:
+    """Return the part of `MAY_IMPORT` that a file belongs to, the narrowest one; None for tests and benchmarks."""
+    name = module_name(path, root)
     if within(name, "localcloud.tests"):
         return None
-    fitting = [part for part in MAY_IMPORT if within(name, part)]
-    return max(fitting, key=len, default=None)
+    return max((part for part in MAY_IMPORT if within(name, part)), key=len, default=None)
 
 
 def within(name: str, part: str) -> bool:
-    """Whether a dotted name is `part` or lies in it."""
+    """Return whether a dotted name is `part` or lies in it."""
     return name == part or name.startswith(f"{part}.")
 
 
-def forbidden(path: Path) -> list[str]:
-    """The imports in a file that cross a border the wrong way."""
-    part = part_of(path)
+def forbidden(path: Path, root: Path) -> list[str]:
+    """Return the imports in a file that the table does not allow."""
+    part = part_of(path, root)
     if part is None:
         return []
     allowed = {part, *MAY_IMPORT[part]}
     return [
-        f"{path.relative_to(ROOT)}:{line} imports {name}, and {part} may import of ours only {sorted(allowed)}"
-        for line, name in imports(path)
+        f"{path.relative_to(root)}:{line} imports {name}, and {part} may import of ours only {sorted(allowed)}"
+        for line, name in imports(path, root)
         if name.split(".")[0] in OURS and not any(within(name, other) for other in allowed)
     ]
 
 
-def test_every_import_goes_the_way_the_design_says() -> None:
-    wrong = [line for path in sources() for line in forbidden(path)]
+def cycle(paths: Iterable[Path], root: Path) -> list[str]:
+    """Return the modules of an import cycle, the first one again at the end; empty if there is none.
+
+    Imports inside functions and under TYPE_CHECKING count: a reader needs both modules to understand either.
+    """
+    files = {module_name(path, root): path for path in paths}
+    graph = {}
+    for name, path in files.items():
+        found = {_module(imported, files) for _, imported in imports(path, root)}
+        graph[name] = sorted(found - {"", name})
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return list(reversed(error.args[1]))
+    return []
+
+
+def _module(name: str, files: Mapping[str, Path]) -> str:
+    """Return the module that an imported name is or lies in; empty for modules of others."""
+    while name and name not in files:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def overfull(paths: Iterable[Path], root: Path, exceptions: Mapping[str, int]) -> dict[str, int]:
+    """Return the folders with more modules than they may hold, and how many they hold."""
+    count = Counter(path.relative_to(root).parent.as_posix() for path in paths if path.name != "__init__.py")
+    return {folder: held for folder, held in count.items() if held > exceptions.get(folder, MAX_MODULES)}
+
+
+def unmentioned(package: Path) -> list[str]:
+    """Return the modules and packages that a package's docstring does not name at the beginning of a line."""
+    inside = {path.stem for path in package.glob("*.py")} | {path.parent.name for path in package.glob("*/__init__.py")}
+    lines = (ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or "").splitlines()
+    named = {line.split()[0].strip("/") for line in lines if line.strip()}
+    return sorted(inside - {"__init__"} - named)
+
+
+def test_imports_follow_the_table() -> None:
+    wrong = [line for path in sources() for line in forbidden(path, ROOT)]
     assert not wrong, "\n".join(wrong)
 
 
-def test_a_border_crossed_the_wrong_way_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "ROOT", tmp_path)
-    (tmp_path / "infra").mkdir()
-    module = tmp_path / "infra" / "cluster.py"
-    module.write_text("def late():\n    from workloads import etcd\n\nimport settings\nimport infra.network\n")
-    assert forbidden(module) == [
-        "infra/cluster.py:2 imports workloads.etcd, and infra may import of ours only ['contract', 'infra', 'settings']"
-    ]
+@pytest.mark.parametrize(
+    ("file", "imported"),
+    [
+        ("contract/env.py", "settings"),
+        ("settings/model.py", "infra.network"),
+        ("infra/cluster.py", "workloads.etcd"),
+        ("workloads/etcd.py", "infra.cluster"),
+        ("workloads/etcd.py", "trainer"),
+        ("trainer/step.py", "examples.images"),
+        ("controller/scale.py", "trainer.state"),
+        ("examples/images/train.py", "settings"),
+        ("localcloud/daemon.py", "contract.labels"),
+        ("localcloud/daemon.py", "scripts.progress"),
+        ("localcloud/standins/aws/provider.py", "localcloud.instance"),
+        ("scripts/toolchain/paths.py", "scripts.progress"),
+        ("scripts/toolchain/paths.py", "localcloud.instance"),
+        ("__main__.py", "trainer"),
+    ],
+)
+def test_a_forbidden_import_is_found(tmp_path: Path, file: str, imported: str) -> None:
+    (module,) = written(tmp_path, {file: f"import json\n\ndef late():\n    import {imported}\n"})
+    (line,) = forbidden(module, tmp_path)
+    assert line.startswith(f"{file}:4 imports {imported}, ")
+
+
+def test_an_allowed_import_is_not_reported(tmp_path: Path) -> None:
+    text = "import pulumi\nimport settings\nfrom infra import network\nfrom . import bucket\n"
+    (module,) = written(tmp_path, {"infra/cluster.py": text})
+    assert forbidden(module, tmp_path) == []
+
+
+def test_no_module_is_part_of_an_import_cycle() -> None:
+    found = cycle(sources(), ROOT)
+    assert not found, f"import cycle: {' → '.join(found)}; move what both sides need into a module of its own"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("from p import a", id="at-the-top"),
+        pytest.param("from p.a import thing", id="by-a-name-in-the-module"),
+        pytest.param("from . import a", id="relative"),
+        pytest.param("def late():\n    import p.a", id="in-a-function"),
+        pytest.param("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p.a import A", id="for-types-only"),
+    ],
+)
+def test_an_import_cycle_is_found(tmp_path: Path, text: str) -> None:
+    files = {"p/__init__.py": "", "p/a.py": "from p import b\n", "p/b.py": "import p.c\n", "p/c.py": text}
+    found = cycle(written(tmp_path, files), tmp_path)
+    assert found[0] == found[-1]
+    assert sorted(found[1:]) == ["p.a", "p.b", "p.c"]
+
+
+def test_a_cycle_through_a_packages_own_init_is_found(tmp_path: Path) -> None:
+    files = {"p/__init__.py": "from p.a import A\n", "p/a.py": "from p import VERSION\n"}
+    assert sorted(set(cycle(written(tmp_path, files), tmp_path))) == ["p", "p.a"]
+
+
+def test_modules_that_share_a_third_one_are_no_cycle(tmp_path: Path) -> None:
+    files = {"p/__init__.py": "", "p/a.py": "from p import b, c\n", "p/b.py": "from p import c\n", "p/c.py": ""}
+    assert cycle(written(tmp_path, files), tmp_path) == []
 
 
 @pytest.mark.parametrize("place", STANDARD_LIBRARY_ONLY)
@@ -109,7 +227,7 @@ def test_what_runs_on_a_bare_python_imports_nothing_else(place: str) -> None:
         f"{path.relative_to(ROOT)}:{line} imports {name}"
         for path in sources()
         if path.is_relative_to(ROOT / place)
-        for line, name in imports(path)
+        for line, name in imports(path, ROOT)
         if name.split(".")[0] not in known
     ]
     assert not wrong, "\n".join(wrong)
@@ -119,7 +237,7 @@ def test_only_settings_reads_the_configuration() -> None:
     readers = {
         str(path.relative_to(ROOT))
         for path in sources()
-        if part_of(path) in ("settings", "infra", "workloads", "__main__")
+        if part_of(path, ROOT) in PROGRAM
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute) and ast.unparse(node) == "pulumi.Config"
     }
@@ -130,7 +248,7 @@ def test_the_program_never_asks_whether_it_runs_on_the_one_machine_cloud() -> No
     wrong = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in sources()
-        if part_of(path) in ("settings", "infra", "workloads", "__main__")
+        if part_of(path, ROOT) in PROGRAM
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.If | ast.IfExp) and "local" in ast.unparse(node.test).lower()
     ]
@@ -138,9 +256,41 @@ def test_the_program_never_asks_whether_it_runs_on_the_one_machine_cloud() -> No
 
 
 def test_no_file_is_too_long_to_read() -> None:
-    long = {str(path.relative_to(ROOT)): count for path in sources() if (count := lines_of(path)) > MAX_LINES}
+    lines = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in sources()}
+    long = {name: count for name, count in lines.items() if count > MAX_LINES}
     assert not long, f"more than {MAX_LINES} lines, split by reason to change: {long}"
 
 
-def lines_of(path: Path) -> int:
-    return len(path.read_text().splitlines())
+def test_no_folder_holds_too_many_modules() -> None:
+    found = overfull(sources(), ROOT, LARGE_FOLDERS)
+    assert not found, f"more than {MAX_MODULES} modules, make packages of what belongs together: {found}"
+
+
+def test_an_overfull_folder_is_found(tmp_path: Path) -> None:
+    files = {f"p/{letter}.py": "" for letter in "abcdefghijklmno"}
+    paths = written(tmp_path, {"p/__init__.py": "", **files})
+    assert overfull(paths, tmp_path, {}) == {"p": 15}
+    assert overfull(paths[:-1], tmp_path, {}) == {}
+
+
+def test_every_package_has_a_docstring() -> None:
+    empty = [
+        str(path.relative_to(ROOT))
+        for path in sources()
+        if path.name == "__init__.py" and not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert not empty, f"say in the docstring what a reader finds where: {empty}"
+
+
+@pytest.mark.parametrize("package", WITH_A_TABLE)
+def test_a_packages_docstring_names_what_is_in_it(package: str) -> None:
+    missing = unmentioned(ROOT / package)
+    assert not missing, f"{package}/__init__.py does not say what these are for: {', '.join(missing)}"
+
+
+def test_a_module_that_the_docstring_leaves_out_is_found(tmp_path: Path) -> None:
+    written(
+        tmp_path,
+        {"p/__init__.py": '"""Things.\n\na  the first\n"""\n', "p/a.py": "", "p/b.py": "", "p/q/__init__.py": ""},
+    )
+    assert unmentioned(tmp_path / "p") == ["b", "q"]

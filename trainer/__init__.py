@@ -1,4 +1,4 @@
-"""The elastic trainer: data-parallel training that goes on while workers come and go.
+"""The elastic trainer: data-parallel training that continues while workers join and leave.
 
     from trainer import Config, Training, run          # for a training script, see docs/training.md
     raise SystemExit(run(training))
@@ -13,8 +13,8 @@ Read first: `training` (what a script brings), `loop` (generation after generati
     launch/      one process for each GPU       observe/  log, metrics, report
     torchrun/    etcd v3 as a rendezvous for plain torchrun
 
-Importing any of these has no effect, and torch is imported only where it is used, so that
-a worker's first log line does not wait for it.
+Importing any of these modules has no effect. torch is imported only where it is used, so that the first log line of a
+worker does not wait for it.
 """
 
 from __future__ import annotations

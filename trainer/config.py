@@ -1,8 +1,8 @@
-"""What a worker is told: command-line flags, and the environment for those that a manifest sets.
+"""The settings of a worker: command-line flags, and environment variables for those that a manifest sets.
 
     config = Config.parse(argv, os.environ, flags=add_own_flags)
 
-A flag wins over its environment variable. Everything wrong is reported at once, in one ConfigError.
+A flag takes precedence over its environment variable. One ConfigError reports everything that is wrong.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ AddFlags = Callable[[argparse._ArgumentGroup], None]
 
 
 def no_flags(group: argparse._ArgumentGroup) -> None:
-    """The training script has no flags of its own."""
+    """Add no flags: the training script has none of its own."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +64,15 @@ class Config:
     user: argparse.Namespace
     """The training script's own flags."""
     local_rank: int | None = None
-    """Which of its worker's processes this is; None for the only one, and for the launcher of several."""
+    """Index of this process among the processes of its worker; None for a single process and for the launcher."""
     local_size: int = 1
-    """How many processes its worker has."""
+    """Number of processes of its worker."""
     etcd_access: Access = _OPEN
-    """What etcd wants to see."""
+    """How to authenticate to etcd."""
 
     @classmethod
     def parse(cls, argv: Sequence[str], environ: Mapping[str, str], flags: AddFlags = no_flags) -> Config:
-        """Raises ConfigError with one line for every setting that is wrong."""
+        """Return the settings. Raise ConfigError that names every setting that is wrong."""
         given = vars(common.parser(environ, flags).parse_args(argv))
         given["etcd"] = _parts(given["etcd"])
         secrets = {name: given.pop(f"etcd_{name}") for name in ("user", "cacert", "cert", "key")}
@@ -89,27 +89,28 @@ class Config:
 
     @property
     def least_members(self) -> int:
-        """Training waits below this number of processes: the least with which `min_workers` workers have a part in it.
+        """The number of processes below which training waits: the least that `min_workers` workers can be.
 
-        Not all processes of them: else the loss of one would hold up all others of a job that is at its minimum.
+        It does not require all processes of these workers; otherwise the loss of one process would stop all others of a
+        job that is at its minimum.
         """
         return (self.min_workers - 1) * self.local_size + 1
 
     @property
     def most_members(self) -> int:
-        """Processes beyond this number wait in line."""
+        """The number of processes beyond which further processes wait in line."""
         return self.max_workers * self.local_size
 
     def step_size(self, world_size: int) -> int:
-        """Samples of one step of all processes together."""
+        """Return the number of samples in one step, over all processes."""
         return self.batch_size * (world_size if self.batch_policy == "scale" else 1)
 
     def lr_factor(self, world_size: int) -> float:
-        """The linear scaling rule: with k times the batch, k times the learning rate (arXiv 1706.02677)."""
+        """Return the factor on the learning rate by the linear scaling rule (arXiv 1706.02677)."""
         return float(world_size) if self.batch_policy == "scale" else 1.0
 
     def problems(self) -> list[str]:
-        """What is wrong with these settings, one sentence each."""
+        """Return what is wrong with these settings, one sentence each."""
         required = {
             f"--job (or {env.JOB})": self.job,
             f"--etcd (or {env.ETCD})": self.etcd,
@@ -148,7 +149,7 @@ class Config:
 
 
 def _local(environ: Mapping[str, str]) -> dict[str, int]:
-    """What the launcher says to a process that it starts."""
+    """Return the settings that the launcher gives to a process that it starts."""
     rank, size = environ.get(env.LOCAL_RANK), environ.get(env.LOCAL_SIZE)
     if rank is None and size is None:
         return {}

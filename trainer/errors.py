@@ -2,8 +2,8 @@
 
 TrainerError
 ├── ConfigError        the command line, the environment or the data is wrong: exit code 2, no retry helps
-├── StoreError         etcd did not answer, or not as expected: retried by whoever called
-│   ├── Refused        etcd was reached and will not have it: user, certificate or address are wrong
+├── StoreError         etcd did not answer, or not as expected: the caller retries
+│   ├── Refused        etcd was reached and refuses the request: user, certificate or address are wrong
 │   └── Compacted      a watch asked for a revision that etcd has dropped: read everything again
 ├── RecordError        a record in etcd or a checkpoint is of a version or shape this code does not know
 ├── GroupBroken        a peer is lost, or the membership changed: the step in flight must be discarded
@@ -18,7 +18,7 @@ class TrainerError(Exception):
 
 
 class ConfigError(TrainerError):
-    """The input at fault and the remedy are in the message; trying again gives the same."""
+    """The input is wrong; the message names it and the remedy. A retry does not help."""
 
 
 class StoreError(TrainerError):
@@ -26,11 +26,12 @@ class StoreError(TrainerError):
 
 
 class Refused(StoreError):
-    """etcd, or whatever is at its address, will answer the same again; at start that is a ConfigError."""
+    """etcd, or another server at its address, refuses the request and would do so again. At start this is a
+    ConfigError."""
 
 
 class Compacted(StoreError):
-    """The watched revision is gone from etcd's history."""
+    """etcd no longer has the watched revision."""
 
 
 class RecordError(TrainerError):

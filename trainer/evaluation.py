@@ -1,14 +1,14 @@
-"""How good the model is: its score over the validation data, by all ranks together.
+"""The evaluation of the model: all ranks together compute its score over the validation data.
 
     evaluation = Evaluation(parts, log)
     if evaluation.is_due(epochs=90, every=1):
-        evaluation.run(Seat(rank=1, size=3), knows=…, overdue=…)    # False: it has given way to the next generation
-        evaluation.run(Seat(rank=0, size=2), knows=…, overdue=…)    # and goes on in that; True: it is done
+        evaluation.run(Seat(rank=1, size=3), knows=…, overdue=…)    # False: interrupted by the next generation
+        evaluation.run(Seat(rank=0, size=2), knows=…, overdue=…)    # continues in that generation; True: finished
 
-The validation data is gone through in order, in rounds of so many samples of each rank, and each round's sum is agreed
-on before the next. So a change of the membership waits for one round at most, a failure costs one round at most, and
-whoever comes goes on with the others from there. The rounds are in no checkpoint: a job that was lost as a whole begins
-its evaluation again.
+The validation data is processed in order, in rounds. In each round every rank takes ROUND samples, and all ranks agree
+on the sum before the next round begins. So a change of the membership waits for at most one round, a failure costs at
+most one round, and a newcomer continues with the others from there. Checkpoints do not contain the rounds: a job that
+loses all its workers evaluates again from the beginning.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from trainer.observe.log import Log
 from trainer.parts import Parts
 
 ROUND = 64
-"""Samples of each rank in a round; they go through the model at once."""
+"""Samples of each rank in a round; the model processes them as one batch."""
 _SAY_SECONDS = 10.0
 
 
@@ -36,30 +36,31 @@ class Seat:
     size: int
 
     def shares(self, start: int, total: int) -> Iterator[range]:
-        """This rank's samples in each round from sample ``start`` on; the last ones may be short, or empty."""
+        """Yield this rank's samples for each round from sample ``start`` on; the last ranges may be short or empty."""
         for first in range(start, total, ROUND * self.size):
             mine = first + ROUND * self.rank
             yield range(min(mine, total), min(mine + ROUND, total))
 
 
 class Evaluation:
-    """Evaluates one state after the other, each in as many generations as it takes."""
+    """Evaluates one state after another. An evaluation may extend over several generations."""
 
     def __init__(self, parts: Parts, log: Log) -> None:
         self._parts, self._log = parts, log
         self._state = (0, 0)
-        """Which one was evaluated last, by the generation that applied its last step and by that step."""
+        """The state that was evaluated last: the generation that applied its last step, and that step."""
         self._done = 0
-        """So many of the validation samples are in the sum."""
+        """Number of validation samples in the sum."""
         self._sum = 0.0
         self._said = 0.0
 
     def is_due(self, *, epochs: int, every: int) -> bool:
-        """Whether the state is that of an epoch's end at which it is evaluated, and hasn't been yet.
+        """Return whether an evaluation is due: the state is at the end of an epoch, and has not been evaluated there
+        yet.
 
         Args:
-            epochs: Of the whole job; at the end of the last one it always is.
-            every: So many epochs there is an evaluation; 0: at the end alone.
+            epochs: Number of epochs of the job. At the end of the last one an evaluation is always due.
+            every: Number of epochs between two evaluations; 0 evaluates only at the end.
         """
         state = self._parts.state
         epoch = state.cursor.epoch
@@ -67,14 +68,14 @@ class Evaluation:
         return wanted and state.cursor.offset == 0 and epoch > state.evaluated
 
     def run(self, seat: Seat, *, knows: Callable[[], bool], overdue: Callable[[], bool]) -> bool:
-        """Evaluate, as far as there is something to do it by; a collective call. Whether it has come to its end.
+        """Evaluate, if there are validation data and a score. Return whether the evaluation is finished. Collective.
 
         Args:
-            seat: This rank's.
-            knows: Whether this rank knows of the next generation. As soon as all do, they leave this one.
-            overdue: Whether this worker is to end, whatever the others do.
+            seat: This rank's seat.
+            knows: Returns whether this rank knows of the next generation. When all ranks do, they leave this one.
+            overdue: Returns whether this worker must end, whatever the others do.
 
-        Raises GroupBroken when a peer fails. What was agreed on until then counts in the next generation.
+        Raise GroupBroken when a peer fails. The rounds that were agreed on before count in the next generation.
         """
         training, state = self._parts.training, self._parts.state
         total = len(_sized(training.validation)) if training.score is not None else 0
@@ -93,7 +94,7 @@ class Evaluation:
         return True
 
     def _agree(self, rank: int) -> None:
-        """Go on where rank 0 is: of two ranks one may lack the last round's sum, and a newcomer lacks them all."""
+        """Continue where rank 0 is: a rank may lack the sum of the last round, and a newcomer lacks all sums."""
         group, state = self._parts.group, self._parts.state
         if self._state != (state.applied_in, state.step):
             self._state, self._done, self._sum = (state.applied_in, state.step), 0, 0.0
@@ -106,7 +107,7 @@ class Evaluation:
         self._done = int(done)
 
     def _rounds(self, seat: Seat, total: int, knows: Callable[[], bool], overdue: Callable[[], bool]) -> bool:
-        """Add the rounds that are left to the sum; whether all are in it now."""
+        """Add the remaining rounds to the sum. Return whether the sum is complete."""
         group = self._parts.group
         shares = list(seat.shares(self._done, total))
         batches = self._parts.loader.validation(filter(None, shares))
@@ -128,19 +129,19 @@ class Evaluation:
         return True
 
     def _score(self, batch: Any) -> torch.Tensor:
-        """Of this rank's part of a round."""
+        """Return the score of this rank's part of a round."""
         score: Any = self._parts.training.score
         with torch.no_grad(), self._parts.stepper.precision():
             return torch.as_tensor(score(self._parts.training.model, batch))
 
     def _say(self, seat: Seat, total: int) -> None:
-        """How far it is, now and then."""
+        """Log the progress from time to time."""
         if seat.rank == 0 and time.monotonic() - self._said > _SAY_SECONDS:
             self._said = time.monotonic()
             self._log.event("evaluating", step=self._parts.state.step, samples=self._done, of=total)
 
 
 def _sized(dataset: Any) -> Sequence[Any]:
-    """A map-style dataset, which torch's type doesn't say has a length; empty if there is none."""
+    """Return the dataset as a sequence (torch's type has no length); an empty one for None."""
     sized: Sequence[Any] = () if dataset is None else dataset
     return sized

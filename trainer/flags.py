@@ -1,4 +1,4 @@
-"""The flags that every training script has; ``Config`` holds what they say."""
+"""The flags that every training script has; ``Config`` holds their values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contract import env
 
 
 def parser(environ: Mapping[str, str], own: Callable[[argparse._ArgumentGroup], None]) -> argparse.ArgumentParser:
-    """All flags; their defaults come from ``environ`` where a manifest sets them. ``own`` adds the script's."""
+    """Return the parser of all flags. ``environ`` may give their defaults. ``own`` adds the flags of the script."""
     top = argparse.ArgumentParser(
         description="Train as one of several workers that may come and go. Start as many as you like with the same "
         "--job: they find each other through etcd, share every batch, and go on when one of them is lost.",
@@ -30,9 +30,9 @@ def _add_place(group: argparse._ArgumentGroup, environ: Mapping[str, str]) -> No
     for flag, name, fallback, text in (
         ("--job", env.JOB, "", "name of the job"),
         ("--etcd", env.ETCD, "", "etcd's URLs, comma-separated"),
-        ("--etcd-user", env.ETCD_USER, "", f"etcd's user, if it wants one; the password is in {env.ETCD_PASSWORD}"),
-        ("--etcd-cacert", env.ETCD_CACERT, "", "for https://: file with the authority of etcd's certificate"),
-        ("--etcd-cert", env.ETCD_CERT, "", "file with a certificate of one's own, if etcd wants one"),
+        ("--etcd-user", env.ETCD_USER, "", f"etcd's user, if it needs one; the password is in {env.ETCD_PASSWORD}"),
+        ("--etcd-cacert", env.ETCD_CACERT, "", "for https://: file with the authority that signed etcd's certificate"),
+        ("--etcd-cert", env.ETCD_CERT, "", "file with a client certificate, if etcd needs one"),
         ("--etcd-key", env.ETCD_KEY, "", "file with that certificate's key"),
         ("--worker", env.WORKER, socket.gethostname(), "this worker's name in the log"),
         ("--host", env.HOST, "", "address at which others reach this worker; found by the route to etcd if empty"),
@@ -67,9 +67,11 @@ def _add_method(group: argparse._ArgumentGroup) -> None:
         type=int,
         default=0,
         metavar="SAMPLES",
-        help="the most that one forward pass holds; gradients of several are accumulated. 0: no limit",
+        help="maximum of one forward pass; gradients of several are accumulated. 0: no limit",
     )
-    group.add_argument("--seed", type=int, default=0, help="of the order of samples and all that is random in them")
+    group.add_argument(
+        "--seed", type=int, default=0, help="seed for the order of samples and for random changes of them"
+    )
     group.add_argument(
         "--amp", choices=("off", "bf16", "fp16"), default="off", help="automatic mixed precision; fp16 scales the loss"
     )
@@ -77,15 +79,17 @@ def _add_method(group: argparse._ArgumentGroup) -> None:
         "--data-workers",
         type=int,
         default=0,
-        help="processes that prepare samples ahead; 0: the training process does so while it waits for its peers",
+        help="processes that prepare samples in advance; 0: the training process does it while it waits for its peers",
     )
-    group.add_argument("--prefetch", type=int, default=2, metavar="STEPS", help="steps that each of them is ahead")
+    group.add_argument(
+        "--prefetch", type=int, default=2, metavar="STEPS", help="number of steps that each of them prepares in advance"
+    )
     group.add_argument(
         "--evaluate-every", type=int, default=0, metavar="EPOCHS", help="measure the model; 0: only at the end"
     )
     group.add_argument("--threads", type=int, default=1, help="torch's threads on the CPU")
     group.add_argument(
-        "--min-step-seconds", type=float, default=0.0, help="slow training down to this much, for a demonstration"
+        "--min-step-seconds", type=float, default=0.0, help="minimum time of a step, which slows a demonstration down"
     )
 
 
@@ -97,19 +101,19 @@ def _add_checkpoints(group: argparse._ArgumentGroup) -> None:
 def _add_operation(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--report-every", type=int, default=10, metavar="STEPS", help="a line in the log")
     group.add_argument(
-        "--lease-seconds", type=int, default=10, help="a worker that etcd has not heard of for so long is out"
+        "--lease-seconds", type=int, default=10, help="a worker that etcd has not heard of for this time is lost"
     )
     group.add_argument(
         "--heartbeat-seconds",
         type=float,
         default=1.5,
-        help="a peer that answers nothing for so long while a step is late is given up: frozen, or cut off",
+        help="while a step is late, a peer that answers no ping for this time is given up: it is frozen or cut off",
     )
     group.add_argument(
         "--peer-timeout-seconds",
         type=float,
         default=3.0,
-        help="how long survivors of a failure wait for a peer that answers, but does not come along",
+        help="how long survivors of a failure wait for a peer that answers pings but does not continue",
     )
     group.add_argument(
         "--group-timeout-seconds", type=float, default=30.0, help="longest wait for a peer within a step"

@@ -2,15 +2,15 @@
 
     Loop(config, parts, log).run()      # -> exit code
 
-A rank *applies* a step once all its gradients have been summed. On any failure nothing is applied: survivors give
-the generation up, learn the next one, form its group in the same process and repeat the step. A failure may strike
-between two ranks' sums, so that one has applied the step and another has not; every generation therefore begins with
-a comparison, and who is behind, as a newcomer is, gets the state of the one that is ahead (see ``handover``).
+A rank *applies* a step when all its gradients have been summed. If anything fails, nothing is applied: the survivors
+give the generation up, form the group of the next one in the same process and repeat the step. A failure can happen
+when only some ranks have received their sums, so that only they have applied the step. Each generation therefore begins
+with a comparison, and ranks that are behind, newcomers included, get the state of the rank ahead (see ``handover``).
 
-A step is *final*, that is, reported, counted and worth a checkpoint, once the gradients of the next one are summed: no
-rank contributes to those before it has applied this one, so every member of the generation has it. What a rank has
-applied that was cut off in the middle of a step never becomes final, and it drops that when it comes back. So two
-groups never both make a step final, whatever the network does, and no vote costs a round trip of its own.
+A step is *final* when the gradients of the next one are summed. Only final steps are reported, counted and saved. No
+rank contributes to the next step before it has applied this one, so every member of the generation has a final step. A
+step that a rank applied while it was being cut off never becomes final; the rank drops it when it returns. So two
+groups never both make a step final, whatever the network does, and no extra round trip is needed for a vote.
 """
 
 from __future__ import annotations
@@ -53,18 +53,19 @@ class Loop:
         self._evaluation = Evaluation(parts, log)
         self._waiting_for = ""
         self._leases_lost = 0
-        """After which it was seen that nobody had gone on without this worker."""
+        """The coordinator's ``leases_lost`` when it was last verified that nobody had continued without this worker."""
         self.waiting_since: float | None = None
-        """When this worker began what needs its peers; the heartbeat looks at them when that takes long."""
+        """Monotonic time since which this worker waits for its peers, or None. If it waits long, the heartbeat pings
+        them."""
 
     def leave(self) -> None:
-        """SIGTERM: leave at the next step boundary. May be called from any thread, more than once."""
+        """Leave at the next step boundary (SIGTERM). May be called from any thread, more than once."""
         if self._leaving_since is None:
             self._leaving_since = time.monotonic()
             self._parts.coordinator.leave()
 
     def membership_changed(self, view: View) -> None:
-        """Called by the coordinator's threads: whoever waits for a peer that will not answer is released."""
+        """Interrupt a wait for a peer that will not answer. Called by the coordinator's threads."""
         generation = self._generation
         if generation is None:
             return
@@ -73,30 +74,30 @@ class Loop:
         else:
             lost = lost_members(view, generation, self._parts.member_id)
             if lost:
-                self._parts.group.interrupt(f"no further step with {', '.join(lost)}")
+                self._parts.group.interrupt(f"no further step is possible with {', '.join(lost)}")
 
     def peer_silent(self, member: Member) -> None:
-        """Called by the heartbeat's thread: that peer is frozen, or the network between is cut."""
+        """Give up a peer that is frozen or cut off. Called by the heartbeat's thread."""
         self._log.event("peer_silent", peer=member.worker)
-        self._parts.group.interrupt(f"no sign of life from {member.worker}")
+        self._parts.group.interrupt(f"no answer from {member.worker}")
 
     def warm_up(self) -> None:
-        """Form a group of one and run two passes, so that joining costs the others as little as possible.
+        """Form a group of one and run two passes, so that a join costs the others as little time as possible.
 
-        DDP settles the order of its buckets after its first pass; alone, nobody else is needed for that.
+        DDP fixes the order of its buckets after its first pass. A group of one needs no peer for that.
         """
         group, stepper = self._parts.group, self._parts.stepper
         address = ("127.0.0.1", group.store_port)
         group.form(secrets.randbits(48), 0, (address,), time.monotonic() + _FORM_SECONDS)
         stepper.wrap()
-        # Two samples, since batch normalization cannot do with one.
+        # Two samples, because batch normalization does not accept one.
         samples = tuple(range(min(2, self._parts.total)))
         warm = Prepared(Step(samples, Cursor()), (Micro(self._parts.loader.batch(samples, epoch=0), weight=1.0),))
         for _ in range(2):
             stepper.gradients(warm, knows=False)
 
     def run(self) -> int:
-        """Train. Returns an exit code of ``contract.exit_codes``; raises ConfigError, RecordError or Diverged."""
+        """Train. Return an exit code of ``contract.exit_codes``. Raise ConfigError, RecordError or Diverged."""
         while True:
             generation = self._next_generation()
             if generation is None:
@@ -114,7 +115,8 @@ class Loop:
                 self._parts.coordinator.ready_after(generation.number)
 
     def _next_generation(self) -> Generation | None:
-        """Wait for the next generation that this worker is in; None when there is nothing left for it to do."""
+        """Wait for the next generation that this worker is in. Return None if the job is finished or this worker
+        leaves."""
         coordinator, last = self._parts.coordinator, self._generation.number if self._generation else 0
         while True:
             view = coordinator.view
@@ -135,9 +137,9 @@ class Loop:
             raise ConfigError(reason)
 
     def _enter(self, generation: Generation) -> None:
-        """Say who came and who went."""
+        """Enter a generation, and log who joined and who was lost."""
         before, self._generation = self._generation, generation
-        # Whoever missed a generation may have been left behind; it brings its state, but does not trust it.
+        # A worker that missed a generation may have been left behind: it keeps its state, but marks it as stale.
         self._parts.state.stale |= before is not None and before.number < generation.number - 1
         if before is None:
             self._log.event(
@@ -156,7 +158,7 @@ class Loop:
         self._parts.heartbeat.watch(generation.members)
 
     def _hold(self, generation: Generation) -> None:
-        """Too few workers: stand still, with the state in memory, until the membership changes."""
+        """Wait, with the state in memory, until the membership changes: there are too few workers."""
         self.waiting_since = None
         self._parts.heartbeat.tense(False)
         self._say_waiting("below_min", len(generation.members))
@@ -167,17 +169,17 @@ class Loop:
                 return
             lost = lost_members(view, generation, self._parts.member_id)
             if lost:
-                raise GroupBroken(f"no further step with {', '.join(lost)}")
+                raise GroupBroken(f"no further step is possible with {', '.join(lost)}")
             coordinator.wait_for_news(view, time.monotonic() + 0.5)
 
     def _train_in(self, generation: Generation) -> None:
-        """Train until the membership changes or the job is finished. Raises GroupBroken on any failure of a peer."""
+        """Train until the membership changes or the job is finished. Raise GroupBroken on any failure of a peer."""
         rank, size = generation.rank(self._parts.member_id) or 0, len(generation.members)
         state = self._parts.state
         self._parts.heartbeat.tense(True)
         self._form(generation, rank)
         if handover.synchronise(self._parts, generation, rank, self._still_wanted(generation), self._log):
-            self._pending = None  # this worker has dropped what it had applied, or has it from somebody who reports it
+            self._pending = None  # dropped with the old state, or reported by the worker whose state this is
         self._parts.coordinator.synced(generation.number)
         self._parts.heartbeat.tense(False)
         self._settle(rank)
@@ -194,7 +196,7 @@ class Loop:
         return None
 
     def _step(self, generation: Generation, rank: int) -> bool:
-        """One step; whether all ranks know of the next generation and leave this one now."""
+        """Make one step. Return whether all ranks know of the next generation and leave this one now."""
         began = time.monotonic()
         self._pace(generation)
         started = self.waiting_since = time.monotonic()
@@ -202,13 +204,13 @@ class Loop:
         knows = self._knows(generation)
         self._stay_in_touch(generation)
         outcome = self._parts.stepper.gradients(prepared, knows=knows, meanwhile=self._parts.loader.prefetch)
-        self._stay_in_touch(generation)  # once more: this process may have been frozen in between
+        self._stay_in_touch(generation)  # again: this process may have been frozen in between
         self._settle(rank)
         self._apply(generation, rank, prepared, outcome, (began, started))
         return outcome.everyone_knows
 
     def _stay_in_touch(self, generation: Generation) -> None:
-        """Stand still while etcd has been away for so long that others may begin again from a checkpoint."""
+        """Wait while etcd has been unreachable for so long that others may start again from a checkpoint."""
         coordinator = self._parts.coordinator
         if coordinator.in_touch():
             if coordinator.leases_lost == self._leases_lost:
@@ -221,7 +223,7 @@ class Loop:
             coordinator.wait(lambda _: False, time.monotonic() + _ETCD_RETRY_SECONDS)
         lost = coordinator.leases_lost
         if coordinator.view.number != generation.number:
-            raise GroupBroken("others went on while this worker was out of touch with etcd")
+            raise GroupBroken("the others continued while this worker could not reach etcd")
         self._leases_lost = lost
 
     def _apply(
@@ -250,7 +252,7 @@ class Loop:
         self._pending = report, self._change.over()
 
     def _settle(self, rank: int) -> None:
-        """The last step that was applied is final."""
+        """Report the last applied step, which is final now."""
         if self._pending is None:
             return
         (report, changed), self._pending = self._pending, None
@@ -290,21 +292,21 @@ class Loop:
             self._parts.stepper.wrap()
 
     def _still_wanted(self, generation: Generation) -> Callable[[], None]:
-        """What a wait for the state asks now and then: raises GroupBroken when there is no use in it any more."""
+        """Return a check for use while waiting for the state. It raises GroupBroken when the wait is pointless."""
         peers_are_there = self._peers_are_there(generation)
 
         def check() -> None:
             if self._parts.coordinator.view.number != generation.number:
-                raise GroupBroken("a newer generation came up")
+                raise GroupBroken("there is a newer generation")
             if self._overdue():
-                raise GroupBroken("this worker was to leave, and nobody has let it go")
+                raise GroupBroken("this worker must leave, but the others did not let it leave in time")
             self._parts.group.check()
             peers_are_there()
 
         return check
 
     def _peers_are_there(self, generation: Generation) -> Callable[[], None]:
-        """What a wait for peers asks now and then: raises GroupBroken when the process of one of them is gone."""
+        """Return a check for use while waiting for peers. It raises GroupBroken when the process of a peer is gone."""
         peers = [member for member in generation.members if member.id != self._parts.member_id]
         asked_at = time.monotonic()
 
@@ -320,7 +322,7 @@ class Loop:
         return check
 
     def _pace(self, generation: Generation) -> None:
-        """Hold the demonstration's pace, but never hold up a change of the membership."""
+        """Wait as ``--min-step-seconds`` demands, but never delay a change of the membership."""
         until = self._meter.last_step_at + self._config.min_step_seconds
         if time.monotonic() < until:
             self.waiting_since = None
@@ -329,7 +331,8 @@ class Loop:
         self._meter.last_step_at = time.monotonic()
 
     def _evaluated(self, generation: Generation, seat: Seat) -> bool:
-        """Evaluate if it is time to; False if that isn't done yet, and all ranks leave the generation now."""
+        """Evaluate if it is due. Return False if the evaluation is unfinished and all ranks leave the generation
+        now."""
         if not self._evaluation.is_due(epochs=self._config.epochs, every=self._config.evaluate_every):
             return True
         self._confirm(seat.rank)
@@ -337,17 +340,17 @@ class Loop:
         return self._evaluation.run(seat, knows=lambda: self._knows(generation), overdue=self._overdue)
 
     def _knows(self, generation: Generation) -> bool:
-        """Whether this worker knows of the next one."""
+        """Return whether this worker knows of the next generation."""
         return self._parts.coordinator.view.number > generation.number
 
     def _confirm(self, rank: int) -> None:
-        """Make the last step final without another one."""
+        """Make the last step final without a next one."""
         self.waiting_since = time.monotonic()
         self._parts.group.confirm()
         self._settle(rank)
 
     def _finish(self, rank: int) -> None:
-        """Rank 0 saves and records the end; the others wait for that record."""
+        """Finish the job: rank 0 saves the state and records the end, the others wait for that record."""
         state, coordinator, group = self._parts.state, self._parts.coordinator, self._parts.group
         self._confirm(rank)
         if rank == 0:
@@ -365,12 +368,12 @@ class Loop:
         return exit_codes.FINISHED
 
     def _left(self) -> int:
-        """Out of the membership, in good order; who leaves nobody behind that has the state leaves a checkpoint."""
+        """End after a planned leave. If no remaining worker has the state, save a checkpoint first."""
         state, checkpoints = self._parts.state, self._parts.checkpoints
         heirs = self._generation is not None and has_heirs(self._parts.coordinator.view, self._generation)
         if state.present and (not heirs or self._overdue()):
             saved = checkpoints.save(state.step, state.tree(), wait=True)
-            # A later one is of those who went on without this worker; what it had applied alone isn't theirs.
+            # A later checkpoint is from workers that continued without this one: its last step is not part of theirs.
             if saved and not heirs and checkpoints.newest() <= state.step:
                 self._settle(rank=-1)
         self._log.event(
@@ -382,7 +385,7 @@ class Loop:
         return exit_codes.LEFT
 
     def _overdue(self) -> bool:
-        """Whether the others had long enough to let this worker go."""
+        """Return whether this worker has waited long enough for the others to let it leave."""
         return self._leaving_since is not None and time.monotonic() - self._leaving_since > leaving.STEP_SECONDS
 
     def _say_waiting(self, reason: str, workers: int) -> None:

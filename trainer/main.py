@@ -18,7 +18,7 @@ from trainer.observe.log import Log
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one sub-command; returns the exit code."""
+    """Run one sub-command. Return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     command = arguments.pop(0) if arguments else ""
     try:
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(f"trainer: {error}", file=sys.stderr)
         return exit_codes.USAGE
-    except TrainerError as error:  # a download that broke off, say: the next try may go better
+    except TrainerError as error:  # for example a download that broke off: a retry may succeed
         print(f"trainer: {error}", file=sys.stderr)
         return exit_codes.FAILED
 
@@ -40,7 +40,7 @@ def _dataset(arguments: list[str]) -> int:
 
     parser = argparse.ArgumentParser(prog="trainer dataset", description=dataset.__doc__)
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--name", help="a dataset that is known here: digits")
+    source.add_argument("--name", help="a known dataset: digits")
     source.add_argument("--uri", help="a zip or tar archive of an ImageFolder: s3://, https:// or file://")
     parser.add_argument("--out", type=Path, required=True, help="directory to make")
     given = parser.parse_args(arguments)

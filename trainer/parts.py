@@ -1,4 +1,4 @@
-"""What one worker is put together from; see ``runtime`` for how."""
+"""The parts of one worker; ``runtime`` assembles them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trainer.training import Training
 
 @dataclass(frozen=True)
 class Parts:
-    """What the loop works with."""
+    """The parts that the loop uses."""
 
     member_id: str
     training: Training
@@ -36,4 +36,4 @@ class Parts:
     checkpoints: Checkpoints
     metrics: Metrics
     refusal: Callable[[View], str | None]
-    """Why this worker can't train with those who do, if it can't."""
+    """Returns why this worker can't train with the current members, or None if it can."""

@@ -1,10 +1,10 @@
-"""Runs a training script's training: from the command line to the exit code.
+"""Runs the training of a training script, from the command line to the exit code.
 
     raise SystemExit(run(training))                        # training(config) -> Training
-    raise SystemExit(run(training, flags=add_my_flags))    # what they say is in config.user
+       raise SystemExit(run(training, flags=add_my_flags))    # their values are in config.user
 
-What is quick and can go wrong comes first (command line, etcd's endpoints, whether the job is done already), then
-what takes long and disturbs nobody (imports, data, warm-up); only then is this worker announced to the others.
+Quick checks that can fail come first (command line, etcd's endpoints, whether the job is finished). Then comes what
+takes long and disturbs nobody (imports, data, warm-up). Only then is this worker announced to the others.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 from contract import exit_codes, keys, leaving
 from trainer.config import AddFlags, Config, no_flags
 from trainer.errors import ConfigError, Diverged, RecordError, StoreError, TrainerError
-from trainer.etcd.access import first_contact
 from trainer.etcd.client import EtcdStore
+from trainer.etcd.contact import first_contact
 from trainer.group.addresses import route_to
 from trainer.launch import launcher
 from trainer.observe.log import Log
@@ -49,12 +49,12 @@ Build = Callable[[Config], Training]
 
 
 def run(build: Build, argv: Sequence[str] | None = None, *, flags: AddFlags = no_flags) -> int:
-    """Train as one worker until the job is finished, or until SIGTERM. Returns an exit code of ``contract.exit_codes``.
+    """Train as one worker until the job is finished, or until SIGTERM. Return an exit code of ``contract.exit_codes``.
 
     Args:
-        build: called once in each process, with the same settings in all workers of a job.
-        argv: the command line without the program's name; the process's own if None.
-        flags: adds the script's own flags to an argparse group.
+        build: Called once in each process, with the same settings in all workers of a job.
+        argv: The command line without the program's name; the process's own if None.
+        flags: Adds the script's own flags to an argparse group.
     """
     try:
         config = Config.parse(sys.argv[1:] if argv is None else argv, os.environ, flags)
@@ -75,7 +75,7 @@ def _train(config: Config, build: Build) -> int:
     metrics = open_metrics(config.metrics_port, job=config.job, worker=config.worker)
     log = Log(config.worker, debug=config.debug, listener=metrics.event)
     log.event("started", job=config.job, pid=os.getpid(), etcd=",".join(config.etcd))
-    # Not an event: a second SIGTERM that interrupts its `set` would wait for the lock that the first one holds.
+    # Not an Event: a second SIGTERM that interrupts `set` would wait for the lock that the first one holds.
     asked_to_leave: queue.SimpleQueue[None] = queue.SimpleQueue()
     signal.signal(signal.SIGTERM, lambda *_: asked_to_leave.put(None))
     worker = _Worker(config, log, metrics)
@@ -92,7 +92,7 @@ def _train(config: Config, build: Build) -> int:
         if not asked_to_leave.empty():
             log.event("left", reason="asked to leave before it had joined")
             return exit_codes.LEFT
-        # Not in the signal handler: leaving writes to etcd and takes locks that the interrupted code may hold.
+        # Not in the signal handler: `leave` writes to etcd and acquires locks that the interrupted code may hold.
         threading.Thread(target=leave_when_asked, name="leave", daemon=True).start()
         worker.announce(loop)
         return loop.run()
@@ -101,7 +101,7 @@ def _train(config: Config, build: Build) -> int:
 
 
 class _Worker:
-    """Puts one worker together, in the order that lets people see life first and disturbs others last."""
+    """Assembles one worker, in an order that logs early and disturbs other workers late."""
 
     def __init__(self, config: Config, log: Log, metrics: Metrics) -> None:
         from trainer.checkpoint import Checkpoints, places
@@ -119,7 +119,7 @@ class _Worker:
         self._group: Group
 
     def is_finished(self) -> bool:
-        """Whether the job is done, by the checkpoints' place or by etcd (which is asked only if it answers soon)."""
+        """Return whether the job is finished, according to the checkpoints or to etcd (if it answers soon)."""
         if self._checkpoints.finished():
             return True
         try:
@@ -130,14 +130,15 @@ class _Worker:
             return False
 
     def prepare(self, build: Build) -> Loop:
-        """Import torch, load the data, build and warm up the model; nobody knows of this worker yet."""
-        # Each look at whether a peer has come would be two lines of torch's warnings in this worker's log.
+        """Import torch, load the data, build and warm up the model. The other workers don't know of this one yet."""
+        # Otherwise torch logs two warnings each time this worker checks whether a peer has arrived.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-        import torch  # the slowest import by far: the log has begun
+        import torch  # by far the slowest import, so after the first log line
 
         from trainer.data.loader import Loader, LoaderSettings
 
-        # A kernel of one input channel has two equal descriptions of its strides; DDP warns about that, to no effect.
+        # A kernel with one input channel has two equivalent descriptions of its strides; DDP warns about that
+        # needlessly.
         warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
         config = self._config
         torch.set_num_threads(config.threads)
@@ -145,7 +146,7 @@ class _Worker:
         device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
         training = build(config)
         settings = LoaderSettings(config.seed, config.data_workers, config.prefetch, config.micro_batch or None)
-        # Before all threads and sockets: it forks the processes that prepare data.
+        # Before all threads and sockets, because it forks the processes that prepare data.
         self._loader = Loader(
             training.dataset, settings, collate=training.collate, device=device, validation=training.validation
         )
@@ -211,7 +212,7 @@ class _Worker:
         return loop
 
     def announce(self, loop: Loop) -> None:
-        """Let the others know; from now on they may take this worker in. Raises ConfigError if they never will."""
+        """Announce this worker: from now on it may become a member. Raise ConfigError if it never can."""
         from trainer.membership.coordinator import Hooks
         from trainer.peer.server import is_gone, look
 
@@ -230,7 +231,7 @@ class _Worker:
         self._coordinator.announce()
 
     def close(self) -> None:
-        """Withdraw from the job, end what is in flight, and finish what is being written."""
+        """Withdraw from the job, end pending communication, and finish the checkpoint that is being written."""
         self._coordinator.stop()
         self._heartbeat.stop()
         self._group.close()
@@ -245,7 +246,7 @@ class _Worker:
 
 
 def _traits(config: Config, training: Training) -> Traits:
-    """What must be equal in all workers that train together."""
+    """Return the traits that must be equal in all workers that train together."""
     from trainer.membership.traits import Traits, code_digest
 
     common = {name: getattr(config, name) for name in ("epochs", "batch_size", "batch_policy", "seed", "amp")}
@@ -260,10 +261,10 @@ def _traits(config: Config, training: Training) -> Traits:
 
 
 def _script_digest() -> str:
-    """Of the source of the program that was started, which may be in a zip file."""
+    """Return a digest of the source of the started program, which may be in a zip file."""
     try:
         source = inspect.getsource(sys.modules["__main__"])
-    except (OSError, TypeError):  # started in another way than from a file
+    except (OSError, TypeError):  # not started from a file
         return ""
     return hashlib.sha256(source.encode()).hexdigest()[:16]
 
@@ -281,7 +282,7 @@ def _state(config: Config, training: Training, group: Any) -> tuple[Any, Any]:
 
 
 def _data_digest(training: Training) -> str:
-    """What tells one dataset from another: its ``digest`` if it has one, else its length."""
+    """Return what identifies the dataset: its ``digest`` if it has one, otherwise its length."""
     return str(getattr(training.dataset, "digest", _length(training.dataset)))
 
 

@@ -3,8 +3,8 @@
     tree = state.tree()         # refers to the live tensors: use it before the next step, or copy
     state.load(tree)
 
-There is no random state in it: whatever is random in training is a function of the seed, the epoch and the sample
-(see ``loader`` and ``sampler``).
+It contains no random state: everything random in training is a function of the seed, the epoch and the sample (see
+``loader`` and ``sampler``).
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ _VERSION = 3
 
 
 class Position(NamedTuple):
-    """How far a state is. Of two of one job the greater one counts."""
+    """How far a state has come. Of two states of one job, the one with the greater position counts."""
 
     applied_in: int = 0
-    """Generation."""
+    """Number of the generation that applied the last step."""
     steps: int = 0
-    """One more than have been applied; 0 without a state."""
+    """Number of applied steps plus one; 0 without a state."""
     trusted: int = 0
-    """0: others may have gone on without it."""
+    """1 if nobody can have continued without this state, otherwise 0."""
     evaluated: int = 0
-    """Of two ranks one may lack the end of an evaluation, and they wouldn't do the same afterwards."""
+    """Epochs at the last evaluation. If a rank missed the end of an evaluation, the ranks would act differently after
+    it."""
 
 
 class State:
     """The training state of one process.
 
-    ``step`` counts applied steps, ``applied_in`` is the generation that applied the last of them. Two workers
-    with the same step and generation have the same state, bit for bit; of two states of one job, the one with the
-    higher generation has what the survivors agreed on, as with the terms and indices of a replicated log.
+    ``step`` counts the applied steps, ``applied_in`` is the generation that applied the last of them. Two workers with
+    the same step and generation have the same state, bit for bit. Of two states of one job, the one with the higher
+    generation is what the survivors agreed on, as with the terms and indices of a replicated log.
     """
 
     def __init__(self, training: Training, kind: str, scaler: torch.amp.GradScaler) -> None:
@@ -48,7 +49,7 @@ class State:
         self.optimizer = training.optimizer
         self.scaler = scaler
         self.kind = kind
-        """Digest of what must be equal for a state to fit: see ``kind_of``."""
+        """Digest of what must be equal for a state to be loaded: see ``kind_of``."""
         self.step = 0
         self.applied_in = 0
         self.cursor = Cursor()
@@ -58,17 +59,17 @@ class State:
         self.present = False
         """Whether this is the job's state, rather than the initial values of a process that has just started."""
         self.stale = False
-        """Whether others may have gone on without this process since its last step."""
+        """Whether others may have continued without this process since its last step."""
         self._more = training.stateful
 
     def position(self) -> Position:
-        """What decides whose state counts."""
+        """Return the position, which decides whose state counts."""
         if not self.present:
             return Position()
         return Position(self.applied_in, self.step + 1, int(not self.stale), self.evaluated)
 
     def tree(self) -> dict[str, Any]:
-        """The state; every key is a string."""
+        """Return the state as a tree; every key is a string."""
         optimizer = self.optimizer.state_dict()
         return {
             "version": _VERSION,
@@ -88,7 +89,7 @@ class State:
         }
 
     def load(self, tree: dict[str, Any]) -> None:
-        """Become that state. Raises RecordError if it is of another job's kind; then nothing has changed."""
+        """Load that state. Raise RecordError, and change nothing, if it belongs to another kind of job."""
         if tree.get("version") != _VERSION:
             raise RecordError(
                 f"the state has version {tree.get('version')}, this code reads {_VERSION}: give the job a new name"
@@ -115,7 +116,7 @@ class State:
         self.present, self.stale = True, False
 
     def digest(self) -> str:
-        """Of all bits of the model: equal in all workers after every applied step."""
+        """Return a digest of all bits of the model: equal in all workers after every applied step."""
         digest = hashlib.sha256()
         for value in self.model.state_dict().values():
             digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
@@ -123,6 +124,6 @@ class State:
 
 
 def kind_of(model: nn.Module, **more: object) -> str:
-    """Digest of the model's shapes and of whatever else a stored state must fit."""
+    """Return a digest of the model's shapes and of everything else that a stored state must match."""
     shapes = [(name, tuple(value.shape), str(value.dtype)) for name, value in model.state_dict().items()]
     return hashlib.sha256(repr((shapes, sorted(more.items()))).encode()).hexdigest()[:16]

@@ -1,15 +1,16 @@
-"""One training step on one rank: the gradients, what rides with them, and the optimizer's step.
+"""One training step on one rank: the gradients, the values sent with them, and the optimizer's step.
 
     outcome = stepper.gradients(prepared, knows=False)      # raises GroupBroken; then nothing has changed
     stepper.apply(outcome, factor=0.5)
 
-The ranks' losses are weighted by their share of the step's samples, so that the sum of the gradients over ranks (and
-over the micro-batches of a rank) is the gradient of the mean over the whole step, however unevenly it is shared out.
+Each rank weights its loss by its share of the step's samples. So the sum of the gradients over ranks (and over the
+micro-batches of a rank) is the gradient of the mean over the whole step, even if the ranks have different numbers of
+samples.
 
-With the first bucket of gradients rides the ballot: the loss, whether a rank knows of the next generation, and by how
-much the forward passes have changed the model's buffers (batch normalization's running statistics). A buffer's
-change is averaged over the ranks by the same weights, so buffers are as equal as parameters, and until ``apply`` they
-are as they were, so a discarded step leaves no trace in them.
+The first bucket of gradients also carries the ballot: the loss, whether a rank knows of the next generation, and how
+much the forward passes have changed the model's buffers (batch normalization's running statistics). The changes of a
+buffer are averaged over the ranks with the same weights, so all ranks have the same buffers. Buffers keep their old
+values until ``apply``, so a discarded step does not change them.
 """
 
 from __future__ import annotations
@@ -37,18 +38,18 @@ AMP_TYPES = {"off": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 @dataclass(frozen=True)
 class Outcome:
-    """What all ranks have contributed to a step; the gradients themselves are in the parameters."""
+    """The result of a step over all ranks. The gradients themselves are in the parameters."""
 
     loss: float
     """Mean over the samples of the step."""
     everyone_knows: bool
-    """All ranks know of the next generation."""
+    """Whether all ranks know of the next generation."""
     buffers: tuple[torch.Tensor, ...]
-    """What to add to each of the model's buffers."""
+    """The amount to add to each of the model's buffers."""
 
 
 class Stepper:
-    """Makes steps with the model of ``training``, in whatever generation ``group`` is.
+    """Makes steps with the model of ``training``, in the current generation of ``group``.
 
     Raises ConfigError if the optimizer has other parameters than the model's.
     """
@@ -65,16 +66,16 @@ class Stepper:
         _check_optimizer(training)
 
     def wrap(self) -> None:
-        """Have the gradients summed over the group; again after each ``form`` of a group that needs it."""
+        """Wrap the model so that gradients are summed over the group. Repeat after ``form`` if the group needs it."""
         self._model = self._group.wrap(self._training.model)
 
     def gradients(self, prepared: Prepared, *, knows: bool, meanwhile: Callable[[], None] = lambda: None) -> Outcome:
         """Leave the gradients of the whole step in the parameters; a collective call.
 
-        ``meanwhile`` is called when this rank has done its part, before the others' parts are waited for.
+        ``meanwhile`` is called when this rank has done its part, before it waits for the others.
 
-        Raises GroupBroken on any failure of a peer; Diverged, on all ranks alike, if the loss is not a number; and
-        ConfigError if it is more than one.
+        Raise GroupBroken on any failure of a peer; Diverged, on all ranks, if the loss is not a number; ConfigError if
+        the loss has more than one element.
         """
         before = [buffer.clone() for buffer in self._buffers]
         try:
@@ -91,13 +92,13 @@ class Stepper:
         if not math.isfinite(loss):
             raise Diverged(
                 f"the loss of step {self._state.step + 1} is {loss}: lower the learning rate and look at the data; "
-                "the last checkpoint is kept, and a restart would come to the same"
+                "the last checkpoint is kept, and a restart would give the same result"
             )
         buffers = tuple(change.view_as(buffer) for change, buffer in zip(changes, self._buffers, strict=True))
         return Outcome(loss, round(knowing) == self._group.size, buffers)
 
     def apply(self, outcome: Outcome, factor: float) -> None:
-        """Step the optimizer, at ``factor`` times its initial learning rates, and move the buffers."""
+        """Step the optimizer with ``factor`` times its initial learning rates, and update the buffers."""
         for buffer, change in zip(self._buffers, outcome.buffers, strict=True):
             buffer.add_(change if buffer.is_floating_point() else change.round().to(buffer.dtype))
         for settings in self._state.optimizer.param_groups:
@@ -106,14 +107,14 @@ class Stepper:
         self._state.scaler.update()
 
     def precision(self) -> contextlib.AbstractContextManager[Any]:
-        """Autocast as ``--amp`` says."""
+        """Return the autocast context for ``--amp``."""
         if self._amp is None:
             return contextlib.nullcontext()
         return torch.autocast(self._group.device.type, dtype=self._amp)
 
     def _accumulate(self, prepared: Prepared, before: list[torch.Tensor], knows: bool) -> None:
-        """Both passes of all micro-batches; the last one sets off the sums over the ranks."""
-        # Not by the optimizer, which takes longer, and leaves those of parameters that it doesn't have.
+        """Run both passes of all micro-batches. The last one starts the sums over the ranks."""
+        # Not with optimizer.zero_grad, which is slower and skips parameters that the optimizer doesn't have.
         for parameter in self._parameters:
             parameter.grad = None
         losses: list[float | torch.Tensor] = []
@@ -135,11 +136,11 @@ class Stepper:
         self._backward(loss, micro)
 
     def _vote(self, knows: bool, loss: float | torch.Tensor) -> None:
-        """Fill the ballot in, with this rank's part of the step's loss."""
+        """Fill in the ballot with this rank's part of the step's loss."""
         if isinstance(loss, torch.Tensor):
             self._ballot[0] = float(knows)
             self._ballot[1] = loss
-        else:  # past torch, of whose calls each takes 20 us when the passes have emptied the processor's caches
+        else:  # without torch: each of its calls takes 20 us when the caches of the processor are cold
             self._ballot.numpy()[:] = knows, loss
 
     def _forward(self, micro: Micro) -> torch.Tensor:
@@ -163,7 +164,7 @@ class Stepper:
 
 
 def _check_optimizer(training: Training) -> None:
-    """Raises ConfigError if it moves what nobody averages: each rank's would go its own way."""
+    """Raise ConfigError if the optimizer has parameters that aren't averaged: they would differ between ranks."""
     known = {id(parameter) for parameter in training.model.parameters()}
     if any(id(each) not in known for settings in training.optimizer.param_groups for each in settings["params"]):
         raise ConfigError(
@@ -173,7 +174,7 @@ def _check_optimizer(training: Training) -> None:
 
 
 def _value(loss: torch.Tensor) -> float | torch.Tensor:
-    """A float on the CPU; elsewhere a tensor, so that nobody waits for it."""
+    """Return a float if the loss is on the CPU, otherwise a tensor, so that nothing waits for the device."""
     return loss.item() if loss.device.type == "cpu" else loss.detach().float().reshape(())
 
 

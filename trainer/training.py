@@ -1,4 +1,4 @@
-"""What a training script brings, and what it is told of every step.
+"""What a training script provides, and what it learns about every step.
 
     def training(config: trainer.Config) -> trainer.Training:
         model = Net()
@@ -11,7 +11,7 @@
 
     raise SystemExit(trainer.run(training))
 
-Everything else - who trains, who gets which samples, what is kept, where it goes on - is the runtime's business.
+The runtime does everything else: it decides who trains on which samples, what is saved, and where training continues.
 """
 
 from __future__ import annotations
@@ -32,61 +32,61 @@ class Report:
     step: int
     """Counts from 1 over the whole job."""
     epoch: int
-    """Epochs that were done after this step."""
+    """Number of finished epochs after this step."""
     generation: int
     world_size: int
     rank: int
-    """This worker's, as are ``samples``."""
+    """The rank of this worker."""
     loss: float
     """Mean over all samples of the step."""
     lr: float
     """Learning rate of the optimizer's first parameter group."""
     samples: tuple[int, ...]
-    """Indices into the dataset that this worker has contributed."""
+    """Indices into the dataset that this worker contributed."""
     batch_size: int
-    """Samples of all workers."""
+    """Number of samples of all workers together."""
     step_seconds: float
-    """From the wait for the batch to the last gradient."""
+    """Seconds from the wait for the batch to the last gradient."""
     useful_seconds: float
-    """The same and the wait before it by which ``--min-step-seconds`` slows training down."""
+    """``step_seconds`` plus the wait for ``--min-step-seconds`` before it."""
 
 
 def constant(progress: float) -> float:
-    """The schedule that changes nothing."""
+    """Return 1: this schedule does not change the learning rate."""
     return 1.0
 
 
 def ignore(report: Report) -> None:
-    """The listener that does not listen."""
+    """Do nothing with the report."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """A model and how it is trained; made anew in every worker process, with equal values in all of them.
+    """A model and how it is trained. Every worker process creates one, with the same values.
 
-    Randomness in ``dataset[index]`` is seeded per sample and epoch by the runtime (torch's, Python's and numpy's
-    generators), so that a sample is the same whoever prepares it; what ``collate`` draws depends on its batch's
-    samples. Randomness in the model (dropout) is not seeded.
+    The runtime seeds the random generators of torch, Python and numpy for each sample and epoch. So ``dataset[index]``
+    gives the same sample in every process, and what ``collate`` draws depends only on the samples of its batch.
+    Randomness in the model (dropout) is not seeded.
     """
 
     model: torch.nn.Module
-    """On any device; the runtime moves it to this worker's."""
+    """On any device; the runtime moves it to the device of this worker."""
     optimizer: torch.optim.Optimizer
-    """Over the model's parameters, all or some of them. ``schedule`` is applied to the learning rates it has now."""
+    """Over all or some of the model's parameters. ``schedule`` is a factor on its initial learning rates."""
     dataset: Dataset[Any]
     """Map-style: ``len(dataset)`` and ``dataset[index]``."""
     loss: Callable[[torch.nn.Module, Any], torch.Tensor]
-    """``loss(model, batch)``: the mean over the batch, which is collated and on this worker's device."""
+    """``loss(model, batch)``: the mean over the batch. The batch is collated and on the device of this worker."""
     schedule: Callable[[float], float] = constant
-    """Factor on the learning rate at ``progress``, the share of all samples of all epochs that is done, in [0, 1]."""
+    """Factor on the learning rate at ``progress``, the share of all samples of all epochs that is done, from 0 to 1."""
     validation: Dataset[Any] | None = None
     score: Callable[[torch.nn.Module, Any], torch.Tensor] | None = None
-    """``score(model, batch)``: the sum over the batch, such as the number of right answers. Its total over
+    """``score(model, batch)``: the sum over the batch, such as the number of correct answers. The total over
     ``validation``, divided by its length, is reported as accuracy."""
     collate: Callable[[list[Any]], Any] | None = None
     """torch's ``default_collate`` unless given."""
     stateful: Mapping[str, Any] = field(default_factory=dict)
-    """Further objects with ``state_dict`` and ``load_state_dict`` that belong to the state: an average of the
-    weights, say. They must change only in ``on_step``, and in the same way in all workers."""
+    """Further objects with ``state_dict`` and ``load_state_dict`` that belong to the state, for example an average of
+    the weights. They must change only in ``on_step``, and in the same way in all workers."""
     on_step: Callable[[Report], None] = ignore
-    """Called for every final step, in order, by each worker that took part in it and is still there."""
+    """Called for every final step, in order, in each worker that took part in it and is still running."""

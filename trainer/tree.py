@@ -1,15 +1,16 @@
-"""A training state taken apart into tensors and the rest, and put together again, equal in values and types.
+"""Splits a training state into tensors and the rest, and joins them again, with equal values and types.
 
     parts = split(tree, take)                    # tree: nested dicts, lists, tuples, numbers, strings, bytes, tensors
     data = json.dumps(parts.outline)             # everything but the tensors, which it names
     tree = join(json.loads(data), tensors)       # tensors by name
 
-So it goes to a peer and into a checkpoint alike: what can do the one can do the other. Not pickle: what a peer sends
-must not be able to run code here. ``torch.distributed.checkpoint`` flattens a state into names such as
-``optimizer.state.0.exp_avg``: keys that are numbers come back as strings, tuples as lists, and empty dicts not at all;
-and what is no tensor is pickled. So the outline holds all that. ``parts.public`` is the same state in the form that
-flattening does no harm to: it is what is given to ``torch.distributed.checkpoint``, for people who load a checkpoint
-without this package.
+States are sent to peers and written to checkpoints in this form, so both support the same values. It does not use
+pickle, because data from a peer must not be able to run code.
+
+``torch.distributed.checkpoint`` flattens a state into names such as ``optimizer.state.0.exp_avg``: numeric keys return
+as strings, tuples as lists, and empty dicts not at all; everything except tensors is pickled. The outline keeps what
+this loses. ``parts.public`` is the same state in a form that survives flattening. It is what
+``torch.distributed.checkpoint`` gets, for people who load a checkpoint without this package.
 """
 
 from __future__ import annotations
@@ -25,27 +26,27 @@ from torch import Tensor
 from trainer.errors import ConfigError, RecordError
 
 Tree = Any
-"""A dict, list, tuple, number, string, bytes, None or Tensor; nested at will."""
+"""A dict, list, tuple, number, string, bytes, None or Tensor, nested to any depth."""
 
 Take = Callable[[str, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class Parts:
-    """A state in two forms that share the tensors."""
+    """A state in two forms that share their tensors."""
 
     outline: Any
-    """To be dumped as JSON. Containers are objects with one key, which says what they are."""
+    """To be written as JSON. A container is an object with one key, which names its type."""
     public: Any
-    """Dicts have only strings as keys, and tuples with tensors in them are lists."""
+    """All keys of dicts are strings, and tuples that contain tensors are lists."""
 
 
 def split(tree: Tree, take: Take) -> Parts:
-    """Take a state apart. Raises ConfigError, saying what and where, when it holds something that can't be kept.
+    """Split a state. Raise ConfigError, which says what and where, if it contains something that can't be stored.
 
     Args:
-        tree: the state. Values of a subclass, as numpy's float64 is of float, come back as the plain type.
-        take: gets each tensor and its name, which no other has, and returns what is to be kept of it.
+        tree: The state. A value of a subclass (numpy's float64 is one of float) is restored as the plain type.
+        take: Called with each tensor and its unique name; returns what to keep of it.
     """
     seen: set[str] = set()
 
@@ -62,7 +63,7 @@ def split(tree: Tree, take: Take) -> Parts:
 
 
 def _split(value: Any, path: tuple[str, ...], take: Take) -> tuple[Any, Any, bool]:
-    """Outline, public form, and whether there are tensors in it."""
+    """Return the outline, the public form, and whether it contains tensors."""
     if isinstance(value, Tensor):
         name = ".".join(path)
         return {"tensor": name}, take(name, value), True
@@ -89,7 +90,7 @@ def _split(value: Any, path: tuple[str, ...], take: Take) -> tuple[Any, Any, boo
         )
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}, bytes(value), False
-    raise ConfigError(f"the state has a {_type(value)} at {'.'.join(path)}, which can't be kept: make it {_KEPT}")
+    raise ConfigError(f"the state has a {_type(value)} at {'.'.join(path)}, which can't be stored: make it {_KEPT}")
 
 
 _KEPT = "a number, a string, bytes, None, a tensor, or a dict, list or tuple of these"
@@ -100,7 +101,7 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, int):
         return int(value)
-    # Not str(value): an enumeration that is a string too would answer with its name.
+    # Not str(value): an enumeration that is also a string would return its name.
     return float(value) if isinstance(value, float) else str.__str__(value)
 
 
@@ -117,7 +118,7 @@ def _type(value: Any) -> str:
 
 
 def join(outline: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """Put a state together. Raises RecordError when the outline is not one, or names a tensor that isn't there."""
+    """Join a state. Raise RecordError if the outline is damaged or names a tensor that is missing."""
     if not isinstance(outline, dict):
         return outline
     try:
@@ -138,7 +139,7 @@ def join(outline: Any, tensors: Mapping[str, Tensor]) -> Any:
 
 
 def names(outline: Any) -> list[str]:
-    """Names of the tensors in an outline."""
+    """Return the names of the tensors in an outline."""
     if isinstance(outline, list):
         return [name for each in outline for name in names(each)]
     if isinstance(outline, dict):

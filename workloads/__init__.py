@@ -1,1 +1,15 @@
-"""What runs on the cluster. Knows of the infrastructure only what `infra.outputs` holds."""
+"""What runs on the cluster, as pure manifests and thin Pulumi components. Imports only `outputs` from `infra`.
+
+manifests    what the manifests have in common
+objects      makes a Pulumi resource of a manifest
+namespace    the namespace, priority classes, NVIDIA's device plug-in
+storage      the shared file system as volume and claim
+access       the service account of the training pods, and its IAM role
+etcd         etcd, in which the workers find each other
+bundle       the training code as a zip in the bucket
+in_bundle/   files that the program does not import but puts into that zip
+dataset      the job that puts the dataset on the shared file system
+training     the training job
+scaler       the Deployment that keeps the job at its number of workers
+exports      the stack's outputs
+"""

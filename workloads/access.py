@@ -1,20 +1,20 @@
-"""The training pods' service account, and the IAM role that it stands for through EKS Pod Identity."""
+"""The training pods' service account, and the IAM role that EKS Pod Identity gives its pods."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
 
-import settings
 from contract import labels
-from infra.outputs import TRAINER_SERVICE_ACCOUNT, ClusterOutputs
+from infra.outputs import TRAINER_SERVICE_ACCOUNT
 from workloads import objects
 from workloads.manifests import Manifest, metadata
-from workloads.namespace import Namespace
 
 
 def service_account_manifest(namespace: str) -> Manifest:
-    """The service account; no pod gets its Kubernetes token, only the one for AWS."""
+    """Return the service account. Its pods get no token for Kubernetes, only the one for AWS."""
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
@@ -23,22 +23,32 @@ def service_account_manifest(namespace: str) -> Manifest:
     }
 
 
-class TrainerAccess(pulumi.ComponentResource):
-    """Must stand before the first pod: EKS gives credentials only to pods made after the association."""
+@dataclass(frozen=True)
+class TrainerAccessArgs:
+    """The cluster, and the role of the training pods."""
 
-    def __init__(self, stack: settings.Settings, cluster: ClusterOutputs, namespace: Namespace) -> None:
-        place = stack.training.namespace
-        super().__init__("tidewater:workloads:TrainerAccess", place, None, cluster.options(namespace))
+    cluster_name: str
+    role_arn: pulumi.Input[str]
+
+
+class TrainerAccess(pulumi.ComponentResource):
+    """Service account and association, in the namespace that the component is named after.
+
+    Training pods depend on it: EKS gives credentials only to pods that are created after the association.
+    """
+
+    def __init__(self, name: str, args: TrainerAccessArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("tidewater:workloads:TrainerAccess", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        objects.register(service_account_manifest(place), opts=child)
-        name = f"{cluster.name}-{place}-{TRAINER_SERVICE_ACCOUNT}"
+        objects.register(service_account_manifest(name), opts=child)
+        association = f"{args.cluster_name}-{name}-{TRAINER_SERVICE_ACCOUNT}"
         aws.eks.PodIdentityAssociation(
-            name,
-            cluster_name=cluster.name,
-            namespace=place,
+            association,
+            cluster_name=args.cluster_name,
+            namespace=name,
             service_account=TRAINER_SERVICE_ACCOUNT,
-            role_arn=cluster.trainer_role_arn,
-            tags={"Name": name},
+            role_arn=args.role_arn,
+            tags={"Name": association},
             opts=child,
         )
         self.register_outputs({})

@@ -1,10 +1,10 @@
-"""Packs the training code into a zip that Python runs as it is, and puts it into the bucket.
+"""The training code as a zip file that Python can run, and its upload to the bucket.
 
     bundle = pack(ROOT)
     bundle.key            # code/<sha256>.zip
 
-The same sources give the same bytes on every machine: sorted names, one date, no compression (whose output depends
-on the library's version). So an unchanged trainer changes nothing, and a changed one gets a key of its own.
+The same sources give the same bytes on every machine: sorted names, one date, no compression (its output depends on
+the library's version). So the key changes if, and only if, the code changes.
 """
 
 from __future__ import annotations
@@ -21,21 +21,19 @@ from pathlib import Path
 import pulumi
 import pulumi_aws as aws
 
-from infra.outputs import ClusterOutputs
-
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("contract", "trainer", "examples")
 START = ROOT / "workloads" / "in_bundle" / "start.py"
 SCRIPT = "training_script.py"
-"""What the user's own script is called in the bundle, whatever its name was."""
+"""Name of the user's own script in the bundle."""
 REQUIREMENTS = ROOT / "requirements" / "trainer.txt"
 NEEDS = {
     "train": ("numpy", "pillow", "prometheus-client"),
     "dataset": ("pillow", "scikit-learn"),
     "s3": ("boto3",),
 }
-"""Packages that images with PyTorch may lack: what each sub-command imports, and either of them for `s3://` addresses.
-Pinned as in the requirements."""
+"""Packages that an image with PyTorch may lack, by sub-command; `s3` is for any sub-command with an `s3://` address.
+Their versions are those of the requirements file."""
 
 _DATE = (1980, 1, 1, 0, 0, 0)
 
@@ -58,7 +56,7 @@ class Bundle:
 
 
 def pack(root: Path = ROOT, script: Path | None = None) -> Bundle:
-    """The bundle of the sources under `root`, with the user's own training script if there is one."""
+    """Return the bundle of the sources under `root`, with the user's own training script if there is one."""
     locked = REQUIREMENTS.read_text()
     files = {f"requirements/{command}.txt": pinned(locked, names).encode() for command, names in NEEDS.items()}
     files["__main__.py"] = START.read_bytes()
@@ -71,34 +69,50 @@ def pack(root: Path = ROOT, script: Path | None = None) -> Bundle:
 
 
 def pinned(locked: str, names: tuple[str, ...]) -> str:
-    """The lines `name==version` for `names` out of a hash-locked requirements file."""
+    """Return the lines `name==version` for `names` from a hash-locked requirements file."""
     found = dict(re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", locked, flags=re.MULTILINE))
     return "".join(f"{name}=={found[name]}\n" for name in names)
 
 
 def to_zip(files: Mapping[str, bytes]) -> bytes:
-    """A zip of `files` whose bytes depend on nothing else."""
+    """Return a zip of `files`. Its bytes depend on nothing else."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name, _DATE)
-            entry.create_system = 3  # Unix, whatever packs it
+            entry.create_system = 3  # Unix, on every machine
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, files[name])
     return buffer.getvalue()
 
 
-def upload(bundle: Bundle, cluster: ClusterOutputs) -> pulumi.Output[str]:
-    """Puts the bundle into the bucket; returns its `s3://` address, known once it is there."""
-    # Pulumi reads what it uploads from a file; the name is the content's, so any run may write or reuse it.
-    path = Path(tempfile.gettempdir()) / f"tidewater-code-{bundle.digest}.zip"
-    path.write_bytes(bundle.content)
-    stored = aws.s3.BucketObjectv2(
-        "code",
-        bucket=cluster.bucket,
-        key=bundle.key,
-        source=pulumi.FileAsset(str(path)),
-        content_type="application/zip",
-        opts=pulumi.ResourceOptions(provider=cluster.account.provider, depends_on=list(cluster.bucket_ready)),
-    )
-    return pulumi.Output.concat("s3://", stored.bucket, "/", stored.key)
+@dataclass(frozen=True)
+class CodeArgs:
+    """The packed code, and the bucket that it goes to."""
+
+    bundle: Bundle
+    bucket: pulumi.Input[str]
+
+
+class Code(pulumi.ComponentResource):
+    """The bundle in the bucket."""
+
+    uri: pulumi.Output[str]
+    """The bundle's `s3://` address, known once it is uploaded."""
+
+    def __init__(self, name: str, args: CodeArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("tidewater:workloads:Code", name, None, opts)
+        # Pulumi reads what it uploads from a file. The file is named after its content, so any run may write or use it.
+        path = Path(tempfile.gettempdir()) / f"tidewater-code-{args.bundle.digest}.zip"
+        path.write_bytes(args.bundle.content)
+        stored = aws.s3.BucketObjectv2(
+            name,
+            bucket=args.bucket,
+            key=args.bundle.key,
+            source=pulumi.FileAsset(str(path)),
+            content_type="application/zip",
+            # In older stacks the object has no parent.
+            opts=pulumi.ResourceOptions(parent=self, aliases=[pulumi.Alias(parent=pulumi.ROOT_STACK_RESOURCE)]),
+        )
+        self.uri = pulumi.Output.concat("s3://", stored.bucket, "/", stored.key)
+        self.register_outputs({"uri": self.uri})

@@ -1,17 +1,17 @@
-"""The dataset job: puts the data on the shared file system once, and verifies it.
+"""The dataset job: puts the data on the shared file system, and verifies it.
 
-It is idempotent: where the data is there already, it checks it against its manifest and is done.
+It is idempotent: data that exists already is only checked against its manifest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pulumi
 
 import settings
 from contract import exit_codes, labels
-from infra.outputs import TRAINER_SERVICE_ACCOUNT, ClusterOutputs
+from infra.outputs import TRAINER_SERVICE_ACCOUNT
 from workloads import objects
 from workloads.manifests import (
     BUNDLE,
@@ -34,18 +34,18 @@ from workloads.storage import CLAIM
 
 
 def directory(dataset: settings.Dataset) -> str:
-    """Where in the pods the dataset lies."""
+    """Return the directory of the dataset in the pods."""
     return f"{DATA_DIRECTORY}/{dataset.name}"
 
 
 def command(dataset: settings.Dataset) -> list[str]:
-    """The trainer's command line that makes the dataset."""
+    """Return the trainer's command line that makes the dataset."""
     source = ["--name", dataset.name] if dataset.uri is None else ["--uri", dataset.uri]
     return ["python3", BUNDLE, "dataset", *source, "--out", directory(dataset)]
 
 
 def job_manifest(wanted: settings.Training, code_uri: Text) -> Manifest:
-    """The job."""
+    """Return the job."""
     own = labels.component(labels.COMPONENT_DATASET, instance=wanted.dataset.name)
     return {
         "apiVersion": "batch/v1",
@@ -88,16 +88,22 @@ def _container(wanted: settings.Training) -> Manifest:
     }
 
 
-class Dataset(pulumi.ComponentResource):
-    """The job; Pulumi waits until it has succeeded."""
+@dataclass(frozen=True)
+class DatasetArgs:
+    """The training settings, which name dataset and images, and the code's address."""
 
-    def __init__(
-        self, stack: settings.Settings, cluster: ClusterOutputs, code_uri: Text, *, after: Sequence[pulumi.Resource]
-    ) -> None:
-        super().__init__("tidewater:workloads:Dataset", stack.training.dataset.name, None, cluster.options(*after))
+    training: settings.Training
+    code_uri: Text
+
+
+class Dataset(pulumi.ComponentResource):
+    """The job. Pulumi waits until it has succeeded."""
+
+    def __init__(self, name: str, args: DatasetArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("tidewater:workloads:Dataset", name, None, opts)
         objects.register(
-            job_manifest(stack.training, code_uri),
-            # Fetching and unpacking an archive, or pulling the image, may take longer than Pulumi's ten minutes.
+            job_manifest(args.training, args.code_uri),
+            # To download and unpack an archive, or to pull the image, may take longer than Pulumi's ten minutes.
             opts=pulumi.ResourceOptions(
                 parent=self,
                 custom_timeouts=pulumi.CustomTimeouts(create="60m", update="60m"),

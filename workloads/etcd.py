@@ -1,15 +1,16 @@
-"""etcd, where the workers find each other: one member or three, with its data on the shared file system.
+"""etcd, in which the workers find each other: one member or three, with its data on the shared file system.
 
-A member that was lost with its node comes back under its name on another node, with its data.
+A member whose node is lost starts again on another node, with the same name and data.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import pulumi
 
 import settings
 from contract import labels
-from infra.outputs import ClusterOutputs
 from workloads import objects
 from workloads.manifests import (
     CONFINED,
@@ -24,8 +25,7 @@ from workloads.manifests import (
     field,
     metadata,
 )
-from workloads.namespace import Namespace
-from workloads.storage import CLAIM, Storage
+from workloads.storage import CLAIM
 
 NAME = "etcd"
 PEERS = "etcd-peers"
@@ -34,23 +34,23 @@ PEER_PORT = 2380
 
 HEARTBEAT_MILLIS = 500
 ELECTION_MILLIS = 5000
-"""etcd's defaults (100 and 1000) are for local disks; a write to EFS takes some milliseconds, at times many."""
+"""etcd's defaults (100 and 1000) are for local disks. A write to EFS takes milliseconds, sometimes many."""
 
 LABELS = labels.component(labels.COMPONENT_ETCD, instance=NAME)
 
 
 def endpoint(namespace: str) -> str:
-    """Where clients in the cluster reach etcd."""
+    """Return the URL at which clients in the cluster reach etcd."""
     return f"http://{NAME}.{namespace}.svc:{CLIENT_PORT}"
 
 
 def arguments(namespace: str, members: int) -> list[str]:
-    """etcd's command line. `$(POD_NAME)` is Kubernetes' own expansion: the image has no shell."""
+    """Return etcd's command line. Kubernetes itself expands `$(POD_NAME)`: the image has no shell."""
     domain = f"{PEERS}.{namespace}.svc"
     cluster = ",".join(f"{NAME}-{n}=http://{NAME}-{n}.{domain}:{PEER_PORT}" for n in range(members))
     return [
         "--name=$(POD_NAME)",
-        # etcd reads who its members are only at its birth, so another number of members is another etcd.
+        # etcd reads its members only on its first start, so another number of members is another etcd with other data.
         f"--data-dir={DATA_DIRECTORY}/etcd/{members}/$(POD_NAME)",
         f"--listen-client-urls=http://0.0.0.0:{CLIENT_PORT}",
         f"--advertise-client-urls=http://$(POD_NAME).{domain}:{CLIENT_PORT}",
@@ -68,7 +68,7 @@ def arguments(namespace: str, members: int) -> list[str]:
 
 
 def peers_service_manifest(namespace: str) -> Manifest:
-    """Gives each member a name, before it is ready too: they need each other to become ready."""
+    """Return the service that gives each member a DNS name before it is ready: members become ready together."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -83,7 +83,7 @@ def peers_service_manifest(namespace: str) -> Manifest:
 
 
 def client_service_manifest(namespace: str) -> Manifest:
-    """Where clients reach whichever member is ready."""
+    """Return the service through which clients reach any ready member."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -97,7 +97,7 @@ def client_service_manifest(namespace: str) -> Manifest:
 
 
 def stateful_set_manifest(namespace: str, *, members: int, image: str, priority_class: str) -> Manifest:
-    """The members."""
+    """Return the members."""
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -155,7 +155,7 @@ def _container(namespace: str, members: int, image: str) -> Manifest:
 
 
 def disruption_budget_manifest(namespace: str) -> Manifest:
-    """A drain takes one member at a time; with one member it may take that one, which comes back elsewhere."""
+    """Let a drain evict one member at a time; a single member may be evicted too, and starts on another node."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -165,7 +165,7 @@ def disruption_budget_manifest(namespace: str) -> Manifest:
 
 
 def network_policy_manifest(namespace: str) -> Manifest:
-    """Members talk to each other; pods of ours in the namespace may be clients; nobody else gets in."""
+    """Allow traffic between members, and from the stack's own pods in the namespace as clients; deny the rest."""
 
     def rule(from_labels: dict[str, str], port: int) -> Manifest:
         return {"from": [{"podSelector": {"matchLabels": from_labels}}], "ports": [{"protocol": "TCP", "port": port}]}
@@ -182,30 +182,35 @@ def network_policy_manifest(namespace: str) -> Manifest:
     }
 
 
+@dataclass(frozen=True)
+class EtcdArgs:
+    """The training settings, which name the namespace, the image and the number of members; and their priority."""
+
+    training: settings.Training
+    priority_class: str
+
+
 class Etcd(pulumi.ComponentResource):
     """The members and the services in front of them."""
 
-    endpoint: str
-
-    def __init__(self, stack: settings.Settings, cluster: ClusterOutputs, place: Namespace, storage: Storage) -> None:
-        super().__init__("tidewater:workloads:Etcd", NAME, None, cluster.options(place, storage))
-        namespace = stack.training.namespace
+    def __init__(self, name: str, args: EtcdArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("tidewater:workloads:Etcd", name, None, opts)
+        namespace = args.training.namespace
         child = pulumi.ResourceOptions(parent=self)
-        self.endpoint = endpoint(namespace)
         peers = objects.register(peers_service_manifest(namespace), opts=child)
         objects.register(network_policy_manifest(namespace), opts=child)
         objects.register(disruption_budget_manifest(namespace), opts=child)
         stateful_set = objects.register(
             stateful_set_manifest(
                 namespace,
-                members=stack.training.etcd_members,
-                image=stack.training.images.etcd,
-                priority_class=place.priorities.etcd,
+                members=args.training.etcd_members,
+                image=args.training.images.etcd,
+                priority_class=args.priority_class,
             ),
             opts=pulumi.ResourceOptions(parent=self, depends_on=[peers]),
         )
-        # Pulumi takes a Service for ready when a pod stands behind it.
+        # Pulumi waits until a Service has a ready pod.
         objects.register(
             client_service_manifest(namespace), opts=pulumi.ResourceOptions(parent=self, depends_on=[stateful_set])
         )
-        self.register_outputs({"endpoint": self.endpoint})
+        self.register_outputs({"endpoint": endpoint(namespace)})

@@ -1,8 +1,8 @@
 """What the manifests have in common, as pure functions.
 
-The `*_manifest` functions of this package return Kubernetes objects as Kubernetes writes them (`apiVersion`,
-`kind`, `metadata`, `spec`). Values that are known only after something was made are arguments, and are passed on
-untouched: a test passes text.
+The `*_manifest` functions of this package return Kubernetes objects in Kubernetes' own form (`apiVersion`, `kind`,
+`metadata`, `spec`). A value that Pulumi knows only after it has made a resource is an argument, and is passed on as it
+is; a test passes text.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ NON_ROOT: Manifest = {
     "runAsGroup": POSIX_ID,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-"""`securityContext` of every pod of ours."""
+"""`securityContext` of every pod of the stack."""
 
 CONFINED: Manifest = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
     "capabilities": {"drop": ["ALL"]},
 }
-"""`securityContext` of every container of ours."""
+"""`securityContext` of every container of the stack."""
 
 SKIP_AWAIT = {"pulumi.com/skipAwait": "true"}
-"""Annotation for objects that are done when they exist, not when they have come to an end."""
+"""Annotation for objects that Pulumi creates without waiting for them to finish."""
 
 DATA_DIRECTORY = "/data"
 DATA_MOUNT: Manifest = {"name": "data", "mountPath": DATA_DIRECTORY}
@@ -46,7 +46,7 @@ BUNDLE = "/code/bundle.zip"
 def metadata(
     name: str, labels_: Mapping[str, str], *, namespace: str | None = None, annotations: Mapping[str, str] | None = None
 ) -> Manifest:
-    """`metadata` of an object; a fixed name, since people type it."""
+    """Return the `metadata` of an object. Its name is fixed, since people type it."""
     found: Manifest = {
         "name": name,
         "labels": {**labels_, labels.PART_OF: labels.APPLICATION, labels.MANAGED_BY: "pulumi"},
@@ -59,27 +59,27 @@ def metadata(
 
 
 def data_volume(claim: str) -> Manifest:
-    """The shared file system."""
+    """Return the volume of the shared file system."""
     return {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
 
 
 def empty_volume(name: str, *, memory: str | None = None) -> Manifest:
-    """An empty directory that lives as long as the pod; in memory if `memory` says how much."""
+    """Return an empty directory that exists as long as the pod; in memory, up to `memory`, if that is given."""
     return {"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": memory} if memory else {}}
 
 
 def environment(values: Mapping[str, Text]) -> list[Manifest]:
-    """`env` of a container, in a stable order."""
+    """Return the `env` of a container, in a stable order."""
     return [{"name": name, "value": values[name]} for name in sorted(values)]
 
 
 def field(name: str, path: str) -> Manifest:
-    """An entry of `env` that Kubernetes fills in from the pod."""
+    """Return an entry of `env` that Kubernetes sets from a field of the pod."""
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
 def fetch_code(image: str, code_uri: Text) -> Manifest:
-    """The init container that brings the training code; it logs in by pod identity."""
+    """Return the init container that downloads the training code, with the role of its pod identity."""
     return {
         "name": "fetch-code",
         "image": image,
@@ -93,4 +93,4 @@ def fetch_code(image: str, code_uri: Text) -> Manifest:
 
 SYSTEM_NODES = {labels.NODE_ROLE: labels.NODE_ROLE_SYSTEM}
 WORKER_NODES = {labels.NODE_ROLE: labels.NODE_ROLE_WORKER}
-"""`nodeSelector` for the one group and the other."""
+"""`nodeSelector` of the two node groups."""

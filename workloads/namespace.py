@@ -1,4 +1,4 @@
-"""The namespace, its priority classes and the device plug-in that shows GPUs to Kubernetes."""
+"""The namespace, its priority classes, and the device plug-in that makes GPUs known to Kubernetes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 import pulumi
 
-import settings
 from contract import labels
-from infra.outputs import ClusterOutputs
 from workloads import objects
 from workloads.manifests import WORKER_NODES, Manifest, metadata
 
@@ -18,7 +16,7 @@ GPU_RESOURCE = "nvidia.com/gpu"
 
 @dataclass(frozen=True)
 class PriorityClasses:
-    """Names of the stack's priority classes; they are not namespaced, so the namespace is part of the name."""
+    """Names of the stack's priority classes. They belong to no namespace, so their names contain it."""
 
     namespace: str
 
@@ -38,7 +36,7 @@ class PriorityClasses:
         return f"{self.namespace}-surge"
 
     def values(self) -> dict[str, tuple[int, str]]:
-        """Value and description of each, by name."""
+        """Return value and description of each, by name."""
         return {
             self.etcd: (1_000_000, "The workers' rendezvous: training stops without it"),
             self.core: (10_000, "Workers up to the job's minimum"),
@@ -47,7 +45,7 @@ class PriorityClasses:
 
 
 def namespace_manifest(name: str) -> Manifest:
-    """A namespace that takes only pods without privileges."""
+    """Return a namespace that accepts only pods without privileges."""
     enforced = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn", "audit")}
     return {
         "apiVersion": "v1",
@@ -57,7 +55,7 @@ def namespace_manifest(name: str) -> Manifest:
 
 
 def priority_class_manifest(name: str, value: int, description: str) -> Manifest:
-    """One priority class; the lower never pushes anything off a node that isn't lower still."""
+    """Return one priority class. A pod preempts only pods of a lower class."""
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
@@ -68,9 +66,9 @@ def priority_class_manifest(name: str, value: int, description: str) -> Manifest
 
 
 def device_plugin_manifest() -> Manifest:
-    """NVIDIA's device plug-in, on the worker nodes only.
+    """Return NVIDIA's device plug-in, on the worker nodes only.
 
-    https://github.com/NVIDIA/k8s-device-plugin: it needs the kubelet's socket, hence root and a host path.
+    https://github.com/NVIDIA/k8s-device-plugin. It uses the kubelet's socket, so it runs as root with a host path.
     """
     own = {labels.NAME: "nvidia-device-plugin"}
     return {
@@ -106,19 +104,25 @@ def device_plugin_manifest() -> Manifest:
     }
 
 
+@dataclass(frozen=True)
+class NamespaceArgs:
+    """Whether the workers have GPUs."""
+
+    gpus: bool
+
+
 class Namespace(pulumi.ComponentResource):
-    """The namespace and what belongs to the cluster as a whole."""
+    """The namespace, and the objects that belong to the cluster as a whole."""
 
     priorities: PriorityClasses
 
-    def __init__(self, stack: settings.Settings, cluster: ClusterOutputs) -> None:
-        name = stack.training.namespace
-        super().__init__("tidewater:workloads:Namespace", name, None, cluster.options())
+    def __init__(self, name: str, args: NamespaceArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("tidewater:workloads:Namespace", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         objects.register(namespace_manifest(name), opts=child)
         self.priorities = PriorityClasses(name)
         for class_name, (value, description) in self.priorities.values().items():
             objects.register(priority_class_manifest(class_name, value, description), opts=child)
-        if stack.workers.gpus:
+        if args.gpus:
             objects.register(device_plugin_manifest(), opts=child)
         self.register_outputs({})

@@ -1,4 +1,4 @@
-"""Turns manifests into Pulumi resources: the one place that knows which class stands for which kind."""
+"""Makes Pulumi resources of manifests. Only this module knows the resource class of each kind."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from workloads.manifests import Manifest
 
 
 def register(manifest: Manifest, *, opts: pulumi.ResourceOptions) -> pulumi.CustomResource:
-    """Registers one object under `kind-name`, or `name` where the kind has one of each only.
+    """Register one object; the resource's name is `kind-name`.
 
     Raises:
-        KeyError: the manifest's kind isn't one that the program uses.
+        KeyError: the program has no class for the manifest's kind.
     """
     kind = manifest["kind"]
     fields = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}

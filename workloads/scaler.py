@@ -1,6 +1,6 @@
 """The scaler's manifests: a Deployment that may read and patch one Job, and nothing else.
 
-Its code is `controller/scale.py`, mounted from a ConfigMap into any image with Python.
+Its code is `controller/scale.py`. A ConfigMap mounts it into any image with Python.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from workloads.manifests import (
 
 @dataclass(frozen=True)
 class ScalerArgs:
-    """Which job to hold at how many workers."""
+    """Which job to keep at how many workers."""
 
     namespace: str
     job: str
@@ -41,7 +41,7 @@ class ScalerArgs:
 
     @property
     def code_map(self) -> str:
-        """Name of the ConfigMap with the code; another code is another map, so that pods roll with it."""
+        """Name of the ConfigMap with the code. It changes with the code, so the pod is replaced."""
         return f"{self.name}-{hashlib.sha256(self.code.encode()).hexdigest()[:8]}"
 
     @property
@@ -51,7 +51,7 @@ class ScalerArgs:
 
 
 def manifests(args: ScalerArgs) -> list[Manifest]:
-    """Every object but the Deployment."""
+    """Return every object except the Deployment."""
     place = args.namespace
     rbac = "rbac.authorization.k8s.io"
     return [
@@ -59,7 +59,7 @@ def manifests(args: ScalerArgs) -> list[Manifest]:
             "apiVersion": "v1",
             "kind": "ServiceAccount",
             "metadata": metadata(args.name, args.labels, namespace=place),
-            "automountServiceAccountToken": False,  # the pod asks for its own
+            "automountServiceAccountToken": False,  # the pod mounts its own
         },
         {
             "apiVersion": f"{rbac}/v1",
@@ -86,14 +86,14 @@ def manifests(args: ScalerArgs) -> list[Manifest]:
 
 
 def deployment_manifest(args: ScalerArgs) -> Manifest:
-    """One pod; ready once the Job has its size, so that Pulumi waits for that."""
+    """Return a Deployment of one pod. It is ready once the Job has its size, so Pulumi waits for that."""
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": metadata(args.name, args.labels, namespace=args.namespace),
         "spec": {
             "replicas": 1,
-            "strategy": {"type": "Recreate"},  # two with different numbers would pull at the Job in turn
+            "strategy": {"type": "Recreate"},  # two pods with different numbers would undo each other's work
             "selector": {"matchLabels": args.labels},
             "template": {
                 "metadata": {"labels": args.labels},
@@ -132,10 +132,10 @@ def _container(args: ScalerArgs) -> Manifest:
 
 
 class Scaler(pulumi.ComponentResource):
-    """The scaler; made when the Job has its size."""
+    """The scaler. It is ready once the Job has its size."""
 
-    def __init__(self, args: ScalerArgs, *, opts: pulumi.ResourceOptions) -> None:
-        super().__init__("tidewater:workloads:Scaler", args.job, None, opts)
+    def __init__(self, name: str, args: ScalerArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("tidewater:workloads:Scaler", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         around = [objects.register(manifest, opts=child) for manifest in manifests(args)]
         objects.register(deployment_manifest(args), opts=pulumi.ResourceOptions(parent=self, depends_on=list(around)))

@@ -1,23 +1,22 @@
-"""The shared file system as Kubernetes sees it: a volume on EFS through the CSI driver, and the claim for it."""
+"""The shared file system in Kubernetes: a volume on EFS through the CSI driver, and the claim for it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pulumi
 
-import settings
 from contract import labels
-from infra.outputs import ClusterOutputs
 from workloads import objects
 from workloads.manifests import Manifest, Text, metadata
-from workloads.namespace import Namespace
 
 CLAIM = "data"
 CAPACITY = "1Ti"
-"""Kubernetes wants a number; EFS grows as needed and takes no notice of it."""
+"""Kubernetes requires a number. EFS ignores it and grows as needed."""
 
 
 def volume_manifest(name: str, namespace: str, volume_handle: Text) -> Manifest:
-    """The volume, kept for the one claim."""
+    """Return the volume, which is reserved for the one claim."""
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -34,7 +33,7 @@ def volume_manifest(name: str, namespace: str, volume_handle: Text) -> Manifest:
 
 
 def claim_manifest(namespace: str, volume: str) -> Manifest:
-    """The claim that all pods mount."""
+    """Return the claim that all pods mount."""
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -48,20 +47,23 @@ def claim_manifest(namespace: str, volume: str) -> Manifest:
     }
 
 
-class Storage(pulumi.ComponentResource):
-    """Volume and claim."""
+@dataclass(frozen=True)
+class StorageArgs:
+    """Name of the volume, and the file system as the CSI driver names it."""
 
-    def __init__(self, stack: settings.Settings, cluster: ClusterOutputs, namespace: Namespace) -> None:
-        place = stack.training.namespace
-        super().__init__("tidewater:workloads:Storage", place, None, cluster.options(namespace))
-        volume_name = f"{cluster.name}-{place}"
-        handle = pulumi.Output.concat(cluster.file_system_id, "::", cluster.access_point_id)
+    volume: str
+    volume_handle: Text
+
+
+class Storage(pulumi.ComponentResource):
+    """Volume and claim, for the namespace that the component is named after."""
+
+    def __init__(self, name: str, args: StorageArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("tidewater:workloads:Storage", name, None, opts)
         volume = objects.register(
-            volume_manifest(volume_name, place, handle),
-            # On destroy the mount targets must outlive the last mount.
-            opts=pulumi.ResourceOptions(parent=self, depends_on=list(cluster.storage_ready)),
+            volume_manifest(args.volume, name, args.volume_handle), opts=pulumi.ResourceOptions(parent=self)
         )
         objects.register(
-            claim_manifest(place, volume_name), opts=pulumi.ResourceOptions(parent=self, depends_on=[volume])
+            claim_manifest(name, args.volume), opts=pulumi.ResourceOptions(parent=self, depends_on=[volume])
         )
         self.register_outputs({})

@@ -1,19 +1,15 @@
-"""The training job: an elastic Indexed Job, a headless service, and the scaler that holds the job at its size.
-
-This is where the ElasticJob controller plugs in later: `JobSpec` says what is wanted, and the manifests are all
-that would change.
+"""The training job: an elastic Indexed Job, a headless service, and the scaler that keeps the job at its size.
 
 Pulumi can't change the size of a Job in place (it replaces Jobs), and training must not stop for a resize. So
-Pulumi makes the Job once and leaves its size alone afterwards; the scaler, a Deployment of one small pod, sets it.
+Pulumi sets the size only when it creates the Job; later the scaler, a Deployment of one small pod, sets it.
 
-How a worker's pod goes: SIGTERM reaches the trainer itself, which is process 1 of its container (no shell stands in
-between), and the trainer leaves at the next step boundary. Nothing has to be done before that, so there is no preStop
-hook: it would only delay the SIGTERM and use up the grace period. The bounds are in contract/leaving.py.
+How a worker's pod ends: SIGTERM reaches the trainer itself, which is process 1 of its container (there is no shell),
+and the trainer leaves at the next step boundary. There is no preStop hook, since nothing has to happen before that; a
+hook would delay the SIGTERM and use up the grace period. The time limits are in contract/leaving.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +17,7 @@ import pulumi
 
 import settings
 from contract import env, exit_codes, labels, leaving
-from infra.outputs import TRAINER_SERVICE_ACCOUNT, ClusterOutputs, checkpoints_folder
+from infra.outputs import TRAINER_SERVICE_ACCOUNT, checkpoints_folder
 from workloads import dataset, etcd, objects, scaler
 from workloads.manifests import (
     BUNDLE,
@@ -42,31 +38,32 @@ from workloads.manifests import (
     field,
     metadata,
 )
-from workloads.namespace import GPU_RESOURCE, Namespace
+from workloads.namespace import GPU_RESOURCE
 from workloads.storage import CLAIM
 
 BACKOFF_LIMIT = 20
-"""Failures of the code, over all workers, after which the job is given up; lost nodes don't count.
+"""The job fails after this many failures of the code, over all workers. Lost nodes don't count.
 
-Also the limit per index, for another reason: with one, Kubernetes lets a lost worker wait for its replacement by how
-often that index was lost (10 s, 20 s, 40 s …); without, by how often any was, lost nodes included: 160 s after five.
+It is also the limit per index, for another reason. With such a limit, Kubernetes delays the replacement of a lost
+worker by how often that index was lost (10 s, 20 s, 40 s …). Without one, all losses count together, those of nodes
+included: the delay is 160 s after five.
 """
 
 METRICS_PORT = 9464
-"""Where each worker shows its metrics: the port that OpenTelemetry's exporters for Prometheus use as well. The further
-processes of a worker with several GPUs have the ports after it."""
+"""Port of each worker's metrics, the same as that of OpenTelemetry's exporters for Prometheus. The other processes of a
+worker with several GPUs use the ports after it."""
 
 LOST_NODE_SECONDS = 15
-"""Pods of a node that doesn't answer are given up after this, instead of Kubernetes' 300."""
+"""Pods on a node that doesn't answer are evicted after this, instead of Kubernetes' 300."""
 
 SHARED_MEMORY_PART = 4
-"""One part in so many of a worker's memory may be shared memory: what data-loading processes hand over lies there, and
-so do NCCL's buffers. It is a limit and takes no memory by itself; the runtime's own default is 64 MiB."""
+"""This fraction (1/4) of a worker's memory may be shared memory, which data-loading processes and NCCL use. It is a
+limit and takes no memory by itself. The container runtime's default is 64 MiB."""
 
 
 @dataclass(frozen=True)
 class JobSpec:
-    """A training job, whoever runs it."""
+    """A training job, independent of what runs it."""
 
     namespace: str
     name: str
@@ -83,12 +80,12 @@ class JobSpec:
 
     @property
     def processes(self) -> int:
-        """Of each worker: one per GPU."""
+        """Number of processes of each worker: one per GPU."""
         return max(1, self.workers.gpus)
 
 
 def job_spec(stack: settings.Settings, code_uri: Text, checkpoints: Text, priority_class: str) -> JobSpec:
-    """The job that the settings ask for; `checkpoints` are the `checkpoint_places` in a bucket whose name is known."""
+    """Return the job that the settings ask for; `checkpoints` is the result of `checkpoint_places`."""
     wanted = stack.training
     return JobSpec(
         namespace=wanted.namespace,
@@ -107,14 +104,14 @@ def job_spec(stack: settings.Settings, code_uri: Text, checkpoints: Text, priori
 
 
 def checkpoint_places(wanted: settings.Training, bucket: str) -> str:
-    """Where the checkpoints go, as the trainer takes it: a directory, an address in the bucket, or both."""
+    """Return the trainer's --checkpoints: a directory, an `s3://` address, or both with a comma between them."""
     efs = [f"{DATA_DIRECTORY}/checkpoints/{wanted.job}"] if wanted.checkpoints.efs else []
     s3 = [f"s3://{bucket}/{checkpoints_folder(wanted.job)}"] if wanted.checkpoints.s3 else []
     return ",".join(efs + s3)
 
 
 def service_manifest(job: JobSpec) -> Manifest:
-    """Gives the workers names, before they are ready too."""
+    """Return the service that gives the workers DNS names, also before they are ready."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -128,7 +125,7 @@ def service_manifest(job: JobSpec) -> Manifest:
 
 
 def job_manifest(job: JobSpec) -> Manifest:
-    """The Indexed Job. Completions equal parallelism, which makes it elastic: the two may change together.
+    """Return the Indexed Job. Completions equal parallelism; such a Job is elastic, the two may change together.
 
     https://kubernetes.io/docs/concepts/workloads/controllers/job/#elastic-indexed-jobs
     """
@@ -152,19 +149,19 @@ def job_manifest(job: JobSpec) -> Manifest:
 
 
 def scraped(processes: int) -> dict[str, str]:
-    """Annotations by which the usual scrape configuration finds pods; a PodMonitor finds the ports by their names.
+    """Return the annotations that Prometheus' usual scrape configuration looks for. A PodMonitor uses the ports' names.
 
-    Without a port it scrapes all that the pod declares: only so it finds those of several processes.
+    A worker of several processes gets no port here: Prometheus then scrapes every port that the pod declares.
     """
     port = {"prometheus.io/port": str(METRICS_PORT)} if processes == 1 else {}
     return {"prometheus.io/scrape": "true", "prometheus.io/path": "/metrics", **port}
 
 
 def failure_policy() -> Manifest:
-    """What a worker's end says about the job.
+    """Return what the end of a worker means for the job.
 
-    A worker that was sent away or lost its node is replaced and not held against the code; a wrong command line
-    ends the job at once; everything else counts towards the back-off limit.
+    A worker that was told to leave, or whose node is lost, is replaced and does not count as a failure. A wrong
+    command line fails the job at once. Everything else counts towards the back-off limit.
     """
     return {
         "rules": [
@@ -179,7 +176,7 @@ def failure_policy() -> Manifest:
 
 
 def pod_spec(job: JobSpec) -> Manifest:
-    """A worker's pod."""
+    """Return a worker's pod."""
     return {
         "automountServiceAccountToken": False,
         "serviceAccountName": job.service_account,
@@ -202,7 +199,7 @@ def pod_spec(job: JobSpec) -> Manifest:
 
 
 def tolerations(*, gpus: bool) -> list[Manifest]:
-    """Workers may run on the worker nodes, which keep others away, and don't wait long for a lost node."""
+    """Return tolerations: workers may run on the tainted worker nodes, and are evicted soon from a lost node."""
     found: list[Manifest] = [{"key": labels.TAINT_WORKER, "operator": "Exists", "effect": "NoSchedule"}]
     if gpus:
         found.append({"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"})
@@ -219,7 +216,7 @@ def tolerations(*, gpus: bool) -> list[Manifest]:
 
 
 def worker_container(job: JobSpec) -> Manifest:
-    """The container that trains."""
+    """Return the container that trains."""
     own = {
         env.JOB: job.name,
         env.ETCD: job.etcd,
@@ -230,14 +227,14 @@ def worker_container(job: JobSpec) -> Manifest:
         env.METRICS_PORT: str(METRICS_PORT),
         env.PROCESSES: str(job.processes),
         "HOME": "/tmp",
-        "USER": labels.APPLICATION,  # no such user in the image's passwd; libraries ask for the name
+        "USER": labels.APPLICATION,  # the image's passwd has no such user, and libraries ask for the name
         "OMP_NUM_THREADS": str(threads(job.workers)),
         "PYTHONUNBUFFERED": "1",
     }
     return {
         "name": "worker",
         "image": job.images.trainer,
-        # The user's arguments come last and win.
+        # The user's arguments come last, so they override the others.
         "command": ["python3", BUNDLE, "train", f"--keep-checkpoints={job.keep_checkpoints}", *job.arguments],
         "env": [
             *environment(own),
@@ -257,7 +254,7 @@ def worker_container(job: JobSpec) -> Manifest:
 
 
 def metrics_ports(processes: int) -> list[Manifest]:
-    """One port per process: metrics, metrics-1, metrics-2 …"""
+    """Return one port per process: metrics, metrics-1, metrics-2 …"""
     return [
         {"name": f"metrics-{number}" if number else "metrics", "containerPort": METRICS_PORT + number}
         for number in range(processes)
@@ -265,18 +262,18 @@ def metrics_ports(processes: int) -> list[Manifest]:
 
 
 def threads(workers: settings.Workers) -> int:
-    """Threads of each process's mathematics: its share of the node's CPUs."""
+    """Return the number of threads of each process for computing: its share of the node's CPUs."""
     processes = workers.per_node * max(1, workers.gpus)
     return max(1, workers.nodes.smallest.schedulable_cpu_millis // processes // 1000)
 
 
 def memory_mib(workers: settings.Workers) -> int:
-    """The most that a worker may use: its share of the node's memory."""
+    """Return a worker's memory limit: its share of the node's memory."""
     return workers.nodes.smallest.schedulable_memory_mib // workers.per_node
 
 
 def resources(workers: settings.Workers) -> Manifest:
-    """A worker's share of its node, so that `per_node` workers fit on one, and no more."""
+    """Return a worker's share of its node, so that exactly `per_node` workers fit on one."""
     node = workers.nodes.smallest
     memory = memory_mib(workers)
     gpus = {GPU_RESOURCE: str(workers.gpus)} if workers.gpus else {}
@@ -290,35 +287,38 @@ def resources(workers: settings.Workers) -> Manifest:
     }
 
 
-class Training(pulumi.ComponentResource):
-    """The job, and what holds it at its size. Worker nodes should be made after it, and so shrink after it."""
+@dataclass(frozen=True)
+class TrainingArgs:
+    """The stack's settings, the bucket's name, the code's address, and the workers' priority."""
 
-    def __init__(
-        self,
-        stack: settings.Settings,
-        cluster: ClusterOutputs,
-        code_uri: Text,
-        place: Namespace,
-        *,
-        after: Sequence[pulumi.Resource],
-    ) -> None:
-        checkpoints = pulumi.Output.from_input(cluster.bucket).apply(
-            lambda bucket: checkpoint_places(stack.training, bucket)
+    stack: settings.Settings
+    bucket: pulumi.Input[str]
+    code_uri: Text
+    priority_class: str
+
+
+class Training(pulumi.ComponentResource):
+    """The job, and the scaler that sets its size. Worker nodes depend on both, so the job shrinks before they do."""
+
+    def __init__(self, name: str, args: TrainingArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("tidewater:workloads:Training", name, None, opts)
+        checkpoints = pulumi.Output.from_input(args.bucket).apply(
+            lambda bucket: checkpoint_places(args.stack.training, bucket)
         )
-        job = job_spec(stack, code_uri, checkpoints, place.priorities.core)
-        super().__init__("tidewater:workloads:Training", job.name, None, cluster.options(*after))
+        job = job_spec(args.stack, args.code_uri, checkpoints, args.priority_class)
         service = objects.register(service_manifest(job), opts=pulumi.ResourceOptions(parent=self))
         made = objects.register(
             job_manifest(job),
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=[service],
-                # The scaler's business, see the module.
+                # The scaler sets these, see the module.
                 ignore_changes=["spec.parallelism", "spec.completions"],
                 delete_before_replace=True,
             ),
         )
         scaler.Scaler(
+            name,
             scaler.ScalerArgs(
                 namespace=job.namespace,
                 job=job.name,
@@ -326,6 +326,6 @@ class Training(pulumi.ComponentResource):
                 image=job.images.scaler,
                 code=(Path(__file__).parents[1] / "controller" / "scale.py").read_text(),
             ),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[made]),
+            pulumi.ResourceOptions(parent=self, depends_on=[made]),
         )
         self.register_outputs({})

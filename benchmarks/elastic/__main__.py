@@ -1,11 +1,11 @@
-"""Tidewater beside torchrun, torchft and plain DDP: what a failure costs, and what the provision for it costs.
+"""Compares Tidewater with torchrun, torchft and plain DDP: the cost of a failure, and of being prepared for one.
 
     make bench-elastic                                          # everything: three hours and more
     python -m benchmarks.elastic --runs 3 --systems tidewater,torchft --measures kill,term
 
-The same small network, data, global batch and number of threads (one) for all, three workers on the loopback of this
-machine. Every worker notes each committed step with the time; the figures come from those notes. What a part of a run
-measures replaces its rows in benchmarks/out/elastic.json and leaves the others.
+All systems use the same small network, data, global batch and number of threads (one), with three workers on the
+loopback of this machine. Every worker records each committed step with its time, and the results are computed from
+these records. A partial run replaces only its own rows in benchmarks/out/elastic.json.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ CAPS = {fault.headline: fault.cap_seconds for fault in faults.FAULTS.values()}
 
 
 class Bench:
-    """Runs measures and keeps their rows."""
+    """Runs measures and collects their rows."""
 
     def __init__(self, given: argparse.Namespace, folder: Path) -> None:
         self._given, self._folder = given, folder
@@ -68,11 +68,11 @@ class Bench:
         self.rows: list[Row] = []
 
     def say(self, text: str) -> None:
-        """One line of progress."""
+        """Print one line of progress."""
         print(f"[{time.monotonic() - self._begin:6.0f} s] {text}", flush=True)
 
     def run(self, measures: Sequence[str]) -> None:
-        """The measures, the quick ones first; what a system fails at is left out."""
+        """Run the measures, quick ones first. Measures at which a system fails are omitted."""
         wanted: list[tuple[str, Callable[[], None]]] = []
         if found := [fault for name, fault in faults.FAULTS.items() if name in measures]:
             wanted.append(("faults", lambda: self._faults(found)))
@@ -101,7 +101,7 @@ class Bench:
 
     @contextlib.contextmanager
     def _opened(self, systems: Sequence[System], **more: Any) -> Iterator[list[Job]]:
-        """A job of each, to take turns; all have ended afterwards."""
+        """Provide one job of each system, to run in turns. All have ended afterwards."""
         with contextlib.ExitStack() as stack:
             yield [stack.enter_context(self._open(system, **more)) for system in systems]
 
@@ -118,10 +118,11 @@ class Bench:
                 self.rows.append(Row.of(measure, system, values, unit=faults.unit(measure)))
 
     def _step(self) -> None:
-        """Beside plain DDP; torchrun's workers are plain DDP, so it isn't in this comparison.
+        """Compare with plain DDP. torchrun's workers are plain DDP, so torchrun is not included.
 
-        As many workers as processors, or it would be the scheduler's doing which of them waits for which. And several
-        starts of each: where a process's memory happens to lie makes it some per cent faster or slower for its life.
+        There are as many workers as processors; otherwise the scheduler would decide which worker waits. Each system
+        starts several times, because the memory addresses of a process make it a few per cent faster or slower for its
+        lifetime.
         """
         chosen = self._systems("torchrun", "torchrun tuned", "torchft 1 s")
         for name, size in paced.SIZES.items():
@@ -157,7 +158,7 @@ class Bench:
             self.rows.append(Row.of(ratio, name, ratios, unit="ratio"))
 
     def _checkpoint(self) -> None:
-        """One checkpoint per turn, in its middle: before and after it are steps to compare with."""
+        """Measure one checkpoint per turn, in its middle, and compare with the steps before and after it."""
         middle = CHECKPOINT_STEPS // 2
         chosen = self._systems("torchrun tuned", "torchft", "torchft 1 s")
         with self._opened(chosen) as jobs:
@@ -172,7 +173,7 @@ class Bench:
             self.rows.append(Row.of(results.CHECKPOINT, name, shares, unit="%"))
 
     def _transfer(self) -> None:
-        """What a newcomer's wait for a large state is bounded by."""
+        """Measure the transfer of a large state, which bounds the wait of a newcomer."""
         site = self._site
         command = [str(site.python), site.script("transfer.py"), str(STATE_MEGABYTES), str(self._given.runs)]
         environment = {**os.environ, **site.environment(node=0)}
@@ -208,7 +209,7 @@ class Bench:
 
 
 def prepare(file: Path) -> Path:
-    """The digits as one file that every worker of every system reads."""
+    """Return the digits as one file that every worker of every system reads."""
     import numpy as np
     from sklearn.datasets import load_digits
 
@@ -219,7 +220,7 @@ def prepare(file: Path) -> Path:
 
 
 def choices(text: str, known: Sequence[str]) -> list[str]:
-    """A comma-separated choice of `known`, in their order."""
+    """Return a comma-separated choice of `known`, in their order."""
     names = [name.strip() for name in text.split(",")]
     if wrong := [name for name in names if name not in known]:
         raise argparse.ArgumentTypeError(f"{', '.join(wrong)}: choose among {', '.join(known)}")
@@ -227,7 +228,7 @@ def choices(text: str, known: Sequence[str]) -> list[str]:
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """The command line."""
+    """Return the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.elastic",
         description=__doc__,
@@ -262,7 +263,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs what was asked for and publishes the rows, those of an interrupted run too."""
+    """Run the chosen measures and publish the rows, also those of an interrupted run."""
     given = parse(argv)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="bench-elastic-") as folder:

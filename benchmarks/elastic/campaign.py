@@ -1,12 +1,12 @@
-"""Rounds of faults, one system after the other in each round, until every measure has its runs.
+"""Rounds of faults, one system after another in each round, until every measure has enough runs.
 
     campaign = Campaign(open_job, [KILL, TERM], runs=10, say=print)
     campaign.run(systems)
-    campaign.values          # (measure, system) -> what the runs gave
+    campaign.values          # (measure, system) -> results of the runs
 
-All systems' jobs stand side by side, held at their gates, and run one at a time. If a job breaks, it is started anew
-and the run made again. If survivors don't go on within the fault's cap, the cap is the run's time, and the job starts
-anew, too.
+The jobs of all systems exist at the same time, stopped at their gates, and run one at a time. If a job breaks, it is
+restarted and the run is repeated. If the survivors don't continue within the fault's cap, the cap counts as the time of
+the run, and the job is restarted too.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from benchmarks.elastic.jobs import Job, JobBroken
 from benchmarks.elastic.systems import System
 
 FAILURES = 3
-"""So often a system's job may break at one fault; then that fault is left alone."""
+"""Number of times that a system's job may break at one fault before the fault is skipped."""
 
 
 class Campaign:
-    """Collects what cycles of faults give; `values` is good at any time."""
+    """Collects the results of cycles of faults; `values` is valid at any time."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Campaign:
         self.values: dict[tuple[str, str], list[float]] = defaultdict(list)
 
     def run(self, systems: Sequence[System]) -> None:
-        """All rounds; every process has ended afterwards."""
+        """Run all rounds. Every process has ended afterwards."""
         try:
             for number in range(self._runs):
                 for system in systems:
@@ -53,7 +53,7 @@ class Campaign:
                 self._end(name)
 
     def _one(self, system: System, fault: Fault, number: int) -> bool:
-        """Whether it gave something."""
+        """Return whether it gave a result."""
         begin = time.monotonic()
         try:
             job = self._ready(system)

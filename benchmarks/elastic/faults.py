@@ -1,10 +1,10 @@
-"""What a lost, frozen, leaving and returning worker costs the others.
+"""Measures what a lost, frozen, leaving or returning worker costs the others.
 
     cycle = Cycle(job, KILL)
     cycle.run(victim=1)       # -> {"SIGKILL: next committed step": 0.21, …}
 
-One cycle: three workers train; one of them gets the signal; the survivors' first step as two is waited for; the worker
-is started again; three train. All times are the workers' own records.
+One cycle: three workers train; one gets the signal; the survivors make their first step as two; the worker is started
+again; three train. All times come from the workers' records.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ AFTERWARDS_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Fault:
-    """A signal to one worker (for torchrun: to its agent too), and how long its effect is waited for."""
+    """A signal to one worker (for torchrun also to its agent), and how long to wait for its effect."""
 
     name: str
     signal: signal.Signals
     cap_seconds: float
     frozen_or_gone: bool
-    """The worker can't say good-bye: what counts is when the others go on, else how long they paused."""
+    """Whether the worker ends without notice. Then the time until the others continue counts, otherwise their pause."""
 
     @property
     def headline(self) -> str:
@@ -51,21 +51,21 @@ def unit(measure: str) -> str:
 
 
 class Capped(Exception):
-    """The survivors hadn't gone on when the cap was reached."""
+    """The survivors had not continued when the cap was reached."""
 
 
 class Cycle:
-    """One fault and the return from it, on a running job; to be made anew for the next."""
+    """One fault and the recovery from it, on a running job. Create a new one for the next fault."""
 
     def __init__(self, job: Job, fault: Fault) -> None:
         self._job, self._fault = job, fault
 
     def run(self, victim: int) -> dict[str, float]:
-        """Seconds and steps by measure.
+        """Return seconds and steps by measure.
 
         Raises:
-            Capped: the survivors didn't go on in time; the job is of no use any more.
-            JobBroken: something else than what is measured went wrong.
+            Capped: The survivors did not continue in time; the job can't be used any more.
+            JobBroken: Something else went wrong than what is measured.
         """
         job = self._job
         job.forget()
@@ -80,7 +80,7 @@ class Cycle:
         process = job.nodes.pop(victim)
         at = time.monotonic()
         try:
-            # SIGTERM goes to the process that a pod's first would be, and it must see to its children.
+            # SIGTERM goes to the process that would be the first one of a pod, which must stop its children.
             process.signal(fault.signal, whole_tree=fault.frozen_or_gone)
             resumed = self._resumed(survivors, world, at)
             self._settle(survivors, world, at)
@@ -119,7 +119,7 @@ class Cycle:
             time.sleep(0.05)
 
     def _settle(self, survivors: set[int], world: int, at: float) -> None:
-        """Until all survivors have made some steps without the victim."""
+        """Wait until all survivors have made some steps without the victim."""
 
         def settled(lines: list[Line]) -> bool | None:
             made = Counter(line.node for line in lines if line.world == world and line.at > at)

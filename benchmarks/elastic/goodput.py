@@ -1,10 +1,11 @@
-"""How much of an undisturbed run's work is done while workers are killed, all systems by the same trace.
+"""Measures the share of an undisturbed run's work that is done while workers are killed, with the same trace for all.
 
-A killed worker comes back by a restart loop, as its pod would: some seconds after its end, however that came about. A
-job that refuses its nodes for good is started anew as a whole, as a queue's RestartJob would.
-All workers share one machine here, and the imports of the one that comes back would take the others' processors. So
-every step of every system also sleeps for a while, as if an accelerator worked, and leaves processors free. The step
-takes as long with two workers as with three; what is lost is time and work, not the absent worker's share of speed.
+A restart loop starts a killed worker again some seconds after its end, like a pod. A job that permanently refuses its
+nodes is restarted as a whole, like RestartJob of a queue.
+All workers share one machine, and the imports of a returning worker would use the processors of the others. So every
+step of every system also sleeps for a while, as if an accelerator worked, and leaves processors free. A step takes as
+long with two workers as with three. So the result is the loss of time and work, without the absent worker's share of
+speed.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ _TICK_SECONDS = 0.1
 
 
 def run(job: Job, trace: Sequence[Kill], seconds: float, say: Callable[[str], None]) -> float:
-    """The share of an undisturbed run's samples that were committed and kept, in per cent; the job is over then.
+    """Return the percentage of an undisturbed run's samples that were committed and kept. The job has ended then.
 
-    The undisturbed pace is this job's own, of just before and after each kill (see ``undisturbed_samples``).
+    The undisturbed pace is that of this job just before and after each kill (see ``undisturbed_samples``).
     """
     job.open_gate()
     world = job.site.nodes
@@ -37,7 +38,7 @@ def run(job: Job, trace: Sequence[Kill], seconds: float, say: Callable[[str], No
     try:
         job.steady(world=world, after=end)
         time.sleep(NEAR_SECONDS)
-    except JobBroken as error:  # what came before counts all the same
+    except JobBroken as error:  # the results before it still count
         say(f"no pace after the trace: {error}")
     lines, record = job.lines, Span(begin, time.monotonic())
     disturbed = disturbances(lines, killed, world=world, end=record.end)
@@ -50,7 +51,7 @@ def run(job: Job, trace: Sequence[Kill], seconds: float, say: Callable[[str], No
 def _disturb(
     job: Job, trace: Sequence[Kill], start: float, seconds: float, say: Callable[[str], None]
 ) -> list[tuple[float, int]]:
-    """When which node was killed."""
+    """The time of each kill, and its node."""
     killed: list[tuple[float, int]] = []
     ended: dict[int, float] = {}
     todo = list(trace)
@@ -78,5 +79,5 @@ def _disturb(
 
 
 def next_alive(node: int, alive: Sequence[int], nodes: int) -> int | None:
-    """`node` if it is alive, else the next one in a circle that is."""
+    """Return `node` if it is alive, otherwise the next living one in a circle."""
     return next((number % nodes for number in range(node, node + nodes) if number % nodes in alive), None)

@@ -1,4 +1,4 @@
-"""One job of one system: its nodes, what they have recorded, and the gate that holds them.
+"""One job of one system: its nodes, their records, and the gate that stops them.
 
     with Job(system, site) as job:
         job.start()
@@ -6,7 +6,7 @@
         job.nodes[1].signal(signal.SIGKILL)
         line = job.wait(lambda lines: first_step(lines, nodes={0, 2}, world=2, after=at), 120, "a step with two")
 
-Every wait is bounded, and a node that ends without having been told to is an error that shows its log, not a hang.
+Every wait has a limit. A node that ends unexpectedly is an error that shows its log.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ START_SECONDS = 180.0
 SERVICE_SECONDS = 30.0
 PARK_SECONDS = 90.0
 PARK_MARGIN_STEPS = 12
-"""So far ahead of the fastest worker is the gate put: all must see it before they come to it."""
+"""Distance of the gate from the fastest worker, so that all see the gate before they reach it."""
 STEADY_STEPS = 20
 
 
 class JobBroken(Exception):
-    """The job didn't do in time what it should have, or a node ended by itself; the message has the end of a log."""
+    """The job did not do what it should in time, or a node ended by itself. The message has the end of a log."""
 
 
 class Job:
@@ -58,7 +58,7 @@ class Job:
         self.end()
 
     def start(self) -> None:
-        """The service and every node, with the gate open.
+        """Start the service and every node, with the gate open.
 
         Raises:
             JobBroken: the service doesn't answer.
@@ -77,7 +77,7 @@ class Job:
             self.start_node(node)
 
     def start_node(self, node: int) -> float:
-        """Starts it (again); the time just before."""
+        """Start a node (again). Return the time just before."""
         self._starts += 1
         at = time.monotonic()
         argv = self.system.node(self.site, self._port, node)
@@ -86,20 +86,20 @@ class Job:
         return at
 
     def stop_node(self, node: int) -> None:
-        """Ends it for good, by SIGKILL."""
+        """End a node permanently with SIGKILL."""
         self.nodes.pop(node).end()
 
     def is_over(self, node: int) -> bool:
-        """Whether that node, which has ended, was refused for good, as every other would be."""
+        """Return whether that ended node was refused permanently, as every other one would be."""
         return self.system.over is not None and self.system.over in self.nodes[node].last_lines()
 
     def give_up(self) -> None:
-        """Ends the nodes; those started from now on are another attempt, which the last one's end doesn't concern."""
+        """End the nodes. Nodes started from now on belong to another attempt."""
         self._end_nodes()
         self.site = replace(self.site, attempt=self.site.attempt + 1)
 
     def end(self) -> None:
-        """Ends all of it; safe to call again."""
+        """End all processes. Safe to call again."""
         self._end_nodes()
         if self._service:
             self._service.end()
@@ -116,7 +116,7 @@ class Job:
 
     @property
     def lines(self) -> list[Line]:
-        """The steps recorded since `forget`, in no particular order across processes."""
+        """Return the steps recorded since `forget`, in no particular order across processes."""
         for file in os.scandir(self.site.folder / "steps"):
             begin = self._offsets.get(file.name, 0)
             if file.stat().st_size == begin:
@@ -133,14 +133,14 @@ class Job:
         return pairs([file.read_text() for file in (self.site.folder / "pairs").iterdir()])
 
     def forget(self) -> None:
-        """Drops the lines read so far but each worker's last, so that waiting costs the trainers next to nothing."""
+        """Drop all lines read so far except the last of each worker, so that waits cost the trainers little."""
         self._lines = list({line.node: line for line in sorted(self.lines, key=lambda line: line.at)}.values())
 
     def wait(self, condition: Callable[[list[Line]], T | None], seconds: float, what: str) -> T:
-        """What `condition` finds in the lines, once it finds something.
+        """Wait until `condition` finds something in the lines, and return it.
 
         Raises:
-            JobBroken: nothing within `seconds`, or a node has ended that nobody stopped.
+            JobBroken: Nothing within `seconds`, or a node has ended unexpectedly.
         """
         deadline = time.monotonic() + seconds
         while True:
@@ -153,7 +153,7 @@ class Job:
             time.sleep(POLL_SECONDS)
 
     def check(self) -> None:
-        """Raises JobBroken if a node has ended by itself."""
+        """Raise JobBroken if a node has ended by itself."""
         for process in self.nodes.values():
             if process.exit_code is not None:
                 raise JobBroken(
@@ -161,7 +161,7 @@ class Job:
                 )
 
     def steady(self, *, world: int, after: float = 0.0) -> None:
-        """Waits until every worker has made some steps in a row as one of `world`, after `after`."""
+        """Wait until every worker has made some consecutive steps as one of `world`, after `after`."""
 
         def settled(lines: list[Line]) -> bool | None:
             recent: dict[int, int] = {}
@@ -173,15 +173,15 @@ class Job:
         self.wait(settled, START_SECONDS, f"steady training by {world}")
 
     def open_gate(self) -> None:
-        """Training goes on, and isn't held any more."""
+        """Open the gate: training continues."""
         self._set_gate(names.OPEN)
 
     def park(self) -> int:
-        """Holds training at a step soon to come, and waits until all workers are there; the step."""
+        """Stop training at a step in the near future, and wait until all workers are there. Return the step."""
         return self.run_to(max((line.step for line in self.lines), default=0) + PARK_MARGIN_STEPS)
 
     def run_to(self, step: int) -> int:
-        """Lets training go on to `step` and waits until all workers have made it; the step."""
+        """Let training continue to `step`, and wait until all workers have made it. Return the step."""
         self._set_gate(step)
         world = self.site.nodes
 
@@ -195,6 +195,6 @@ class Job:
         gate = self.site.folder / "gate"
         if not gate.exists():
             gate.write_bytes(struct.pack(names.GATE_FORMAT, step))
-        # In place: the workers have it mapped.
+        # In place, because the workers have the file mapped.
         with gate.open("r+b") as opened:
             opened.write(struct.pack(names.GATE_FORMAT, step))

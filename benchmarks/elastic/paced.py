@@ -1,7 +1,7 @@
-"""Step time and checkpoints: what is compared runs in turns, so that it sees the same machine.
+"""Measures step times and checkpoints. Compared jobs run in turns, so that they see the same machine.
 
 The time of a step is compared with plain training's within the same processes, step by step (see `workers/beside.py`).
-Checkpoints are measured in jobs that stand ready side by side and run some steps at a time.
+Checkpoints are measured in jobs that exist at the same time and run some steps in turns.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Size:
 SIZES = {"short": Size(width=32, steps=300), "long": Size(width=96, steps=80)}
 """What a system adds to a step hardly depends on its length, so both are measured."""
 WARM_STEPS = 20
-"""Steps beside plain ones that aren't counted."""
+"""Steps, in turns with plain ones, that are not counted."""
 WAKING_STEPS = 5
-"""Steps at the beginning of a turn that aren't counted: the workers wake from the gate one after the other."""
+"""Steps at the beginning of a turn that are not counted: the workers leave the gate one after another."""
 WRITING_STEPS = 12
 """From the end of a step that sets off a checkpoint; the writing of the benchmark's small state takes less than one."""
 
@@ -37,7 +37,7 @@ WRITING_STEPS = 12
 def take_turns(
     jobs: Sequence[Job], turns: int, *, steps: int, offset: int, say: Callable[[str], None]
 ) -> list[list[list[float]]]:
-    """Lets each job make `steps` steps at a time, in changing order.
+    """Let each job make `steps` steps at a time, in changing order.
 
     Args:
         jobs: Running and steady.
@@ -70,7 +70,7 @@ def take_turns(
 
 
 def ratio(pairs: Sequence[Pair]) -> float:
-    """How many times as long as plain training's steps the system's take, by the median of the pairs."""
+    """Return how many times as long as plain training's steps the system's take, by the median of the pairs."""
     return statistics.median(pair.system / pair.plain for pair in pairs)
 
 
@@ -88,14 +88,14 @@ def shares_lost(turns: Sequence[Sequence[float]], at: int) -> list[float]:
 
 
 def spread(values: Sequence[float]) -> float:
-    """Standard error of the median, by the median absolute deviation (exact for a normal distribution)."""
+    """Return the standard error of the median, from the median absolute deviation (exact for a normal distribution)."""
     middle = statistics.median(values)
     deviation = 1.4826 * statistics.median(abs(value - middle) for value in values)
     return float(1.2533 * deviation / len(values) ** 0.5)
 
 
 def idle_share(job: Job, seconds: float, sleep: Callable[[float], None]) -> float:
-    """CPU time that a parked job takes, as a share of one core."""
+    """Return the CPU time that a parked job uses, as a share of one core."""
     pids = job.pids()
     before = cpu_seconds(pids)
     sleep(seconds)
@@ -103,5 +103,5 @@ def idle_share(job: Job, seconds: float, sleep: Callable[[float], None]) -> floa
 
 
 def _aligned(step: int, steps: int, offset: int) -> int:
-    """The next step after `step` that is `offset` more than a multiple of `steps`."""
+    """Return the next step after `step` that is `offset` more than a multiple of `steps`."""
     return step + 1 + (offset - step - 1) % steps

@@ -24,7 +24,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Process:
-    """One process of ours with its log; it dies with the benchmark, however that ends."""
+    """One process of ours with its log. It is killed when the benchmark ends in any way."""
 
     def __init__(self, name: str, argv: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
         self.name = name
@@ -51,25 +51,25 @@ class Process:
         return [] if self.exit_code is not None else [self._child.pid, *descendants(self._child.pid)]
 
     def signal(self, number: signal.Signals, *, whole_tree: bool = True) -> None:
-        """To the process, and to its descendants if `whole_tree`."""
+        """Send a signal to the process, and to its descendants if `whole_tree`."""
         pids = self.tree()
         for pid in pids if whole_tree else pids[:1]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
     def wait(self, seconds: float) -> int | None:
-        """The exit code, or None if it still runs after `seconds`."""
+        """Return the exit code, or None if it still runs after `seconds`."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self._child.wait(seconds)
         return None
 
     def end(self) -> None:
-        """SIGKILL for all of it, frozen or not; safe to call again."""
+        """Kill the whole tree, frozen or not. Safe to call again."""
         self.signal(signal.SIGKILL)
         self.wait(END_SECONDS)
 
     def last_lines(self, count: int = 12) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-count:])
 
 
@@ -89,7 +89,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def cpu_seconds(pids: Sequence[int]) -> float:
-    """CPU time that the processes have used so far, those that are gone left out."""
+    """Return the CPU time that the processes have used so far, without ended ones."""
     ticks = 0
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -98,14 +98,14 @@ def cpu_seconds(pids: Sequence[int]) -> float:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback that was free a moment ago."""
+    """Return a TCP port of the loopback that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind((names.HOST, 0))
         return int(probe.getsockname()[1])
 
 
 def wait_for_port(port: int, seconds: float) -> bool:
-    """Whether something listens there within `seconds`."""
+    """Return whether something listens there within `seconds`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError), socket.create_connection((names.HOST, port), timeout=1):
@@ -115,5 +115,5 @@ def wait_for_port(port: int, seconds: float) -> bool:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the name, from the state on (the third of proc(5))."""
+    """Return the fields of /proc/PID/stat after the name, from the state on (the third of proc(5))."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

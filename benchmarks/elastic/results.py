@@ -38,12 +38,12 @@ PLAIN_SOCKET = "plain socket"
 
 
 def read(file: Path) -> list[Row]:
-    """The rows of an earlier run; none if there was none."""
+    """Return the rows of an earlier run; none if there was none."""
     return [Row(**row) for row in json.loads(file.read_text())] if file.exists() else []
 
 
 def merge(earlier: Sequence[Row], fresh: Sequence[Row], systems: Sequence[str]) -> list[Row]:
-    """All rows, a fresh one in place of an earlier one of the same measure and system, in the table's order."""
+    """Return all rows in the table's order. A fresh row replaces an earlier one of the same measure and system."""
     rows = {(row.measure, row.system): row for row in [*earlier, *fresh]}
 
     def place(row: Row) -> tuple[int, int]:
@@ -53,7 +53,7 @@ def merge(earlier: Sequence[Row], fresh: Sequence[Row], systems: Sequence[str]) 
 
 
 def notes(rows: Sequence[Row], caps: dict[str, float]) -> list[str]:
-    """What the table can't say: medians that are the end of the wait, not of the outage."""
+    """Return notes on the table: medians that are the end of the wait, not of the outage."""
     return [
         f"{row.system}, {row.measure}: > {caps[row.measure]:.0f} s, it had not gone on when the wait ended"
         for row in rows

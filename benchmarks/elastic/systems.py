@@ -4,7 +4,7 @@
     system.service(site, port)       # lighthouse, etcd or store
     system.node(site, port, 0)
 
-A node is what is lost when a machine is: for torchrun the agent with its worker, else the worker alone.
+A node is what is lost with a machine: for torchrun the agent with its worker, otherwise only the worker.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from pathlib import Path
 from benchmarks.elastic.workers import names
 
 ROOT = Path(__file__).resolve().parents[2]
-CODE = ("benchmarks", "contract", "trainer")
+CODE = ("benchmarks", "contract", "examples", "trainer")
 """What the workers import of ours."""
 RESTARTS = "1000"
-"""torchrun's default is not to restart at all; more than any run here needs."""
+"""More than any run here needs; torchrun's default is not to restart at all."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where a job's processes run, and on what."""
+    """Where a job's processes run, and their settings."""
 
     python: Path
     """Of the environment with torchft, beside the same torch as everybody's."""
     etcd: Path
     data: Path
     code: Path
-    """A copy of CODE, so that workers that start an hour apart run the same, whatever is edited meanwhile."""
+    """A copy of CODE, so that later starts use the same code although files are edited in the meantime."""
     folder: Path
     """The job's own."""
     nodes: int
@@ -43,13 +43,13 @@ class Site:
     beside: int | None = None
     """Port for plain training in the workers' processes, in turns with theirs."""
     attempt: int = 1
-    """Which start of the whole job it is."""
+    """Number of the start of the whole job."""
 
     def environment(self, node: int) -> dict[str, str]:
-        """What every worker is told, and one thread of computation for each.
+        """Return the environment of every worker, with one thread of computation for each.
 
-        glibc gives memory back to the kernel whenever there is much of it at the heap's end, which the next step gets
-        again page by page, or not: it depends on what else lies there. So whoever is measured keeps it.
+        glibc returns free memory at the end of the heap to the kernel, and the next step gets it again page by page.
+        Whether that happens depends on the layout of the heap. So all measured processes keep their memory.
         """
         beside = {} if self.beside is None else {names.BESIDE: f"{self.beside},{self.nodes}"}
         return {
@@ -85,7 +85,7 @@ class System:
     service: Callable[[Site, int], list[str]] | None = None
     environment: Callable[[Site, int, int], dict[str, str]] = field(default=lambda site, port, node: {})
     over: str | None = None
-    """In the log of a node that was refused because the job is over for all; only another attempt helps then."""
+    """Text in the log of a node that was refused because the job has ended for all; only a new attempt helps."""
 
 
 def _torchrun(options: str) -> Callable[[Site, int, int], list[str]]:
@@ -102,8 +102,8 @@ def _torchrun(options: str) -> Callable[[Site, int, int], list[str]]:
 
 
 def _torchrun_environment(site: Site, port: int, number: int) -> dict[str, str]:
-    # Otherwise, after the loss of rank 0's node, torch 2.15's other agents go on looking for the store that it held,
-    # until the half hour of init_process_group is over. The benchmark is kinder.
+    # Otherwise, after the loss of rank 0's node, torch 2.15's other agents look for its store for half an hour, the
+    # time-out of init_process_group.
     return {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
 

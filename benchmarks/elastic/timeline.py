@@ -1,9 +1,9 @@
-"""What the workers' records say: how long a job stood still, what it lost, how fast it went.
+"""Evaluates the workers' records: how long a job paused, what it lost, and its speed.
 
     lines = parse(0, "17 3 52000000000 0.41 48\\n")
     resumed = first_step(lines, nodes={0, 1}, world=2, after=51.5)
 
-A worker of any system writes one line per committed step (see `workers/common.py`), so that all systems are timed by
+A worker of any system writes one line per committed step (see `workers/record.py`), so that all systems are timed by
 the same clock at the same point. Everything here is a pure function of those lines; times are seconds of the
 machine's monotonic clock.
 """
@@ -18,9 +18,9 @@ from itertools import pairwise
 NANOSECONDS = 1_000_000_000
 FIELDS = 5
 APART_SECONDS = 10.0
-"""Less time between two disturbances is too short to tell a pace by."""
+"""Minimum time between two disturbances that is long enough to measure a pace."""
 NEAR_SECONDS = 20.0
-"""So much time on either side of a disturbance tells the pace that it has interrupted."""
+"""Time on either side of a disturbance in which the undisturbed pace is measured."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class Span:
         return self.end - self.begin
 
     def within(self, other: Span) -> Span:
-        """The part that lies in `other`, of no length if there is none."""
+        """Return the part that lies in `other`, of no length if there is none."""
         begin = min(max(self.begin, other.begin), other.end)
         return Span(begin, max(begin, min(self.end, other.end)))
 
 
 def parse(node: int, text: str) -> list[Line]:
-    """The whole lines of a record; what a killed worker left half-written is skipped."""
+    """Return the complete lines of a record. An incomplete line of a killed worker is skipped."""
     lines = []
     for line in text.splitlines(keepends=True):
         fields = line.split()
@@ -67,7 +67,7 @@ def parse(node: int, text: str) -> list[Line]:
 
 @dataclass(frozen=True)
 class Pair:
-    """What a step of the system took, and the step of plain training right after it."""
+    """The time of a step of the system, and of the step of plain training right after it."""
 
     system: float
     plain: float
@@ -76,8 +76,8 @@ class Pair:
 def pairs(records: Sequence[str]) -> list[Pair]:
     """From the records of all workers: a step has ended when the last of them has ended it.
 
-    Otherwise a rank's wait for one that is still busy with a step would count for the next one, which isn't the same
-    system's. A line has the times at which the system's step had ended, and the plain one began and ended.
+    Otherwise a rank's wait for a rank that is still busy with a step would count for the next step, which belongs to
+    the other system. A line has the times at which the system's step ended, and at which the plain one began and ended.
     """
     moments = [[tuple(map(int, line.split())) for line in record.splitlines()] for record in records]
     latest = [tuple(map(max, zip(*rows, strict=True))) for rows in zip(*moments, strict=False)]
@@ -88,13 +88,13 @@ def pairs(records: Sequence[str]) -> list[Pair]:
 
 
 def first_step(lines: Iterable[Line], *, nodes: Collection[int], world: int, after: float) -> Line | None:
-    """The first step that one of `nodes` made after `after` as one of `world` workers."""
+    """Return the first step that one of `nodes` made after `after` as one of `world` workers."""
     fitting = (line for line in lines if line.at > after and line.world == world and line.node in nodes)
     return min(fitting, key=lambda line: line.at, default=None)
 
 
 def longest_gap(lines: Iterable[Line], *, nodes: Collection[int], begin: float, end: float) -> float:
-    """The longest time between two consecutive steps of one of `nodes`, of those that touch `begin`..`end`."""
+    """Return the longest time between two consecutive steps of one of `nodes`, of those that touch `begin`..`end`."""
     times = defaultdict(list)
     for line in lines:
         if line.node in nodes:
@@ -104,13 +104,13 @@ def longest_gap(lines: Iterable[Line], *, nodes: Collection[int], begin: float, 
 
 
 def steps_lost(lines: Iterable[Line], resumed: Line) -> int:
-    """How many steps the worker that made `resumed` had seen committed before, and had to see again."""
+    """Return how many steps the worker that made `resumed` had seen committed before, and had to see again."""
     before = (line.step for line in lines if line.node == resumed.node and line.at < resumed.at)
     return max(0, max(before, default=0) - resumed.step + 1)
 
 
 def kept_samples(lines: Sequence[Line], begin: float, end: float) -> int:
-    """Samples of the steps first committed in `begin`..`end`; a step that is made again doesn't count again."""
+    """Return samples of the steps first committed in `begin`..`end`; a step that is made again doesn't count again."""
     done = {line.step for line in lines if line.at < begin}
     return _made((line for line in lines if line.step not in done), Span(begin, end))
 
@@ -132,10 +132,10 @@ def disturbances(lines: Sequence[Line], kills: Iterable[tuple[float, int]], *, w
 
 
 def undisturbed_samples(lines: Sequence[Line], disturbed: Sequence[Span], trace: Span, record: Span) -> float:
-    """What the job would have made in `trace` if it had kept its pace of just before and after each disturbance.
+    """Return the samples of `trace` at the pace that the job had just before and after each disturbance.
 
-    A pace from elsewhere would say little, as a machine that others use as well is slower at times. Steps that are made
-    again count here: that they have to be is the disturbance's doing.
+    A pace from another time would mean little, because a shared machine is slower at times. Repeated steps count here,
+    because the disturbance causes the repetition.
 
     Args:
         lines: All of the record.
@@ -155,11 +155,11 @@ def undisturbed_samples(lines: Sequence[Line], disturbed: Sequence[Span], trace:
 
 
 def _made(lines: Iterable[Line], span: Span) -> int:
-    """Samples of the steps in a stretch of time."""
+    """Return samples of the steps in a stretch of time."""
     return sum({line.step: line.samples for line in lines if span.begin <= line.at < span.end}.values())
 
 
 def step_seconds(lines: Iterable[Line], *, node: int, first: int, last: int) -> list[float]:
-    """How long each of the steps `first`..`last` took one worker, from the step before it."""
+    """Return how long each of the steps `first`..`last` took one worker, from the step before it."""
     times = {line.step: line.at for line in lines if line.node == node}
     return [times[step] - times[step - 1] for step in range(first, last + 1) if step in times and step - 1 in times]

@@ -1,4 +1,4 @@
-"""When which worker is killed: one seeded trace, the same for every system.
+"""The times at which workers are killed: one seeded trace for all systems.
 
 kills = poisson(seed=1, mean_seconds=60, seconds=600, nodes=3)
 """
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Kill:
-    """A worker's sudden end, `at` seconds after the trace's beginning."""
+    """The kill of a worker, `at` seconds after the beginning of the trace."""
 
     at: float
     node: int
 
 
 def poisson(*, seed: int, mean_seconds: float, seconds: float, nodes: int) -> tuple[Kill, ...]:
-    """Kills with independent, exponentially distributed times between them; `mean_seconds` is their mean."""
+    """Return kills with independent, exponentially distributed times between them, with mean `mean_seconds`."""
     # A string seeds Python's generator the same way on every machine and version.
     chance = random.Random(f"kills/{seed}")
     kills: list[Kill] = []

@@ -1,11 +1,11 @@
-"""What happens to an image between the disk and the batch: it gets the common size, and in training is varied.
+"""Transforms of images before they are put into a batch: a common size, and random changes in training.
 
     train.transform = augment.training("standard", (224, 224))
     val.transform = augment.validation("standard", (224, 224))
 
-An image is a uint8 tensor ``[channels, height, width]`` before and after. All that is random is drawn from the global
-generators, which are seeded for each sample (see ``loader``): the same sample in the same epoch looks the same,
-whichever rank handles it. torchvision is imported only where an image has to be resized.
+An image is a uint8 tensor ``[channels, height, width]`` before and after. Random changes use the global generators,
+which are seeded for each sample (see ``trainer.data.loader``). So a sample looks the same in every rank that prepares
+it in an epoch. torchvision is imported only if an image has to be resized.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from examples.images.data import Transform
 
 KINDS = ("shift", "standard", "none")
 _RESIZED_TO_CROPPED = 256 / 224
-"""As torchvision's reference training has it for ImageNet."""
+"""The values of torchvision's reference training for ImageNet."""
 _SHIFT_SHARE = 8
 
 Size = tuple[int, int]
 
 
 def training(kind: str, size: Size) -> Transform:
-    """One of ``KINDS``, ending in images of ``size`` (height, width)."""
+    """Return the transform of one of ``KINDS``, which gives images of ``size`` (height, width)."""
     if kind == "standard":
         from torchvision.transforms import v2
 
@@ -38,7 +38,7 @@ def training(kind: str, size: Size) -> Transform:
 
 
 def validation(kind: str, size: Size) -> Transform:
-    """What goes with ``training(kind, size)`` and varies nothing."""
+    """Return the transform for validation, without random changes, that fits ``training(kind, size)``."""
     if kind == "standard":
         from torchvision.transforms import v2
 
@@ -50,7 +50,7 @@ def validation(kind: str, size: Size) -> Transform:
 
 
 def fitted(image: torch.Tensor, size: Size) -> torch.Tensor:
-    """The whole image in that size, stretched if need be."""
+    """Return the whole image in that size, stretched if necessary."""
     if tuple(image.shape[-2:]) == size:
         return image
     from torchvision.transforms.v2 import functional
@@ -60,12 +60,12 @@ def fitted(image: torch.Tensor, size: Size) -> torch.Tensor:
 
 
 def shifted(image: torch.Tensor) -> torch.Tensor:
-    """The image moved by up to an eighth of its size, one pixel at least, both ways; black comes in at the edges."""
+    """Return the image moved by up to an eighth of its size (at least a pixel) in each direction, with black edges."""
     height, width = image.shape[-2:]
     reach = max(1, min(height, width) // _SHIFT_SHARE)
     rows, columns = random.randint(-reach, reach), random.randint(-reach, reach)
     pixels = image.numpy()
-    moved = np.zeros_like(pixels)  # for small images, torch's slicing takes several times as long
+    moved = np.zeros_like(pixels)  # numpy: for small images, torch's slicing takes several times as long
     moved[:, max(rows, 0) : height + min(rows, 0), max(columns, 0) : width + min(columns, 0)] = pixels[
         :, max(-rows, 0) : height - max(rows, 0), max(-columns, 0) : width - max(columns, 0)
     ]

@@ -1,11 +1,11 @@
-"""Images on a volume as a dataset (which layouts are understood: see ``folders``).
+"""Images on a volume as a dataset. ``trainer.data.folders`` describes the layouts.
 
     train = ImageFolder(Path("/data/digits/train"))
     val = ImageFolder(Path("/data/digits/val"), like=train)
     train[5]                                # (uint8 tensor [channels, height, width], label)
 
-A small dataset stays in memory, decoded; worker processes that are forked after the ImageFolder was made share that
-memory, whoever decodes an image first. It costs nothing to start with: an image is read when it is first needed.
+The decoded images of a small dataset stay in memory. Worker processes that are forked after the ImageFolder was created
+share this memory. An image is read when it is first needed, so the start takes no extra time.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ Transform = Callable[[torch.Tensor], torch.Tensor]
 
 
 class ImageFolder(Dataset[tuple[torch.Tensor, int]]):
-    """Images and labels; the label is the class's place in ``classes``.
+    """Images and labels. A label is the index of its class in ``classes``.
 
     Args:
-        root: the folder of the classes' folders.
-        like: the training part, for a validation part: its classes count, and whether it has colour.
-        memory_mib: a dataset that takes no more than this, decoded, is kept in memory.
+        root: The folder that contains the folders of the classes.
+        like: For validation data: the training data, which determines the classes and the number of channels.
+        memory_mib: A dataset whose decoded size is at most this is kept in memory.
 
-    ``transform``, to be set before worker processes are forked, makes of an image as it is stored what the dataset
-    gives. Its randomness must come from the global generators, which are seeded per sample (see ``loader``).
+    ``transform`` converts a stored image to the dataset's item. Set it before worker processes are forked. It must use
+    the global random generators, which are seeded for each sample (see ``trainer.data.loader``).
 
-    Raises ConfigError if there are no images there, or not of those classes; indexing does for an unreadable image.
+    Raise ConfigError if there are no images, or images of other classes. Indexing raises it for an unreadable image.
     """
 
     transform: Transform | None = None
@@ -60,9 +60,9 @@ class ImageFolder(Dataset[tuple[torch.Tensor, int]]):
             )
         mode, width, height = _header(self.files[0][0])
         self.size = (height, width)
-        """Height and width of the first image."""
+        """Return the height and width of the first image."""
         self.channels: int = like.channels if like else 1 if mode in _GREY_MODES else 3
-        """1 for grey images, 3 for colour, by the first image."""
+        """Return 1 for grey images and 3 for colour images, according to the first image."""
         shape = (height, width, self.channels)
         kept = len(self.files) * math.prod(shape) <= memory_mib * _MIB
         self._memory = _Memory(len(self.files), shape) if kept else None
@@ -76,14 +76,14 @@ class ImageFolder(Dataset[tuple[torch.Tensor, int]]):
 
     @cached_property
     def digest(self) -> str:
-        """Identifies the list of files and classes: workers with different data must not train together."""
+        """Return a digest of the list of files and classes: workers with different data must not train together."""
         digest = hashlib.sha256()
         for file, label in self.files:
             digest.update(f"{label} {file.relative_to(self.root)}\n".encode())
         return digest.hexdigest()[:16]
 
     def pixels(self, index: int) -> Pixels:
-        """One image as it is stored, ``[height, width, channels]``; the caller must not change it."""
+        """Return one stored image, ``[height, width, channels]``. The caller must not change it."""
         if self._memory is None:
             return self._decoded(index)
         kept = self._memory.get(index)
@@ -94,7 +94,7 @@ class ImageFolder(Dataset[tuple[torch.Tensor, int]]):
         try:
             with Image.open(file) as image:
                 pixels = np.array(image.convert("L" if self.channels == 1 else "RGB"), dtype=np.uint8)
-        except (OSError, SyntaxError, ValueError) as error:  # what PIL raises for damaged files
+        except (OSError, SyntaxError, ValueError) as error:  # PIL raises these for damaged files
             raise _unreadable(file, error) from error
         return pixels.reshape(*pixels.shape[:2], self.channels)
 
@@ -103,11 +103,11 @@ class _Memory:
     """Decoded images of one size, shared with processes that are forked later."""
 
     def __init__(self, count: int, shape: tuple[int, ...]) -> None:
-        # Anonymous, and so not limited by /dev/shm, which is small in containers.
+        # Anonymous memory is not limited by /dev/shm, which is small in containers.
         buffer = mmap.mmap(-1, count * math.prod(shape))
         self._images: Pixels = np.frombuffer(buffer, dtype=np.uint8).reshape(count, *shape)
         self._there: Pixels = np.frombuffer(mmap.mmap(-1, count), dtype=np.uint8)
-        # Whoever sees the mark must see the pixels: the lock keeps a processor from swapping the two writes.
+        # A reader that sees the mark must see the pixels: the lock keeps the order of the two writes.
         self._lock: Any = multiprocessing.get_context("fork").Lock()
 
     def get(self, index: int) -> Pixels | None:
@@ -115,7 +115,7 @@ class _Memory:
         return image if self._there[index] else None
 
     def put(self, index: int, image: Pixels) -> Pixels:
-        """Keep ``image`` if it is of the size of the others; returns it."""
+        """Keep ``image`` if it has the size of the others. Return it."""
         if image.shape == self._images.shape[1:]:
             self._images[index] = image
             with self._lock:
@@ -124,7 +124,7 @@ class _Memory:
 
 
 def _header(file: Path) -> tuple[str, int, int]:
-    """Mode, width and height."""
+    """Return mode, width and height."""
     try:
         with Image.open(file) as image:
             return (image.mode, *image.size)

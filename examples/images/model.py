@@ -1,8 +1,8 @@
-"""The networks: a small convolutional net, and torchvision's ResNets fitted to the images.
+"""The networks: a small convolutional network, and torchvision's ResNets adapted to the images.
 
     model = build("resnet18", channels=1, classes=10, size=(28, 28))
 
-None of them assumes a floating-point type, so all train under autocast.
+No network assumes a floating-point type, so all can train with autocast.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ SMALL = "small-cnn"
 
 _SMALL_SIDE = 32
 _LEAST_SIDE = 9
-"""Below this a ResNet's last feature map has one pixel, and batch normalization nothing to average over."""
+"""For smaller images a ResNet's last feature map has one pixel, and batch normalization nothing to average."""
 
 
 class SmallCNN(nn.Module):
-    """Three convolutions, global average, one linear layer; ``[n, channels, h, w]`` floats to ``[n, classes]`` logits.
+    """Three convolutions, global average, one linear layer: from ``[n, channels, h, w]`` to ``[n, classes]`` logits.
 
-    Group instead of batch normalization: it has no running statistics, which would differ between ranks.
+    It uses group normalization, which has no running statistics that could differ between ranks.
     """
 
     def __init__(self, channels: int, classes: int, width: int = 32) -> None:
@@ -36,7 +36,7 @@ class SmallCNN(nn.Module):
         self.head = nn.Linear(2 * width * 4, classes)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Logits."""
+        """Return the logits."""
         pooled = nn.functional.adaptive_avg_pool2d(self.features(images), 2)
         logits: torch.Tensor = self.head(pooled.flatten(1))
         return logits
@@ -49,10 +49,10 @@ def _block(inputs: int, outputs: int, *, stride: int) -> nn.Sequential:
 
 
 def build(name: str, *, channels: int, classes: int, size: tuple[int, int]) -> nn.Module:
-    """The small network or a ResNet by torchvision's name, with fresh weights, for images of ``size`` (height, width).
+    """Return the small network, or a ResNet by torchvision's name, for images of ``size`` (height, width).
 
-    A ResNet for images of up to 32 pixels starts with a 3x3 convolution and no pooling, as its authors have it for
-    CIFAR (arXiv 1512.03385, 4.2): otherwise nothing would be left of them after the first layers.
+    For images of up to 32 pixels a ResNet starts with a 3x3 convolution without pooling, as in its authors' version for
+    CIFAR (arXiv 1512.03385, 4.2); otherwise the first layers would reduce the images too much.
     """
     if name == SMALL:
         return SmallCNN(channels, classes)
@@ -61,7 +61,7 @@ def build(name: str, *, channels: int, classes: int, size: tuple[int, int]) -> n
             f"--model {name} needs images of {_LEAST_SIDE} pixels at least, and these have {size[1]} x {size[0]}: "
             f"give --image-size {_SMALL_SIDE}, or take --model {SMALL}"
         )
-    from torchvision import models  # takes a second, and the small network does without
+    from torchvision import models  # takes a second, and the small network doesn't need it
 
     net: nn.Module = models.get_model(name, weights=None, num_classes=classes)
     small = min(size) <= _SMALL_SIDE

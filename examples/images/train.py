@@ -4,8 +4,8 @@
     python -m examples.images.train --data /data/tiny-imagenet --model resnet18 --optimizer sgd --batch-size 256 \\
         --amp bf16 --channels-last --data-workers 4 …
 
-``--data`` holds ``train`` and ``val`` in ImageFolder layout. Everything here is what a user's own script would do: see
-``training`` for what the runtime asks of one.
+``--data`` contains ``train`` and ``val`` in ImageFolder layout. This script does nothing that a user's own script could
+not do: see ``trainer.training`` for what the runtime needs from a script.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Batch = tuple["torch.Tensor", "torch.Tensor"]
 
 
 def flags(group: argparse._ArgumentGroup) -> None:
-    """Add this script's flags; what they say is in ``config.user``."""
+    """Add this script's flags. Their values are in ``config.user``."""
     group.add_argument("--model", choices=MODELS, default=MODELS[0], help="a ResNet is torchvision's, fitted to --data")
     group.add_argument(
         "--image-size", type=int, default=0, metavar="PIXELS", help="0: the first image's own, and 224 at most"
@@ -83,12 +83,12 @@ def flags(group: argparse._ArgumentGroup) -> None:
 
 
 def number(text: str) -> float | None:
-    """A number, or None for ``auto``."""
+    """Return a number, or None for ``auto``."""
     return None if text == "auto" else float(text)
 
 
 def training(config: Config) -> Training:
-    """Model, data and how to train, from the command line. Raises ConfigError."""
+    """Return the training that the command line describes. Raise ConfigError."""
     import torch
     from torch.nn import functional
 
@@ -105,7 +105,7 @@ def training(config: Config) -> Training:
         model = model.to(memory_format=layout)
 
     def logits(model: nn.Module, images: torch.Tensor) -> torch.Tensor:
-        # Bytes until they are on the device: a quarter of what has to be moved.
+        # Images stay bytes until they are on the device, which is a quarter of the data to copy.
         scaled = images.contiguous(memory_format=layout).float().div_(127.5).sub_(1)
         answer: torch.Tensor = model(scaled)
         return answer
@@ -130,7 +130,7 @@ def training(config: Config) -> Training:
 
 
 def schedule(kind: str, *, warmup: float) -> Callable[[float], float]:
-    """The factor on the learning rate by the progress of training; ``warmup`` is the share in which it rises."""
+    """Return the factor on the learning rate by the progress of training; ``warmup`` is the share in which it rises."""
 
     def factor(progress: float) -> float:
         if progress < warmup:
@@ -160,7 +160,7 @@ def _problems(config: Config) -> list[str]:
 
 
 def _data(config: Config) -> tuple[ImageFolder, ImageFolder, tuple[int, int]]:
-    """Training and validation images, and the size in which they come."""
+    """Return the training images, the validation images, and their size."""
     from examples.images import augment
     from examples.images.data import ImageFolder
 

@@ -34,19 +34,21 @@ NODE_PREFIX = 24
 COMPONENTS = {"kube-controller-manager": "system:kube-controller-manager", "kube-scheduler": "system:kube-scheduler"}
 
 
-class Member(Protocol):
-    """A node of the cluster, as addons need it."""
+class JoinedNode(Protocol):
+    """What the control plane and its addons ask of a node that has joined. `node.Node` has it."""
 
-    pod_cidr: str
+    @property
+    def pod_cidr(self) -> str:
+        """The range of the node's pods; empty until it has one."""
 
     def alive(self) -> bool:
-        """Whether the node runs."""
+        """Return whether the node runs."""
 
     def enable(self, addon: str) -> None:
-        """Start what the addon runs on nodes."""
+        """Start what an addon runs on nodes."""
 
     def disable(self, addon: str) -> None:
-        """Stop it."""
+        """Stop what an addon runs on nodes."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class ControlPlane:
         if not 0 <= spec.index < config.MAX_CLUSTERS:
             raise KubeError(f"cluster index {spec.index} is outside 0..{config.MAX_CLUSTERS - 1}: delete a cluster")
         self.spec = spec
-        self.nodes: dict[str, Member] = {}
+        self.nodes: dict[str, JoinedNode] = {}
         self.node_addons: set[str] = set()
         self.lock = threading.RLock()
         self._instance = instance

@@ -161,7 +161,9 @@ def _write_command(path: Path, state: Path, tools: Path, python: Path) -> None:
     text = (
         "#!/bin/sh\n"
         f"export PYTHONPATH={shlex.quote(str(paths.CHECKOUT))}${{PYTHONPATH:+:$PYTHONPATH}}\n"
-        f"export {STATE_VARIABLE}={shlex.quote(str(state))} {TOOLS_VARIABLE}={shlex.quote(str(tools))}\n"
+        f'[ -n "${STATE_VARIABLE}" ] || {STATE_VARIABLE}={shlex.quote(str(state))}\n'
+        f"{TOOLS_VARIABLE}={shlex.quote(str(tools))}\n"
+        f"export {STATE_VARIABLE} {TOOLS_VARIABLE}\n"
         f'exec {shlex.quote(str(python))} -m localcloud "$@"\n'
     )
     if not path.exists() or path.read_text() != text:

@@ -1,4 +1,4 @@
-"""The words the processes share."""
+"""The names and numbers that the processes share."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def test_environment_variables_have_one_prefix_and_distinct_names() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_every_key_of_a_job_is_below_its_prefix_and_not_below_anothers() -> None:
+def test_every_key_of_a_job_has_its_prefix_and_no_other_jobs() -> None:
     for key in (keys.generation("a"), keys.member("a", "x"), keys.finished("a")):
         assert key.startswith(keys.job("a"))
         assert not key.startswith(keys.job("a2"))
 
 
-def test_every_key_of_a_rendezvous_is_below_its_prefix_and_apart_from_the_jobs() -> None:
+def test_every_key_of_a_rendezvous_has_its_prefix_and_not_that_of_jobs() -> None:
     for key in (keys.rendezvous_round("a"), keys.rendezvous_node("a", "x"), keys.rendezvous_closed("a")):
         assert key.startswith(keys.rendezvous("a"))
         assert not key.startswith(f"{keys.ROOT}/")
 
 
-def test_leaving_is_not_success_since_a_job_would_count_it_as_completed() -> None:
+def test_the_exit_code_of_leaving_is_not_success() -> None:
     assert exit_codes.LEFT == 128 + 15
     assert exit_codes.FINISHED not in exit_codes.NOT_THE_WORKERS_FAULT
 
 
-def test_a_worker_is_gone_before_a_spot_instance_is() -> None:
+def test_a_worker_has_left_before_its_spot_instance_ends() -> None:
     assert leaving.STEP_SECONDS + leaving.FLUSH_SECONDS < leaving.GRACE_SECONDS <= 120

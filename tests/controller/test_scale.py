@@ -1,4 +1,4 @@
-"""The scaler corrects what it finds, and leaves alone what is right or finished."""
+"""The scaler corrects the Job's size, and does not change a Job that has it or is finished."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from controller import scale
 
 
 def job(parallelism: int, completions: int, condition: str | None = None) -> dict[str, Any]:
-    """A Job of a size."""
+    """Return a Job of a size."""
     conditions = [{"type": condition, "status": "True"}] if condition else []
     return {"spec": {"parallelism": parallelism, "completions": completions}, "status": {"conditions": conditions}}
 
@@ -37,12 +37,12 @@ def test_both_fields_are_set_in_one_patch(found: dict[str, Any]) -> None:
     assert scale.correction(found, 3) == {"spec": {"parallelism": 3, "completions": 3}}
 
 
-def test_a_job_of_the_right_size_is_left_alone() -> None:
+def test_a_job_of_the_right_size_is_not_changed() -> None:
     assert scale.correction(job(3, 3), 3) is None
 
 
 @pytest.mark.parametrize("condition", ["Complete", "Failed"])
-def test_a_finished_job_is_left_alone(condition: str) -> None:
+def test_a_finished_job_is_not_changed(condition: str) -> None:
     assert scale.correction(job(2, 2, condition), 3) is None
 
 
@@ -55,7 +55,7 @@ def test_it_is_ready_when_the_job_has_its_size(tmp_path: Path) -> None:
     assert api.patches == 1
 
 
-def test_it_is_not_ready_before_the_pods_above_the_size_are_ending(tmp_path: Path) -> None:
+def test_it_is_not_ready_until_the_pods_above_the_size_are_ending(tmp_path: Path) -> None:
     api, ready = FakeApi(job(3, 3)), tmp_path / "ready"
     api.job["status"]["active"] = 3
     assert not scale.hold(api, 1, ready)

@@ -1,4 +1,4 @@
-"""The control plane's component, beyond the security checks."""
+"""The control plane's component, except for the security checks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ADMIN = "arn:aws:iam::123456789012:role/platform-admins"
 
 
 def transformed(type_: str) -> pulumi.ResourceTransformResult | None:
-    """What becomes of a resource of pulumi-eks."""
+    """Return the result of the transform for a resource of pulumi-eks."""
     args = pulumi.ResourceTransformArgs(
         custom=True, type_=type_, name="x", props={"kubeconfig": graph.KUBECONFIG}, opts=pulumi.ResourceOptions()
     )
@@ -31,7 +31,7 @@ def test_the_kubeconfig_stays_secret_in_the_state_of_pulumi_eks_own_provider() -
     assert transformed("aws:eks/cluster:Cluster") is None
 
 
-def test_administrators_get_access_entries_of_their_own() -> None:
+def test_every_administrator_gets_an_access_entry() -> None:
     deployed = graph.deploy({**graph.stack_config("Pulumi.local.yaml"), "adminArns": [ADMIN]})
     (entry,) = deployed.one("eks:index:Cluster").inputs["accessEntries"].values()
     assert entry["principalArn"] == ADMIN
@@ -46,19 +46,19 @@ def test_the_profile_is_part_of_the_kubeconfig() -> None:
     assert deployed.one("pulumi:providers:aws").inputs["profile"] == "research"
 
 
-def test_without_addresses_the_api_is_reached_from_the_vpc_only() -> None:
+def test_without_public_addresses_the_api_is_private() -> None:
     deployed = graph.deploy({**graph.stack_config("Pulumi.local.yaml"), "publicAccessCidrs": []})
     assert deployed.one("eks:index:Cluster").inputs["endpointPublicAccess"] is False
 
 
-def test_every_resource_of_aws_gets_the_stacks_tags() -> None:
+def test_every_aws_resource_gets_the_stacks_tags() -> None:
     deployed = graph.deploy({**graph.stack_config("Pulumi.local.yaml"), "tags": {"Owner": "me"}})
     tags = deployed.one("pulumi:providers:aws").inputs["defaultTags"]
     tags = json.loads(tags) if isinstance(tags, str) else tags
     assert tags["tags"] == {"Owner": "me", "Project": "tidewater", "Stack": "local", "ManagedBy": "pulumi"}
 
 
-def test_objects_on_the_cluster_survive_another_kubeconfig() -> None:
+def test_another_kubeconfig_does_not_replace_the_objects() -> None:
     deployed = graph.deploy(graph.stack_config("Pulumi.local.yaml"))
     provider = deployed.one("pulumi:providers:kubernetes").inputs
     assert provider["clusterIdentifier"] == "tidewater-local"

@@ -17,7 +17,7 @@ SUBNET = "aws:ec2/subnet:Subnet"
 
 @pytest.mark.parametrize("cidr", ["10.0.0.0/16", "192.168.16.0/20", "172.16.0.0/18"])
 @pytest.mark.parametrize("zones", [2, 3, 4])
-def test_subnets_lie_in_the_vpc_and_do_not_overlap(cidr: str, zones: int) -> None:
+def test_subnets_are_in_the_vpc_and_do_not_overlap(cidr: str, zones: int) -> None:
     plan = network.plan_subnets(cidr, zones)
     ranges = [ipaddress.IPv4Network(each) for each in (*plan.public, *plan.private)]
     assert len(ranges) == 2 * zones
@@ -25,7 +25,7 @@ def test_subnets_lie_in_the_vpc_and_do_not_overlap(cidr: str, zones: int) -> Non
     assert not any(one.overlaps(other) for one, other in itertools.combinations(ranges, 2))
 
 
-def test_another_zone_moves_no_subnet() -> None:
+def test_another_zone_does_not_change_existing_subnets() -> None:
     two, three = network.plan_subnets("10.0.0.0/16", 2), network.plan_subnets("10.0.0.0/16", 3)
     assert three.private[:2] == two.private
     assert three.public[:2] == two.public
@@ -41,12 +41,12 @@ def test_zones_come_in_a_stable_order() -> None:
     assert [network.zone_name(["c", "a", "b"], index, 2) for index in range(2)] == ["a", "b"]
 
 
-def test_a_region_with_too_few_zones_is_named_as_the_mistake() -> None:
+def test_too_few_zones_in_the_region_is_an_error_that_names_them() -> None:
     with pytest.raises(pulumi.RunError, match="availabilityZones = 3: the region has only 2"):
         network.zone_name(["a", "b"], 0, 3)
 
 
-def test_one_nat_gateway_serves_all_zones_unless_each_shall_have_its_own() -> None:
+def test_nat_gateways_are_one_for_all_zones_or_one_for_each() -> None:
     config = graph.stack_config("Pulumi.local.yaml")
     assert len(graph.deploy(config).all(NAT)) == 1
     assert len(graph.deploy({**config, "natGateways": "perZone", "availabilityZones": "3"}).all(NAT)) == 3
@@ -58,14 +58,14 @@ def test_zones_can_be_named() -> None:
     assert zones == {"us-west-2b", "us-west-2d"}
 
 
-def test_load_balancers_find_the_subnets_by_their_tags() -> None:
+def test_subnets_have_the_tags_of_load_balancers() -> None:
     for subnet in graph.deploy(graph.stack_config("Pulumi.local.yaml")).all(SUBNET):
         role = "kubernetes.io/role/elb" if "public" in subnet.name else "kubernetes.io/role/internal-elb"
         assert subnet.inputs["tags"][role] == "1"
         assert subnet.inputs["tags"]["kubernetes.io/cluster/tidewater-local"] == "shared"
 
 
-def test_s3_is_reached_without_the_nat_gateway() -> None:
+def test_s3_traffic_does_not_use_the_nat_gateway() -> None:
     deployed = graph.deploy(graph.stack_config("Pulumi.local.yaml"))
     endpoint = deployed.one("aws:ec2/vpcEndpoint:VpcEndpoint").inputs
     assert endpoint["vpcEndpointType"] == "Gateway"

@@ -1,4 +1,4 @@
-"""The node groups follow the settings, and come and go in the right order."""
+"""The node groups follow the settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_worker_group_follows_workers(production: graph.Graph) -> None:
     assert group["nodeRepairConfig"] == {"enabled": True}
 
 
-def test_only_what_tolerates_it_gets_onto_worker_nodes(production: graph.Graph) -> None:
+def test_only_pods_that_tolerate_the_taint_run_on_worker_nodes(production: graph.Graph) -> None:
     group = production.one(GROUP, "workers").inputs
     assert group["taints"] == [{"key": labels.TAINT_WORKER, "value": "true", "effect": "NO_SCHEDULE"}]
     assert group["labels"] == {labels.NODE_ROLE: labels.NODE_ROLE_WORKER}
@@ -37,20 +37,7 @@ def test_nodes_without_gpus_get_the_standard_image() -> None:
     assert group["amiType"] == "AL2023_x86_64_STANDARD"
 
 
-def test_nodes_come_after_the_pod_identity_agent_and_addons_with_pods_after_them(production: graph.Graph) -> None:
-    addons = {each.inputs["addonName"]: each for each in production.all("aws:eks/addon:Addon")}
-    system = production.position(production.one(GROUP, "system"))
-    assert production.position(addons["eks-pod-identity-agent"]) < system
-    assert system < production.position(addons["coredns"])
-    assert system < production.position(addons["aws-efs-csi-driver"])
-
-
-def test_worker_nodes_shrink_after_the_job(production: graph.Graph) -> None:
-    scaler = production.one("kubernetes:apps/v1:Deployment", "scaler")
-    assert production.position(scaler) < production.position(production.one(GROUP, "workers"))
-
-
-def test_what_is_launched_carries_the_tags(production: graph.Graph) -> None:
+def test_instances_and_volumes_carry_the_tags(production: graph.Graph) -> None:
     for template in production.all("aws:ec2/launchTemplate:LaunchTemplate"):
         for specification in template.inputs["tagSpecifications"]:
             assert specification["tags"]["Stack"] == "production"

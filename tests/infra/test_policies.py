@@ -1,4 +1,4 @@
-"""Policy documents: what the training pods may do, and what not."""
+"""Policy documents: what the training pods may do and what they may not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEY = "arn:aws:kms:us-west-2:123456789012:key/k"
 
 
 def allows(document: policies.Document, action: str, resource: str) -> bool:
-    """Whether a statement allows the action on the resource, conditions aside."""
+    """Return whether a statement allows the action on the resource, without regard to conditions."""
 
     def matches(patterns: Any, value: str) -> bool:
         patterns = [patterns] if isinstance(patterns, str) else patterns
@@ -50,7 +50,7 @@ def test_training_pods_read_code_and_keep_checkpoints_of_their_job(action: str, 
 
 
 @pytest.mark.parametrize("action", ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"])
-def test_without_checkpoints_in_s3_they_have_no_right_there(action: str) -> None:
+def test_without_checkpoints_in_s3_the_pods_cannot_write_there(action: str) -> None:
     assert not allows(policies.trainer(BUCKET, KEY), action, f"{BUCKET}/checkpoints/digits/1")
 
 
@@ -58,21 +58,21 @@ def test_without_checkpoints_in_s3_they_have_no_right_there(action: str) -> None
     ("checkpoints", "prefixes"),
     [(None, ["code/*"]), ("checkpoints/digits", ["code/*", "checkpoints/digits/*"])],
 )
-def test_listing_is_limited_to_their_prefixes(checkpoints: str | None, prefixes: list[str]) -> None:
+def test_the_pods_list_only_their_prefixes(checkpoints: str | None, prefixes: list[str]) -> None:
     document = policies.trainer(BUCKET, KEY, checkpoints=checkpoints)
     (statement,) = [each for each in document["Statement"] if each["Action"] == "s3:ListBucket"]
     assert statement["Condition"] == {"StringLike": {"s3:prefix": prefixes}}
 
 
 @pytest.mark.parametrize(("where", "allowed"), [("efs", False), ("s3", True), ("both", True)])
-def test_the_program_allows_what_the_workers_are_told_to_do(where: str, allowed: bool) -> None:
+def test_the_role_fits_the_places_of_the_checkpoints(where: str, allowed: bool) -> None:
     deployed = graph.deploy({**graph.stack_config("Pulumi.local.yaml"), "checkpoints": where, "jobName": "mine"})
     text = deployed.one("aws:iam/rolePolicy:RolePolicy", "trainer").inputs["policy"]
     assert (":::tidewater-local/checkpoints/mine/*" in text) is allowed
     assert allows(json.loads(text), "s3:PutObject", "arn:aws:mock:::tidewater-local/checkpoints/mine/1") is allowed
 
 
-def test_a_dataset_in_s3_may_be_read_and_nothing_beside_it() -> None:
+def test_a_dataset_in_s3_may_be_read_and_no_other_object() -> None:
     arn = policies.dataset_object_arn("s3://other/data/cats.zip", "aws")
     assert arn == "arn:aws:s3:::other/data/cats.zip"
     document = policies.trainer(BUCKET, KEY, dataset=arn)
@@ -81,11 +81,11 @@ def test_a_dataset_in_s3_may_be_read_and_nothing_beside_it() -> None:
 
 
 @pytest.mark.parametrize("uri", [None, "https://example.com/cats.zip"])
-def test_a_dataset_from_elsewhere_needs_no_right(uri: str | None) -> None:
+def test_a_dataset_from_elsewhere_adds_no_permission(uri: str | None) -> None:
     assert policies.dataset_object_arn(uri, "aws") is None
 
 
-def test_pod_identity_may_take_a_role_for_one_service_account_of_one_cluster_only() -> None:
+def test_pod_identity_assumes_a_role_for_one_service_account_of_one_cluster_only() -> None:
     (statement,) = policies.pod_identity_trust("arn:of:cluster", "lab", "trainer")["Statement"]
     assert statement["Action"] == ["sts:AssumeRole", "sts:TagSession"]
     assert set(statement["Condition"]["StringEquals"].values()) == {"arn:of:cluster", "lab", "trainer"}

@@ -1,4 +1,4 @@
-"""The security checks that the graph must pass; the numbers are checkov's and Prowler's."""
+"""The security checks that the program must pass. The numbers are checkov's and Prowler's."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests import graph
 
 @pytest.fixture(scope="module", params=["local", "aws"])
 def deployed(request: pytest.FixtureRequest) -> graph.Graph:
-    """The stacks that come with the project."""
+    """Return the graphs of the stacks that come with the project."""
     file = {"local": "Pulumi.local.yaml", "aws": "Pulumi.aws.yaml.example"}[request.param]
     return graph.deploy(graph.stack_config(file), stack=request.param)
 
 
 def policies(deployed: graph.Graph) -> list[tuple[str, dict[str, Any]]]:
-    """Every policy document in the graph, by its resource's name."""
+    """Return every policy document in the graph, with its resource's name."""
     found = []
     for each in deployed.resources:
         for key in ("policy", "assumeRolePolicy"):
@@ -40,12 +40,12 @@ def test_the_api_is_private_and_open_only_to_named_addresses(deployed: graph.Gra
     assert "0.0.0.0/0" not in cluster.get("publicAccessCidrs", [])
 
 
-def test_secrets_are_encrypted_with_a_key_of_ours_that_rotates(deployed: graph.Graph) -> None:  # CKV_AWS_58, 7
+def test_secrets_are_encrypted_with_a_customer_key_that_rotates(deployed: graph.Graph) -> None:  # CKV_AWS_58, 7
     assert deployed.one("eks:index:Cluster").inputs["encryptionConfigKeyArn"]
     assert deployed.one("aws:kms/key:Key").inputs["enableKeyRotation"] is True
 
 
-def test_access_goes_by_access_entries_and_no_default_group_opens_the_api(deployed: graph.Graph) -> None:
+def test_access_entries_are_the_only_access_and_no_default_group_opens_the_api(deployed: graph.Graph) -> None:
     cluster = deployed.one("eks:index:Cluster").inputs
     assert cluster["authenticationMode"] == "API"
     assert cluster["skipDefaultSecurityGroups"] is True
@@ -53,16 +53,16 @@ def test_access_goes_by_access_entries_and_no_default_group_opens_the_api(deploy
     assert cluster["vpcCniOptions"]["enableNetworkPolicy"] is True
 
 
-def test_the_log_group_is_there_before_eks_would_make_it(deployed: graph.Graph) -> None:  # CKV_AWS_66, 338, 158
+def test_the_log_group_exists_before_the_cluster(deployed: graph.Graph) -> None:  # CKV_AWS_66, 338, 158
     group = deployed.one("aws:cloudwatch/logGroup:LogGroup")
     cluster = deployed.one("eks:index:Cluster")
     assert group.inputs["name"] == f"/aws/eks/{cluster.inputs['name']}/cluster"
     assert group.inputs["retentionInDays"] >= 365
     assert group.inputs["kmsKeyId"]
-    assert deployed.position(group) < deployed.position(cluster)
+    assert deployed.needs(cluster, group)
 
 
-def test_nodes_give_their_credentials_to_nobody(deployed: graph.Graph) -> None:  # CKV_AWS_79, 341
+def test_pods_cannot_read_the_nodes_credentials(deployed: graph.Graph) -> None:  # CKV_AWS_79, 341
     templates = deployed.all("aws:ec2/launchTemplate:LaunchTemplate")
     assert len(templates) == 2
     for template in templates:
@@ -142,14 +142,14 @@ def test_policies_name_what_they_allow(deployed: graph.Graph) -> None:  # CKV_AW
                 assert "elasticfilesystem:AccessPointArn" in json.dumps(statement["Condition"]), name
 
 
-def test_bucket_and_file_system_refuse_what_comes_without_tls(deployed: graph.Graph) -> None:
+def test_bucket_and_file_system_deny_requests_without_tls(deployed: graph.Graph) -> None:
     for kind in ("aws:s3/bucketPolicy:BucketPolicy", "aws:efs/fileSystemPolicy:FileSystemPolicy"):
         statements = json.loads(deployed.one(kind).inputs["policy"])["Statement"]
         denied = [each for each in statements if each["Effect"] == "Deny"]
         assert [each["Condition"] for each in denied] == [{"Bool": {"aws:SecureTransport": "false"}}]
 
 
-def test_roles_trust_one_service_each_and_nobody_is_administrator(deployed: graph.Graph) -> None:
+def test_every_role_trusts_one_service_and_none_is_administrator(deployed: graph.Graph) -> None:
     for role in deployed.all("aws:iam/role:Role"):  # CKV_AWS_60, 61
         for statement in json.loads(role.inputs["assumeRolePolicy"])["Statement"]:
             assert set(statement["Principal"]) == {"Service"}

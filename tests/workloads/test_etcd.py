@@ -8,7 +8,7 @@ from tests import graph
 from workloads import etcd
 
 
-def test_three_members_know_each_other() -> None:
+def test_each_of_three_members_has_the_others_addresses() -> None:
     arguments = etcd.arguments("lab", 3)
     assert (
         "--initial-cluster=etcd-0=http://etcd-0.etcd-peers.lab.svc:2380,"
@@ -16,13 +16,13 @@ def test_three_members_know_each_other() -> None:
     )
 
 
-def test_another_number_of_members_is_another_etcd_with_data_of_its_own() -> None:
+def test_another_number_of_members_uses_another_data_directory() -> None:
     one, three = ({each.split("=")[0]: each for each in etcd.arguments("lab", members)} for members in (1, 3))
     assert one["--data-dir"] != three["--data-dir"]
     assert one["--initial-cluster-token"] != three["--initial-cluster-token"]
 
 
-def test_members_find_each_other_before_they_are_ready_and_start_together() -> None:
+def test_members_have_names_before_they_are_ready_and_start_together() -> None:
     assert etcd.peers_service_manifest("lab")["spec"]["publishNotReadyAddresses"] is True
     stateful_set = etcd.stateful_set_manifest("lab", members=3, image="etcd:1", priority_class="high")
     assert stateful_set["spec"]["podManagementPolicy"] == "Parallel"
@@ -36,7 +36,7 @@ def test_the_settings_say_how_many_members(members: int) -> None:
     assert deployed.outputs["etcdEndpoint"] == "http://etcd.training.svc:2379"
 
 
-def test_strangers_are_kept_out() -> None:
+def test_only_members_and_pods_of_the_stack_reach_etcd() -> None:
     policy = etcd.network_policy_manifest("lab")["spec"]
     assert policy["policyTypes"] == ["Ingress"]
     assert [rule["ports"][0]["port"] for rule in policy["ingress"]] == [2380, 2379]

@@ -1,4 +1,4 @@
-"""Every pod of ours passes Kubernetes' restricted standard, which the namespace enforces.
+"""Every pod of the stack passes Kubernetes' restricted standard, which the namespace enforces.
 
 https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
 """
@@ -21,14 +21,14 @@ def deployed(request: pytest.FixtureRequest) -> graph.Graph:
 
 
 def pods(deployed: graph.Graph) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The pods in our namespace, by the name of what makes them."""
+    """Yield the pods in the stack's namespace, with the name of the object that makes them."""
     for each in deployed.resources:
         template = each.inputs.get("spec", {}).get("template") if each.type.startswith("kubernetes:") else None
         if template and each.inputs["metadata"]["namespace"] == "training":
             yield each.name, template["spec"]
 
 
-def test_all_kinds_of_pods_are_looked_at(deployed: graph.Graph) -> None:
+def test_the_checks_see_all_kinds_of_pods(deployed: graph.Graph) -> None:
     assert {name for name, _ in pods(deployed)} == {
         "statefulset-etcd",
         "job-dataset-digits",
@@ -64,7 +64,7 @@ def test_containers_mount_only_volumes_that_the_pod_has(deployed: graph.Graph) -
             assert {mount["name"] for mount in container["volumeMounts"]} <= volumes, name
 
 
-def test_only_the_scaler_gets_a_token_and_may_touch_one_job(deployed: graph.Graph) -> None:
+def test_only_the_scaler_gets_a_token_and_it_may_change_one_job(deployed: graph.Graph) -> None:
     with_token = [name for name, spec in pods(deployed) if spec["automountServiceAccountToken"]]
     assert with_token == ["deployment-digits-scaler"]
     (rule,) = deployed.one("kubernetes:rbac.authorization.k8s.io/v1:Role").inputs["rules"]
@@ -76,7 +76,7 @@ def test_only_the_scaler_gets_a_token_and_may_touch_one_job(deployed: graph.Grap
     }
 
 
-def test_gpus_are_shown_to_kubernetes_where_there_are_any() -> None:
+def test_the_device_plugin_runs_if_workers_have_gpus() -> None:
     local = graph.deploy(graph.stack_config("Pulumi.local.yaml"))
     aws = graph.deploy(graph.stack_config("Pulumi.aws.yaml.example"))
     assert not local.all("kubernetes:apps/v1:DaemonSet")

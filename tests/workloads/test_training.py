@@ -1,4 +1,4 @@
-"""The training job's manifests: elastic, confined, and forgiving of lost nodes only."""
+"""The training job's manifests: an elastic Job whose pods are confined, in which lost nodes are not failures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def environment(**changes: Any) -> dict[str, Any]:
     return {each["name"]: each.get("value") or each["valueFrom"]["fieldRef"]["fieldPath"] for each in container["env"]}
 
 
-def test_completions_equal_parallelism_or_the_job_would_not_be_elastic() -> None:
+def test_completions_equal_parallelism() -> None:
     job = training.job_manifest(spec(workers=5))["spec"]
     assert (job["completionMode"], job["completions"], job["parallelism"]) == ("Indexed", 5, 5)
 
@@ -43,11 +43,11 @@ def test_the_pods_do_not_change_with_the_number_of_workers() -> None:
     assert pod(workers=2) == pod(workers=5)
 
 
-def test_a_finished_job_is_kept_so_that_nothing_starts_it_again() -> None:
+def test_a_finished_job_is_kept() -> None:
     assert "ttlSecondsAfterFinished" not in training.job_manifest(spec())["spec"]
 
 
-def test_lost_nodes_and_orderly_leaving_are_not_held_against_the_code() -> None:
+def test_lost_nodes_and_leaving_are_not_failures_of_the_code() -> None:
     rules = training.failure_policy()["rules"]
     ignored = [
         code for rule in rules if rule["action"] == "Ignore" for code in rule.get("onExitCodes", {}).get("values", [])
@@ -58,14 +58,14 @@ def test_lost_nodes_and_orderly_leaving_are_not_held_against_the_code() -> None:
     assert rules[-1]["onExitCodes"]["values"] == [exit_codes.USAGE]
 
 
-def test_a_lost_worker_does_not_wait_longer_because_others_were_lost() -> None:
+def test_the_loss_of_one_worker_does_not_delay_the_replacement_of_another() -> None:
     job = training.job_manifest(spec())["spec"]
     assert (
         job["backoffLimitPerIndex"] >= job["backoffLimit"]
     )  # else Kubernetes counts over all workers, or gives up one
 
 
-def test_the_worker_is_told_who_it_is_and_where_the_others_meet() -> None:
+def test_the_worker_gets_its_name_its_address_and_etcd() -> None:
     found = environment(jobName="mine", namespace="lab", minWorkers=2, maxWorkers=9)
     assert found[env.JOB] == "mine"
     assert found[env.ETCD] == "http://etcd.lab.svc:2379"
@@ -83,16 +83,16 @@ def test_the_worker_is_told_who_it_is_and_where_the_others_meet() -> None:
         pytest.param("both", "/data/checkpoints/mine,s3://bucket/checkpoints/mine", id="both"),
     ],
 )
-def test_the_worker_is_told_where_its_checkpoints_go(where: str, places: str) -> None:
+def test_the_worker_gets_the_places_of_its_checkpoints(where: str, places: str) -> None:
     assert environment(jobName="mine", checkpoints=where)[env.CHECKPOINTS] == places
 
 
-def test_the_worker_is_told_how_many_checkpoints_stay_and_the_users_arguments_win() -> None:
+def test_the_users_arguments_override_the_number_of_checkpoints() -> None:
     (container,) = pod(keepCheckpoints=7, trainerArgs="--keep-checkpoints 2")["spec"]["containers"]
     assert container["command"][3:] == ["--keep-checkpoints=7", "--keep-checkpoints", "2"]
 
 
-def test_the_program_hands_the_name_of_the_stacks_bucket_to_the_workers() -> None:
+def test_the_workers_get_the_name_of_the_stacks_bucket() -> None:
     deployed = graph.deploy({**graph.stack_config("Pulumi.local.yaml"), "checkpoints": "s3"})
     (container,) = deployed.one(JOB, "job-digits").inputs["spec"]["template"]["spec"]["containers"]
     (places,) = [each["value"] for each in container["env"] if each["name"] == env.CHECKPOINTS]
@@ -122,7 +122,7 @@ def test_prometheus_finds_the_metrics_of_every_process_of_a_worker() -> None:
     assert template["metadata"]["annotations"]["prometheus.io/scrape"] == "true"
 
 
-def test_sigterm_reaches_the_trainer_and_leaves_it_time_for_a_step_and_a_checkpoint() -> None:
+def test_the_trainer_gets_sigterm_and_time_for_a_step_and_a_checkpoint() -> None:
     found = pod()["spec"]
     (container,) = found["containers"]
     assert container["command"][0] == "python3"  # process 1: no shell that would keep the signal to itself
@@ -130,7 +130,7 @@ def test_sigterm_reaches_the_trainer_and_leaves_it_time_for_a_step_and_a_checkpo
     assert found["terminationGracePeriodSeconds"] > leaving.STEP_SECONDS + leaving.FLUSH_SECONDS
 
 
-def test_data_loading_processes_have_shared_memory_in_proportion_to_the_node() -> None:
+def test_shared_memory_is_in_proportion_to_the_node() -> None:
     for kind, most in (("m5.large", 8), ("g5.12xlarge", 192)):
         found = pod(instanceTypes=[kind], gpusPerWorker=0)["spec"]
         (volume,) = [each for each in found["volumes"] if each["name"] == "shared-memory"]
@@ -163,7 +163,7 @@ def test_trainer_arguments_reach_the_command_line() -> None:
     assert container["command"][-2:] == ["--epochs", "3"]
 
 
-def test_gpus_are_asked_for_where_there_are_any() -> None:
+def test_gpus_are_requested_if_the_worker_has_any() -> None:
     (container,) = pod(gpusPerWorker=1)["spec"]["containers"]
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
     assert container["resources"]["requests"]["nvidia.com/gpu"] == "1"
@@ -174,7 +174,7 @@ def test_gpus_are_asked_for_where_there_are_any() -> None:
 @pytest.mark.parametrize(
     ("instance_type", "per_node"), [("m5.large", 1), ("m5.large", 2), ("g5.12xlarge", 4), ("g5.48xlarge", 8)]
 )
-def test_as_many_workers_fit_on_a_node_as_the_settings_say_and_no_more(instance_type: str, per_node: int) -> None:
+def test_exactly_the_set_number_of_workers_fits_on_a_node(instance_type: str, per_node: int) -> None:
     workers = spec(instanceTypes=[instance_type], workersPerNode=per_node, gpusPerWorker=0).workers
     asked = int(training.resources(workers)["requests"]["cpu"].removesuffix("m"))
     allocatable = workers.nodes.smallest.vcpus * 1000 - 70
@@ -183,7 +183,7 @@ def test_as_many_workers_fit_on_a_node_as_the_settings_say_and_no_more(instance_
     assert asked * (per_node + 1) > allocatable - daemons
 
 
-def test_workers_go_to_their_own_nodes_and_give_up_lost_ones_soon() -> None:
+def test_workers_run_on_worker_nodes_and_are_evicted_soon_from_lost_ones() -> None:
     found = pod()["spec"]
     assert found["nodeSelector"] == {labels.NODE_ROLE: labels.NODE_ROLE_WORKER}
     by_key = {each["key"]: each for each in found["tolerations"]}
@@ -191,7 +191,7 @@ def test_workers_go_to_their_own_nodes_and_give_up_lost_ones_soon() -> None:
     assert by_key["node.kubernetes.io/unreachable"]["tolerationSeconds"] < 60
 
 
-def test_pulumi_leaves_the_size_of_the_job_to_the_scaler() -> None:
+def test_pulumi_ignores_the_size_of_the_job() -> None:
     config = graph.stack_config("Pulumi.local.yaml")
     two, three = (graph.deploy({**config, "workers": count}) for count in (2, 3))
     command = two.one("kubernetes:apps/v1:Deployment", "scaler").inputs["spec"]["template"]["spec"]["containers"][0]

@@ -1,18 +1,19 @@
-"""Checkpoints of a job, in directories and buckets, for when all workers are gone.
+"""Checkpoints of a job in directories and buckets, for the case that all workers are lost.
 
     checkpoints = Checkpoints(places("/data/checkpoints/digits,s3://bucket/checkpoints/digits"), keep=2, log=log)
     checkpoints.save(120, state.tree())      # copies the tensors and returns; a thread writes
-    found = checkpoints.load()               # the newest that is whole, over all places, or None
+    found = checkpoints.load()               # the newest complete one in all places, or None
 
-A checkpoint is what ``torch.distributed.checkpoint`` writes, beside a manifest with the size and sha256 of every file:
-``torch.distributed.checkpoint.load`` reads it without any of this. It is there whole or not at all: a directory gets
-its name when all of it is on disk, in a bucket the manifest goes up last. Nothing here imports torch before it has to,
-since a worker asks ``finished()`` before it pays for that; ``prepare()`` is for paying in time.
+A checkpoint has the format of ``torch.distributed.checkpoint``, plus a manifest with the size and sha256 of every file.
+``torch.distributed.checkpoint.load`` reads it without this package. A checkpoint is either complete or absent: a
+directory gets its name when all files are on disk, and in a bucket the manifest is uploaded last. torch is imported
+late, because a worker calls ``finished()`` before it needs torch; ``prepare()`` imports it early.
 """
 
 from __future__ import annotations
 
 from trainer.checkpoint.manager import Checkpoints, Found, Unreadable
-from trainer.checkpoint.places import Place, place, places
+from trainer.checkpoint.option import place, places
+from trainer.checkpoint.places import Place
 
 __all__ = ["Checkpoints", "Found", "Place", "Unreadable", "place", "places"]

@@ -4,12 +4,12 @@
 
     checkpoints/digits/step-000000000120-3f2a9c1d/manifest.json  # uploaded last: without it there is no checkpoint
 
-Endpoint, region and credentials are those that boto3 finds. Every upload has a name of its own, so that two writers of
-one step can't mix their files. There is one retry policy, botocore's "standard" with the limits below; what it gives
-up on is an OSError with the reason. Files go up in parts from memory: nothing is staged on a disk.
+boto3 finds the endpoint, region and credentials. Every upload has a unique name, so two writers of one step can't mix
+their files. The only retry policy is botocore's "standard" with the limits below; after the last attempt an OSError has
+the reason. Files are uploaded in parts from memory, without staging on a disk.
 
-A bucket has no locks, so whether the writer of a checkpoint without a manifest is alive is told by time: by S3's own
-clock alone, and after longer than the retries of one part can take.
+A bucket has no locks. So the age of an upload decides whether the writer of a checkpoint without a manifest is alive.
+Only S3's own clock is used, and the limit is longer than all retries of one part.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _ATTEMPTS = 5
 _CONNECT_SECONDS = 5
 _READ_SECONDS = 30
 _PART = 32 << 20
-"""S3 takes 10,000 parts: files up to 320 GB. One part is held in memory, and its upload is a sign of life."""
+"""S3 allows 10,000 parts, so files up to 320 GB. One part is in memory, and its upload is a sign of life."""
 _SILENT = timedelta(minutes=15)
-"""Without a new part or file for so long, a writer is dead: 5 attempts of 35 s, and waits between them, are 4 min."""
+"""A writer without a new part or file for this time is dead: 5 attempts of 35 s with waits take 4 min."""
 
 
 class Bucket:
@@ -44,7 +44,7 @@ class Bucket:
 
     @classmethod
     def open(cls, text: str) -> Bucket:
-        """The place of an ``s3://`` address. Nothing is asked of S3 yet. Raises ConfigError."""
+        """Return the place of an ``s3://`` address, without a request to S3. Raise ConfigError."""
         bucket, _, prefix = text.removeprefix(SCHEME).partition("/")
         if not bucket:
             raise ConfigError(f"--checkpoints names {text!r}, which has no bucket: write {SCHEME}bucket/prefix")
@@ -61,7 +61,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def fetched(self, name: str) -> Iterator[Path]:
-        """See ``Place``. The files are in ``$TMPDIR`` meanwhile."""
+        """See ``Place``. The files are in ``$TMPDIR`` for that time."""
         with tempfile.TemporaryDirectory(prefix="checkpoint-") as folder:
             for file in self._s3.listed()[0].get(name, {}):
                 self._s3.download(f"{name}/{file}", Path(folder) / file)
@@ -92,7 +92,7 @@ class Bucket:
 
 
 class _Upload:
-    """One checkpoint on its way up."""
+    """The upload of one checkpoint."""
 
     def __init__(self, s3: S3, name: str) -> None:
         self._s3, self._name = s3, name
@@ -111,7 +111,7 @@ class _Upload:
 
     def abort(self) -> None:
         """See ``Upload``."""
-        # Where that fails too, a later writer or the bucket's lifecycle rule does it.
+        # If that fails too, a later writer or the bucket's lifecycle rule removes it.
         with contextlib.suppress(OSError):
             for file in self._files:
                 file.cancel()
@@ -120,7 +120,7 @@ class _Upload:
 
 
 class _File:
-    """A file that goes up in parts; a small one at once."""
+    """A file that is uploaded in parts, or in one request if it is small."""
 
     def __init__(self, s3: S3, folder: str, name: str) -> None:
         self._s3, self._key, self.name = s3, f"{s3.prefix}{folder}/{name}", name
@@ -149,7 +149,7 @@ class _File:
         self.there = True
 
     def cancel(self) -> None:
-        """Forget what has gone up, unless all of it has. Raises OSError."""
+        """Abort the upload unless it is complete. Raise OSError."""
         if self._upload_id and not self.there:
             self._s3.cancel(self._key, self._upload_id)
 
@@ -160,7 +160,7 @@ class _File:
 
 
 def _complete(groups: Groups) -> list[Stored]:
-    """Those that have a manifest, newest first."""
+    """Return the checkpoints that have a manifest, newest first."""
     return sorted(
         (
             Stored(step_of(name) or 0, files[MANIFEST].timestamp(), name)

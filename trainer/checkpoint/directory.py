@@ -1,12 +1,13 @@
-"""Checkpoints in a directory: a disk, EFS, NFS, whatever has rename and fsync.
+"""Checkpoints in a directory on any file system with rename and fsync: a local disk, EFS or NFS.
 
     step-000000000120/                            a checkpoint
-    .step-000000000140-3f2a9c1d.writing/          one that is being written
-    .step-000000000140-3f2a9c1d.lock              its writer lives as long as this is locked
-    .step-000000000100-77b0e1f2.gone/             one that is being removed
+    .step-000000000140-3f2a9c1d.writing/          a checkpoint that is being written
+    .step-000000000140-3f2a9c1d.lock              locked as long as its writer is alive
+    .step-000000000100-77b0e1f2.gone/             a checkpoint that is being removed
 
-The kernel unlocks when a writer dies, wherever it runs, and sees no clock doing so: that is how what it left behind is
-told from what another one is writing. On a file system without locks, what nobody has touched for a while is given up.
+The kernel releases the lock when the writer dies, on any machine and without a clock. So the remains of a dead writer
+are distinguished from a checkpoint that another one is writing. On a file system without locks, files that have not
+changed for a while count as abandoned.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _HELD = (errno.EWOULDBLOCK, errno.EACCES)
 
 
 class Directory:
-    """A place for checkpoints; made when the first one is written."""
+    """A place for checkpoints. The directory is created with the first checkpoint."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -49,7 +50,7 @@ class Directory:
         return sorted(found, reverse=True)
 
     def begin(self, step: int) -> _Upload:
-        """See ``Place``. What dead writers have left is removed first: it may be what fills the volume."""
+        """See ``Place``. First removes the remains of dead writers, which may fill the volume."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self._sweep()
         return _Upload(self._folder, step)
@@ -62,7 +63,7 @@ class Directory:
     def tidy(self, doomed: Callable[[list[Stored]], Collection[str]]) -> None:
         """See ``Place``."""
         for name in doomed(self.stored()):
-            # Under another name first: a checkpoint that is half gone must not look like one.
+            # Rename it first: a checkpoint that is partly removed must not look complete.
             gone = self._folder / f".{unique_name_of(step_of(name) or 0)}{_GONE}"
             with contextlib.suppress(FileNotFoundError):
                 (self._folder / name).rename(gone)
@@ -92,7 +93,7 @@ class Directory:
             return []
 
     def _sweep(self) -> None:
-        """Remove what writers left behind that have died. Another sweeper may do the same at the same time."""
+        """Remove the remains of dead writers. Another process may do the same at the same time."""
         for name in self._entries():
             path = self._folder / name
             with contextlib.suppress(OSError):
@@ -105,7 +106,7 @@ class Directory:
         lock, writing = stem.with_suffix(_LOCK), stem.with_suffix(_WRITING)
         try:
             file = _Lock(lock, "rb+")
-        except FileNotFoundError:  # it comes before the directory and goes after it: this one is being removed
+        except FileNotFoundError:  # another process is removing this one
             shutil.rmtree(writing)
             return
         try:
@@ -117,7 +118,7 @@ class Directory:
             file.close()
 
     def _untouched(self, stem: Path) -> bool:
-        """By the file system's own clock, which the clocks of the machines that use it need not agree with."""
+        """Return the time by the file system's own clock, which may differ from the clocks of its clients."""
         probe = self._folder / f".{secrets.token_hex(4)}.clock"
         try:
             probe.touch()
@@ -130,15 +131,15 @@ class Directory:
 
 
 class _Lock:
-    """A lock on a file; whoever holds it is alive."""
+    """A lock on a file. Its holder is alive."""
 
     def __init__(self, path: Path, mode: Literal["xb", "rb+"]) -> None:
         self._file = path.open(mode)
         self.unsupported = False
-        """The file system has no locks; set by ``take``."""
+        """Whether the file system has no locks; set by ``take``."""
 
     def take(self) -> bool:
-        """Lock it if nobody else has."""
+        """Lock the file unless another process has locked it. Return whether it is locked now."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -147,13 +148,13 @@ class _Lock:
         return True
 
     def is_at(self, path: Path) -> bool:
-        """Whether the file is still there, rather than removed by a sweeper just before it was locked."""
+        """Return whether the file still exists. Another process may have removed it just before it was locked."""
         with contextlib.suppress(FileNotFoundError):
             return os.path.samestat(os.fstat(self._file.fileno()), path.stat())
         return False
 
     def close(self) -> None:
-        """Unlock, also for processes that were forked meanwhile and have inherited the file."""
+        """Unlock, also for forked processes that have inherited the file."""
         if not self._file.closed:
             with contextlib.suppress(OSError):
                 fcntl.flock(self._file, fcntl.LOCK_UN)
@@ -161,17 +162,17 @@ class _Lock:
 
 
 class _File(FileIO):
-    """A file whose ``close`` means that the disk has it."""
+    """A file whose ``close`` waits until the data is on the disk."""
 
     def write(self, data: memoryview, /) -> int:  # type: ignore[override]
-        """All of it: a nearly full volume takes a part, and says no the next time."""
+        """Write all of ``data``. A nearly full volume accepts a part first, and fails at the next call."""
         written = 0
         while written < len(data):
             written += super().write(data[written:]) or 0
         return written
 
     def close(self) -> None:
-        """Raises OSError if the disk did not take it after all."""
+        """Close the file. Raise OSError if the disk did not store it."""
         if not self.closed:
             try:
                 os.fsync(self.fileno())
@@ -180,14 +181,14 @@ class _File(FileIO):
 
 
 class _Upload:
-    """One checkpoint, in a hidden directory until all of it is there."""
+    """One checkpoint, in a hidden directory until it is complete."""
 
     def __init__(self, folder: Path, step: int) -> None:
         self._folder, self._step = folder, step
         while True:
             self._stem = folder / f".{unique_name_of(step)}"
             self._lock = _Lock(self._stem.with_suffix(_LOCK), "xb")
-            # The lock comes before the directory, so that there is no directory without a lock for sweepers to find.
+            # Create the lock before the directory, so that `sweep` never finds a directory without a lock.
             if (self._lock.take() or self._lock.unsupported) and self._lock.is_at(self._stem.with_suffix(_LOCK)):
                 break
             self._lock.close()
@@ -214,7 +215,7 @@ class _Upload:
         except OSError as error:
             if error.errno not in _TAKEN:
                 raise
-            # A checkpoint of this step exists, from before a resume: it stays until this one is complete.
+            # A checkpoint of this step from before a resume stays until this one is complete.
             name = unique_name_of(self._step)
             self._writing.rename(self._folder / name)
         _sync(self._folder)
@@ -225,7 +226,7 @@ class _Upload:
         """See ``Upload``."""
         for file in self._files:
             with contextlib.suppress(OSError):
-                FileIO.close(file)  # the disk need not have it
+                FileIO.close(file)  # without fsync
         shutil.rmtree(self._writing, ignore_errors=True)
         self._release()
 
@@ -241,7 +242,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Make names last. Some file systems can't, and say EINVAL."""
+    """Sync the names in a directory. Some file systems do not support that and return EINVAL."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""The files of one checkpoint on their way to a place, each with its size and sha256.
+"""Writes the files of one checkpoint to a place, and records the size and sha256 of each.
 
 files = Files(place.begin(120))
 with files.create("tree.json") as file:
@@ -17,11 +17,11 @@ from trainer.checkpoint.places import Stream, Upload
 
 _SMALL = 64 << 10
 _GATHER = 1 << 20
-"""Small pieces are put together up to this size; copying large ones would cost more than it saves."""
+"""Small pieces are combined up to this size; copying larger ones would cost more than it saves."""
 
 
 class File:
-    """A file that is hashed as it goes."""
+    """A file that is hashed while it is written."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -30,7 +30,7 @@ class File:
         self.size = 0
 
     def write(self, data: bytes | memoryview) -> None:
-        """Take all of it. A memoryview must be of bytes. Raises OSError."""
+        """Write all of ``data``; a memoryview must be of bytes. Raise OSError."""
         self.size += len(data)
         if len(data) < _SMALL:
             self._gathered += data
@@ -43,7 +43,7 @@ class File:
             self._put(view[start : start + CHUNK])
 
     def end(self) -> Entry:
-        """Return when the place has all of it. Raises OSError."""
+        """Return when the place has stored the file. Raise OSError."""
         self._pass_on()
         self._stream.close()
         return Entry(self.size, self._digest.hexdigest())
@@ -59,7 +59,7 @@ class File:
 
 
 class Files:
-    """What an upload consists of so far."""
+    """The files of an upload so far."""
 
     def __init__(self, upload: Upload) -> None:
         self._upload = upload
@@ -67,7 +67,7 @@ class Files:
 
     @contextlib.contextmanager
     def create(self, name: str) -> Iterator[File]:
-        """A file to be written in the context. Raises OSError."""
+        """Yield a file to write to. Raise OSError."""
         file = File(self._upload.create(name))
         yield file
         self.entries[name] = file.end()

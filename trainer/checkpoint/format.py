@@ -1,15 +1,15 @@
-"""Checkpoints in the format of ``torch.distributed.checkpoint``: writing into a place, reading from a directory.
+"""Checkpoints in the format of ``torch.distributed.checkpoint``: writes to a place, reads from a directory.
 
     name, size = write(place.begin(120), 120, snapshot.parts, layout)
-    tree = read(folder)                      # RecordError unless it is whole
+    tree = read(folder)                      # RecordError unless it is complete
 
-One process writes everything and takes no part in any collective, so a lost peer can't hold it up. Neither is
-``torch.distributed.checkpoint.save`` called, nor ``load``: they ask the default process group for its names in order to
-log them, which the training thread may be taking down at that moment. See ``layout`` for what writing does instead.
+One process writes everything, without collectives, so a lost peer can't block it. ``torch.distributed.checkpoint.save``
+and ``load`` are not used: for their log they read the names of the default process group, which the training thread may
+be destroying at that moment. See ``layout`` for what is done instead.
 
-Of pickle there is as little as the format allows. What is no tensor is read from JSON. Tensors are read with
-``weights_only``. The format's own metadata is a pickle; its checksum is verified first, and it is unpickled with
-nothing but the classes that metadata is made of.
+Pickle is used as little as the format allows. Everything except tensors is read from JSON. Tensors are read with
+``weights_only``. The format's own metadata is a pickle: its checksum is verified first, and only the classes that
+metadata consists of can be unpickled.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ _KNOWN = {
 
 
 def write(upload: Upload, step: int, parts: tree.Parts, layout: Layout) -> tuple[str, int]:
-    """Write a checkpoint; returns its name in the place, and the size of all files.
+    """Write a checkpoint. Return its name in the place, and the total size of its files.
 
-    Raises what the place raises, or ValueError, when the state has two things of one name. The upload is then aborted.
+    Raise the errors of the place, or ValueError if two values in the state have the same name. Then the upload is
+    aborted.
     """
     files = Files(upload)
     try:
@@ -70,7 +71,7 @@ def write(upload: Upload, step: int, parts: tree.Parts, layout: Layout) -> tuple
 
 
 def read(folder: Path) -> Any:
-    """The state in a checkpoint, on the CPU. Raises RecordError unless it is whole, OSError if it can't be read."""
+    """Return the state in a checkpoint, on the CPU. Raise RecordError if it is damaged, OSError if it is unreadable."""
     Manifest.of(folder).verify(folder)
     try:
         outline = json.loads((folder / TREE).read_bytes())
@@ -102,7 +103,7 @@ class _Reader(FileSystemReader):
     """Unpickles metadata, and nothing else."""
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        """Raises pickle.UnpicklingError if something else is in there."""
+        """Return a class that metadata consists of. Raise pickle.UnpicklingError for any other one."""
         with Path(self.path, METADATA).open("rb") as file:
             found = _Unpickler(file).load()
         if not isinstance(found, Metadata):
@@ -113,16 +114,16 @@ class _Reader(FileSystemReader):
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if module.startswith("pathlib"):
-            module = "pathlib"  # where it lives depends on Python's version
+            module = "pathlib"  # its module depends on the version of Python
         if name in _KNOWN.get(module, ()) or (module == "torch" and isinstance(getattr(torch, name, 0), torch.dtype)):
             return super().find_class(module, name)
         if (module, name) == ("builtins", "getattr"):
             return _member
-        raise pickle.UnpicklingError(f"its metadata wants {module}.{name}, which has no business there")
+        raise pickle.UnpicklingError(f"its metadata uses {module}.{name}, which is not allowed")
 
 
 def _member(kind: Any, name: str) -> Any:
-    """What stands for ``getattr``, by which Python 3.11.0 to 3.11.3 pickle a member of an enumeration."""
+    """Replace ``getattr``, with which Python 3.11.0 to 3.11.3 pickle members of an enumeration."""
     if isinstance(kind, EnumType) and name in kind.__members__:
         return kind[name]
-    raise pickle.UnpicklingError(f"its metadata wants {name!r} of {kind!r}, which has no business there")
+    raise pickle.UnpicklingError(f"its metadata uses {name!r} of {kind!r}, which is not allowed")

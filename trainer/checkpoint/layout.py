@@ -1,15 +1,15 @@
-"""How a state is laid out in a file: made by torch for the first checkpoint, and used again for those that follow.
+"""The layout of a state in a file: torch creates it for the first checkpoint, and later ones reuse it.
 
-    layout = Layout()                        # kept from one checkpoint to the next
+    layout = Layout()                        # keep it for all checkpoints of a job
     with files.create(DATA) as file:
         metadata = layout.write(file, parts.public)      # the content of DCP's .metadata
 
-``torch.distributed.checkpoint`` plans every save anew and calls ``torch.save`` for every value: some 0.4 ms of Python
-for each, during which the training thread can't have the GIL. But from one checkpoint of a job to the next nothing
-changes except the bytes of the tensors and a few numbers. So the plan, and the bytes that ``torch.save`` puts before
-and after those of a tensor, are kept; what is written is the same, up to the CRC in torch's zip records: as after
-``torch.utils.serialization.config.save.compute_crc32 = False`` it is none. Torch doesn't look at it, and the manifest
-has a sha256 of everything.
+``torch.distributed.checkpoint`` plans every save again and calls ``torch.save`` for every value. That takes about 0.4
+ms of Python for each value, during which the training thread can't have the GIL. But between checkpoints of one job
+only the bytes of the tensors and a few numbers change. So this module keeps the plan, and the bytes that ``torch.save``
+writes before and after each tensor. The result is the same, except that torch's zip records have no CRC, as with
+``torch.utils.serialization.config.save.compute_crc32 = False``. torch does not read the CRC, and the manifest has a
+sha256 of every file.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from trainer.checkpoint.files import File
 
 DATA = "__0_0.distcp"
 METADATA = ".metadata"
-"""Names that DCP gives to what a single process writes."""
+"""The file names that DCP uses when a single process writes."""
 
 _LOCAL_HEADER = 30
 _LENGTHS = slice(26, 30)
-"""Of the name and the extra field in a zip file's local header, by PKWARE's APPNOTE, 4.3.7."""
+"""Offset of the lengths of name and extra field in a zip file's local header (PKWARE's APPNOTE, 4.3.7)."""
 
 Frame = tuple[bytes, bytes]
 
@@ -52,9 +52,9 @@ class Layout:
         self._encoded = b""
 
     def write(self, file: File, state: Mapping[str, Any]) -> bytes:
-        """Write all values of a state, one after the other; returns the metadata that says where they are.
+        """Write all values of a state, one after another. Return the metadata, which says where they are.
 
-        Raises OSError from ``file``, and ValueError if two values have one name.
+        Raise OSError from ``file``, and ValueError if two values have one name.
         """
         planner = DefaultSavePlanner(flatten_sharded_tensors=False)
         planner.set_up_planner(dict(state), is_coordinator=True)
@@ -103,7 +103,7 @@ class Layout:
         file.write(tail)
 
     def _pickled(self, name: str, value: object) -> bytes:
-        # By its text, since 1, 1.0 and True are equal.
+        # Compare the text, because 1, 1.0 and True are equal.
         text = repr(value)
         known = self._values.get(name)
         if known is None or known[0] != text:
@@ -122,13 +122,13 @@ def _saved(value: object) -> bytes:
 
 
 def _bytes(value: Tensor) -> memoryview:
-    """The memory of a tensor that has all of its storage to itself."""
+    """Return the memory of a tensor that uses all of its storage."""
     whole = torch.empty(0, dtype=torch.uint8).set_(value.untyped_storage())
     return whole.numpy().data
 
 
 def _frame(value: Tensor) -> Frame | None:
-    """What ``torch.save`` puts before and after the tensor's bytes; None if they are not there in one piece."""
+    """Return what ``torch.save`` writes before and after the tensor's bytes; None if these are not contiguous."""
     saved, content = _saved(value), _bytes(value)
     with zipfile.ZipFile(io.BytesIO(saved)) as archive:
         records = [each for each in archive.infolist() if each.filename.endswith("/data/0")]

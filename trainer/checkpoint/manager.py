@@ -1,7 +1,7 @@
-"""The checkpoints of one job: when to write, what to keep, which to load. Where and how is for ``places`` and ``dcp``.
+"""The checkpoints of one job: when to write, which to keep, which to load. See ``places`` and ``format`` for the rest.
 
-One thread writes, one checkpoint at a time, into one place after the other; what goes wrong in a place is an event,
-and neither the other places nor training hear of it.
+One thread writes one checkpoint at a time, to one place after another. An error in a place is logged as an event and
+affects neither the other places nor training.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Unreadable(TrainerError):
-    """Whether there is a checkpoint can't be told: to begin anew now could lose everything. A later try may do."""
+    """It is unknown whether a checkpoint exists, so a new start could lose everything. A retry may succeed."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A checkpoint that is whole."""
+    """A complete checkpoint."""
 
     step: int
     tree: dict[str, Any]
-    """What was saved, on the CPU."""
+    """The saved state, on the CPU."""
     path: str
 
 
 class Checkpoints:
-    """One process writes at a time (rank 0), from one thread; any may read.
+    """Writes and loads checkpoints. Only one process (rank 0) writes at a time, from one thread; any may read.
 
     Args:
-        places: every checkpoint is written to each of them.
-        keep: how many each place keeps.
-        log: hears of ``checkpoint_saved``, ``_failed`` (with place and reason), ``_dropped`` (the one before was still
-            being written), ``_skipped`` (on loading) and ``_kept`` (an old one could not be removed).
+        places: Every checkpoint is written to each of them.
+        keep: Number of checkpoints that each place keeps.
+        log: Gets the events ``checkpoint_saved``, ``_failed`` (with place and reason), ``_dropped`` (the previous one
+        was still being written), ``_skipped`` (on loading) and ``_kept`` (an old one could not be removed).
     """
 
     def __init__(self, places: Sequence[Place], *, keep: int, log: Log) -> None:
@@ -55,21 +55,21 @@ class Checkpoints:
         self._layout: Layout
         self._writer: threading.Thread | None = None
         self._writing = 0
-        """The step that is being written, or was last."""
+        """The step that is being written or was written last."""
         self._written = False
-        """Whether some place has it."""
+        """Whether at least one place has it."""
         self._broken: dict[str, set[str]] = {place.text: set() for place in self._places}
         self._complaints: dict[str, str] = {}
 
     def prepare(self) -> None:
-        """Import what writing needs (a second or so) beforehand, lest the first ``save`` does it."""
+        """Import what writing needs, so that the first ``save`` does not have to (about a second)."""
         self._prepared()
 
     def save(self, step: int, tree: Mapping[str, Any], *, wait: bool = False) -> bool:
-        """Copy the tensors at once and write in the background. Never raises because of a place or the state.
+        """Copy the tensors at once and write in the background. Errors of a place or of the state are not raised.
 
-        While one is under way another is dropped, unless ``wait``: then this returns when both are written. That may
-        take minutes if a bucket does not answer.
+        While a checkpoint is being written, another one is dropped. With ``wait``, it is not dropped, and this returns
+        when both are written, which may take minutes if a bucket does not answer.
 
         Returns:
             Whether it is being written; with ``wait``, whether at least one place has it.
@@ -82,7 +82,7 @@ class Checkpoints:
         started = time.monotonic()
         try:
             snapshot = self._prepared().take(tree)
-        except (ConfigError, MemoryError, RuntimeError) as error:  # torch says RuntimeError for want of memory
+        except (ConfigError, MemoryError, RuntimeError) as error:  # torch raises RuntimeError if memory is short
             self._fail(step, ",".join(place.text for place in self._places), error)
             return False
         self._writing, self._written = step, False
@@ -94,22 +94,22 @@ class Checkpoints:
         return self._written or not wait
 
     def flush(self, deadline: float | None = None) -> bool:
-        """Wait for what is being written, until ``deadline`` (monotonic). Returns whether nothing is left."""
+        """Wait for the checkpoint in progress until ``deadline`` (monotonic). Return whether it is finished."""
         if self._writer:
             self._writer.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
         return not self._busy()
 
     def load(self) -> Found | None:
-        """The newest that is whole, over all places; None if there is none.
+        """Return the newest complete checkpoint in all places; None if there is none.
 
         Raises:
-            Unreadable: none was found, and some place could not be read.
-            RecordError: there are some, and all are damaged or of another version. To begin anew then, unasked, would
-                throw away what a repair, or the code that wrote them, may still read.
+            Unreadable: None was found, and a place could not be read.
+            RecordError: All checkpoints are damaged or of another version. They are not ignored, because a repair or
+            the code that wrote them may still be able to read them.
         """
         candidates, unreadable = self._stored()
         damaged = ""
-        # Of one step, the place that was named first: a directory before a bucket.
+        # For the same step the first place counts: a directory before a bucket.
         for stored, place in sorted(candidates, key=lambda each: -each[0].step):
             path = f"{place.text}/{stored.name}"
             try:
@@ -128,16 +128,16 @@ class Checkpoints:
         if damaged:
             raise RecordError(
                 f"none of the checkpoints can be used, the newest is {damaged}: "
-                "repair them, or move them away or give the job a new name to begin anew"
+                "repair them, or start again: move them away or give the job a new name"
             )
         return None
 
     def newest(self) -> int:
-        """The step of the newest that a place says it has; 0 if none does."""
+        """Return the step of the newest checkpoint that a place lists; 0 if there is none."""
         return max((stored.step for stored, _ in self._stored()[0]), default=0)
 
     def finish(self, record: bytes) -> None:
-        """Record in every place that the job is done. Raises OSError if no place takes it."""
+        """Record in every place that the job is finished. Raise OSError if all places fail."""
         errors = {}
         for place in self._places:
             try:
@@ -150,7 +150,7 @@ class Checkpoints:
             self._log.event("checkpoint_failed", place=text, reason=f"the end of the job is not recorded: {reason}")
 
     def finished(self) -> bool:
-        """Whether the job is done according to one of the places. One that can't be read has no say."""
+        """Return whether the job is finished according to one of the places. Unreadable places are ignored."""
         for place in self._places:
             try:
                 if place.has(_FINISHED):
@@ -171,7 +171,7 @@ class Checkpoints:
         return self._writer is not None and self._writer.is_alive()
 
     def _stored(self) -> tuple[list[tuple[Stored, Place]], str]:
-        """What the places say they have, and the first reason why one can't be read, if any."""
+        """Return the checkpoints that the places list, and the first reason why one can't be read, if any."""
         unreadable = ""
         found: list[tuple[Stored, Place]] = []
         for place in self._places:
@@ -194,7 +194,7 @@ class Checkpoints:
         return found
 
     def _write(self, step: int, snapshot: Snapshot, stall_seconds: float) -> None:
-        """What the thread does."""
+        """Write checkpoints; this runs in the thread."""
         from trainer.checkpoint import format as dcp
 
         for place in self._places:
@@ -202,7 +202,7 @@ class Checkpoints:
             try:
                 snapshot.wait()
                 name, size = dcp.write(place.begin(step), step, snapshot.parts, self._layout)
-            # Whatever it is, an error in this thread must become an event: nobody else hears of it.
+            # Any error in this thread must become an event, because nothing else reports it.
             except Exception as error:
                 self._fail(step, place.text, error)
                 continue
@@ -223,7 +223,7 @@ class Checkpoints:
         try:
             place.tidy(lambda stored: outdated(stored, step, self._keep, broken))
         except OSError as error:
-            # Said once, not with every checkpoint: it takes a person to change it.
+            # Logged once, not with every checkpoint: a person has to correct it.
             if self._complaints.get(place.text) != str(error):
                 self._log.event("checkpoint_kept", place=place.text, reason=str(error))
             self._complaints[place.text] = str(error)

@@ -1,10 +1,11 @@
-"""What a checkpoint says about itself: its step, and the size and sha256 of each of its files.
+"""The manifest of a checkpoint: its step, and the size and sha256 of each of its files.
 
     data = Manifest(120, {".metadata": Entry(812, "9f…")}).encode()
-    manifest = Manifest.decode(data)          # RecordError unless it is whole and of this version
-    manifest.verify(folder)                   # RecordError unless the files are what they were
+    manifest = Manifest.decode(data)          # RecordError unless it is complete and of this version
+    manifest.verify(folder)                   # RecordError unless the files are unchanged
 
-The manifest carries its own sha256, so that a flipped bit in it is found too. Names of checkpoints are here as well.
+The manifest contains its own sha256, so damage to the manifest is found too. This module also defines the names of
+checkpoints.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from trainer.checkpoint.places import MANIFEST
 from trainer.errors import RecordError
 
 TREE = "tree.json"
-"""The file with everything but the tensors, see ``tree``."""
+"""The file with everything except the tensors, see ``tree``."""
 CHUNK = 4 << 20
-"""Bytes hashed or written at once. Both let go of the GIL meanwhile, and a chunk takes a few milliseconds."""
+"""Bytes to hash or write in one call. Both release the GIL, and a chunk takes a few milliseconds."""
 
 _FORMAT = "tidewater-checkpoint"
 _VERSION = 1
@@ -46,7 +47,7 @@ class Manifest:
     files: Mapping[str, Entry]
 
     def encode(self) -> bytes:
-        """As JSON, for people too."""
+        """Return the manifest as JSON that people can read too."""
         fields = {
             "format": _FORMAT,
             "version": _VERSION,
@@ -57,7 +58,7 @@ class Manifest:
 
     @classmethod
     def decode(cls, data: bytes) -> Manifest:
-        """Raises RecordError."""
+        """Return the manifest in ``data``. Raise RecordError if it is damaged or of another version."""
         try:
             fields = json.loads(data)
             version, digest = fields["version"], fields.pop("sha256")
@@ -72,14 +73,14 @@ class Manifest:
 
     @classmethod
     def of(cls, folder: Path) -> Manifest:
-        """The manifest in a local directory. Raises RecordError, or OSError if it can't be read."""
+        """Return the manifest in a local directory. Raise RecordError, or OSError if it can't be read."""
         try:
             return cls.decode((folder / MANIFEST).read_bytes())
         except FileNotFoundError as error:
             raise RecordError(f"it has no {MANIFEST}: it was never finished") from error
 
     def verify(self, folder: Path) -> None:
-        """Compare the files with the manifest. Raises RecordError, or OSError if they can't be read."""
+        """Compare the files with the manifest. Raise RecordError, or OSError if they can't be read."""
         for name, entry in self.files.items():
             try:
                 size = (folder / name).stat().st_size
@@ -92,7 +93,7 @@ class Manifest:
 
 
 def hash_of(path: Path) -> str:
-    """A file's sha256, without reading all of it into memory."""
+    """Return a file's sha256, without reading all of it into memory."""
     digest = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
         while chunk := file.read(CHUNK):
@@ -101,17 +102,17 @@ def hash_of(path: Path) -> str:
 
 
 def name_of(step: int) -> str:
-    """The name of the checkpoint of a step."""
+    """Return the name of the checkpoint of a step."""
     return f"step-{step:012d}"
 
 
 def unique_name_of(step: int) -> str:
-    """A name for it that no other writer has."""
+    """Return a name for the step that no other writer uses."""
     return f"{name_of(step)}-{secrets.token_hex(4)}"
 
 
 def step_of(name: str) -> int | None:
-    """The step of the checkpoint of that name; None if it is not the name of one."""
+    """Return the step of the checkpoint of that name; None if it is not the name of one."""
     found = _NAME.fullmatch(name)
     return int(found[1]) if found else None
 

@@ -1,9 +1,7 @@
-"""Where checkpoints are kept: what a place must be able to do, and how one is named on the command line.
+"""Places for checkpoints: the operations of a place. ``option`` makes places from the text of the command line.
 
-    places("/data/checkpoints/digits,s3://bucket/checkpoints/digits")      # a tuple of both
-
-Every method of a place raises OSError when the place refuses or can't be reached, whatever it is made of. A place
-is used by one thread at a time.
+Every method of any kind of place raises OSError if the place refuses or can't be reached. Only one thread uses a place
+at a time.
 """
 
 from __future__ import annotations
@@ -14,47 +12,45 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from trainer.errors import ConfigError
-
 MANIFEST = "manifest.json"
 SCHEME = "s3://"
 
 
 class Missing(OSError):
-    """The place itself does not exist, so there is nothing in it either."""
+    """The place does not exist, so it contains nothing."""
 
 
 @dataclass(frozen=True, order=True)
 class Stored:
-    """One checkpoint in a place, complete by its looks; the greatest is the newest."""
+    """One checkpoint in a place that appears complete; the greatest is the newest."""
 
     step: int
     written: float
-    """By the place's own clock: decides between two checkpoints of one step."""
+    """Time by the place's own clock. It decides between two checkpoints of one step."""
     name: str
 
 
 class Stream(Protocol):
-    """One file on its way to a place."""
+    """One file that is written to a place."""
 
     def write(self, data: memoryview, /) -> object:
-        """Take all of ``data``."""
+        """Write all of ``data``."""
 
     def close(self) -> None:
-        """Return when the place has it for good."""
+        """Return when the file is stored durably."""
 
 
 class Upload(Protocol):
-    """One checkpoint on its way to a place: nobody sees it before ``commit``."""
+    """One checkpoint that is written to a place. It is invisible before ``commit``."""
 
     def create(self, name: str) -> Stream:
-        """Begin a file; one at a time."""
+        """Begin a file. Only one file is open at a time."""
 
     def commit(self, manifest: bytes) -> str:
-        """Make it visible, all at once. Returns its name."""
+        """Make the checkpoint visible as a whole. Return its name."""
 
     def abort(self) -> None:
-        """Remove what is there of it. Never raises; no-op after ``commit``."""
+        """Remove what was written. Never raises; does nothing after ``commit``."""
 
 
 class Place(Protocol):
@@ -62,60 +58,35 @@ class Place(Protocol):
 
     @property
     def text(self) -> str:
-        """The place as it was named."""
+        """Return the name of the place as it was given."""
 
     def stored(self) -> list[Stored]:
-        """What it holds, newest first. Raises Missing if there is no such place; a missing directory is empty."""
+        """Return the checkpoints, newest first. Raise Missing for a missing bucket; a missing directory is empty."""
 
     def begin(self, step: int) -> Upload:
-        """Begin to write one."""
+        """Begin to write a checkpoint."""
 
     def fetched(self, name: str) -> AbstractContextManager[Path]:
-        """A checkpoint's files in a local directory, for as long as the context lasts."""
+        """Return a context with a local directory that has a checkpoint's files while the context is open."""
 
     def tidy(self, doomed: Callable[[list[Stored]], Collection[str]]) -> None:
-        """Remove what ``doomed`` names of what is stored, and what writers left behind that have died."""
+        """Remove the checkpoints that ``doomed`` returns, and the remains of dead writers."""
 
     def put(self, name: str, data: bytes) -> None:
-        """Keep a small file beside the checkpoints; it appears whole."""
+        """Store a small file next to the checkpoints, atomically."""
 
     def has(self, name: str) -> bool:
-        """Whether there is a small file of that name."""
-
-
-def places(text: str) -> tuple[Place, ...]:
-    """The places of a comma-separated list. Raises ConfigError."""
-    named = [each.strip() for each in text.split(",") if each.strip()]
-    if not named:
-        raise ConfigError(f"--checkpoints is {text!r}: name a directory, {SCHEME}bucket/prefix, or both with a comma")
-    twice = sorted({each for each in named if named.count(each) > 1})
-    if twice:
-        raise ConfigError(f"--checkpoints names {', '.join(twice)} more than once: leave one of them")
-    # Directories first: they are written sooner, and a worker that is about to die should have one done.
-    return tuple(place(each) for each in sorted(named, key=lambda each: each.startswith(SCHEME)))
-
-
-def place(text: str) -> Place:
-    """The place that ``text`` names: a directory, or ``s3://bucket/prefix``. Raises ConfigError."""
-    if text.startswith(SCHEME):
-        from trainer.checkpoint.bucket import Bucket
-
-        return Bucket.open(text)
-    if not text or "://" in text:
-        raise ConfigError(f"--checkpoints names {text!r}: it must be a directory or {SCHEME}bucket/prefix")
-    from trainer.checkpoint.directory import Directory
-
-    return Directory(Path(text))
+        """Return whether a small file of that name exists."""
 
 
 def outdated(stored: Sequence[Stored], step: int, keep: int, broken: Collection[str] = ()) -> set[str]:
-    """Names of those that need not be kept once that of ``step`` is written.
+    """Return the names of checkpoints that are not needed after the one of ``step`` is written.
 
     Args:
-        stored: newest first.
-        step: the step just written. Newer ones, of a run that got further, are none of its business.
-        keep: how many to keep up to and with this step; at least that one stays.
-        broken: known to be of no use.
+        stored: The checkpoints, newest first.
+        step: The step just written. Newer ones, of a run that got further, are not touched.
+        keep: Number to keep, counted from this step backwards; at least this step stays.
+        broken: Names of damaged checkpoints.
     """
     whole = [each for each in stored if each.step <= step and each.name not in broken]
     return {each.name for each in whole[max(keep, 1) :]} | {each.name for each in stored if each.name in broken}

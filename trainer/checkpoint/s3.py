@@ -1,4 +1,4 @@
-"""The calls to S3 that checkpoints need, with OSError for whatever goes wrong in them.
+"""The calls to S3 that checkpoints need. All errors are OSErrors.
 
 s3 = S3(boto3.client("s3"), "bucket", "checkpoints/digits/")
 s3.put("step-000000000120-3f2a9c1d/manifest.json", data)      # names are relative to the prefix
@@ -18,14 +18,14 @@ from trainer.checkpoint.manifest import step_of
 from trainer.checkpoint.places import MANIFEST, Missing
 
 Groups = Mapping[str, Mapping[str, datetime]]
-"""When each file of each checkpoint was written."""
+"""For each checkpoint, when each of its files was written."""
 
 _DENIED = ("AccessDenied", "403")
 
 
 @dataclass(frozen=True)
 class S3:
-    """A prefix of a bucket. Every method raises OSError, and Missing if there is no such bucket."""
+    """A prefix of a bucket. Every method raises OSError, and Missing if the bucket does not exist."""
 
     client: Any
     bucket: str
@@ -33,7 +33,7 @@ class S3:
     """Ends in a slash, unless it is empty."""
 
     def listed(self) -> tuple[Groups, datetime]:
-        """All checkpoints' files; and the time, by S3's clock."""
+        """Return the files of all checkpoints, and the time by S3's clock."""
         groups: dict[str, dict[str, datetime]] = {}
         date = ""
         with self._told():
@@ -46,9 +46,9 @@ class S3:
         return groups, parsedate_to_datetime(date)
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether the file exists."""
         with self._told():
-            # Not HEAD, which answers 403 for what isn't there, unless the whole bucket may be listed.
+            # Not HEAD, which answers 403 for a missing key unless the whole bucket may be listed.
             found = self.client.list_objects_v2(Bucket=self.bucket, Prefix=self.prefix + name, MaxKeys=1)
             return any(each["Key"] == self.prefix + name for each in found.get("Contents", ()))
 
@@ -58,23 +58,23 @@ class S3:
             self.client.put_object(Bucket=self.bucket, Key=self.prefix + name, Body=data)
 
     def download(self, name: str, path: Path) -> None:
-        """Fetch a file; boto3's own download goes on where a connection broke."""
+        """Download a file. boto3 continues where a connection broke."""
         with self._told():
             self.client.download_file(self.bucket, self.prefix + name, str(path))
 
     def remove(self, name: str, files: Collection[str]) -> None:
-        """Remove a checkpoint's files; the manifest first, since without it the rest is none."""
+        """Remove the files of a checkpoint, the manifest first: without it, the rest is no checkpoint."""
         with self._told():
             for file in sorted(files, key=lambda each: each != MANIFEST):
                 self.client.delete_object(Bucket=self.bucket, Key=f"{self.prefix}{name}/{file}")
 
     def start(self, key: str) -> str:
-        """Begin an upload in parts; its id."""
+        """Begin an upload in parts. Return its id."""
         with self._told():
             return str(self.client.create_multipart_upload(Bucket=self.bucket, Key=key)["UploadId"])
 
     def send(self, key: str, upload: str, number: int, data: bytes) -> dict[str, Any]:
-        """Upload a part; what ``complete`` wants to know of it."""
+        """Upload a part. Return what ``complete`` needs to know about it."""
         with self._told():
             done = self.client.upload_part(Bucket=self.bucket, Key=key, UploadId=upload, PartNumber=number, Body=data)
             sums = {name: value for name, value in done.items() if name.startswith("Checksum") and value}
@@ -82,25 +82,25 @@ class S3:
             return {"PartNumber": number, "ETag": done["ETag"], **sums}
 
     def complete(self, key: str, upload: str, parts: list[dict[str, Any]]) -> None:
-        """End an upload: the file is there now."""
+        """Complete an upload: now the file exists."""
         with self._told():
             self.client.complete_multipart_upload(
                 Bucket=self.bucket, Key=key, UploadId=upload, MultipartUpload={"Parts": parts}
             )
 
     def cancel(self, key: str, upload: str) -> None:
-        """End an upload, without a file."""
+        """Abort an upload."""
         with self._told():
             self.client.abort_multipart_upload(Bucket=self.bucket, Key=key, UploadId=upload)
 
     def uploads(self) -> list[dict[str, Any]]:
-        """Uploads in parts that are under way, or were when their writer died."""
+        """Return the uploads in parts that are running or were abandoned."""
         with self._told():
             pages = self._pages("list_multipart_uploads", Prefix=f"{self.prefix}step-")
             return [upload for page in pages for upload in page.get("Uploads", ())]
 
     def sign_of_life(self, upload: dict[str, Any]) -> datetime:
-        """When the last part of an upload came, or its beginning."""
+        """Return when the last part of an upload arrived, or when it began."""
         with self._told():
             pages = self._pages("list_parts", Key=upload["Key"], UploadId=upload["UploadId"])
             parts = [part["LastModified"] for page in pages for part in page.get("Parts", ())]

@@ -1,13 +1,13 @@
-"""A copy of the training state in host memory, made while training stands still; so it has to be quick.
+"""A copy of the training state in host memory. Training waits for it, so it has to be quick.
 
     snapshots = Snapshots()
-    snapshot = snapshots.take(state.tree())      # training goes on now
-    snapshot.wait()                              # in the thread that writes: until the copies from the GPU are done
+    snapshot = snapshots.take(state.tree())      # training continues after this
+    snapshot.wait()                              # in the writing thread: until the copies from the GPU are finished
     ...                                          # the next take() overwrites this one
 
-The memory is kept from one snapshot to the next. Fresh memory costs several times the copy: the kernel zeroes every
-page, and for a GPU each must be pinned. From a GPU the copies are only queued, behind the step before and ahead of the
-step after, on the stream that training uses: so they see one state, and the training thread does not wait for them.
+The memory is reused for the next snapshot. Fresh memory takes several times as long as the copy: the kernel zeroes
+every page, and for a GPU each page must be pinned. Copies from a GPU are only queued, on the stream that training uses,
+between two steps. So they see a consistent state, and the training thread does not wait for them.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ class Snapshot:
 
 
 class Snapshots:
-    """Takes one snapshot at a time."""
+    """Creates snapshots, one at a time."""
 
     def __init__(self) -> None:
         self._memory: dict[str, Tensor] = {}
 
     def take(self, state: Mapping[str, Any]) -> Snapshot:
-        """Copy all tensors. Raises ConfigError if the state holds something that can't be kept."""
+        """Copy all tensors. Raise ConfigError if the state contains something that can't be stored."""
         memory: dict[str, Tensor] = {}
         devices: set[torch.device] = set()
 
         def copy(name: str, value: Tensor) -> Tensor:
             memory[name] = kept = self._room(name, value)
-            # PyTorch orders this with everything else on the current stream; on the CPU it is done on return.
+            # PyTorch orders this with other work on the current stream; on the CPU it is finished on return.
             kept.copy_(value.detach(), non_blocking=value.is_cuda)
             if value.is_cuda:
                 devices.add(value.device)
@@ -51,7 +51,7 @@ class Snapshots:
 
         with torch.no_grad():
             parts = tree.split(state, copy)
-        self._memory = memory  # what the state no longer has is let go
+        self._memory = memory  # releases the memory of tensors that the state no longer has
         return Snapshot(parts, _when_done(devices))
 
     def _room(self, name: str, value: Tensor) -> Tensor:

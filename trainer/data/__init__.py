@@ -1,9 +1,9 @@
-"""Which samples a step consumes, and how a dataset gets onto the volume.
+"""Which samples a step uses, and how a dataset gets onto the volume.
 
 sampler   one cursor over a seeded permutation, the same for all ranks
 loader    the batches of one rank, prepared ahead
 seeds     the random generators that datasets draw from, seeded per sample
 dataset   the `dataset` sub-command: puts a dataset on the volume once, and verifies it
 archive   downloads and unpacks an archive of images
-folders   which images of which classes a folder holds
+folders   lists the images of each class in a folder
 """

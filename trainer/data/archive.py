@@ -1,10 +1,10 @@
-"""Brings an archive of images to the volume and unpacks it there, without ever holding it in memory.
+"""Downloads an archive of images to the volume and unpacks it there, without loading it into memory.
 
     fetch("s3://bucket/tiny-imagenet-200.zip", draft / "archive", log)
     unpack(draft / "archive", uri, draft / "content", log)
     make_class_folders(draft / "content" / "val")
 
-What takes long says how far it is, in ``event=dataset_progress`` lines.
+Long operations log their progress in ``event=dataset_progress`` lines.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _DAMAGED = (
     EOFError,
     zlib.error,
     lzma.LZMAError,
-    RuntimeError,  # zipfile's, for a password
-    NotImplementedError,  # and for a compression that it doesn't know
+    RuntimeError,  # from zipfile, if a password is needed
+    NotImplementedError,  # from zipfile, for an unknown compression
 )
 
 Read = Callable[[int], bytes]
 
 
 class Progress:
-    """Says now and then how much of something is done."""
+    """Logs from time to time how much of an operation is done."""
 
     def __init__(self, log: Log, doing: str, total: int | None = None, *, every_seconds: float = _SAY_SECONDS) -> None:
         self._log, self._doing, self._total, self._every = log, doing, total, every_seconds
@@ -52,7 +52,7 @@ class Progress:
         self._began = self._said = time.monotonic()
 
     def add(self, size: int) -> None:
-        """So many bytes more are done."""
+        """Count further bytes as done."""
         self._done += size
         now = time.monotonic()
         if now - self._said < self._every:
@@ -70,8 +70,8 @@ class Progress:
 def fetch(uri: str, file: Path, log: Log) -> None:
     """Download ``uri`` to ``file``.
 
-    Raises ConfigError if there is nothing at ``uri`` or no room for it, and TrainerError if the download breaks off:
-    that may go better the next time.
+    Raise ConfigError if there is nothing at ``uri`` or no room for it. Raise TrainerError if the download breaks off; a
+    retry may succeed.
     """
     with _opened(uri) as (read, length):
         if length is not None:
@@ -87,7 +87,7 @@ def fetch(uri: str, file: Path, log: Log) -> None:
 
 
 def unpack(file: Path, uri: str, out: Path, log: Log) -> None:
-    """Unpack a zip or tar archive to ``out``; a single directory at its top is left away. Raises ConfigError."""
+    """Unpack a zip or tar archive to ``out``, without a single top directory. Raise ConfigError."""
     out.mkdir()
     try:
         if zipfile.is_zipfile(file):
@@ -100,14 +100,14 @@ def unpack(file: Path, uri: str, out: Path, log: Log) -> None:
         shutil.rmtree(out / name, ignore_errors=True)
     inner = [entry for entry in out.iterdir() if not entry.name.startswith(".")]
     if len(inner) == 1 and inner[0].is_dir() and inner[0].name != "train":
-        top = inner[0].rename(out / ".top")  # it may hold an entry of its own name
+        top = inner[0].rename(out / ".top")  # it may contain an entry of the same name
         for entry in list(top.iterdir()):
             entry.rename(out / entry.name)
         top.rmdir()
 
 
 def make_class_folders(part: Path) -> None:
-    """Move ``part/images/*`` to the folders of their classes, if ``part`` has a val_annotations.txt."""
+    """Move ``part/images/*`` to folders for their classes, if ``part`` has a val_annotations.txt."""
     if not (part / ANNOTATIONS).is_file():
         return
     for name, class_name in annotated(part):
@@ -125,12 +125,12 @@ def make_class_folders(part: Path) -> None:
 
 
 def require_space(folder: Path, needed: int, why: str) -> None:
-    """Raises ConfigError if the volume has less than ``needed`` bytes."""
+    """Raise ConfigError if the volume has less than ``needed`` bytes."""
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise ConfigError(
             f"the volume of {folder.parent} has {_in_words(free)} free and {_in_words(needed)} are needed ({why}): "
-            "make room or take a larger one"
+            "make room or use a larger one"
         )
 
 
@@ -155,7 +155,7 @@ def _unpack_tar(file: Path, out: Path, log: Log) -> None:
 
 @contextlib.contextmanager
 def _opened(uri: str) -> Iterator[tuple[Read, int | None]]:
-    """A function that reads the next bytes at ``uri``, and how many there are if that is known."""
+    """Yield a function that reads the next bytes of ``uri``, and their total number if it is known."""
     parts = urlsplit(uri)
     if parts.scheme not in ("s3", "https", "http", "file"):
         raise ConfigError(f"--uri {uri!r}: use s3://bucket/key, https://... or file:///...")
@@ -171,7 +171,7 @@ def _opened(uri: str) -> Iterator[tuple[Read, int | None]]:
                 response = stack.enter_context(urllib.request.urlopen(uri, timeout=_TIMEOUT_SECONDS))
                 length = response.headers.get("Content-Length")
                 opened = response.read, int(length) if length else None
-        except Exception as error:  # boto3 and urllib have no common base; each says what failed
+        except Exception as error:  # boto3 and urllib have no common base class
             raise ConfigError(f"--uri {uri}: {error}") from error
         yield opened
 

@@ -3,12 +3,12 @@
     python -m trainer dataset --name digits --out /data/digits
     python -m trainer dataset --uri s3://bucket/images.tar.gz --out /data/images
 
-The result is an ImageFolder, ``train/<class>/*.png`` and ``val/<class>/*.png``, beside a manifest with the sha256
-of every file. It is made in a directory next to its place and renamed into it, so it is there whole or not at all;
-several processes may try at the same time. What is there already is verified, and made anew if it is damaged.
+The result is an ImageFolder, ``train/<class>/*.png`` and ``val/<class>/*.png``, and a manifest with the sha256 of every
+file. It is written to a temporary directory and then renamed, so it is either complete or absent. Several processes may
+do this at the same time. An existing dataset is verified, and created again if it is damaged.
 
-An archive goes to the volume before it is unpacked, never into memory, and needs about twice its size there.
-Validation images beside a val_annotations.txt, as tiny-imagenet's are, get folders of their classes.
+An archive is stored on the volume before it is unpacked, never in memory, and needs about twice its size there. If
+validation images have a val_annotations.txt, like those of tiny-imagenet, they are moved to folders for their classes.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from trainer.observe.log import Log
 MANIFEST = "manifest.json"
 _VERSION = 1
 _VAL_SHARE = 5
-"""One image in five of each class is for validation."""
+"""One of five images of each class is for validation."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """What to put there: a named dataset, or an archive of an ImageFolder by its address."""
+    """What to prepare: a named dataset, or an archive of an ImageFolder by its address."""
 
     name: str | None = None
     uri: str | None = None
@@ -50,11 +50,11 @@ Write = Callable[[Path, Log], None]
 
 
 def prepare(source: Source, out: Path, log: Log) -> None:
-    """Have the dataset at ``out``, whole and verified. Raises ConfigError naming what is wrong with the input."""
+    """Create and verify the dataset at ``out``. Raise ConfigError that names what is wrong with the input."""
     write = _writer(source)
     out.parent.mkdir(parents=True, exist_ok=True)
     with _locked(out.parent / f".{out.name}.lock"):
-        for left in out.parent.glob(f".{out.name}.draft-*"):  # of a process that was killed: we have the lock
+        for left in out.parent.glob(f".{out.name}.draft-*"):  # from a killed process: this one has the lock
             shutil.rmtree(left, ignore_errors=True)
         problem = verify(out, source, log)
         if problem is None:
@@ -71,13 +71,13 @@ def prepare(source: Source, out: Path, log: Log) -> None:
 
 
 def verify(out: Path, source: Source, log: Log) -> str | None:
-    """None if ``out`` holds all of ``source``, else what is wrong."""
+    """Return None if ``out`` contains all of ``source``, otherwise what is wrong."""
     try:
         manifest = _manifest(out)
     except (OSError, ValueError) as error:
         return f"no readable {MANIFEST} ({error})"
     if manifest.get("version") != _VERSION or manifest.get("source") != str(source):
-        return f"it holds {manifest.get('source')!r}, version {manifest.get('version')}"
+        return f"it contains {manifest.get('source')!r}, version {manifest.get('version')}"
     progress = Progress(log, "verify")
     for name, digest in manifest["files"].items():
         try:
@@ -118,7 +118,7 @@ def _replace(out: Path, source: Source, write: Write, log: Log) -> None:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise ConfigError(f"the volume of {out} is full: make room there or take a larger one") from error
+        raise ConfigError(f"the volume of {out} is full: make room there or use a larger one") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -131,12 +131,12 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _writer(source: Source) -> Write:
-    """What fills a draft's ``content``."""
+    """Return the function that fills the ``content`` of a draft."""
     if source.uri:
         return lambda draft, log: _bring(source.uri or "", draft, log)
     if source.name == "digits":
         return lambda draft, log: _write_digits(draft / "content")
-    raise ConfigError(f"--name {source.name!r} is not a dataset that is known here: use digits, or --uri for your own")
+    raise ConfigError(f"--name {source.name!r} is not a known dataset: use digits, or --uri for your own")
 
 
 def _bring(uri: str, draft: Path, log: Log) -> None:
@@ -147,7 +147,7 @@ def _bring(uri: str, draft: Path, log: Log) -> None:
 
 
 def _write_digits(out: Path) -> None:
-    """The 1,797 handwritten digits, 8 x 8 pixels in 17 shades, that scikit-learn carries (UCI ML repository)."""
+    """Write the 1,797 handwritten digits of scikit-learn, 8 x 8 pixels in 17 shades (UCI ML repository)."""
     import numpy as np
     from PIL import Image
     from sklearn.datasets import load_digits

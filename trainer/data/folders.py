@@ -1,10 +1,10 @@
-"""Which images of which classes a folder holds: ImageFolder's layout, as torchvision has it, and tiny-imagenet's.
+"""Lists the images of each class in a folder, in the layout of torchvision's ImageFolder or of tiny-imagenet.
 
     names = classes(Path("/data/tiny-imagenet/train"))
     images(Path("/data/tiny-imagenet/val"), names)      # (file, label), ...
 
-``<root>/<class>/**/<image>``: a class is a folder, and its images may lie deeper. Where there is a
-``val_annotations.txt`` (name, tab, class) beside a folder ``images``, that says what is in the images.
+``<root>/<class>/**/<image>``: a class is a folder, and its images may be in subfolders. If there is a
+``val_annotations.txt`` (name, tab, class) next to a folder ``images``, it gives the class of each image.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Images = tuple[tuple[Path, int], ...]
 
 
 def classes(root: Path) -> tuple[str, ...]:
-    """The folders in ``root``, sorted."""
+    """Return the folders in ``root``, sorted."""
     if not root.is_dir():
         return ()
     with os.scandir(root) as entries:
@@ -30,15 +30,15 @@ def classes(root: Path) -> tuple[str, ...]:
 
 
 def images(root: Path, names: tuple[str, ...]) -> Images:
-    """All images of the classes ``names``, each with its class's place in them, in the same order on every machine.
+    """Return all images, each with the index of its class in ``names``, in the same order on every machine.
 
-    Raises ConfigError if there are classes beside those.
+    Raise ConfigError if there are other classes.
     """
     return _annotated(root, names) if (root / ANNOTATIONS).is_file() else _listed(root, names)
 
 
 def annotated(root: Path) -> list[tuple[str, str]]:
-    """File names in ``root/images`` and their classes, by ``val_annotations.txt``."""
+    """Return the file names in ``root/images`` and their classes, from ``val_annotations.txt``."""
     pairs = []
     for number, line in enumerate((root / ANNOTATIONS).read_text().splitlines(), start=1):
         name, _, rest = line.partition("\t")
@@ -53,7 +53,7 @@ def _listed(root: Path, names: tuple[str, ...]) -> Images:
     strange = sorted(set(classes(root)) - set(names))
     if strange:
         raise ConfigError(
-            f"{root} has folders that are no classes of the training part: {', '.join(strange[:_SHOWN])}; "
+            f"{root} has folders that are not classes of the training part: {', '.join(strange[:_SHOWN])}; "
             "both parts need the same ones"
         )
     return tuple(

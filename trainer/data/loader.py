@@ -1,20 +1,20 @@
-"""Batches of a rank, in the order of the job's plan, prepared ahead by torch's DataLoader.
+"""The batches of a rank, in the order of the job's plan, prepared in advance by torch's DataLoader.
 
     loader = Loader(dataset, LoaderSettings(seed=0, workers=4), collate=None, device=device)
     loader.start(Place(cursor, rank=1, size=3, batch_size=256, epochs=90))
     prepared = loader.next()                # this rank's part of the step at the cursor
-    loader.prefetch()                       # the one after it, in time that is otherwise spent waiting
-    loader.start(Place(cursor, rank=0, size=2, batch_size=256, epochs=90))   # a worker was lost: again, from there
-    for batch in loader.validation([(0, 1, 2), (6, 7, 8)]): ...              # in between; then the next step's again
+    loader.prefetch()                       # prepare the next one, while this process would only wait
+    loader.start(Place(cursor, rank=0, size=2, batch_size=256, epochs=90))   # a worker was lost: start again from there
+    for batch in loader.validation([(0, 1, 2), (6, 7, 8)]): ...              # between two steps
     loader.close()
 
-A DataLoader knows one sequence of batches per epoch; here the sequence changes whenever the membership does, while
-batches of the old one are still being prepared. So its sampler is an endless stream of requests that can be switched,
-and every answer carries its request: what isn't exactly the request whose turn it is gets dropped. Which samples
-a rank trains on is thus decided by the plan alone (see ``sampler``), never by what happened to be in flight.
-The worker processes stay for the life of the loader, and leave a request of an old sequence at the next sample.
+A DataLoader has one sequence of batches per epoch. Here the sequence changes with the membership, while batches of the
+old sequence are still being prepared. So its sampler is an endless stream of requests that can be switched, and every
+answer includes its request. An answer to any other request than the next one is dropped. So only the plan decides which
+samples a rank trains on (see ``sampler``), not what was being prepared at the time of a change.
 
-Create a Loader in the main thread, before sockets and other threads: its worker processes are forked from there.
+The worker processes live as long as the loader. They abandon a request of an old sequence at the next sample. Create a
+Loader in the main thread, before sockets and other threads, because its worker processes are forked there.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ _STANDARD_STREAMS = (0, 1, 2)
 
 @dataclass(frozen=True)
 class LoaderSettings:
-    """How batches are prepared; none of it changes what is in them."""
+    """How batches are prepared. None of it changes their content."""
 
     seed: int
     workers: int = 0
-    """Processes that prepare batches; 0: the training process does it."""
+    """Number of processes that prepare batches; 0: the training process does it."""
     prefetch: int = 2
-    """Batches that each of them prepares ahead."""
+    """Number of batches that each of them prepares in advance."""
     micro_batch: int | None = None
-    """Most samples in one forward pass; None: a rank's whole part of a step."""
+    """Maximum number of samples in one forward pass; None: a rank's whole part of a step."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where in training a rank stands: what it will be given follows from it."""
+    """The position of a rank in training, which determines its next batches."""
 
     cursor: Cursor
     rank: int
@@ -73,16 +73,16 @@ class Place:
 
 @dataclass(frozen=True)
 class Micro:
-    """What goes through the model at once."""
+    """The batch of one forward pass."""
 
     batch: Any
     weight: float
-    """Its samples, divided by those of the step: the loss is the mean over the batch times this."""
+    """Its number of samples divided by that of the step. The mean loss over the batch is multiplied by it."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """One step, and this rank's part of it on this rank's device."""
+    """One step, and this rank's part of it on the rank's device."""
 
     step: Step
     micro: tuple[Micro, ...]
@@ -90,14 +90,14 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Request:
-    """One batch to prepare. ``tag`` counts the calls of ``start``: 0 stands for nothing to do."""
+    """One batch to prepare. ``tag`` counts the calls of ``start``; 0 means nothing to do."""
 
     tag: int
     epoch: int
     samples: tuple[int, ...]
     weight: float
     validation: bool = False
-    """Whether the samples are of the validation data."""
+    """Whether the samples are from the validation data."""
 
 
 _IDLE = Request(tag=0, epoch=0, samples=(), weight=0.0)
@@ -105,11 +105,11 @@ _Answer = tuple[Request, Any, str | None]
 
 
 class Loader:
-    """The batches of one rank; one thread uses it.
+    """The batches of one rank. Only one thread may use it.
 
-    Raises ConfigError from ``next`` and ``batch`` if the dataset does (another error of the dataset comes as it is,
-    with the traceback of the process it happened in), and TrainerError if a worker process dies. After an error
-    ``next`` has nothing more to give until ``start``.
+    ``next`` and ``batch`` raise ConfigError if the dataset does (other errors of the dataset are raised with the
+    traceback of the process in which they occurred), and TrainerError if a worker process dies. After an error ``next``
+    returns nothing until ``start``.
     """
 
     def __init__(
@@ -124,12 +124,12 @@ class Loader:
         self._settings, self._device = settings, device
         self._total = len(cast("Sequence[Any]", dataset))
         self._tag = 0
-        self._current = memoryview(mmap.mmap(-1, 8)).cast("Q")  # shared with the worker processes, as it is anonymous
+        self._current = memoryview(mmap.mmap(-1, 8)).cast("Q")  # anonymous, so shared with the worker processes
         self._source = _Source((dataset, validation), settings.seed, collate or default_collate, self._current)
         self._place = Place(Cursor(), rank=0, size=1, batch_size=1, epochs=0)
         self._steps: Iterator[tuple[Step, tuple[Request, ...]]] = iter(())
         self._drawn: Prepared | Exception | None = None
-        """The next step if it was prepared ahead, not on the device yet, or what went wrong."""
+        """The next step if it was prepared in advance (not on the device yet), or the error."""
         self._requests = _Requests()
         self._answers: Iterator[_Answer] | None = None
         self._processes: list[Any] = []
@@ -137,21 +137,21 @@ class Loader:
             before = set(multiprocessing.active_children())
             self._answers = self._open(settings)
             self._processes = [child for child in multiprocessing.active_children() if child not in before]
-        # Otherwise multiprocessing would wait at exit for children that ignore its SIGTERM.
+        # Otherwise multiprocessing waits at exit for children that ignore its SIGTERM.
         atexit.register(self.close)
 
     @property
     def processes(self) -> tuple[int, ...]:
-        """Process ids of the worker processes."""
+        """Return the process ids of the worker processes."""
         return tuple(process.pid for process in self._processes)
 
     def start(self, place: Place) -> None:
-        """Give the batches from ``place`` on; what was prepared before is dropped. Returns at once."""
+        """Provide the batches from ``place`` on, and drop those prepared before. Return at once."""
         self._place = place
         self._begin(())
 
     def next(self) -> Prepared:
-        """This rank's part of the next step; blocks until it is prepared. The end of the epochs is a RuntimeError."""
+        """Wait for this rank's part of the next step and return it. Raise RuntimeError after the last epoch."""
         drawn, self._drawn = self._drawn or self._draw(), None
         if drawn is None:
             raise RuntimeError("there is no step to prepare: training has ended, failed or not been started")
@@ -163,18 +163,18 @@ class Loader:
         return Prepared(drawn.step, tuple(Micro(_onto(each.batch, self._device), each.weight) for each in drawn.micro))
 
     def prefetch(self) -> None:
-        """Prepare the next step now, unless worker processes do that. An error is for ``next`` to raise."""
+        """Prepare the next step now, unless worker processes do that. ``next`` raises any error."""
         if self._answers is None and self._drawn is None:
             self._drawn = self._draw()
 
     def batch(self, samples: Sequence[int], epoch: int) -> Any:
-        """A batch on the device, prepared at once by this process: for a warm-up."""
+        """Return a batch on the device, prepared by this process, for a warm-up."""
         return _onto(self._prepare_here(Request(self._current[0], epoch, tuple(samples), 1.0)), self._device)
 
     def validation(self, parts: Iterable[Sequence[int]]) -> Iterator[Any]:
-        """These samples of the validation data, each part as a batch on the device.
+        """Yield these samples of the validation data, each part as a batch on the device.
 
-        Training's batches that were prepared ahead are dropped, and prepared again behind these.
+        Training batches that were prepared in advance are dropped, and prepared again after these.
         """
         requests = [Request(self._tag + 1, 0, tuple(part), 1.0, validation=True) for part in parts]
         self._begin(requests)
@@ -186,14 +186,14 @@ class Loader:
         atexit.unregister(self.close)
         self._steps = iter(())
         self._current[0] = _CLOSED
-        self._answers = None  # torch asks them to end, then tells them, and goes on if one hangs in its file system
+        self._answers = None  # torch ends them, and continues if one hangs in its file system
         for process in self._processes:
             process.kill()
             process.join(_CLOSE_SECONDS)
         self._processes = []
 
     def _begin(self, first: Sequence[Request]) -> None:
-        """Another sequence: these, then the steps from the place on."""
+        """Switch to another sequence: these requests, then the steps from the place on."""
         self._tag += 1
         self._current[0] = self._tag
         self._steps, self._drawn = self._planned(self._place, self._tag), None
@@ -208,14 +208,14 @@ class Loader:
             cursor = step.after
 
     def _draw(self) -> Prepared | Exception | None:
-        """The next step, or what went wrong with it; None after the last one."""
+        """Return the next step or its error; None after the last one."""
         step, requests = next(self._steps, (None, ()))
         if step is None:
             return None
         try:
             return Prepared(step, tuple(Micro(self._batch(request), request.weight) for request in requests))
         except BaseException as error:
-            self._steps = iter(())  # going on would leave this step's samples out
+            self._steps = iter(())  # continuing would skip the samples of this step
             if isinstance(error, Exception):
                 return error
             raise
@@ -256,10 +256,10 @@ class Loader:
             worker_init_fn=functools.partial(_settle, os.getpid(), self._current),
             # Forked, so that a dataset needs no pickling and its memory is shared.
             multiprocessing_context="fork",
-            generator=torch.Generator(),  # or it would draw its seed from the global one
+            generator=torch.Generator(),  # otherwise it draws its seed from the global generator
         )
-        # Torch would have a lost worker process raise an error wherever the main thread is, in the middle of the
-        # optimizer's step as well; without its handler that comes from `next`.
+        # torch's handler raises the error of a lost worker process anywhere in the main thread, even in the optimizer's
+        # step. Without it `next` raises the error.
         handler = signal.getsignal(signal.SIGCHLD)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
         try:
@@ -271,7 +271,7 @@ class Loader:
 
 
 class _Requests:
-    """The DataLoader's sampler: never ends, and can be switched to another sequence."""
+    """The DataLoader's sampler. It never ends, and can be switched to another sequence."""
 
     def __init__(self) -> None:
         self._planned: Iterator[Request] = iter(())
@@ -285,10 +285,10 @@ class _Requests:
 
 
 class _Source(Dataset[_Answer]):
-    """What the worker processes do: a request in, a batch out.
+    """The dataset of the worker processes: it returns the batch for a request.
 
-    To seed a generator takes as long as to get a small sample, so only those are seeded that the dataset or its
-    collate function turns out to draw from: when a batch has moved one for the first time, the batch is made once more.
+    Seeding a generator takes as long as loading a small sample. So only generators that the dataset or its collate
+    function uses are seeded: when a batch has used one for the first time, the batch is prepared again.
     """
 
     def __init__(
@@ -302,11 +302,11 @@ class _Source(Dataset[_Answer]):
             return request, None, None
         try:
             return request, self.prepare(request, states()), None
-        except ConfigError as error:  # torch would bury its sentence in a traceback
+        except ConfigError as error:  # torch would hide its sentence in a traceback
             return request, None, str(error)
 
     def prepare(self, request: Request, before: States) -> Any:
-        """The batch; None as soon as nobody wants it any more. ``before``: how the generators stand."""
+        """Return the batch, or None when it is no longer wanted. ``before`` is the state of the generators."""
         dataset: Any = self._datasets[request.validation]
         while True:
             unused = [(generator, state) for generator, state in before if generator not in self._used]
@@ -325,7 +325,7 @@ class _Source(Dataset[_Answer]):
 
 
 def _split(step: Step, epoch: int, place: Place, micro_batch: int | None, tag: int) -> tuple[Request, ...]:
-    """The requests of one rank for a step; one of weight 0 if it has no sample, since it takes part all the same."""
+    """Return the requests of one rank for a step. A rank without samples takes part with one request of weight 0."""
     mine = step.share(place.rank, place.size)
     if not mine:
         return (Request(tag, epoch, step.samples[:1], 0.0),)
@@ -339,7 +339,7 @@ def _as_it_is(answer: Any) -> Any:
 
 
 def _onto(value: Any, device: torch.device) -> Any:
-    """The batch with its tensors on ``device``; from pinned memory that doesn't wait. Datasets give it on the CPU."""
+    """Return the batch with its tensors on ``device``. Copies from pinned memory do not block."""
     if device.type == "cpu":
         return value
     if isinstance(value, Mapping):
@@ -354,14 +354,15 @@ def _onto(value: Any, device: torch.device) -> Any:
 
 
 def _settle(parent: int, current: memoryview, worker: int) -> None:
-    """The first thing a worker process does: live and die with the training process, and hold nothing of its."""
+    """Prepare a worker process: it ends with the training process and keeps none of its connections open."""
     bound_to(parent)()
 
     def end_if_closed(*_: object) -> None:
         if current[0] == _CLOSED:
             os._exit(0)
 
-    # Sent to the whole process group or container, SIGTERM means to leave at a step boundary: that takes data.
+    # SIGTERM may go to the whole process group or container. The worker then leaves at a step boundary and needs data
+    # until then.
     signal.signal(signal.SIGTERM, end_if_closed)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
@@ -370,15 +371,15 @@ def _settle(parent: int, current: memoryview, worker: int) -> None:
 
 
 def _let_go_of_sockets() -> None:
-    """Peers see the training process's death by its connections, which a copy in here would keep open.
+    """Close inherited sockets: peers notice the death of the training process only if its connections close.
 
-    The numbers stay taken: objects that came along with the fork believe that they own them.
+    The descriptor numbers stay in use, because objects copied by the fork still refer to them.
     """
     null = os.open(os.devnull, os.O_RDWR)
     for number in map(int, os.listdir("/proc/self/fd")):
         try:
             if number not in _STANDARD_STREAMS and stat.S_ISSOCK(os.fstat(number).st_mode):
                 os.dup2(null, number, inheritable=False)
-        except OSError:  # the listing's own
+        except OSError:  # the descriptor of the listing itself
             continue
     os.close(null)

@@ -1,11 +1,11 @@
-"""The global random generators that datasets draw from: seeded per sample, and kept apart from the model's draws.
+"""The global random generators that datasets use: seeded for each sample, and restored for the model.
 
     with generators_kept():
         seed_generators(seed, epoch, sample)
         item = dataset[sample]
 
-A sample must look the same whichever rank or process prepares it, so what is drawn for it may depend on nothing
-but seed, epoch and sample.
+A sample must be the same in every rank and process that prepares it. So its random numbers must depend only on seed,
+epoch and sample.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ import torch
 
 _WORDS, _WORD_BYTES, _WORD_BITS = 624, 4, 32
 _MERSENNE_TWISTER_BYTES = (_WORDS + 1) * _WORD_BYTES
-"""Its words and the position in them, in whichever order."""
+"""The words of its state and the position in them, in any order."""
 _SPARE = np.random.MT19937(0)
-_numpy_random: Any = np.random  # its type information lacks the exchange of generators
+_numpy_random: Any = np.random  # its type information lacks the functions that exchange generators
 _python_random: Any = random._inst
 _PYTHON_ADDRESS = id(_python_random) + object.__basicsize__
 
 
 @dataclass(frozen=True)
 class Generator:
-    """One of the three: how to seed it with 64 bits, and its state, to compare and to go back to."""
+    """One of the three generators: how to seed it with 64 bits, and its state, to compare and to restore."""
 
     name: str
     seed: Callable[[int], object]
@@ -47,7 +47,7 @@ def _numpy_address() -> int:
 
 
 def _numpy_state() -> bytes:
-    # Through its Python interface that takes fifty times as long. Key and position: numpy/random/src/mt19937/mt19937.h
+    # The Python interface takes fifty times as long. Key and position: numpy/random/src/mt19937/mt19937.h
     return ctypes.string_at(_numpy_address(), _MERSENNE_TWISTER_BYTES)
 
 
@@ -56,7 +56,7 @@ def _numpy_restore(state: bytes) -> None:
 
 
 def _python_state() -> tuple[bytes, float | None]:
-    # random.getstate makes 625 Python integers of them, ten times slower. RandomObject: Modules/_randommodule.c
+    # random.getstate creates 625 Python integers, which is ten times slower. RandomObject: Modules/_randommodule.c
     return ctypes.string_at(_PYTHON_ADDRESS, _MERSENNE_TWISTER_BYTES), _python_random.gauss_next
 
 
@@ -82,9 +82,9 @@ GENERATORS = (
     Generator("random", random.seed, _python_state, _python_restore)
     if _as_getstate_has_it(_python_state()) == random.getstate()
     else Generator("random", random.seed, random.getstate, random.setstate),
-    # numpy takes 32 bits and torch's generator the lower 32 of 64: not the same ones, or they would draw the same.
+    # numpy uses 32 bits and torch the lower 32 of 64: give them different ones, or both would draw the same.
     Generator("numpy", lambda number: np.random.seed(number >> _WORD_BITS), _numpy_state, _numpy_restore),
-    # Not torch.manual_seed: that would set the GPU's generator, which belongs to the model.
+    # Not torch.manual_seed, which would also seed the GPU's generator; that one belongs to the model.
     Generator("torch", lambda number: torch.default_generator.manual_seed(number >> 1), _torch_state, _torch_restore),
 )
 
@@ -93,7 +93,7 @@ States = list[tuple[Generator, Any]]
 
 
 def seed_generators(seed: int, epoch: int, sample: int, which: Sequence[Generator] = GENERATORS) -> None:
-    """Make what is drawn from these next a function of the three numbers."""
+    """Seed these generators, so that their next numbers are a function of seed, epoch and sample."""
     text = f"{seed}/{epoch}/{sample}".encode()
     number = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest())
     for generator in which:
@@ -101,9 +101,9 @@ def seed_generators(seed: int, epoch: int, sample: int, which: Sequence[Generato
 
 
 def seedable_numpy_generator() -> Any:
-    """See that numpy's functions draw from a Mersenne Twister, the only one of its generators that they can seed.
+    """Make numpy's functions use a Mersenne Twister, the only one of its generators that they can seed.
 
-    Returns the generator of another kind that this has replaced by one of this module's; None if there was no need.
+    Return the generator of another kind that was replaced; None if none was.
     """
     current = _numpy_random.get_bit_generator()
     if isinstance(current, np.random.MT19937):
@@ -113,13 +113,13 @@ def seedable_numpy_generator() -> Any:
 
 
 def states() -> States:
-    """Of all generators, as they are now; numpy's must be of the right kind (see ``seedable_numpy_generator``)."""
+    """Return the states of all generators. numpy's must be a Mersenne Twister (see ``seedable_numpy_generator``)."""
     return [(generator, generator.state()) for generator in GENERATORS]
 
 
 @contextmanager
 def generators_kept() -> Iterator[States]:
-    """Leave the global generators as they were, since the model may draw from them; gives their states."""
+    """Restore the global generators at the end, because the model may use them. Yield their states."""
     replaced = seedable_numpy_generator()
     before = states()
     try:

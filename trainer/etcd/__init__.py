@@ -1,7 +1,8 @@
-"""etcd v3: the only way in which the trainer reaches it.
+"""Access to etcd v3. The trainer uses etcd only through this package.
 
-client   the operations that are needed, over the JSON gateway of etcd
-access   address, TLS files, user and password, and what to say when etcd cannot be reached
-mirror   a copy of one prefix, kept current by a watch, and one record kept by a lease
+client   the necessary operations, over the JSON gateway of etcd
+access   address, TLS files, user and password, and the error messages when etcd can't be reached
+contact  the first request, which shows whether etcd can be reached and lets this worker in
+mirror   a copy of one prefix, updated by a watch, and one record bound to a lease
 codec    records as JSON with a version
 """

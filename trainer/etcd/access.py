@@ -1,11 +1,10 @@
-"""How etcd is reached: address, TLS files, user and password; and what to say when it cannot be.
+"""How to reach etcd: address, TLS files, user and password; and the error messages when that fails.
 
     access = Access.of(user=environ.get("…"), password=environ.get("…"), cacert="ca.pem", cert="", key="")
     store = EtcdStore(("https://etcd-0:2379",), access=access)
-    first_contact(store, "digits", time.monotonic() + 5)     # ConfigError or StoreError, in one sentence
 
-Clocks need not agree. A lease is counted down by etcd alone, and every revision is etcd's own; nothing here or above
-compares a time of one machine with a time of another. Only TLS looks at the date, for a certificate's validity.
+The clocks of the machines may differ. Only etcd measures leases and assigns revisions, and no code compares times of
+two machines. Only TLS uses the date, for the validity of certificates.
 """
 
 from __future__ import annotations
@@ -14,22 +13,12 @@ import http.client
 import json
 import socket
 import ssl
-import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from contract import env, keys
 from trainer.errors import ConfigError, Refused, StoreError
 
-if TYPE_CHECKING:
-    from trainer.etcd.client import Store
-
-_RETRY_SECONDS = 0.3
-_NEVER = -1
-"""A revision that no key has."""
 _TOKEN_IS_OLD = ("invalid auth token", "revision of auth store is old")
-_WHERE = f"See --etcd, --etcd-user with {env.ETCD_PASSWORD}, --etcd-cacert, --etcd-cert and --etcd-key"
 _ANSWERS = (
     ("user name is empty", "it wants a user and a password"),
     ("authentication failed", "user or password is wrong"),
@@ -40,16 +29,16 @@ _ANSWERS = (
 
 @dataclass(frozen=True)
 class Access:
-    """What etcd may want to see besides the request; nothing by default."""
+    """The credentials for etcd; none by default."""
 
     user: str = ""
     password: str = field(default="", repr=False)
     context: ssl.SSLContext | None = None
-    """Of ``https://``; None: the system's authorities, and no certificate of our own."""
+    """For ``https://``; None means the system's authorities and no client certificate."""
 
     @classmethod
     def of(cls, *, user: str = "", password: str = "", cacert: str = "", cert: str = "", key: str = "") -> Access:
-        """Raises ConfigError that names what is missing, or the file that can't be used."""
+        """Return the access. Raise ConfigError that names what is missing, or the file that can't be used."""
         if bool(user) != bool(password):
             raise ConfigError("etcd's user and password belong together: give both or none")
         if bool(cert) != bool(key):
@@ -60,9 +49,9 @@ class Access:
 
 
 def tls_context(cacert: str, cert: str, key: str, *, option: str) -> ssl.SSLContext:
-    """How to speak TLS with etcd; an empty ``cacert`` stands for the system's authorities, ``cert`` for none.
+    """Return the TLS context. An empty ``cacert`` means the system's authorities, an empty ``cert`` none.
 
-    Raises ConfigError that names the file at fault by ``option``, a format of an option's name and its value.
+    Raise ConfigError that names the wrong file with ``option``, a format for an option's name and its value.
     """
     try:
         context = ssl.create_default_context(cafile=cacert or None)
@@ -88,19 +77,19 @@ class Endpoint:
 
     @classmethod
     def parse(cls, url: str) -> Endpoint:
-        """Raises ConfigError that names the URL."""
+        """Return the endpoint of a URL. Raise ConfigError that names the URL."""
         problem = ConfigError(f"etcd endpoint {url!r} is not a URL like http://host:2379")
         try:
             parts = urlsplit(url)
             port = parts.port or 2379
-        except ValueError as error:  # a port that is no number
+        except ValueError as error:  # the port is not a number
             raise problem from error
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise problem
         return cls(url, parts.scheme == "https", parts.hostname, port)
 
     def connect(self, timeout_seconds: float, context: ssl.SSLContext | None) -> http.client.HTTPConnection:
-        """A connection that is opened by its first request."""
+        """Return a connection that opens with its first request."""
         if not self.secure:
             return http.client.HTTPConnection(self.host, self.port, timeout=timeout_seconds)
         return http.client.HTTPSConnection(self.host, self.port, timeout=timeout_seconds, context=context)
@@ -108,19 +97,19 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why one endpoint gave no answer that can be used."""
+    """Why one endpoint gave no usable answer."""
 
     url: str
     text: str
     refused: bool = False
-    """It was reached, and trying again gives the same."""
+    """Whether the endpoint was reached and would refuse again."""
 
     def __str__(self) -> str:
         return f"{self.url}: {self.text}"
 
 
 def failed(url: str, error: Exception) -> Failure:
-    """What an exception on the way to an endpoint means, and the remedy."""
+    """Return the meaning of an exception in a request to an endpoint, and the remedy."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return Failure(
             url,
@@ -131,9 +120,9 @@ def failed(url: str, error: Exception) -> Failure:
     if isinstance(error, ssl.SSLError) and any(word in str(error) for word in ("WRONG_VERSION", "RECORD_LAYER")):
         return Failure(url, "it does not speak TLS: write http:// instead of https://", refused=True)
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
-        return Failure(url, f"TLS failed ({error}): it may want a client certificate (cert, key)", True)
+        return Failure(url, f"TLS failed ({error}): it may need a client certificate (cert, key)", True)
     if isinstance(error, socket.gaierror):
-        return Failure(url, f"the host's name cannot be resolved ({error}): look at its spelling")
+        return Failure(url, f"the host's name cannot be resolved ({error}): check its spelling")
     if isinstance(error, ConnectionRefusedError):
         return Failure(url, f"nothing listens there ({error}): is etcd running, and is this its client port?")
     if isinstance(error, TimeoutError):
@@ -141,60 +130,40 @@ def failed(url: str, error: Exception) -> Failure:
     if isinstance(error, http.client.RemoteDisconnected | ssl.SSLEOFError | ConnectionResetError | BrokenPipeError):
         hint = "if it speaks TLS, write https://"
         if url.startswith("https:"):
-            hint = "it may want a client certificate (cert, key), or speak no TLS: then write http://"
+            hint = "it may need a client certificate (cert, key), or speak no TLS: then write http://"
         return Failure(url, f"{error}: {hint}")
     if isinstance(error, http.client.HTTPException | ValueError):
-        return Failure(url, f"what answers is not etcd ({error or type(error).__name__}): look at the port", True)
+        return Failure(url, f"what answers is not etcd ({error or type(error).__name__}): check the port", True)
     return Failure(url, str(error) or type(error).__name__)
 
 
 def rejected(url: str, status: int, text: str) -> Failure:
-    """What an HTTP status other than 200 means, and the remedy."""
+    """Return the meaning of an HTTP status other than 200, and the remedy."""
     message = _message(text)
     for words, remedy in _ANSWERS:
         if words in message:
             return Failure(url, f"{remedy} ({message.strip()})", refused=True)
     if status == http.client.NOT_FOUND and not text.lstrip().startswith("{"):
-        return Failure(url, "what answers is not etcd's v3 API (HTTP 404): look at the port", refused=True)
+        return Failure(url, "what answers is not etcd's v3 API (HTTP 404): check the port", refused=True)
     return Failure(url, f"HTTP {status} {message[:200]!r}")
 
 
 def token_is_old(status: int, text: str) -> bool:
-    """Whether etcd would take the request with a new token."""
+    """Return whether etcd would accept the request with a new token."""
     return status != http.client.OK and any(words in _message(text) for words in _TOKEN_IS_OLD)
 
 
 def authentication_is_off(text: str) -> bool:
-    """Whether this is etcd's answer to a user's name where nobody needs one."""
+    """Return whether this is etcd's answer to a user name when authentication is off."""
     return "authentication is not enabled" in _message(text)
 
 
 def error_of(failures: list[Failure], what: str) -> StoreError:
-    """The exception for a request that no endpoint has answered well."""
+    """Return the exception for a request that failed at every endpoint."""
     refusals = [failure for failure in failures if failure.refused]
     if refusals:
         return Refused(f"etcd refuses {what} ({'; '.join(map(str, refusals))})")
     return StoreError(f"etcd does not answer {what} ({'; '.join(map(str, failures))})")
-
-
-def first_contact(store: Store, job: str, deadline: float) -> None:
-    """Return once etcd has been reached and lets this worker read and write the job's records.
-
-    Raises ConfigError at once if etcd was reached and will not have it, and StoreError if nothing has answered by the
-    (monotonic) deadline: etcd may be starting, so a restart of this worker may cure that.
-    """
-    while True:
-        try:
-            store.read(keys.job(job))
-            # Writes nothing, since no key has this revision; but etcd looks whether the user might.
-            store.put_if(keys.generation(job), b"", _NEVER)
-            return
-        except Refused as error:
-            raise ConfigError(f"{error}. {_WHERE}") from error
-        except StoreError:
-            if time.monotonic() + _RETRY_SECONDS > deadline:
-                raise
-            time.sleep(_RETRY_SECONDS)
 
 
 def _message(text: str) -> str:

@@ -1,11 +1,11 @@
-"""The door to etcd: the few operations the trainer needs, and their implementation over etcd's JSON gateway.
+"""A client for etcd: the few operations that the trainer needs, over etcd's JSON gateway.
 
     store = EtcdStore(("http://etcd-0:2379", "http://etcd-1:2379"), timeout_seconds=2)
     snapshot = store.read("/tidewater/digits/")
     for events in store.watch("/tidewater/digits/", snapshot.revision + 1): ...
 
-The standard library's HTTP client does: a client package would be one more thing to install in a GPU image, and
-etcd3gw talks to one endpoint only and has no time-out on its streams. Gateway reference:
+It uses the HTTP client of the standard library. A client package would have to be installed in every GPU image, and
+etcd3gw supports only one endpoint and has no time-out on its streams. Gateway reference:
 https://etcd.io/docs/v3.5/dev-guide/api_grpc_gateway/
 """
 
@@ -49,7 +49,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Event:
-    """A change of one key; ``entry`` is None when the key was deleted or its lease ran out."""
+    """A change of one key; ``entry`` is None when the key was deleted or its lease expired."""
 
     key: str
     entry: Entry | None
@@ -74,10 +74,10 @@ class Watch(Protocol):
 
 
 class Store(Protocol):
-    """What the trainer asks of etcd. Every method raises StoreError when no endpoint answers in time."""
+    """The operations that the trainer needs. Every method raises StoreError when no endpoint answers in time."""
 
     def read(self, prefix: str) -> Snapshot:
-        """Everything under ``prefix``, linearizable."""
+        """Return everything under ``prefix``; the read is linearizable."""
 
     def put(self, key: str, value: bytes, lease: int = 0) -> None:
         """Write unconditionally, bound to ``lease`` unless that is 0."""
@@ -85,29 +85,32 @@ class Store(Protocol):
     def put_if(self, key: str, value: bytes, mod_revision: int) -> bool:
         """Compare-and-set: write only if the key's mod revision is ``mod_revision`` (0: the key must not exist).
 
-        False means that somebody else wrote first and nothing was changed. After a StoreError the write may
-        or may not have happened: read before trying again.
+        False means that another process wrote first and nothing was changed. After a StoreError the write may or may
+        not have happened: read before a retry.
         """
 
     def delete(self, key: str) -> None:
         """Delete the key if it exists."""
 
     def grant(self, ttl_seconds: int) -> int:
-        """A new lease's id."""
+        """Create a lease. Return its id."""
 
     def keep_alive(self, lease: int) -> bool:
-        """Renew; False if the lease has run out, and with it the keys bound to it."""
+        """Renew the lease. Return False if it has expired, and with it the keys bound to it."""
 
     def revoke(self, lease: int) -> None:
-        """End the lease and delete the keys bound to it; no error if it is gone already."""
+        """End the lease and delete the keys bound to it. No error if it has already expired."""
 
     def watch(self, prefix: str, from_revision: int) -> Watch:
-        """Changes under ``prefix`` from that revision on. The iterator raises Compacted or StoreError, and
-        ends after some seconds without an event, so that a silent dead connection is not trusted for long."""
+        """Return the changes under ``prefix`` from that revision on.
+
+        The iterator raises Compacted or StoreError. It ends after some seconds without an event, so that a dead
+        connection is not used for long.
+        """
 
 
 class EtcdStore:
-    """etcd v3 over its JSON gateway. Tries the endpoints in turn, starting with the last one that worked."""
+    """etcd v3 over its JSON gateway. Tries the endpoints in order, starting with the last one that worked."""
 
     def __init__(
         self,
@@ -155,7 +158,7 @@ class EtcdStore:
 
     def revoke(self, lease: int) -> None:
         """See ``Store.revoke``."""
-        # A lease that ran out by itself is what the caller wanted; etcd answers 404 to that.
+        # etcd answers 404 if the lease has already expired, which is what the caller wanted.
         self._call("/v3/lease/revoke", {"ID": str(lease)}, accept_missing=True)
 
     def watch(self, prefix: str, from_revision: int) -> Watch:
@@ -190,7 +193,7 @@ class EtcdStore:
     def _ask(self, index: int, path: str, body: Mapping[str, Any], accept_missing: bool) -> dict[str, Any]:
         data = json.dumps(body).encode()
         status, text = self._post(index, path, data, self._headers(index))
-        if self._token and token_is_old(status, text):  # it has expired, or that member of etcd has restarted
+        if self._token and token_is_old(status, text):  # the token has expired, or that member of etcd has restarted
             self._token = None
             status, text = self._post(index, path, data, self._headers(index))
         if status == http.client.NOT_FOUND and accept_missing:
@@ -207,7 +210,7 @@ class EtcdStore:
         return {**_JSON, "Authorization": self._token} if self._token else _JSON
 
     def _authenticate(self, index: int) -> str:
-        """A token for the user; empty if etcd wants none."""
+        """Return a token for the user; empty if etcd needs none."""
         body = json.dumps({"name": self._access.user, "password": self._access.password}).encode()
         status, text = self._post(index, "/v3/auth/authenticate", body, _JSON)
         if status == http.client.OK:
@@ -217,7 +220,7 @@ class EtcdStore:
         raise _Rejected(status, text)
 
     def _post(self, index: int, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
-        """One exchange over this thread's kept connection; a stale one is replaced once."""
+        """Send one request over this thread's persistent connection. A stale connection is replaced once."""
         kept: dict[int, http.client.HTTPConnection] = self._local.__dict__.setdefault("connections", {})
         fresh = index not in kept
         connection = kept.pop(index, None)
@@ -228,7 +231,7 @@ class EtcdStore:
             answer = response.status, response.read().decode()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            # A server may close an idle connection at any time. A time-out is no such case: the next endpoint's turn.
+            # A server may close an idle connection at any time. A time-out is different: try the next endpoint.
             if fresh or isinstance(error, TimeoutError):
                 raise
             return self._post(index, path, body, headers)
@@ -295,7 +298,7 @@ class _WatchStream:
     def close(self) -> None:
         """End the iteration, from any thread."""
         self._closed = True
-        # Shutting down wakes the thread that reads; closing alone would not.
+        # A shutdown wakes the reading thread; a close alone would not.
         with contextlib.suppress(OSError):
             if self._socket:
                 self._socket.shutdown(socket.SHUT_RDWR)
@@ -306,7 +309,7 @@ def _b64(data: str | bytes) -> str:
 
 
 def _end(prefix: str) -> bytes:
-    """The smallest key that is greater than all keys with this prefix: the last byte plus one."""
+    """Return the smallest key that is greater than all keys with this prefix."""
     data = prefix.encode()
     return data[:-1] + bytes([data[-1] + 1])
 
@@ -322,5 +325,5 @@ def _entry(kv: Mapping[str, Any]) -> Entry:
 
 def _event(event: Mapping[str, Any]) -> Event:
     entry = _entry(event["kv"])
-    # The gateway leaves fields with default values out, and PUT is the default type.
+    # The gateway omits fields with default values, and PUT is the default type.
     return Event(entry.key, None if event.get("type") == "DELETE" else entry, entry.mod_revision)

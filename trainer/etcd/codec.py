@@ -17,19 +17,19 @@ T = TypeVar("T")
 
 
 def encode(fields: Mapping[str, Any], *, version: int) -> bytes:
-    """The record of these fields."""
+    """Return the record of these fields."""
     return json.dumps({"version": version, **fields}).encode()
 
 
 def decode(data: bytes, what: str, *, version: int, reader: str, remedy: str) -> dict[str, Any]:
-    """The inverse of ``encode``. Raises RecordError for no JSON, or for another version.
+    """Return the fields of a record. Raise RecordError if it is not JSON or has another version.
 
     Args:
-        data: the record.
-        what: what it is a record of, for the error.
-        version: the one that this code knows.
-        reader: who reads it, for the error.
-        remedy: what to do about another version.
+        data: The record.
+        what: The kind of record, for the error.
+        version: The version that this code knows.
+        reader: The process that reads it, for the error.
+        remedy: What to do about another version.
     """
     try:
         content = json.loads(data)
@@ -42,7 +42,7 @@ def decode(data: bytes, what: str, *, version: int, reader: str, remedy: str) ->
 
 
 def build(kind: type[T], fields: Mapping[str, Any], what: str) -> T:
-    """The dataclass of these fields. Raises RecordError when one is missing or not known."""
+    """Return the dataclass of these fields. Raise RecordError if a field is missing or unknown."""
     try:
         return kind(**fields)
     except TypeError as error:

@@ -1,12 +1,12 @@
-"""A copy of what etcd holds under one prefix, kept current by a watch, and one record of our own, kept by a lease.
+"""A copy of one prefix of etcd, updated by a watch, and one record of this process, bound to a lease.
 
     mirror = Mirror(store, "/tidewater-torchrun/digits/", lease_seconds=5)
     mirror.start()
-    mirror.publish(key, value)               # there until stop(), or until this process is dead for lease_seconds
+    mirror.publish(key, value)               # exists until stop(), or until lease_seconds after this process's death
     mirror.wait(lambda entries: key in entries, deadline)
 
-Both threads go on when etcd is away, and put everything right when it is back: a lost lease is replaced and the
-record written again.
+When etcd is unavailable, both threads continue to retry. When it is back, they replace a lost lease and write the
+record again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _RENEWALS_IN_A_LEASE = 5
 
 
 class Mirror:
-    """Started once, stopped once; every method may be called from any thread."""
+    """Start and stop it once. Every method may be called from any thread."""
 
     def __init__(self, store: Store, prefix: str, *, lease_seconds: int) -> None:
         self._store, self._prefix, self._lease_seconds = store, prefix, lease_seconds
@@ -43,16 +43,16 @@ class Mirror:
 
     @property
     def entries(self) -> Entries:
-        """The last known state; never changed in place."""
+        """The last known entries; never changed in place."""
         return _NOTHING if self._entries is None else self._entries
 
     @property
     def error(self) -> StoreError | None:
-        """Why nothing could be read yet; None if something was, or nothing has failed."""
+        """Why nothing could be read yet; None after a success, or while nothing has failed."""
         return None if self._entries is not None else self._error
 
     def start(self) -> None:
-        """Start following; returns at once."""
+        """Start the threads. Return at once."""
         for work in (self._follow, self._keep_lease):
             threading.Thread(target=work, name=f"rendezvous-{work.__name__.strip('_')}", daemon=True).start()
 
@@ -69,14 +69,14 @@ class Mirror:
             self._lease = 0
 
     def publish(self, key: str, value: bytes) -> None:
-        """Write this process's record; if etcd is away, it is written when that is back."""
+        """Write this process's record. If etcd is unavailable, it is written later."""
         with self._lease_lock:
             self._record, self._written = (key, value), False
             with contextlib.suppress(StoreError):
                 self._write()
 
     def wait(self, condition: Callable[[Entries], bool], deadline: float) -> bool:
-        """Wait until there is a first state and it satisfies ``condition``; False at the (monotonic) deadline."""
+        """Wait until the entries are known and satisfy ``condition``. Return False at the (monotonic) deadline."""
         with self._changed:
             while self._entries is None or not condition(self._entries):
                 left = deadline - time.monotonic()
@@ -86,11 +86,11 @@ class Mirror:
             return True
 
     def wait_for_news(self, seen: Entries, deadline: float) -> None:
-        """Wait until the state is another one than ``seen``, or until the deadline."""
+        """Wait until the entries differ from ``seen``, or until the deadline."""
         self.wait(lambda entries: entries is not seen, deadline)
 
     def _write(self) -> None:
-        """Renew the lease, and write the record unless etcd has it. Called under the lock."""
+        """Renew the lease, and write the record unless etcd has it. The caller holds the lock."""
         if self._stopping.is_set() or self._record is None:
             return
         if self._lease and not self._store.keep_alive(self._lease):
@@ -118,7 +118,7 @@ class Mirror:
                 self._stopping.wait(_RETRY_SECONDS)
 
     def _follow_from(self, revision: int) -> None:
-        """Until the history is compacted; raises StoreError when the connection breaks."""
+        """Follow the events until the history is compacted. Raise StoreError when the connection breaks."""
         while not self._stopping.is_set():
             self._watch = self._store.watch(self._prefix, revision)
             try:

@@ -1,4 +1,4 @@
-"""Which of this machine's addresses the others can reach it by."""
+"""The address by which the other workers can reach this machine."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from trainer.errors import ConfigError
 
 
 def route_to(url: str) -> str:
-    """The address of this machine from which ``url`` is reached; no packet is sent.
+    """Return the address of this machine on the route to ``url``. Sends no packet.
 
-    Raises ConfigError if the host's name in ``url`` can't be resolved.
+    Raise ConfigError if the host's name in ``url`` can't be resolved.
     """
     parts = urlsplit(url)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((parts.hostname or "", parts.port or 2379))
         except OSError as error:
-            raise ConfigError(f"etcd's address {url!r} cannot be resolved ({error}): look at its spelling") from error
+            raise ConfigError(f"etcd's address {url!r} cannot be resolved ({error}): check its spelling") from error
         return str(probe.getsockname()[0])

@@ -1,13 +1,14 @@
-"""This process's TCP connections, ended from outside the library that uses them.
+"""Ends TCP connections of this process from outside the library that uses them.
 
     before = listening()
-    ...                             # gloo's device is made
-    mine = listening() - before     # where gloo listens: told to the peers, whose own are learned
-    sever({*mine, *theirs})         # what gloo has in flight fails at once
+    ...                             # create gloo's device
+    mine = listening() - before     # where gloo listens; exchanged with the peers
+    sever({*mine, *theirs})         # gloo's pending collectives fail at once
 
-gloo gives a collective up when its time-out is over or a connection ends, and torch has no call that ends one earlier
-(ProcessGroupGloo.abort leaves what is in flight alone). Until then it occupies one of the two threads that all
-generations' collectives share, so two that wait for a frozen peer would hold up everybody for the whole time-out.
+gloo ends a collective when it times out or a connection ends, and torch has no call that ends it earlier
+(ProcessGroupGloo.abort does not affect pending collectives). Until then the collective occupies one of the two threads
+that the collectives of all generations share. So two collectives that wait for a frozen peer would block all others for
+the whole time-out.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 End = tuple[str, int]
-"""Of a connection: address and port, as the kernel writes them."""
+"""One end of a connection: address and port, as the kernel writes them."""
 
 _DESCRIPTORS = Path("/proc/self/fd")
 
 
 def listening() -> frozenset[End]:
-    """Where this process listens."""
+    """Return the addresses at which this process listens."""
     return frozenset(
         found.getsockname()[:2] for found in _sockets() if found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
     )
 
 
 def sever(ends: AbstractSet[End]) -> int:
-    """End this process's connections that have one of ``ends`` at either side; how many.
+    """End this process's connections that have one of ``ends`` on either side. Return their number.
 
-    To their owners it looks as if the peer had ended them.
+    To the library it seems that the peer has closed them.
     """
     severed = 0
     for found in _sockets():
-        with contextlib.suppress(OSError):  # not connected: it listens, or has ended meanwhile
+        with contextlib.suppress(OSError):  # not connected: it listens, or has been closed
             if ends & {found.getsockname()[:2], found.getpeername()[:2]}:
                 found.shutdown(socket.SHUT_RDWR)
                 severed += 1
@@ -48,7 +49,7 @@ def sever(ends: AbstractSet[End]) -> int:
 
 
 def _sockets() -> Iterator[socket.socket]:
-    """Each TCP socket of this process, by a descriptor of its own, so that nobody closes it meanwhile."""
+    """Yield each TCP socket of this process, with a duplicated descriptor so that it stays open."""
     for name in os.listdir(_DESCRIPTORS):
         with contextlib.suppress(OSError):  # closed since it was listed
             if not stat.S_ISSOCK((_DESCRIPTORS / name).stat().st_mode):

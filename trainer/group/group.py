@@ -1,26 +1,25 @@
-"""The process group, formed anew in the living process whenever the membership changes.
+"""The process group, formed again in the running process whenever the membership changes.
 
     group = open_group("10.0.0.7", torch.device("cpu"), timeout_seconds=30)
     group.form(uuid=..., rank=0, addresses=(("10.0.0.7", 4711), ...), deadline=...)
     model = group.wrap(module)              # DistributedDataParallel
     group.carry([ballot]); torch.autograd.backward(loss); sums = group.carried()     # raises GroupBroken
     group.all_reduce(tensor)                # the same
-    group.interrupt("peer lost")            # from another thread: whatever is in flight is abandoned
+    group.interrupt("peer lost")            # from another thread: abandons pending collectives
     group.close()                           # before the interpreter ends
 
-Two ways to form a group, chosen by what the installed torch can do:
+There are two ways to form a group. The installed torch decides which one is used:
 
-* ``Reconfigured``: torch 2.15's private ``_reconfigure`` gives one ProcessGroup object new peers within
-  milliseconds, so the DistributedDataParallel around the model stays. All use of that private API is here.
-* ``Restarted``: ``destroy_process_group`` and ``init_process_group``, and a new DistributedDataParallel
+* ``Reconfigured``: torch 2.15's private ``_reconfigure`` gives a ProcessGroup object new peers within milliseconds, so
+  the DistributedDataParallel around the model is kept. That private API is used only in this module.
+* ``Restarted``: ``destroy_process_group`` and ``init_process_group``, with a new DistributedDataParallel
   (``keeps_wrapper`` is False).
 
-DistributedDataParallel as it comes cannot survive a lost peer: an exception in the middle of backward leaves its
-reducer in disorder. So gradients go through a communication hook that only begins an all-reduce, and tells the reducer
-that it is done; ``carried`` waits for all of them and makes the sums the gradients, or raises, and the step is
-discarded. The hook sums and does not divide: ranks weigh their loss by their share of the batch (see ``step``). It
-sums in 32 bits at least, and takes a few more numbers along with the first bucket, which so cost no collective of their
-own.
+DistributedDataParallel alone does not survive the loss of a peer: an exception during backward leaves its reducer in an
+inconsistent state. So a communication hook only starts an all-reduce for each bucket and tells the reducer that it is
+finished. ``carried`` waits for all of them and stores the sums as gradients, or raises, and the step is discarded. The
+hook sums and does not divide, because ranks weight their loss by their share of the batch (see ``step``). It sums in at
+least 32 bits, and sends a few more numbers with the first bucket, so that they need no collective of their own.
 """
 
 from __future__ import annotations
@@ -49,18 +48,18 @@ from trainer.group.sums import Sums
 
 _SOON = timedelta(milliseconds=50)
 _CLOSE_SECONDS = 2.0
-"""At most, until what is in flight has ended with its connections."""
+"""Longest wait for pending collectives to fail after their connections were ended."""
 _CLOSE_POLL_SECONDS = 0.005
 _CONNECT_SECONDS = 0.6
-"""For gloo, which waits five times as long for its peers' connections, and can't be interrupted: three seconds are
-enough for a lost SYN to be sent twice more."""
+"""Connection time-out for gloo. gloo waits five times as long for its peers' connections and can't be interrupted.
+Three seconds allow two retries of a lost SYN."""
 
 
 class Group(ABC):
-    """The ranks of one generation. One thread uses it; ``interrupt`` may come from any."""
+    """The ranks of one generation. Only one thread uses it, but any thread may call ``interrupt``."""
 
     keeps_wrapper = False
-    """Whether what ``wrap`` returned stays good when the group is formed again."""
+    """Whether the result of ``wrap`` stays valid when the group is formed again."""
 
     def __init__(self, device: torch.device, timeout_seconds: float) -> None:
         self.device = device
@@ -75,15 +74,16 @@ class Group(ABC):
         self._options = _options(timeout_seconds)
         self._reductions: list[tuple[Any, Sums]] = []
         self._in_flight: list[Any] = []
-        """Works that have begun and are not known to have gone well."""
+        """Collectives that have begun and are not known to have succeeded."""
         self._rooms: dict[int, Sums] = {}
-        """By bucket, where it was summed last. On the CPU only, as is lending: there the kernel zeroes fresh memory,
-        which takes as long as the sum; a GPU's memory is torch's already, and activations need it in between."""
+        """For each bucket the memory in which it was summed last. Only on the CPU, as is lending: the kernel zeroes
+        fresh memory, which takes as long as the sum. On a GPU torch already has the memory, and activations need it in
+        between."""
         self._events: set[threading.Event] = set()
         self._listens: frozenset[connections.End] = frozenset()
-        """Where gloo takes its peers' connections; nowhere with NCCL."""
+        """The addresses at which gloo listens; empty with NCCL."""
         self._ends: frozenset[connections.End] = frozenset()
-        """That, and the peers' own: each of the generation's connections has one of them."""
+        """The addresses of all ranks: each connection of the generation has one of them."""
         self._lock = threading.Lock()
 
     @property
@@ -92,25 +92,25 @@ class Group(ABC):
         return int(self._server.port)
 
     def wrap(self, module: torch.nn.Module) -> DistributedDataParallel:
-        """``module`` with its gradients summed over the group, whichever generation that is."""
-        # Nothing collective may happen in the constructor or later on, since newcomers build their wrapper alone:
-        # no initial broadcast, no broadcast of buffers; the bucket order is settled in the loop's warm-up.
+        """Return ``module`` wrapped so that its gradients are summed over the group, in any generation."""
+        # Newcomers build their wrapper alone, so it must not start collectives: no initial broadcast and no broadcast
+        # of buffers. The loop's warm-up fixes the order of the buckets.
         with warnings.catch_warnings():
-            # torch 2.15 announces a successor of broadcast_buffers that cannot do what is needed here yet.
+            # torch 2.15 announces a successor of broadcast_buffers, which cannot turn the broadcast off yet.
             warnings.simplefilter("ignore", FutureWarning)
             model = DistributedDataParallel(
                 module, process_group=self._pg, init_sync=False, broadcast_buffers=False, gradient_as_bucket_view=True
             )
-        # A lambda, since torch rejects annotations that are not evaluated.
+        # A lambda, because torch rejects unevaluated annotations.
         model.register_comm_hook(self, lambda group, bucket: group.reduce_bucket(bucket))
         return model
 
     @abstractmethod
     def _connect(self, uuid: int, store: MeetingStore) -> None:
-        """Make ``self.rank`` of ``self.size`` ready to communicate."""
+        """Connect ``self.rank`` of ``self.size`` with its peers."""
 
     def _exchange(self, store: MeetingStore, word: str = "") -> list[str]:
-        """Learn where the peers' gloo listens, and their words in the order of their ranks: one round for both."""
+        """Exchange the addresses of gloo and ``word`` with all peers, in one round. Return the words by rank."""
         store.set(f"word/{self.rank}", json.dumps([word, *sorted(self._listens)]))
         told = [json.loads(store.get(f"word/{rank}")) for rank in range(self.size)]
         self._ends = frozenset((host, port) for _, *ends in told for host, port in ends)
@@ -135,13 +135,13 @@ class Group(ABC):
         peers_are_there: Callable[[], None] = lambda: None,
         superseded: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Join the group of that ``uuid`` as ``rank``; every member must call this with the same addresses.
+        """Join the group ``uuid`` as ``rank``. Every member must call this with the same addresses.
 
         Args:
-            addresses: host and ``store_port`` of each rank.
-            deadline: monotonic; afterwards, or once interrupted, GroupBroken is raised and nothing is joined.
-            peers_are_there: asked several times a second while peers are waited for; raises GroupBroken if in vain.
-            superseded: whether a newer generation came up; then GroupBroken is raised on all ranks or on none.
+            addresses: Host and ``store_port`` of each rank.
+            deadline: Monotonic. After it, or after ``interrupt``, GroupBroken is raised and no group is joined.
+            peers_are_there: Called several times a second while waiting for peers; raises GroupBroken if one is gone.
+            superseded: Returns whether there is a newer generation; then GroupBroken is raised on all ranks or on none.
         """
         with self._lock:
             self._failure = None
@@ -161,8 +161,8 @@ class Group(ABC):
             raise GroupBroken(f"could not connect to the other workers: {_brief(error)}") from error
 
     def interrupt(self, reason: str) -> None:
-        """Abandon what is in flight: it and all that follows raises GroupBroken until the next ``form``."""
-        with self._lock:  # to the end: the next generation's connections have the same ends
+        """Abandon pending collectives. They and all later calls raise GroupBroken until the next ``form``."""
+        with self._lock:  # held to the end: connections of the next generation have the same ends
             self._failure = self._failure or reason
             events, self._events = self._events, set()
             connections.sever(self._ends)
@@ -171,16 +171,16 @@ class Group(ABC):
             event.set()
 
     def _abort(self) -> None:
-        """NCCL's kernels wait for a lost peer for ever, and the device with them, unless their communicator ends."""
+        """Abort the communicator; otherwise NCCL's kernels, and with them the device, wait for a lost peer for ever."""
         if self.device.type == "cuda" and dist.is_initialized():
             with contextlib.suppress(RuntimeError):
                 self._pg.abort()
 
     def close(self) -> None:
-        """Abandon what is in flight, and see it ended. Nothing can be done with the group afterwards.
+        """Abandon pending collectives and wait for their end. The group can't be used afterwards.
 
-        gloo's threads let go of Python's objects when a collective ends. One that does so while the interpreter ends
-        has the process aborted, whatever its exit code was to be.
+        gloo's threads release Python objects when a collective ends. If that happens while the interpreter ends, the
+        process aborts and its exit code is lost.
         """
         self.interrupt("it is closed")
         deadline = time.monotonic() + _CLOSE_SECONDS
@@ -193,23 +193,23 @@ class Group(ABC):
         return [work for work in self._in_flight if not work.is_completed()]
 
     def check(self) -> None:
-        """Raises GroupBroken if anything has failed since ``form``."""
+        """Raise GroupBroken if anything has failed since ``form``."""
         if self._failure:
             raise GroupBroken(self._failure)
 
     def blame(self, error: RuntimeError) -> None:
-        """Raises GroupBroken if the error is one of a collective: a new DDP makes some in its first forward passes."""
+        """Raise GroupBroken if a collective caused the error: a new DDP starts some in its first forward passes."""
         if isinstance(error, dist.DistError) or "gloo" in str(error):
             self.interrupt(_brief(error))
             self.check()
 
     def all_reduce(self, tensor: torch.Tensor, *, timeout_seconds: float | None = None) -> None:
-        """Sum over all ranks, in place. Raises GroupBroken on failure, interruption or time-out."""
+        """Sum over all ranks, in place. Raise GroupBroken on failure, interruption or time-out."""
         seconds = timeout_seconds or self._timeout_seconds
         self._await(self._begin(tensor, _options(seconds)), seconds)
 
     def _begin(self, tensor: torch.Tensor, options: Any) -> Any:
-        """The work of summing; None if that failed at once or the group is broken: then ``check`` raises."""
+        """Start a sum and return its work; None if it failed at once or the group is broken: then ``check`` raises."""
         if self._failure:
             return None
         try:
@@ -221,7 +221,7 @@ class Group(ABC):
         return work
 
     def _await(self, work: Any, seconds: float) -> None:
-        """Wait for what ``_begin`` returned. Raises GroupBroken like ``all_reduce``."""
+        """Wait for the result of ``_begin``. Raise GroupBroken like ``all_reduce``."""
         self.check()
         if not self._done_soon(work):
             wait = self._look_until_done if self._on_cpu else self._sleep_until_done
@@ -236,10 +236,10 @@ class Group(ABC):
         self._in_flight.remove(work)
 
     def _done_soon(self, work: Any) -> bool:
-        """Whether it has gone well, after a short wait that can't be interrupted.
+        """Return whether the work has succeeded, after a short wait that can't be interrupted.
 
-        Most collectives take no longer, and to be told by a callback takes another change of threads. Not with NCCL,
-        which ends its communicator when a wait has timed out.
+        Most collectives take no longer, and a callback would need another switch of threads. Not used with NCCL, which
+        aborts its communicator when a wait times out.
         """
         if self._on_cpu:
             try:
@@ -249,9 +249,9 @@ class Group(ABC):
         return False
 
     def _look_until_done(self, work: Any, deadline: float) -> bool:
-        """False if it isn't done in time. Who interrupts ends it, as it ends the connections.
+        """Return whether the work ends in time. ``interrupt`` ends it too, because it ends the connections.
 
-        A callback would be run by gloo's thread, which may have no Python to run it in: see ``close``.
+        A callback would run in gloo's thread, possibly after the end of the interpreter: see ``close``.
         """
         while not work.is_completed():
             self.check()
@@ -261,12 +261,12 @@ class Group(ABC):
         return True
 
     def _sleep_until_done(self, work: Any, deadline: float) -> bool:
-        """False if it isn't done in time. Raises GroupBroken once interrupted."""
+        """Return whether the work ends in time. Raise GroupBroken when interrupted."""
         done = threading.Event()
         with self._lock:
             self._events.add(done)
         try:
-            self.check()  # who interrupts from now on sets the event
+            self.check()  # a later `interrupt` sets the event
             work.get_future().add_done_callback(lambda _: done.set())
             if not done.wait(deadline - time.monotonic()):
                 return False
@@ -277,18 +277,18 @@ class Group(ABC):
                 self._events.discard(done)
 
     def confirm(self, *, timeout_seconds: float | None = None) -> None:
-        """Returns once every rank has called this, and so has done all that comes before. Raises as ``all_reduce``."""
+        """Return when every rank has called this and so has done everything before it. Raise like ``all_reduce``."""
         self.all_reduce(torch.zeros(1, device=self.device), timeout_seconds=timeout_seconds)
 
     def carry(self, load: Sequence[torch.Tensor]) -> None:
-        """Have ``load`` (float32, one dimension each) summed along with the gradients of the next backward pass."""
+        """Sum ``load`` (float32, one dimension each) together with the gradients of the next backward pass."""
         self._load, self._reductions = load, []
 
     def carried(self) -> Sequence[torch.Tensor]:
-        """Wait for the sums over all ranks, of the gradients and of the load.
+        """Wait for the sums of the gradients and of the load over all ranks.
 
-        Those of the load are returned, part by part, and are good until the next backward pass.
-        Raises GroupBroken if any of them is missing: then the gradients are nobody's.
+        Return the sums of the load, one for each part; they are valid until the next backward pass. Raise GroupBroken
+        if a sum is missing: then the gradients are invalid.
         """
         reductions, self._reductions = self._reductions, []
         self.check()
@@ -303,10 +303,10 @@ class Group(ABC):
         return reductions[0][1].load
 
     def reduce_bucket(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        """DDP's communication hook: begins to sum a bucket; never fails, see the module's docstring."""
+        """Start the sum of a bucket. This is DDP's communication hook; it never fails, see the module's docstring."""
         buffer = bucket.buffer()
-        load, self._load = self._load, ()  # the first bucket to be ready is the same one on all ranks
-        # Not the bucket itself: an abandoned all-reduce may still write when the next step uses the bucket.
+        load, self._load = self._load, ()  # the first bucket is the same one on all ranks
+        # Not the bucket itself: an abandoned all-reduce may still write to it during the next step.
         sums = self._rooms.pop(bucket.index(), None)
         if sums is None or not sums.take(buffer, load):
             sums = Sums(bucket, buffer, load)
@@ -315,7 +315,7 @@ class Group(ABC):
 
 
 class Reconfigured(Group):
-    """One ProcessGroup object for the life of the process, given new peers by torch's ``_reconfigure``."""
+    """One ProcessGroup object for the whole process; torch's ``_reconfigure`` gives it new peers."""
 
     keeps_wrapper = True
 
@@ -346,7 +346,7 @@ class Restarted(Group):
 
 
 def open_group(host: str, device: torch.device, timeout_seconds: float) -> Group:
-    """The best kind of group this torch offers, not formed yet. ``host`` is this process's own address."""
+    """Return the best kind of group that this torch supports, not formed yet. ``host`` is this process's address."""
     rendezvous.use_interface_of(host)
     if all(hasattr(c10d, name) for name in ("_reconfigure", "_get_reconfigure_handle", "_supports_reconfigure")):
         group = Reconfigured(device, timeout_seconds)
@@ -364,6 +364,6 @@ def _options(timeout_seconds: float) -> Any:
 
 
 def _brief(error: Exception) -> str:
-    """torch's messages run over many lines, and name its build machine's files."""
+    """Return the first line of an error. torch's messages have many lines and name files of its build machine."""
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
     return text.split("] ", 1)[-1].split(". This", 1)[0][:200]

@@ -1,11 +1,11 @@
-"""Where the ranks of one generation meet: torch stores that can be given up.
+"""The torch stores at which the ranks of one generation meet. Waiting at them can be interrupted.
 
-A rank that connects to its peers waits for keys which a dead peer never writes. torch's own stores wait out
-their time-out, and when the machine that keeps the keys has vanished, as long as TCP goes on trying: a quarter of an
-hour. These look every few hundred milliseconds whether the generation is still wanted.
+A rank that connects to its peers waits for keys, which a dead peer never writes. torch's own stores wait until they
+time out, or, if the machine with the keys has disappeared, until TCP stops trying: a quarter of an hour. These stores
+check every few hundred milliseconds whether the generation is still wanted.
 
-Connecting itself can't be given up on. So nobody begins to connect before all have come (``assemble``), and a
-generation that is superseded meanwhile is called off for all of them or for none.
+The connecting itself can't be interrupted. So no rank begins to connect before all have arrived (``assemble``), and a
+generation that is superseded before that is cancelled for all ranks or for none.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OUTCOME, _GO, _OFF = "outcome", "go", "off"
 
 
 class MeetingStore(Store):
-    """The keys of one generation, kept by the torch store of the process that has rank 0 in it."""
+    """The keys of one generation, in the torch store of the process that has rank 0."""
 
     def __init__(self, uuid: int, server: Store, wanted: Callable[[], None], deadline: float) -> None:
         super().__init__()
@@ -55,46 +55,46 @@ class MeetingStore(Store):
         return self._ask(lambda: bytes(self._keys.get(key)))
 
     def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
-        """Raises GroupBroken at the deadline, or as soon as the generation is not wanted any more."""
+        """Raise GroupBroken after the deadline, or when the generation is not wanted any more."""
         while True:
             with contextlib.suppress(dist.DistStoreError):
                 return self._ask(lambda: self._keys.wait(keys, _SLICE))
 
     def assemble(self, rank: int, size: int, superseded: Callable[[], bool]) -> None:
-        """Return once all ranks have called this. Raises GroupBroken on all of them, or on none, if superseded.
+        """Return when all ranks have called this. If superseded, raise GroupBroken on all ranks or on none.
 
         Args:
-            rank: this process's.
-            size: how many there are.
-            superseded: whether a newer generation came up; asked several times a second.
+            rank: Rank of this process.
+            size: Number of ranks.
+            superseded: Returns whether there is a newer generation; called several times a second.
         """
         places = [f"here/{each}" for each in range(size)]
         self.set(places[rank], "")
         arrived = False
         while not arrived:
-            # Who has seen all of them may be connecting already: whose word is first, holds.
+            # A rank that has seen all others may already be connecting: the first verdict counts.
             if superseded() and self.compare_set(_OUTCOME, "", _OFF) == _OFF.encode():
-                raise GroupBroken("a newer generation came up")
+                raise GroupBroken("there is a newer generation")
             with contextlib.suppress(dist.DistStoreError):
                 self._ask(lambda: self._keys.wait(places, _SLICE))
                 arrived = True
         if self.compare_set(_OUTCOME, "", _GO) == _OFF.encode():
-            raise GroupBroken("a newer generation came up")
+            raise GroupBroken("there is a newer generation")
 
     def compare_set(self, key: str, expected: Any, value: Any) -> bytes:
-        """Write a key if it has the expected value, or does not exist and that is empty; its value afterwards."""
+        """Write a key if it has the expected value (empty: does not exist). Return its value afterwards."""
         return self._ask(lambda: bytes(self._keys.compare_set(key, expected, value)))
 
     def add(self, key: str, amount: int) -> int:
-        """Add to a counter; its new value."""
+        """Add to a counter. Return its new value."""
         return self._ask(lambda: int(self._keys.add(key, amount)))
 
     def check(self, keys: list[str]) -> bool:
-        """Whether all keys exist, without waiting."""
+        """Return whether all keys exist, without waiting."""
         return self._ask(lambda: bool(self._keys.check(keys)))
 
     def delete_key(self, key: str) -> bool:
-        """Remove a key; whether it existed."""
+        """Remove a key. Return whether it existed."""
         return self._ask(lambda: bool(self._keys.delete_key(key)))
 
     def _ask(self, question: Callable[[], _Answer]) -> _Answer:
@@ -103,25 +103,25 @@ class MeetingStore(Store):
     def _check(self) -> None:
         self._wanted()
         if time.monotonic() > self._deadline:
-            raise GroupBroken("a peer did not come to the meeting in time")
+            raise GroupBroken("a peer did not arrive at the rendezvous in time")
 
 
 class SwitchedStore(Store):
-    """The one store that a ProcessGroup is made with; the meeting behind it changes with every generation."""
+    """The store of a ProcessGroup. It forwards to a meeting, which changes with every generation."""
 
     def __init__(self) -> None:
         super().__init__()
         self.current: MeetingStore | None = None
 
     def __getattribute__(self, name: str) -> Any:
-        """Store methods are looked up here by torch's C++ side, and answered by the current meeting."""
+        """Return a method of the current meeting. torch's C++ code looks up store methods here."""
         if name in ("set", "get", "wait", "compare_set", "add", "check", "delete_key"):
             return getattr(object.__getattribute__(self, "current"), name)
         return super().__getattribute__(name)
 
 
 def join(address: Address, wanted: Callable[[], None], deadline: float) -> TCPStore:
-    """A client of another process's torch store. Raises GroupBroken like ``MeetingStore.wait``."""
+    """Return a client of another process's torch store. Raise GroupBroken like ``MeetingStore.wait``."""
 
     def connect() -> TCPStore:
         return TCPStore(*address, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=1))
@@ -138,7 +138,7 @@ def join(address: Address, wanted: Callable[[], None], deadline: float) -> TCPSt
 
 
 def _answer(question: Callable[[], _Answer], check: Callable[[], None]) -> _Answer:
-    """What ``question`` returns or raises. It is asked in another thread, and given up as soon as ``check`` raises."""
+    """Call ``question`` in another thread and return or raise its result. Stop waiting when ``check`` raises."""
     answer: Future[_Answer] = Future()
 
     def ask() -> None:
@@ -155,9 +155,9 @@ def _answer(question: Callable[[], _Answer], check: Callable[[], None]) -> _Answ
 
 
 def use_interface_of(host: str) -> None:
-    """Have gloo and NCCL use the network interface that carries ``host``, unless the environment names one.
+    """Make gloo and NCCL use the network interface that has the address ``host``, unless the environment names one.
 
-    gloo otherwise takes what the machine's name resolves to, which is loopback on many machines.
+    Otherwise gloo uses the address of the machine's name, which is loopback on many machines.
     """
     name = _interface_of(host)
     if name:

@@ -1,4 +1,4 @@
-"""Memory for what the ranks sum: gradients, bucket by bucket, and what rides along with them."""
+"""Memory for the values that the ranks sum: buckets of gradients, and the numbers sent with them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from torch._C._distributed_c10d import GradBucket
 
 
 class Sums:
-    """Memory for what is summed over the ranks: a bucket of gradients, and what it carries along.
+    """Memory for one sum over the ranks: a bucket of gradients, and the numbers sent with it.
 
-    All that can be is made once and kept: a call of torch takes 20 us when the passes have emptied the processor's
-    caches.
+    As much as possible is created once and kept, because each call of torch takes 20 us when the processor's caches are
+    cold.
     """
 
     def __init__(self, bucket: GradBucket, buffer: torch.Tensor, load: Sequence[torch.Tensor]) -> None:
@@ -28,13 +28,13 @@ class Sums:
         self.done: torch.futures.Future[torch.Tensor] = torch.futures.Future(
             devices=[buffer.device] if buffer.is_cuda else None
         )
-        """What DDP waits for: that the bucket is as it is."""
+        """A finished future with the unchanged bucket, for DDP."""
         self.done.set_result(buffer)
 
     def take(self, buffer: torch.Tensor, load: Sequence[torch.Tensor]) -> bool:
-        """Whether these are what it was made for, and then are in it.
+        """Copy these values in if the memory was made for them. Return whether it was.
 
-        As it holds the bucket it was made for, another bucket, of another order of the parameters, lies elsewhere.
+        It keeps a reference to its bucket, so a bucket for another order of parameters has another address.
         """
         fits = buffer.data_ptr() == self._address and len(load) == len(self.load)
         if fits:
@@ -42,12 +42,12 @@ class Sums:
         return fits
 
     def give(self, *, lend: bool) -> None:
-        """Make the sums the gradients. To ``lend`` is to have those lie in this memory until the next pass."""
+        """Store the sums as gradients. With ``lend``, the gradients are views of this memory until the next pass."""
         if not (lend and self._lend()):
             self._buffer.copy_(self._sums)
 
     def _lend(self) -> bool:
-        """Make the gradients views of the sums; False if the gradients don't lie in the bucket, or not as wide."""
+        """Make the gradients views of the sums. Return False if they are not in the bucket or have another type."""
         self._gradients = self._gradients or self._views()
         if not self._gradients:
             return False
@@ -56,7 +56,7 @@ class Sums:
         return True
 
     def _views(self) -> Sequence[torch.Tensor]:
-        """Of the sums, one for each gradient; none if that can't be."""
+        """Return views of the sums, one for each gradient; none if that is impossible."""
         if self._buffer.dtype != self._sums.dtype:
             return ()
         bucket = self._buffer.untyped_storage().data_ptr()

@@ -1,6 +1,6 @@
-"""Processes: one for each GPU of a worker.
+"""The processes of a worker, one for each GPU.
 
-launcher   starts them, starts lost ones again, and passes signals on
-gpus       which GPUs this process can see, found without torch
+launcher   starts the processes, restarts lost ones, and forwards signals
+gpus       finds the GPUs that this process can see, without torch
 lifeline   child processes that end with their parent
 """

@@ -1,4 +1,4 @@
-"""Which GPUs this process can see, found without torch, which would take seconds and some of their memory.
+"""Finds the GPUs that this process can see, without torch, which would take seconds and GPU memory.
 
 gpus.visible(os.environ)      # Visible(names=("0", "1"), source="nvidia-smi -L")
 """
@@ -15,23 +15,23 @@ _ANSWER_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Visible:
-    """The GPUs as CUDA_VISIBLE_DEVICES names them, and who said so."""
+    """The GPUs as CUDA_VISIBLE_DEVICES names them, and the source of this information."""
 
     names: tuple[str, ...]
     source: str
 
     def only(self, rank: int) -> dict[str, str]:
-        """The variable by which process `rank` sees one of them alone, as `cuda:0`; none where there is no GPU.
+        """Return the variable by which process `rank` sees only one of them, as `cuda:0`; none if there is no GPU.
 
-        NCCL reaches the GPUs of the other processes all the same.
+        NCCL can still reach the GPUs of the other processes.
         """
         return {"CUDA_VISIBLE_DEVICES": self.names[rank % len(self.names)]} if self.names else {}
 
 
 def visible(environ: Mapping[str, str], nodes: Path = Path("/dev")) -> Visible:
-    """Asks, in this order, CUDA_VISIBLE_DEVICES, nvidia-smi and the device nodes.
+    """Return the GPUs according to CUDA_VISIBLE_DEVICES, nvidia-smi or the device nodes, in this order.
 
-    NVIDIA_VISIBLE_DEVICES doesn't tell: images set it to `all`, also where there is no GPU.
+    NVIDIA_VISIBLE_DEVICES is no help: images set it to `all` even if there is no GPU.
     """
     chosen = environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:

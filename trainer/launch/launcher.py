@@ -1,15 +1,14 @@
-"""One process per GPU: where a worker has several GPUs, it is this launcher and the processes that it starts.
+"""One process per GPU: a worker with several GPUs consists of this launcher and the processes that it starts.
 
-    python -m trainer train --processes auto …      # in the pod digits-0 with 4 GPUs: digits-0/0 to digits-0/3
+    python -m examples.images.train --processes auto …      # in the pod digits-0 with 4 GPUs: digits-0/0 to digits-0/3
 
-Each process is a member of the job in its own right, and what happens to one doesn't touch the others: only the one
-that was lost is started again. The processes run the launcher's own command line; they know by TIDEWATER_LOCAL_RANK
-that they are not the launcher, see one GPU each (as `cuda:0`), and write to the
-same output.
+Each process is a member of the job by itself. A failure of one does not affect the others: only the lost process is
+started again. The processes run the launcher's own command line. TIDEWATER_LOCAL_RANK tells them that they are not the
+launcher. Each sees one GPU (as `cuda:0`), and all write to the same output.
 
-SIGTERM, and the first Ctrl-C, have all processes leave at the next step boundary; a second Ctrl-C kills them. They
-also die with the launcher, however it ends. It imports no torch and trains nothing: nothing in it can take a GPU's
-memory or block a signal. As a container's process 1 it reaps the processes that others left behind.
+On SIGTERM or the first Ctrl-C all processes leave at the next step boundary; a second Ctrl-C kills them. They are also
+killed when the launcher ends in any way. The launcher does not import torch, so it uses no GPU memory and nothing
+blocks its signals. As process 1 of a container it reaps orphaned processes.
 """
 
 from __future__ import annotations
@@ -33,47 +32,48 @@ from trainer.launch.lifeline import bound_to
 from trainer.observe.log import Log
 
 QUICK_SECONDS = 60.0
-"""A process that ends sooner after its start has failed quickly: more of the same is to be expected."""
+"""A process that ends sooner than this after its start has failed quickly, and will probably do so again."""
 MAX_QUICK_FAILURES = 3
-"""With so many of them in a row the launcher gives up, and leaves the decision to whoever started it."""
+"""Number of consecutive quick failures after which the launcher gives up and leaves the decision to its parent."""
 BACK_OFF_SECONDS = 1.0
 """Wait before a process is started again; doubles with every quick failure."""
 STOP_SECONDS = 30.0
-"""From the launcher's own SIGTERM to SIGKILL. On somebody else's SIGTERM, that one decides how long to wait."""
+"""Time between the launcher's own SIGTERM and SIGKILL. If another process sent SIGTERM, that process decides."""
 
 _LAST_PORT = 65535
 _INIT = 1
 
 
 class Then(Enum):
-    """What follows on the end of a process."""
+    """What to do when a process has ended."""
 
-    REST = "it has done its part"
+    REST = "it has finished"
     RESTART = "it was lost: start it again"
-    GIVE_UP = "another start would give the same: stop them all"
+    GIVE_UP = "a restart would give the same result: stop all processes"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer to the end of one process."""
+    """The reaction to the end of one process."""
 
     then: Then
     quick_failures: int = 0
-    """In a row, this one included."""
+    """Number of consecutive quick failures, including this one."""
     wait_seconds: float = 0.0
-    """Before it is started again."""
+    """Wait before the process is started again."""
 
 
 def decide(code: int, *, ran_seconds: float, quick_failures: int, leaving: bool) -> Verdict:
-    """What to do about a process that has ended.
+    """Return what to do when a process has ended.
 
-    A process that left in good order though nobody had asked the launcher is started again as well: its GPU is here.
+    A process that left as planned, although the launcher was not asked to stop, is started again too: its GPU is still
+    here.
 
     Args:
-        code: as a shell reports it; see contract/exit_codes.py.
-        ran_seconds: how long it ran.
-        quick_failures: how many of its ends before this one were quick failures, without a longer run in between.
-        leaving: the launcher was told to stop.
+        code: The exit code as a shell reports it; see contract/exit_codes.py.
+        ran_seconds: How long the process ran.
+        quick_failures: Number of its consecutive quick failures before this end.
+        leaving: Whether the launcher was told to stop.
     """
     if leaving or code == exit_codes.FINISHED:
         return Verdict(Then.REST)
@@ -86,7 +86,7 @@ def decide(code: int, *, ran_seconds: float, quick_failures: int, leaving: bool)
 
 
 def outcome(codes: Iterable[int]) -> int:
-    """The exit code of a worker whose processes ended with these: a failure if one failed, else LEFT if one left."""
+    """Return the worker's exit code: a failure if a process failed, otherwise LEFT if one left."""
     found = set(codes)
     failures = sorted(found - {exit_codes.FINISHED, exit_codes.LEFT})
     if failures:
@@ -95,14 +95,14 @@ def outcome(codes: Iterable[int]) -> int:
 
 
 def as_a_shell_does(status: int) -> int:
-    """The exit code for what `subprocess` reports: 128 + n for an end by signal n."""
+    """Return the exit code for what `subprocess` reports: 128 + n for an end by signal n."""
     return 128 - status if status < 0 else status
 
 
 def share(config: Config) -> Config:
-    """The settings of this process, out of its worker's: a name and a port of its own, if a launcher has started it.
+    """Return the settings of this process. One that a launcher started has its own name and metrics port.
 
-    Raises ConfigError if there is no such port.
+    Raise ConfigError if that port does not exist.
     """
     if config.local_rank is None:
         return config
@@ -117,29 +117,29 @@ def share(config: Config) -> Config:
 
 @dataclass(frozen=True)
 class Plan:
-    """How many processes, and the GPUs for them."""
+    """The number of processes, and the GPUs for them."""
 
     processes: int
     gpus: Visible
 
 
 def plan(processes: str, environ: Mapping[str, str]) -> Plan:
-    """What `--processes` means here: a number, or `auto` for one per GPU, and one where there is none."""
+    """Return the plan for `--processes`: a number, or `auto` for one per GPU (one process if there is no GPU)."""
     if processes == "auto":
         found = visible(environ)
         return Plan(max(1, len(found.names)), found)
-    return Plan(int(processes), visible(environ) if int(processes) > 1 else Visible((), "nobody was asked"))
+    return Plan(int(processes), visible(environ) if int(processes) > 1 else Visible((), "not determined"))
 
 
 def own_command() -> list[str]:
-    """The command line of this process, as it would be typed again: with the interpreter's flags, `-m` and all."""
+    """Return the command line of this process, including the interpreter's flags and `-m`."""
     return [sys.executable, *sys.orig_argv[1:]]
 
 
 def launch(config: Config, planned: Plan) -> int:
-    """Runs the processes, each with this process's command line; returns the worker's exit code.
+    """Run the processes, each with this process's command line. Return the worker's exit code.
 
-    Must be called in the main thread. Its signal handlers are as before when it returns.
+    Call it in the main thread. It restores the signal handlers before it returns.
     """
     log = Log(config.worker, debug=config.debug)
     log.event("launched", processes=planned.processes, gpus=len(planned.gpus.names), said_by=planned.gpus.source)
@@ -153,7 +153,7 @@ def launch(config: Config, planned: Plan) -> int:
 
 @dataclass
 class _Child:
-    """One process, over all its starts."""
+    """One process, across its restarts."""
 
     rank: int
     environment: Mapping[str, str]
@@ -161,12 +161,12 @@ class _Child:
     started: float = 0.0
     quick_failures: int = 0
     due: float | None = 0.0
-    """When it is to be started, by the monotonic clock; None if it isn't."""
+    """Monotonic time at which to start it; None if it is not to be started."""
 
 
 @dataclass
 class _Launcher:
-    """Starts, watches and stops the processes. All decisions are `decide`'s and `outcome`'s."""
+    """Starts, watches and stops the processes. `decide` and `outcome` make all decisions."""
 
     command: Sequence[str]
     children: Sequence[_Child]
@@ -175,12 +175,12 @@ class _Launcher:
     interrupts: int = 0
     kill_at: float | None = None
     codes: list[int] = field(default_factory=list)
-    """Of the processes that aren't started again."""
+    """Exit codes of the processes that are not started again."""
     given_up: int | None = None
-    """The code for which all were stopped."""
+    """The exit code because of which all processes were stopped."""
 
     def run(self) -> int:
-        """Returns when no process runs and none is to be started."""
+        """Return when no process runs and none is to be started."""
         with _signals() as told:
             while True:
                 self._start_those_due()
@@ -195,7 +195,7 @@ class _Launcher:
                     self._send(signal.SIGKILL)
 
     def _next_wake(self) -> float | None:
-        """When something has to be done by the clock."""
+        """Return the next monotonic time at which something is due."""
         return min(
             (at for at in (self.kill_at, *(child.due for child in self.children)) if at is not None), default=None
         )
@@ -208,13 +208,13 @@ class _Launcher:
                 child.process = subprocess.Popen(
                     self.command,
                     env={**os.environ, **child.environment},
-                    # A group of its own: a terminal's Ctrl-C goes to the launcher alone, which passes it on once.
+                    # In its own process group: a terminal's Ctrl-C goes only to the launcher, which forwards it once.
                     process_group=0,
                     preexec_fn=bound_to(os.getpid()),
                 )
 
     def _obey(self, number: int) -> None:
-        """SIGINT is passed on as SIGTERM: Python would answer it in the middle of a step, with a traceback."""
+        """Forward SIGINT as SIGTERM: on SIGINT, Python would stop in the middle of a step with a traceback."""
         if number == signal.SIGINT:
             self.interrupts += 1
         if number == signal.SIGTERM or number == signal.SIGINT:
@@ -245,7 +245,7 @@ class _Launcher:
             self._stop(signal.SIGTERM)
 
     def _stop(self, how: signal.Signals) -> None:
-        """Nothing is started any more. What waited to be started has left."""
+        """Start nothing any more. Processes that waited to be started count as left."""
         self.leaving = True
         for child in self.children:
             if child.due is not None:
@@ -261,9 +261,9 @@ class _Launcher:
 
 @contextmanager
 def _signals() -> Iterator[Callable[[float | None], Sequence[int]]]:
-    """A way to sleep until a monotonic moment or a signal, whichever is first, which returns the signals.
+    """Yield a function that sleeps until a monotonic time or a signal, and returns the signals.
 
-    Python writes the number of each signal into the pipe as it arrives: none is missed between two looks.
+    Python writes the number of each signal into the pipe when it arrives, so no signal is missed between two calls.
     """
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
@@ -272,7 +272,7 @@ def _signals() -> Iterator[Callable[[float | None], Sequence[int]]]:
         readable, _, _ = select.select([reader], [], [], timeout)
         return os.read(reader, 512) if readable else b""
 
-    # A handler has to stand, or the signals would have their usual effects.
+    # Without a handler the signals would have their default effects.
     before = {each: signal.signal(each, lambda *_: None) for each in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)}
     woken_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     try:
@@ -286,12 +286,12 @@ def _signals() -> Iterator[Callable[[float | None], Sequence[int]]]:
 
 
 def _reap_strangers(ours: set[int]) -> None:
-    """Process 1 inherits every orphan of its container, and they stay zombies until it asks for their ends."""
+    """Reap orphans: process 1 inherits those of its container, and they stay zombies until it waits for them."""
     while os.getpid() == _INIT:
         try:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return
-        if ended is None or ended.si_pid in ours:  # one of ours has ended just now: its own look comes first
+        if ended is None or ended.si_pid in ours:  # one of our own processes has just ended: `poll` must see it first
             return
         os.waitpid(ended.si_pid, 0)

@@ -1,4 +1,4 @@
-"""Child processes that end with the process that started them, however that ends: SIGKILL and a crash included.
+"""Child processes that end when their parent ends, even after SIGKILL or a crash.
 
 subprocess.Popen(command, preexec_fn=bound_to(os.getpid()))
 """
@@ -14,15 +14,15 @@ _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
 def bound_to(parent: int) -> Callable[[], None]:
-    """What a child of ``parent`` has to call: from then on Linux kills it when the parent ends.
+    """Return a function for a child of ``parent`` to call: from then on Linux kills it when the parent ends.
 
-    Linux sends the signal when the thread ends that started the child: start it from one that lasts.
+    Linux sends the signal when the thread that started the child ends, so start the child from a long-lived thread.
     """
-    prctl = ctypes.CDLL(None).prctl  # looked up before a fork, after which little is safe to do
+    prctl = ctypes.CDLL(None).prctl  # looked up before the fork, because few calls are safe after it
 
     def bind() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it has ended in between
+        if os.getppid() != parent:  # the parent has already ended
             os._exit(1)
 
     return bind

@@ -1,16 +1,16 @@
-"""Applies the decisions of ``membership`` to etcd, in threads of its own, beside the training.
+"""Applies the decisions of ``rules`` to etcd, in its own threads, while training runs.
 
     coordinator = Coordinator(store, "digits", member, limits, log)
     coordinator.start()
     coordinator.announce()                    # from now on this worker may be put into a generation
     coordinator.wait_for_news(view, deadline); generation = coordinator.view.generation
 
-When etcd has been away for longer than a lease, all records are missing for a moment, although nobody is lost. So a
-record that vanishes is kept in the view while its process answers pings, for one round of renewals (see
-``missing``), and everybody writes its own again at once.
+When etcd has been unavailable for longer than a lease, all records are missing for a moment, although no worker is
+lost. So a record that disappears stays in the view while its process answers pings, for one round of renewals (see
+``missing``). Each worker writes its own record again at once.
 
-Three threads: one keeps the lease, one keeps the view of etcd current, one decides. The thread that trains only
-reads the view and says what happened to it: ``ready_after``, ``synced``, ``leave``, ``finish``.
+There are three threads: one renews the lease, one keeps the view of etcd current, one decides. The training thread only
+reads the view and reports its own changes: ``ready_after``, ``synced``, ``leave``, ``finish``.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ _TAKEOVER_LEASES = 4
 
 @dataclass(frozen=True)
 class Hooks:
-    """What the coordinator calls, from its own threads, when something happens."""
+    """Functions that the coordinator calls from its own threads."""
 
     changed: Callable[[View], None] = field(default=lambda view: None)
-    """The view is new. Called for every change, so it must be quick."""
+    """Called for every new view, so it must be quick."""
     is_dead: Callable[[Member], bool] = field(default=lambda member: False)
-    """Whether there is no use in waiting for a member. Asked about silent members of a broken generation."""
+    """Returns whether waiting for a member is pointless. Called for silent members of a broken generation."""
     look: Callable[[Member], Sign] = field(default=lambda member: Sign.SILENT)
-    """What comes of a ping. Asked about members whose record is missing, or that say nothing."""
+    """Returns the result of a ping. Called for members whose record is missing, or that are silent."""
     unreachable: Callable[[], frozenset[str]] = field(default=frozenset)
-    """Ids of members that do not answer this worker."""
+    """Returns the ids of members that do not answer this worker."""
 
 
 class Coordinator:
     """One worker's part in the membership of one job."""
 
-    def __init__(  # the five things it is made of, and no work done here
+    def __init__(  # its five parts; the work begins in `start`
         self, store: Store, job: str, me: Member, *, limits: Limits, lease_seconds: int, log: Log
     ) -> None:
         self._store, self._job, self._me, self._log = store, job, me, log
@@ -68,7 +68,7 @@ class Coordinator:
         self._grace_seconds = max(lease_seconds / _RENEWALS_IN_A_LEASE, _LEAST_GRACE_SECONDS)
         self._confirmed_at = self._read_at = self._lost_at = -math.inf
         self.leases_lost = 0
-        """How often this worker was away for so long that others may have gone on without it."""
+        """How often this worker lost its lease, so that others may have continued without it."""
         self._watch: Watch | None = None
         self._lease = 0
         self._announced = False
@@ -91,11 +91,11 @@ class Coordinator:
 
     @property
     def view(self) -> View:
-        """The last known state of the job in etcd, with the records that are only missing for a moment."""
+        """The last known state of the job in etcd, including records that are missing only for a moment."""
         return self._view
 
     def start(self, hooks: Hooks) -> None:
-        """Start following etcd. Returns at once; use ``wait`` for the first view."""
+        """Start following etcd. Return at once; use ``wait`` for the first view."""
         self._hooks = hooks
         for work in (self._follow, self._keep_lease, self._decide):
             thread = threading.Thread(target=work, name=work.__name__.strip("_"), daemon=True)
@@ -109,31 +109,32 @@ class Coordinator:
             self._condition.notify_all()
         with contextlib.suppress(StoreError):
             if self._lease:
-                # The others must not take it for a record that is missing only for a moment.
+                # The other workers must not treat this record as missing only for a moment.
                 record = records.member_to_json(replace(self._me, leaving=True))
                 self._store.put(keys.member(self._job, self._me.id), record, self._lease)
                 self._store.revoke(self._lease)
         self._lease = 0
 
     def announce(self) -> None:
-        """This worker is prepared: it may be put into any generation after the current one."""
+        """Announce that this worker is prepared: it may become a member of any generation after the current one."""
         self._change(ready_after=self._view.number)
         self._announced = True
         self._publish()
 
     def ready_after(self, number: int) -> None:
-        """This worker has left (or never entered) the process groups of all generations up to ``number``.
+        """Report that this worker is in no process group of a generation up to ``number``.
 
-        Survivors of a failure and workers in line both say so; it is what lets the next generation have them.
+        Survivors of a failure and workers in line report this; only then can the next generation include them.
         """
         if number > self._me.ready_after:
             self._change(ready_after=number, unreachable=self._unreachable())
             self._publish()
 
     def synced(self, number: int) -> None:
-        """This worker has the job's state as of the beginning of generation ``number``; say so before its first step.
+        """Report, before the first step, that this worker has the job's state as of the beginning of generation
+        ``number``.
 
-        Returns at once: the record is written by another thread.
+        Return at once: the record is written by another thread.
         """
         self._change(state_of=number)
         self._unpublished = True
@@ -146,23 +147,23 @@ class Coordinator:
             self._publish()
 
     def finish(self, record: bytes) -> None:
-        """Record that the job is done; only the first such record is kept. Raises StoreError."""
+        """Record that the job is done; only the first such record is kept. Raise StoreError."""
         self._store.put_if(keys.finished(self._job), record, 0)
 
     def in_touch(self) -> bool:
-        """Whether this worker may take part in a step, and call a step final.
+        """Return whether this worker may take part in a step and make a step final.
 
-        Not once etcd has been out of reach for so long that others may begin again from a checkpoint. That is three
-        leases after the lease ran out; they wait for four after they have noticed it, so a clock may be off by a
-        quarter.
+        It may not when etcd has been unreachable for so long that others may start again from a checkpoint. The limit
+        is three leases after the lease ended. The others wait for four leases after they noticed, so a clock may be
+        wrong by a quarter.
         """
-        fresh = self._read_at > self._lost_at  # who had lost its lease must know first what the others did meanwhile
+        fresh = self._read_at > self._lost_at  # after the loss of a lease: read first what the others did meanwhile
         return fresh and _clock() < self._confirmed_at + (1 + _TOUCH_LEASES) * self._lease_seconds
 
     def wait(self, condition: Callable[[View], bool], deadline: float) -> bool:
-        """Wait until the view satisfies ``condition``; False at the (monotonic) deadline.
+        """Wait until the view satisfies ``condition``. Return False at the (monotonic) deadline.
 
-        Raises RecordError if another version of the code has written what this one cannot read.
+        Raise RecordError if another version of the code has written a record that this one cannot read.
         """
         with self._condition:
             while not (self._ready and condition(self._view)):
@@ -175,16 +176,16 @@ class Coordinator:
             return True
 
     def wait_for_news(self, seen: View, deadline: float) -> None:
-        """Wait until the view is another one than ``seen``, or until the deadline."""
+        """Wait until the view differs from ``seen``, or until the deadline."""
         self.wait(lambda view: view is not seen, deadline)
 
     def _change(self, **fields: Any) -> None:
-        # A lock of its own, since the other one is held while etcd is asked, and training must not wait for that.
+        # A separate lock: the other one is held during requests to etcd, and training must not wait for those.
         with self._me_lock:
             self._me = replace(self._me, **fields)
 
     def _publish(self) -> None:
-        """Write this worker's record; if etcd is away, the lease thread does so when it is back."""
+        """Write this worker's record. If etcd is unavailable, the lease thread writes it later."""
         with self._record_lock:
             if not self._announced or self._stopping:
                 return
@@ -200,7 +201,7 @@ class Coordinator:
     def _renew_lease(self) -> None:
         asked_at = _clock()
         if self._lease and not self._store.keep_alive(self._lease):
-            self.leases_lost += 1  # first: who is in touch again must not miss it
+            self.leases_lost += 1  # first, so that `in_touch` is never true before this counts
             self._lost_at = _clock()
             self._log.event("lease_lost", member=self._me.id)
             if self._watch:
@@ -227,7 +228,7 @@ class Coordinator:
                     self._renew_lease()
                 away = False
             except StoreError:
-                # Try often: when etcd is back, the others wait only for a moment for the record to be there again.
+                # Retry often: when etcd is back, the others wait only a moment for this record.
                 away = True
             if self._me.unreachable and self._me.unreachable != self._unreachable():
                 self._change(unreachable=self._unreachable())
@@ -256,12 +257,12 @@ class Coordinator:
                 return
 
     def _watch_from(self, revision: int) -> None:
-        """Follow events until all must be read again; raises StoreError when the connection breaks."""
+        """Follow events until everything must be read again. Raise StoreError when the connection breaks."""
         while not self._stopping and self._read_at > self._lost_at:
             try:
                 self._watch = self._store.watch(keys.job(self._job), revision)
                 for events in self._watch:
-                    # One at a time: what a record last said, before it was deleted, counts (see ``missing``).
+                    # One at a time: the last content of a record before its deletion counts (see ``missing``).
                     for event in events:
                         revision = max(revision, event.revision + 1)
                         self._update(partial(records.applied, event))
@@ -280,7 +281,7 @@ class Coordinator:
         self._hooks.changed(view)
 
     def _refresh(self) -> View:
-        """Derive the view from what etcd holds. Called under the condition's lock."""
+        """Derive the view from the records in etcd. The caller holds the condition's lock."""
         now = time.monotonic()
         self._missing = noted(self._missing, self._stored, self._view, now)
         view = excused(self._stored, self._missing, self._grace_seconds, now)
@@ -305,14 +306,14 @@ class Coordinator:
                 continue
             with self._condition:
                 if self._view is view and not self._stopping:
-                    # Who is silent or missing is looked at again before any time runs out.
+                    # Silent and missing members are checked again before any deadline.
                     self._condition.wait(0.1 if action.wake_at or self._missing.since else 60)
 
     def _look(self) -> None:
-        """Ask members for a sign of life that are missing or silent, and take those out of the view that are lost."""
+        """Ping members that are missing or silent, and remove lost ones from the view."""
         with self._condition:
             missing, last = self._missing, self._view
-            # Asking takes time, so those that have a record are asked only if nothing goes on without their answer.
+            # Pings take time, so members with a record are pinged only if nothing can continue without them.
             asked = [
                 member
                 for member in (unheard if self._stuck else members_of)(self._stored)
@@ -350,7 +351,7 @@ class Coordinator:
         return action
 
     def _propose(self, view: View, generation: Generation) -> bool:
-        """Compare-and-set the next generation. False if that cannot be known now; the view will tell."""
+        """Compare-and-set the next generation. Return False if the result is unknown; the view will show it."""
         record = records.generation_to_json(generation)
         try:
             done = self._store.put_if(keys.generation(self._job), record, view.generation_revision)
@@ -365,5 +366,5 @@ class Coordinator:
 
 
 def _clock() -> float:
-    # Goes on while the machine sleeps, unlike time.monotonic.
+    # Unlike time.monotonic, it continues while the machine sleeps.
     return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,4 +1,4 @@
-"""The end of a job: the records by which everybody knows that it is done."""
+"""The end of a job: the records that tell all workers that it is finished."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from trainer.observe.log import Log
 
 
 def finish(record: bytes, checkpoints: Checkpoints, coordinator: Coordinator, log: Log) -> None:
-    """Record the end on the volume and in etcd, for as long as it takes.
+    """Record the end in the checkpoints' places and in etcd. Retry until it succeeds.
 
-    The volume comes first: should this process die in between, the next one finds the end of training in the
+    The checkpoints' places come first: if this process dies in between, the next one finds the end of training in the
     checkpoint and records it again.
     """
     while True:

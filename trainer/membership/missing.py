@@ -1,13 +1,13 @@
-"""Members of the current generation that have no record in etcd: gone, or only out of touch.
+"""Members of the current generation that have no record in etcd: dead, or only unreachable for etcd.
 
-    missing = noted(missing, view, last, now)           # whenever etcd's content has changed
-    missing = heard(missing, {"w-1-3c": Sign.ENDED})    # whenever their processes were asked
+    missing = noted(missing, view, last, now)           # after each change in etcd
+    missing = heard(missing, {"w-1-3c": Sign.ENDED})    # after each ping of their processes
     view = excused(view, missing, grace_seconds, now)
 
-When etcd has been away for longer than a lease, all records are missing for a moment although nobody is lost. So a
-record that vanishes is kept in the view while its process answers pings, for one round of renewals, in which
-everybody writes its own again. Safe, since it only delays the next generation, and no step is final without the
-gradients of all members of one.
+When etcd has been unavailable for longer than a lease, all records are missing for a moment although no worker is lost.
+So a record that disappears stays in the view while its process answers pings, for one round of renewals. In this time
+each worker writes its record again. This is safe: it only delays the next generation, and no step is final without the
+gradients of all members.
 """
 
 from __future__ import annotations
@@ -20,47 +20,47 @@ from trainer.membership.rules import Member, View, is_broken, silent
 
 
 class Sign(Enum):
-    """What came of a ping."""
+    """The result of a ping."""
 
     ANSWERS = "answers"
     SILENT = "silent"
-    """Dead, frozen, or cut off from here: nobody can tell."""
+    """No answer: the process may be dead, frozen or cut off."""
     ENDED = "ended"
-    """The process is certainly gone: nothing listens where it did, or somebody else does."""
+    """The process has certainly ended: nothing, or another process, listens at its port."""
 
 
 @dataclass(frozen=True)
 class Missing:
-    """Of the members of generation ``number``, by id."""
+    """What is known of the missing members of generation ``number``, by member id."""
 
     number: int = 0
     since: Mapping[str, float] = field(default_factory=dict)
     """Monotonic time since which a record is missing."""
     records: Mapping[str, Member] = field(default_factory=dict)
-    """What a missing record said last."""
+    """The last content of each missing record."""
     signs: Mapping[str, Sign] = field(default_factory=dict)
-    """The last sign of a process that was asked for one."""
+    """The result of the last ping of each process."""
 
     @property
     def ended(self) -> frozenset[str]:
-        """Whose process is certainly gone."""
+        """Ids of members whose process has certainly ended."""
         return frozenset(member_id for member_id, sign in self.signs.items() if sign is Sign.ENDED)
 
 
 def members_of(view: View) -> tuple[Member, ...]:
-    """The current generation's members that have no record."""
+    """Return the current generation's members that have no record."""
     members = view.generation.members if view.generation else ()
     return tuple(member for member in members if view.member(member.id) is None)
 
 
 def unheard(view: View) -> tuple[Member, ...]:
-    """The members whose process should be asked: they have no record, or have not given a broken generation up."""
+    """Return the members to ping: those without a record, and those that have not given up a broken generation."""
     missing = members_of(view)
     return (*missing, *silent(view)) if missing or is_broken(view) else ()
 
 
 def noted(before: Missing, view: View, last: View, now: float) -> Missing:
-    """What is known of those that are still missing, and that others, as in ``last``, are missing since ``now``."""
+    """Return the missing members of ``view``: newly missing ones since ``now``, with their records from ``last``."""
     known = before if before.number == view.number else Missing()
     gone = members_of(view)
     since = {member.id: known.since.get(member.id, now) for member in gone}
@@ -69,14 +69,14 @@ def noted(before: Missing, view: View, last: View, now: float) -> Missing:
 
 
 def heard(before: Missing, signs: Mapping[str, Sign]) -> Missing:
-    """With the newer ``signs``. Who has ended does not come back."""
+    """Return ``missing`` with newer ``signs``. A process that has ended stays ended."""
     return replace(before, signs={**before.signs, **signs, **dict.fromkeys(before.ended, Sign.ENDED)})
 
 
 def excused(view: View, missing: Missing, grace_seconds: float, now: float) -> View:
-    """What etcd holds, with the last records of those that have grace. Who was about to leave has none.
+    """Return the view of etcd, plus the last records of members that have grace. Members that were leaving have none.
 
-    Who has not been asked yet counts as answering.
+    A member that has not been pinged yet counts as answering.
     """
     kept = [
         member

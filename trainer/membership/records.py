@@ -1,9 +1,9 @@
-"""Members and generations as etcd keeps them, JSON with a version, and the view that they make up.
+"""Members and generations as records in etcd (JSON with a version), and the view that they form.
 
     store.put(keys.member(job, me.id), member_to_json(me))
     me = member_from_json(entry.value, age=entry.create_revision)
 
-An unknown version or shape is a RecordError: another version of the code takes part in the job.
+An unknown version or shape raises RecordError: another version of the code takes part in the job.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from trainer.membership.rules import Generation, Member, View
 
 
 def member_to_json(member: Member) -> bytes:
-    """The record under ``keys.member``."""
+    """Return the record under ``keys.member``."""
     content = asdict(member)
     del content["age"]
     return codec.encode(content, version=keys.MEMBER_VERSION)
 
 
 def member_from_json(data: bytes, *, age: int) -> Member:
-    """Raises RecordError for a version or shape this code does not know."""
+    """Raise RecordError for a version or shape this code does not know."""
     content = _content(data, "member", keys.MEMBER_VERSION)
     return _member({**content, "age": age}, "member")
 
 
 def generation_to_json(generation: Generation) -> bytes:
-    """The record under ``keys.generation``."""
+    """Return the record under ``keys.generation``."""
     return codec.encode(asdict(generation), version=keys.GENERATION_VERSION)
 
 
 def generation_from_json(data: bytes) -> Generation:
-    """Raises RecordError for a version or shape this code does not know."""
+    """Raise RecordError for a version or shape this code does not know."""
     content = _content(data, "generation", keys.GENERATION_VERSION)
     members = content.get("members")
     if not isinstance(members, list):
@@ -47,7 +47,7 @@ def generation_from_json(data: bytes) -> Generation:
 
 
 def replaced(entries: tuple[Entry, ...], _: View) -> View:
-    """The view that consists of these records of a job."""
+    """Return the view that consists of these records of a job."""
     view = View()
     for entry in entries:
         view = _with_entry(view, entry)
@@ -55,7 +55,7 @@ def replaced(entries: tuple[Entry, ...], _: View) -> View:
 
 
 def applied(event: Event, view: View) -> View:
-    """``view`` after this change."""
+    """Return ``view`` after this change."""
     return _with_entry(view, event.entry) if event.entry else _without_key(view, event.key)
 
 
@@ -83,7 +83,7 @@ def _without_key(view: View, key: str) -> View:
 
 
 def _name(key: str) -> str:
-    """The key below the job's prefix ``/tidewater/<job>/``."""
+    """Return the key below the job's prefix ``/tidewater/<job>/``."""
     return key.split("/", 3)[3]
 
 

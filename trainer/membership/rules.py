@@ -1,33 +1,33 @@
-"""Who trains together: frozen records, and one pure function that decides.
+"""Which workers train together: frozen records, and one pure function that decides.
 
     action = decide(view, Inputs(me="w-0-1f", limits=Limits(1, 8)), now=time.monotonic())
     if action.kind is Kind.PROPOSE: ...   # compare-and-set action.generation on the generation record
 
 The rules, in full:
 
-* A *member* is one process, not one pod: a restarted pod is a new member. Its record lives as long as its lease.
+* A *member* is one process, not one pod: a restarted pod is a new member. Its record exists as long as its lease.
 * A *generation* is a numbered list of members, in rank order. Only compare-and-set changes it, so there is one
   sequence of generations, whoever proposes.
-* ``ready_after`` in a member's record says: "I am in no process group of a generation up to this number; put me
-  into a later one". A newcomer writes it when it is prepared. A member of generation g that writes
-  ``ready_after=g`` has given g up, because a peer failed. Both ask for the same thing: a place in generation g+1.
-* A generation is broken once one of its members has given it up or lost its record. Then the next one consists of
-  those who gave it up (they are alive and stand still) and newcomers. Members that said nothing are waited for
-  only until ``patience_seconds`` after the break, or until they are known to be dead.
-* A generation that is not broken changes when a member wants to leave or a newcomer finds room. Its members then
-  go on training until all of them know of the next one, and switch at the same step.
-* Survivors keep their order, newcomers come after them by age, and no more than ``max_workers`` get in.
-* A newcomer whose signature is not the job's is never taken in. The job's is that of the current generation while one
-  of its members lives, else that of the oldest member that stands ready.
-* Who could not reach each other when a generation broke are not put into the next one together: the largest group of
-  survivors that can goes on, the others wait in line until they get through.
-* A broken generation is over once somebody who has its state has given it up, since no step is final without the
-  gradients of all its members. If nobody who asks for the next one has the state, those who have may go on unseen,
-  frozen or cut off. Then the next one has to wait until they have certainly ended, or have been without a lease for
-  so long (``takeover_seconds``) that they have stopped by themselves (``Coordinator.in_touch``): two generations never
-  both make steps final.
-* The one to propose is the oldest that may be in the next generation; should it be stuck, the second oldest does
-  so after ``patience_seconds``, and so on. Two proposals do no harm: compare-and-set lets one through.
+* ``ready_after`` in a member's record says: "I am in no process group of a generation up to this number; put me into a
+  later one". A newcomer writes it when it is prepared. A member of generation g that writes ``ready_after=g`` has given
+  up g, because a peer failed. Both request a place in generation g+1.
+* A generation is broken when one of its members has given it up or lost its record. The next one consists of the
+  members that gave it up (they are alive and wait) and of newcomers. Other members get ``patience_seconds`` after the
+  break to give it up, unless they are known to be dead.
+* A generation that is not broken changes when a member leaves or there is room for a newcomer. Its members continue
+  training until all of them know of the next one, and switch at the same step.
+* Survivors keep their order, newcomers follow by age, and a generation has at most ``max_workers`` members.
+* A newcomer is admitted only if it has the signature of the job: that of the current generation while one of its
+  members lives, otherwise that of the oldest member that is ready.
+* Members that could not reach each other when a generation broke are not put into the next one together. The largest
+  group of survivors that reach each other continues. The others wait in line until they can reach it.
+* A broken generation has ended when a member that has its state has given it up, because no step is final without the
+  gradients of all its members. If no candidate for the next generation has the state, the members that have it may
+  still be training, frozen or cut off. Then the next generation waits until their processes have certainly ended, or
+  have been without a lease for so long (``takeover_seconds``) that they have stopped by themselves
+  (``Coordinator.in_touch``). So two generations never both make steps final.
+* The oldest member that may be in the next generation proposes it. If it does not, the second oldest does so after
+  ``patience_seconds``, and so on. Two proposals do no harm: compare-and-set accepts only one.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ from enum import Enum
 
 @dataclass(frozen=True)
 class Member:
-    """One worker process, as it announces itself."""
+    """One worker process, as in its record."""
 
     id: str
     worker: str
     host: str
     peer_port: int
-    """TCP port of its peer server: liveness and state."""
+    """TCP port of its peer server, for pings and state."""
     store_port: int
-    """TCP port of its torch store, used by the generations in which it has rank 0."""
+    """TCP port of its torch store, for generations in which it has rank 0."""
     signature: str
     """Digest of what must be equal in all workers (model, data, schedule)."""
     ready_after: int
     leaving: bool = False
     state_of: int = 0
-    """Number of the last generation in which it has got, or had, the job's state; 0: never."""
+    """Number of the last generation in which it received or had the job's state; 0: never."""
     unreachable: tuple[str, ...] = ()
     """Ids of members that do not answer its pings."""
     age: int = 0
@@ -67,26 +67,26 @@ class Generation:
 
     number: int
     uuid: int
-    """Fresh for every generation: names the process group."""
+    """Unique for every generation; names the process group."""
     members: tuple[Member, ...]
     cause: str
     """Why it replaced the one before: ``start``, ``joined``, ``left`` or ``lost``."""
 
     def rank(self, member_id: str) -> int | None:
-        """Rank of a member, or None if it is not in this generation."""
+        """Return the rank of a member, or None if it is not in this generation."""
         return next((rank for rank, member in enumerate(self.members) if member.id == member_id), None)
 
 
 @dataclass(frozen=True)
 class View:
-    """What etcd holds about one job, at one revision."""
+    """The records of one job in etcd, at one revision."""
 
     generation: Generation | None = None
     generation_revision: int = 0
     """Mod revision of the generation record: the fencing token of the next proposal; 0 means there is none."""
     members: tuple[Member, ...] = ()
     finished: str = ""
-    """The record of the job's end, JSON; empty while it runs."""
+    """The record of the job's end, in JSON; empty while the job runs."""
 
     @property
     def number(self) -> int:
@@ -94,41 +94,41 @@ class View:
         return self.generation.number if self.generation else 0
 
     def member(self, member_id: str) -> Member | None:
-        """The living member of that id."""
+        """Return the living member of that id."""
         return next((member for member in self.members if member.id == member_id), None)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How many workers may train together, and how long silence is accepted."""
+    """How many workers may train together, and how long to wait for a silent member."""
 
     min_workers: int
     max_workers: int
     patience_seconds: float = 3.0
     takeover_seconds: float = 40.0
-    """So long after a member's record has vanished it has certainly stopped by itself."""
+    """Time after the loss of its record in which a member has certainly stopped by itself."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a process knows besides the view."""
+    """What a process knows in addition to the view."""
 
     me: str
     limits: Limits
     uuid: int = 0
-    """A fresh number for a generation that this process may propose."""
+    """A unique number for a generation that this process may propose."""
     dead: frozenset[str] = frozenset()
-    """Members whose process is known to be gone although their lease still runs."""
+    """Members whose process is known to have ended although their lease is still valid."""
     changed_at: float = 0.0
     """Monotonic time at which this process first saw that the current generation needs a successor."""
     ended: frozenset[str] = frozenset()
     """Members of the current generation whose process has certainly ended."""
     missing_since: Mapping[str, float] = field(default_factory=dict)
-    """Monotonic time since which etcd has no record of a member of the current generation."""
+    """Monotonic time since which a member of the current generation has no record in etcd."""
 
 
 class Kind(Enum):
-    """What a process is to do about the membership."""
+    """What a process must do about the membership."""
 
     REST = "rest"
     PROPOSE = "propose"
@@ -137,7 +137,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Action:
-    """``PROPOSE`` carries a generation, ``WAIT`` the monotonic time at which to decide again."""
+    """``PROPOSE`` has a generation, ``WAIT`` the monotonic time at which to decide again."""
 
     kind: Kind
     generation: Generation | None = None
@@ -148,7 +148,7 @@ REST = Action(Kind.REST)
 
 
 def decide(view: View, inputs: Inputs, now: float) -> Action:
-    """What ``inputs.me`` is to do about the membership; total, and without effects."""
+    """Return what ``inputs.me`` must do about the membership. Total and without side effects."""
     if view.finished or not needs_change(view, inputs.limits):
         return REST
     waiting_until = inputs.changed_at + inputs.limits.patience_seconds
@@ -165,7 +165,7 @@ def decide(view: View, inputs: Inputs, now: float) -> Action:
 
 
 def needs_change(view: View, limits: Limits) -> bool:
-    """Whether the current generation must, or may, be replaced."""
+    """Return whether the current generation must or may be replaced."""
     if view.generation is None:
         return bool(_asking(view))
     if is_broken(view):
@@ -177,7 +177,7 @@ def needs_change(view: View, limits: Limits) -> bool:
 
 
 def is_broken(view: View) -> bool:
-    """Whether a member of the current generation has given it up or lost its record."""
+    """Return whether a member of the current generation has given up the generation or lost its record."""
     return bool(view.generation) and any(
         living is None or living.ready_after >= view.number
         for living in (view.member(member.id) for member in (view.generation.members if view.generation else ()))
@@ -185,9 +185,9 @@ def is_broken(view: View) -> bool:
 
 
 def lost_members(view: View, generation: Generation, me: str) -> list[str]:
-    """Names of the others in ``generation`` that can take no further step in it.
+    """Return the names of the other members of ``generation`` that can make no further step in it.
 
-    A member that a newer generation leaves out does not count: it left in good order.
+    A member that a newer generation omits does not count: it left as planned.
     """
     newer = view.generation if view.number > generation.number else None
     expected = [
@@ -198,7 +198,7 @@ def lost_members(view: View, generation: Generation, me: str) -> list[str]:
 
 
 def has_heirs(view: View, generation: Generation) -> bool:
-    """Whether a member of the current generation has the state that ``generation`` came to, or has gone on from it."""
+    """Return whether a member of the current generation has the final state of ``generation`` or a later one."""
     living = [(member, view.member(member.id)) for member in (view.generation.members if view.generation else ())]
     return any(
         generation.rank(member.id) is not None or (now is not None and now.state_of > generation.number)
@@ -207,7 +207,7 @@ def has_heirs(view: View, generation: Generation) -> bool:
 
 
 def reference(view: View) -> Member | None:
-    """The member whose signature is the job's: who has another one is not taken in. None if nobody is there."""
+    """Return the member that defines the job's signature, which others must have; None if there is no member."""
     for member in view.generation.members if view.generation else ():
         living = view.member(member.id)
         if living:
@@ -217,23 +217,23 @@ def reference(view: View) -> Member | None:
 
 
 def silent(view: View, dead: frozenset[str] = frozenset()) -> list[Member]:
-    """Members of a broken generation that are not known to be gone and have not given it up yet."""
+    """Return the members of a broken generation that are not known to be dead and have not given it up yet."""
     members = view.generation.members if view.generation else ()
     living = [view.member(member.id) for member in members]
     return [member for member in living if member and member.ready_after < view.number and member.id not in dead]
 
 
 def _over_at(view: View, inputs: Inputs) -> float:
-    """Monotonic time from which another generation can't make the current one's steps final a second time."""
+    """Return the monotonic time from which the current generation certainly makes no further step final."""
     generation = view.generation
     if generation is None or not generation.members:
         return 0.0
     living = [member for member in map(view.member, _ids(generation.members)) if member]
     if not is_broken(view):
-        # A newcomer must not send all of them away on its own: those who leave have not said that they have stopped.
+        # A newcomer must not replace all members on its own: leaving members have not confirmed that they stopped.
         staying = any(not member.leaving for member in living)
         return 0.0 if staying or generation.rank(inputs.me) is not None else math.inf
-    # Who has come further than the others into this generation has made no step in it without them.
+    # A member that already has the state of this generation has made no step in it without the others.
     latest = max(min(member.state_of, view.number - 1) for member in (*generation.members, *living))
     given_up = [member for member in living if member.ready_after >= view.number]
     if any(member.state_of >= latest for member in given_up):
@@ -254,7 +254,7 @@ def _ids(members: Iterable[Member]) -> list[str]:
 
 
 def _asking(view: View) -> list[Member]:
-    """Living members that stand ready for a generation after the current one and are of its kind, oldest first."""
+    """Return the living members that are ready for the next generation and have its signature, oldest first."""
     known = reference(view)
     kind = known.signature if known else ""
     ready = [member for member in view.members if member.ready_after >= view.number and not member.leaving]
@@ -262,7 +262,7 @@ def _asking(view: View) -> list[Member]:
 
 
 def _newcomers(view: View) -> list[Member]:
-    """Who may be added, oldest first. If the generation stands, only those who can reach all its members."""
+    """Return the newcomers that may be added, oldest first. They must reach all members of an unbroken generation."""
     before = view.generation.members if view.generation else ()
     inside = [] if is_broken(view) else [member for member in map(view.member, _ids(before)) if member]
     known = set(_ids(before))
@@ -274,7 +274,7 @@ def _get_on(member: Member, others: Iterable[Member]) -> bool:
 
 
 def _reachable(first: list[Member], candidates: Iterable[Member]) -> list[Member]:
-    """``first``, and of the candidates all that get on with it and with those before them."""
+    """Return ``first`` and each candidate that can reach all members of the group so far."""
     group = list(first)
     for member in candidates:
         if member not in group and _get_on(member, group):
@@ -283,7 +283,7 @@ def _reachable(first: list[Member], candidates: Iterable[Member]) -> list[Member
 
 
 def _largest_group(survivors: list[Member]) -> list[Member]:
-    """The most survivors that can reach each other, with the state if anybody has it; in rank order."""
+    """Return the largest group of survivors that reach each other, if possible with the state; in rank order."""
     latest = max((member.state_of for member in survivors), default=0)
     groups = [_reachable([member], survivors) for member in survivors]
     best = max(groups, key=lambda group: (any(each.state_of >= latest for each in group), len(group)), default=[])
@@ -291,7 +291,7 @@ def _largest_group(survivors: list[Member]) -> list[Member]:
 
 
 def _proposers(view: View) -> list[str]:
-    """Who may propose the next generation, in the order of their turns."""
+    """Return the ids of the members that may propose the next generation, in order."""
     if view.generation is None or is_broken(view):
         return [member.id for member in _asking(view)] or _leavers(view)
     living = [view.member(member.id) for member in view.generation.members]
@@ -316,6 +316,6 @@ def _successor(view: View, inputs: Inputs) -> Generation:
     together = _largest_group(survivors) if broken else survivors
     members = _reachable(together, _newcomers(view))[: inputs.limits.max_workers]
     cause = "start" if not before else "lost" if broken else "left" if len(survivors) < len(before) else "joined"
-    # Should etcd have lost its data, the members still know how far the count had come.
+    # If etcd has lost its data, the members still know the last number.
     number = max([view.number, *(member.ready_after for member in members)]) + 1
     return Generation(number=number, uuid=inputs.uuid, members=tuple(members), cause=cause)

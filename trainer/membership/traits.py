@@ -1,12 +1,12 @@
-"""What must be equal in all workers of a job, and the sentence that says what is not.
+"""What must be equal in all workers of a job, and the sentence that names a difference.
 
     mine = Traits.of(model, batch_size=64, seed=0, data=dataset.digest, code=code_digest(package, script))
-    member = Member(…, signature=mine.digest())              # who has another digest is never taken in
-    sentence = refusal(view, me.id, mine, ask)               # why this worker would wait in line forever, or None
+    member = Member(…, signature=mine.digest())              # a worker with another digest is never admitted
+    sentence = refusal(view, me.id, mine, ask)               # why this worker will never be admitted, or None
     if sentence: raise ConfigError(sentence)
 
-The digest in a member's record is enough to decide; the traits themselves, which name the difference, are asked from
-the peer itself (``sync.ask_traits``), since a large model's shapes don't belong into etcd.
+The digest in a member's record is enough for the decision. The traits, which name the difference, are requested from
+the peer (``server.ask_traits``), because the shapes of a large model don't belong in etcd.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ class Shape:
 
 @dataclass(frozen=True)
 class Traits:
-    """Compare with ``==``; explain with ``difference``."""
+    """What must be equal in all workers. Compare with ``==``; explain with ``difference``."""
 
     values: tuple[tuple[str, Value], ...]
     shapes: tuple[Shape, ...] = ()
 
     @classmethod
     def of(cls, model: nn.Module, **more: Value) -> Traits:
-        """Of the model's state, and of everything else that must be equal, in the order in which to name it."""
+        """Return the traits of the model and of ``more``, which are named in this order."""
         state = model.state_dict().items()
         shapes = [Shape(name, tuple(v.shape), str(v.dtype).removeprefix("torch.")) for name, v in state if _sized(v)]
         return cls(tuple(more.items()), tuple(shapes))
 
     @classmethod
     def from_json(cls, data: bytes) -> Traits:
-        """Raises RecordError if another version of the code has written this, or nobody's."""
+        """Return the traits. Raise RecordError if they are damaged or of another version of the code."""
         try:
             fields = json.loads(data)
             if fields["version"] != _VERSION:
@@ -70,19 +70,19 @@ class Traits:
         return cls(values, shapes)
 
     def to_json(self) -> bytes:
-        """One line."""
+        """Return the traits as one line of JSON."""
         shapes = [(shape.name, shape.size, shape.dtype) for shape in self.shapes]
         return json.dumps({"version": _VERSION, "values": self.values, "shapes": shapes}).encode()
 
     def digest(self) -> str:
-        """16 hexadecimal digits that differ when anything here does."""
+        """Return a digest of 16 hexadecimal digits."""
         return hashlib.sha256(self.to_json()).hexdigest()[:16]
 
 
 def difference(mine: Traits, theirs: Traits, *, peer: str) -> str | None:
-    """One sentence that names the first thing in which the two differ; None if they are equal.
+    """Return one sentence that names the first difference; None if they are equal.
 
-    The model comes first and the code last: who has changed the model has changed the code too, but not conversely.
+    The model comes first and the code last, because a change of the model is also a change of the code.
     """
     found = _first_shape(mine, theirs) or _first_value(mine, theirs)
     if not found:
@@ -92,32 +92,32 @@ def difference(mine: Traits, theirs: Traits, *, peer: str) -> str | None:
 
 
 def refusal(view: View, me: str, mine: Traits, ask: Callable[[Member], Traits | None]) -> str | None:
-    """Why the worker ``me`` will not be taken into a generation, in one sentence; None if it may be.
+    """Return one sentence that says why the worker ``me`` will not be admitted; None if it may be.
 
-    Only a peer that answers is a reason to give up: the records of one that was killed outlive it by a lease, and
-    after that this worker may be the job's. So ask when announcing, and now and then while waiting in line.
+    Only a peer that answers counts: the record of a killed one remains for the time of a lease, and after that this
+    worker may define the job. So call this before the announcement, and from time to time while waiting in line.
 
     Args:
-        view: what etcd holds.
-        me: this worker's member id; its record may or may not be in the view yet.
-        mine: this worker's traits.
-        ask: a member's traits, None if it does not answer.
+        view: The records in etcd.
+        me: The member id of this worker; its record may or may not be in the view.
+        mine: The traits of this worker.
+        ask: Returns the traits of a member, None if it does not answer.
     """
     known = reference(view)
     if known is None or known.id == me or known.signature == mine.digest():
         return None
     for member in view.members:
         theirs = ask(member) if member.signature == known.signature else None
-        # Another digest than its record's: that is not the member, but a new process at its address.
+        # If the digest differs from its record's, this is not the member but a new process at its address.
         if theirs and theirs.digest() == member.signature:
             return difference(mine, theirs, peer=member.worker)
     return None
 
 
 def code_digest(*roots: Traversable) -> str:
-    """Of the Python files at or below ``roots``, in directories or zip files, by content and relative name.
+    """Return a digest of the Python files below ``roots``, in directories or zip files, by content and relative name.
 
-    Returns 16 hexadecimal digits.
+    The digest has 16 hexadecimal digits.
     """
     digest = hashlib.sha256()
     for root in roots:
@@ -156,7 +156,7 @@ def _first_value(mine: Traits, theirs: Traits) -> tuple[str, str, str] | None:
 def _first(
     mine: Iterable[tuple[str, str]], theirs: Iterable[tuple[str, str]], form: str
 ) -> tuple[str, str, str] | None:
-    """Name and both texts of the first that is not the same, or that only one of them has."""
+    """Return the name and both texts of the first entry that differs or that only one of them has."""
     here, there = dict(mine), dict(theirs)
     for name in [*here, *(name for name in there if name not in here)]:
         if here.get(name) != there.get(name):

@@ -7,7 +7,7 @@
     step=120 epoch=3 world_size=2 generation=4 loss=0.3121 samples_per_s=850 worker=digits-0 time=…T10:00:00.120Z
     event=peer_lost peer=digits-1 generation=4 worker=digits-0 time=…T10:00:00.450Z
 
-Fields keep the order they are given in. Values with spaces, quotes or equals signs are quoted as JSON strings.
+Fields keep their order. Values with spaces, quotes or equals signs are quoted as JSON strings.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _BARE = re.compile(r"[^\s\"=]+")
 
 
 def line(**fields: Value) -> str:
-    """The fields as one logfmt line without its newline; fields that are None are left out."""
+    """Return the fields as one logfmt line without its newline; fields that are None are left out."""
     return " ".join(f"{key}={_text(value)}" for key, value in fields.items() if value is not None)
 
 
 def parse(text: str) -> dict[str, str]:
-    """The fields of one logfmt line; what is not a ``key=value`` pair is skipped."""
+    """Return the fields of one logfmt line; what is not a ``key=value`` pair is skipped."""
     fields = {}
     for key, quoted, bare in re.findall(r'([\w.]+)=(?:("(?:[^"\\]|\\.)*")|(\S*))', text):
         fields[key] = str(json.loads(quoted)) if quoted else bare
@@ -41,9 +41,9 @@ def parse(text: str) -> dict[str, str]:
 
 
 class Log:
-    """Writes lines that end in the worker's name and the time in UTC. Safe to share between threads.
+    """Writes lines that end with the worker's name and the time in UTC. Threads may share it.
 
-    ``listener`` hears of every event, by name and fields: so metrics and log can't tell different stories.
+    ``listener`` is called for every event with its name and fields, so that metrics and log agree.
     """
 
     def __init__(
@@ -63,16 +63,16 @@ class Log:
         self._lock = threading.Lock()
 
     def progress(self, **fields: Value) -> None:
-        """One report on training."""
+        """Write a report on training."""
         self._write(line(**fields))
 
     def event(self, name: str, **fields: Value) -> None:
-        """Something happened that changes how training goes on."""
+        """Write an event that affects training."""
         self._listener(name, fields)
         self._write(line(event=name, **fields))
 
     def debug(self, name: str, **fields: Value) -> None:
-        """Like ``event``, but only written with ``--debug``."""
+        """Write an event only with ``--debug``."""
         if self._debug:
             self.event(name, **fields)
 

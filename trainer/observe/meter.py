@@ -1,4 +1,4 @@
-"""What the log says about time: throughput, and what a change of the membership has cost."""
+"""Measures throughput, and the time that a change of the membership takes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainer.training import Report
 
 
 class Meter:
-    """Samples committed per second since the last report."""
+    """Counts samples per second since the last report."""
 
     def __init__(self) -> None:
         self._since = time.monotonic()
@@ -18,15 +18,15 @@ class Meter:
         self.last_step_at = 0.0
 
     def start(self) -> None:
-        """A new generation: what came before says nothing about its throughput."""
+        """Start again in a new generation: earlier steps do not count for its throughput."""
         self._since, self._samples = time.monotonic(), 0
 
     def count(self, samples: int) -> None:
-        """A step of so many samples is committed."""
+        """Count the samples of a committed step."""
         self._samples += samples
 
     def rate(self) -> float:
-        """Samples per second since the last call, rounded to one decimal."""
+        """Return samples per second since the last call, rounded to one decimal."""
         now = time.monotonic()
         rate = self._samples / max(now - self._since, 1e-6)
         self._since, self._samples = now, 0
@@ -35,17 +35,17 @@ class Meter:
 
 @dataclass(frozen=True)
 class Changed:
-    """A change of the membership that is over."""
+    """A completed change of the membership."""
 
     cause: str
     """As in ``membership.Generation``."""
     failed: bool
-    """Whether a step was discarded on the way."""
+    """Whether a step was discarded because of it."""
     seconds: float
-    """From the moment training stopped to the first step applied after it, less an evaluation in between."""
+    """Seconds from the stop of training to the first step applied after it, without an evaluation in between."""
 
     def tell(self, log: Log, report: Report) -> None:
-        """Log it, together with the step that ended it."""
+        """Log the change, together with the step that ended it."""
         log.event(
             "recovered" if self.failed else "resized",
             seconds=self.seconds,
@@ -57,7 +57,7 @@ class Changed:
 
 
 class Change:
-    """Times one change of the membership after the other."""
+    """Measures one change of the membership after another."""
 
     def __init__(self) -> None:
         self._cause: str | None = None
@@ -66,23 +66,23 @@ class Change:
         self._failed = False
 
     def broken(self) -> None:
-        """A peer's failure has ended the current generation."""
+        """Note that the failure of a peer has ended the current generation."""
         self._failed = True
         self._stopped_at = self._stopped_at or time.monotonic()
 
     def begin(self, cause: str) -> None:
-        """A generation begins, for that cause."""
+        """Note that a generation begins, for that cause."""
         self._cause = cause
         self._stopped_at = self._stopped_at or time.monotonic()
 
     def goes_on(self) -> None:
-        """All are together again; what is done until the next step, an evaluation, is not the change's."""
+        """Note that all ranks are together again: the time of a following evaluation does not count."""
         if self._stopped_at is not None:
             self._seconds += time.monotonic() - self._stopped_at
             self._stopped_at = None
 
     def over(self) -> Changed | None:
-        """A step was applied: the change that it ends, if there was one."""
+        """Note that a step was applied. Return the change that it ends, or None."""
         if self._cause is None:
             return None
         self.goes_on()

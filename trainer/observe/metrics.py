@@ -1,15 +1,15 @@
-"""What a worker shows to Prometheus.
+"""The metrics of a worker for Prometheus.
 
     metrics = open_metrics(9464, job="digits", worker="digits-0")      # port 0: measures nothing, needs no package
     log = Log("digits-0", listener=metrics.event)
     metrics.committed(report)                                          # for every final step
 
-What the log reports as events is counted from those events; only steps come from the loop, since the log doesn't
-report each of them. The counters of samples hold this worker's own share: their sum over the workers is the job's.
+Events are counted when they are logged. Only steps come from the loop, because the log does not report every step. The
+counters of samples count this worker's own samples: the sum over the workers is that of the job.
 
-Goodput is the share of the time since this worker's first committed step began that went into committed steps and into
-evaluations. What doesn't count: recoveries, resizes, steps that were discarded, waiting for workers or for etcd, and
-writing checkpoints.
+Goodput is the share of the time, since this worker's first committed step began, that was used for committed steps and
+evaluations. Not included: recoveries, resizes, discarded steps, waiting for workers or for etcd, and writing
+checkpoints.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ _CHANGE_BUCKETS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 3
 
 
 class Metrics:
-    """Measures nothing; what a worker without ``--metrics-port`` has."""
+    """Measures nothing. Used by a worker without ``--metrics-port``."""
 
     def committed(self, done: Report) -> None:
-        """A step is final."""
+        """Count a final step."""
 
     def evaluated(self, seconds: float) -> None:
-        """Part of an evaluation is done, and took so long."""
+        """Count the time of a part of an evaluation."""
 
     def event(self, name: str, fields: Mapping[str, Value]) -> None:
-        """The log reports an event. Called from any thread."""
+        """Count an event of the log. May be called from any thread."""
 
 
 class PrometheusMetrics(Metrics):
-    """Metrics in a registry of their own; nothing is served yet, see ``open_metrics``.
+    """Metrics in their own registry. ``open_metrics`` serves them.
 
     Args:
-        registry: a ``prometheus_client.CollectorRegistry``.
-        clock: monotonic, in seconds.
+        registry: A ``prometheus_client.CollectorRegistry``.
+        clock: Returns monotonic time in seconds.
     """
 
     def __init__(self, registry: Any, *, job: str, worker: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -53,7 +53,7 @@ class PrometheusMetrics(Metrics):
         self._clock = clock
         self._began: float | None = None
         self._useful_seconds = 0.0
-        # Not labels of every metric: Prometheus adds the pod's name, and `job` means something else to it.
+        # Not labels of every metric: Prometheus adds the pod's name, and its own `job` label has another meaning.
         Info("tidewater_worker", "Which worker of which job this is", registry=registry).info(
             {"job_name": job, "worker": worker}
         )
@@ -89,7 +89,7 @@ class PrometheusMetrics(Metrics):
         )
 
     def goodput(self) -> float:
-        """The share, between 0 and 1; 0 before the first step."""
+        """Return the goodput between 0 and 1; 0 before the first step."""
         if self._began is None:
             return 0.0
         return min(1.0, self._useful_seconds / max(self._clock() - self._began, 1e-9))
@@ -111,7 +111,7 @@ class PrometheusMetrics(Metrics):
         self._useful(seconds)
 
     def _useful(self, seconds: float) -> None:
-        """The time until now was well spent for so long."""
+        """Count the last ``seconds`` until now as useful time."""
         if self._began is None:
             self._began = self._clock() - seconds
         self._useful_seconds += seconds
@@ -132,9 +132,9 @@ class PrometheusMetrics(Metrics):
 
 
 def open_metrics(port: int, *, job: str, worker: str) -> Metrics:
-    """Metrics that Prometheus can fetch from ``http://<this host>:<port>/metrics``; none if ``port`` is 0.
+    """Serve metrics at ``http://<this host>:<port>/metrics``; if ``port`` is 0, measure nothing.
 
-    Raises ConfigError when the port is taken or prometheus-client is not installed.
+    Raise ConfigError if the port is in use or prometheus-client is not installed.
     """
     if port == 0:
         return Metrics()

@@ -1,16 +1,16 @@
-"""``trainer report FILE…``: from the workers' logs to a summary, and to what the picture shows.
+"""``python -m trainer report FILE…``: computes a summary, and the data of the picture, from the workers' logs.
 
     history = read([Path("digits.log")])
     print(table(history))
 
-A file is one worker's output, several workers' output mixed, or what ``kubectl logs --prefix -l SELECTOR`` prints.
-Lines that are not the trainer's are skipped. All workers report the same steps; the line of the lowest rank counts.
-A change of the membership is one change, however many workers report it, and took as long as it took the slowest.
+A file is the output of one worker, of several workers mixed, or of ``kubectl logs --prefix -l SELECTOR``. Other lines
+than the trainer's are skipped. All workers report the same steps; the line of the lowest rank counts. A change of the
+membership counts once, although several workers report it, with the time of the slowest worker.
 
-Goodput is the share of the time between the first and the last reported step that went into committed steps. Lost is,
-for every interval between two reports in which the membership changed, its pause as reported, or what the interval
-took beyond the usual time of its new steps, whichever is more (nobody reports a pause in which all workers
-are dead); and all of an interval that repeats steps which had been reported before.
+Goodput is the share of the time between the first and the last reported step that was used for committed steps. Lost
+time is computed for each interval between two reports in which the membership changed. It is the reported pause, or the
+time beyond the usual time of the new steps, whichever is longer (no worker reports a pause in which all are dead). An
+interval that only repeats earlier steps is lost completely.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ class Change:
 
 @dataclass(frozen=True)
 class History:
-    """What some logs tell about one job."""
+    """The history of one job according to its logs."""
 
     points: tuple[Point, ...]
-    """In the order of time; at least one."""
+    """In order of time; at least one."""
     changes: tuple[Change, ...]
-    """In the order of time, without the first start."""
+    """In order of time, without the first start."""
     workers: tuple[str, ...]
-    """Those that have reported a step."""
+    """The workers that have reported a step."""
     events: dict[str, int]
-    """How often each event was logged, by all workers together."""
+    """How often all workers together have logged each event."""
     accuracy: float | None = None
-    """Of the finished job."""
+    """The accuracy of the finished job."""
 
     @property
     def seconds(self) -> float:
@@ -74,7 +74,7 @@ class History:
 
 
 def read(paths: Sequence[Path]) -> History:
-    """Raises ConfigError if a file can't be read or there is no step in any of them."""
+    """Return the history in these files. Raise ConfigError if one can't be read or no file contains a step."""
     lines = []
     for path in paths:
         try:
@@ -85,11 +85,11 @@ def read(paths: Sequence[Path]) -> History:
 
 
 def history(lines: Iterable[str], *, source: str) -> History:
-    """The same from lines in any order; ``source`` is for the error message."""
+    """Return the history in these lines, which may have any order; ``source`` is for the error message."""
     found = [fields for fields in map(parse, lines) if "time" in fields and "worker" in fields]
     reports = [point for point in map(_point, found) if point]
     if not reports:
-        raise ConfigError(f"{source}: no line with step=… and loss=… in it; is it the output of `trainer train`?")
+        raise ConfigError(f"{source}: no line with step=… and loss=… in it; is it the output of a worker?")
     events: dict[str, int] = defaultdict(int)
     for fields in found:
         if "event" in fields:
@@ -106,7 +106,7 @@ def history(lines: Iterable[str], *, source: str) -> History:
 
 
 def goodput(seen: History) -> float:
-    """Between 0 and 1; see the module for what it says."""
+    """Return the goodput between 0 and 1, as the module's docstring defines it."""
     if seen.seconds <= 0:
         return 1.0
     spans = list(pairwise(seen.points))
@@ -125,7 +125,7 @@ def goodput(seen: History) -> float:
 
 
 def world_size_shares(seen: History) -> dict[int, float]:
-    """Which share of the time training ran with how many workers."""
+    """Return the share of the time for each number of workers."""
     seconds: dict[int, float] = defaultdict(float)
     for before, after in pairwise(seen.points):
         seconds[after.world_size] += (after.at - before.at).total_seconds()
@@ -134,7 +134,7 @@ def world_size_shares(seen: History) -> dict[int, float]:
 
 
 def table(seen: History) -> str:
-    """The summary for people."""
+    """Return the summary as text."""
     first, last = seen.points[0], seen.points[-1]
     steps = [point.step for point in seen.points]
     repeated = len(steps) - len(set(steps))
@@ -185,12 +185,12 @@ def _point(fields: dict[str, str]) -> Point | None:
             samples_per_s=float(fields["samples_per_s"]),
             rank=int(fields.get("rank", 0)),
         )
-    except (KeyError, ValueError):  # cut off: a worker was killed while it wrote
+    except (KeyError, ValueError):  # incomplete: the worker was killed while writing
         return None
 
 
 def _one_for_each_step(reports: Iterable[Point]) -> tuple[Point, ...]:
-    """By generation too: after the loss of all workers, a step may come again."""
+    """Return one point per step and generation: a step may repeat after the loss of all workers."""
     chosen: dict[tuple[int, int], Point] = {}
     for point in sorted(reports, key=lambda point: point.rank):
         chosen.setdefault((point.generation, point.step), point)

@@ -1,8 +1,8 @@
-"""What workers ask of each other without etcd and without the process group.
+"""Communication between workers that uses neither etcd nor the process group.
 
-server      the small TCP server in every worker: state, traits, and whether it is alive
-transfer    a tree of values and tensors through a socket, in checksummed chunks
+server      the small TCP server in every worker, for state, traits and pings
+transfer    sends a tree of values and tensors through a socket, in chunks with checksums
 tensors     tensors as bytes
-handover    at the start of a generation everyone gets the state of the rank that is furthest
+handover    at the start of a generation, gives all ranks the state of the rank that is furthest
 heartbeat   finds peers that are frozen or cut off
 """

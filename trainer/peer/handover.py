@@ -1,8 +1,8 @@
-"""The beginning of a generation: everyone gets the state of the rank that has applied most.
+"""The beginning of a generation: all ranks get the state of the rank that has applied most steps.
 
-That is how a newcomer gets its state, how a rank catches up whose last step was cut short when others' was not, how one
-that was left behind drops what only it had applied, and, when nobody has the state, how all get what one has read from
-the last checkpoint.
+This serves four cases: a newcomer gets the state; a rank whose last step was interrupted catches up; a rank that was
+left behind drops steps that only it had applied; and if no rank has the state, one reads the last checkpoint and all
+get it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ _SYNC_SECONDS = 600.0
 
 
 def synchronise(parts: Parts, generation: Generation, rank: int, wanted: Callable[[], None], log: Log) -> bool:
-    """Bring all ranks to the same state, and let each know that all have it; a collective call.
+    """Bring all ranks to the same state, and confirm that all have it. A collective call.
 
-    Returns whether this rank's state was replaced. Raises GroupBroken when a peer fails on the way, or as soon as
-    ``wanted`` does. The state is then either the one from before or the new one, never a mixture; calling again in the
-    next generation sets it right.
+    Return whether this rank's state was replaced. Raise GroupBroken when a peer fails, or when ``wanted`` raises it.
+    The state is then either the old or the new one, never a mixture, and a call in the next generation corrects it.
     """
     group, state = parts.group, parts.state
     mine = state.position()
@@ -52,10 +51,10 @@ def synchronise(parts: Parts, generation: Generation, rank: int, wanted: Callabl
 
 
 def plan(positions: list[Position]) -> tuple[int, frozenset[int]]:
-    """Whose state counts, and which ranks must get it: all that have another one.
+    """Return the rank whose state counts, and the ranks that have another state and must get it.
 
-    Nobody's state may be the latest: those who had it may have gone on alone and be lost by now. The source then
-    looks at the last checkpoint first, and all others get what it finds.
+    Possibly no rank has the latest state: the ranks that had it may have continued alone, and are lost now. Then the
+    source reads the last checkpoint first, and all others get the result.
     """
     highest = max(positions)
     source, trusted = positions.index(highest), bool(highest.trusted)
@@ -72,7 +71,7 @@ def _fetch(parts: Parts, generation: Generation, source: int, wanted: Callable[[
 
 
 def _restore(parts: Parts, generation: Generation, wanted: Callable[[], None], log: Log) -> None:
-    """Nobody has the job's latest state: take it from the last checkpoint, or begin."""
+    """Load the last checkpoint, or begin a new training. No rank has the job's latest state."""
     _await_leavers(parts, generation, wanted)
     state = parts.state
     found = parts.checkpoints.load()
@@ -83,9 +82,9 @@ def _restore(parts: Parts, generation: Generation, wanted: Callable[[], None], l
 
 
 def _await_leavers(parts: Parts, generation: Generation, wanted: Callable[[], None]) -> None:
-    """Those who leave without passing the state on save it first, and withdraw their record after that.
+    """Wait until members that leave without handing over their state have saved it and withdrawn their records.
 
-    Who is in this generation still, and is to leave, waits here itself, or for this worker.
+    A leaving member that is still in this generation waits here too, or for this worker.
     """
 
     def are_gone(view: View) -> bool:

@@ -1,18 +1,18 @@
-"""Who does not answer: peers that are frozen or cut off, found in a second or two rather than by a time-out of gloo.
+"""Finds peers that are frozen or cut off, within seconds; gloo's time-out would take much longer.
 
     heartbeat = Heartbeat(me.id, interval=0.25, timeout=1.5, since=loop.waiting_since, on_silent=give_up)
     heartbeat.start()
-    heartbeat.watch(generation.members)       # from now on these
+    heartbeat.watch(generation.members)       # from now on, watch these
     heartbeat.tense(True); …                  # a generation is being formed: ping all the time
-    heartbeat.silent()                        # ids of those who do not answer
+    heartbeat.silent()                        # ids of the members that do not answer
 
-A dead process is no problem: its sockets are reset, and everybody who waits for it knows at once. A stopped one
-(SIGSTOP, a hung machine, a cut cable) says nothing at all. So while a step is late, or a generation is being formed,
-all peers are pinged, over a kept connection each, by one thread with one selector. A ping is answered by a thread of
-the peer's ``PeerServer``: a peer in the middle of one long step answers. While all goes well nobody is pinged.
+A dead process is noticed at once, because its sockets are reset. A stopped one (SIGSTOP, a hung machine, a broken
+cable) sends nothing. So while a step is late, or a generation is being formed, one thread with one selector pings all
+peers, each over a persistent connection. A thread of the peer's ``PeerServer`` answers, so a peer also answers during a
+long step. While steps are on time, no pings are sent.
 
-Who was silent stays so, and goes on being pinged, until it answers or other members are watched. A process that
-stood still itself accuses nobody: after such a gap everybody gets the whole time again.
+A silent peer stays silent, and is pinged again, until it answers or other members are watched. A process that was
+stopped itself does not blame its peers: after such a gap each peer gets the full time again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from trainer.membership.rules import Member
 from trainer.peer import server
 
 LATE_SECONDS = 0.5
-"""What is under way for longer is late: peers are pinged."""
+"""A step that takes longer is late, so peers are pinged."""
 
 _MOST_READ = 4096
 
@@ -42,15 +42,15 @@ class _Peer:
     connected: bool = False
     opened_at: float = 0.0
     asked_at: float | None = None
-    """The oldest ping that is not answered."""
+    """When the oldest unanswered ping was sent."""
     answered: bool = False
-    """On this connection."""
+    """Whether pings are sent on this connection."""
     silent: bool = False
     received: bytearray = field(default_factory=bytearray)
 
 
 class Heartbeat:
-    """Pings peers when it matters. Every method may be called from any thread."""
+    """Pings peers when a step is late or a generation is being formed. Methods may be called from any thread."""
 
     def __init__(
         self,
@@ -61,14 +61,14 @@ class Heartbeat:
         since: Callable[[], float | None] = lambda: None,
         on_silent: Callable[[Member], None] = lambda member: None,
     ) -> None:
-        """Args are seconds.
+        """Durations are in seconds.
 
         Args:
-            my_id: this worker's member id; it does not ping itself.
-            interval: between two pings of the same peer.
-            timeout: a peer that leaves a ping unanswered for so long is silent.
-            since: monotonic time at which what waits for peers began (a step); None while nothing does.
-            on_silent: called once when a peer becomes silent, from the thread that pings: it must be quick.
+            my_id: The member id of this worker, which is not pinged.
+            interval: The time between two pings of the same peer.
+            timeout: A peer that leaves a ping unanswered for this time is silent.
+            since: Returns the monotonic time since which a step waits for peers; None while nothing waits.
+            on_silent: Called once when a peer becomes silent. It runs in the pinging thread, so it must be quick.
         """
         self._my_id, self._interval, self._timeout = my_id, interval, timeout
         self._since, self._on_silent = since, on_silent
@@ -83,7 +83,7 @@ class Heartbeat:
         self._waker, self._woken = socket.socketpair()
 
     def start(self) -> None:
-        """Start the thread; it does nothing before ``watch``."""
+        """Start the thread. It does nothing before ``watch``."""
         self._woken.setblocking(False)
         self._waker.setblocking(False)
         self._selector.register(self._woken, selectors.EVENT_READ)
@@ -95,7 +95,7 @@ class Heartbeat:
         self._wake()
 
     def watch(self, members: Iterable[Member]) -> None:
-        """Watch these and no others. If they are not those from before, all count as answering again."""
+        """Watch exactly these members. If they differ from the previous ones, all count as answering again."""
         wanted = {member.id: member for member in members if member.id != self._my_id}
         with self._lock:
             if wanted.keys() != self._peers.keys():
@@ -104,18 +104,18 @@ class Heartbeat:
         self._wake()
 
     def tense(self, on: bool) -> None:
-        """Whether to ping all the time, beginning now; else only while ``since`` says that something is late."""
+        """Ping all the time from now on if ``on``; otherwise only while a step is late according to ``since``."""
         if self._tense != on:
             self._tense = on
             self._wake()
 
     def silent(self) -> frozenset[str]:
-        """Ids of the members that did not answer in time, or whose process is gone, and have not answered since."""
+        """Return the ids of members that did not answer in time, or whose process has ended, until they answer."""
         with self._lock:
             return frozenset(member_id for member_id, peer in self._peers.items() if peer.silent)
 
     def _wake(self) -> None:
-        with contextlib.suppress(OSError):  # the buffer is full of wake-up calls, or the thread has ended
+        with contextlib.suppress(OSError):  # the buffer already has a wake-up call, or the thread has ended
             self._waker.send(b"!")
 
     def _run(self) -> None:
@@ -139,11 +139,11 @@ class Heartbeat:
     def _rest(self, peers: list[_Peer]) -> float | None:
         if not peers:
             return None
-        # Never longer than a fraction of LATE_SECONDS, since nobody calls when a step becomes late.
+        # At most a fraction of LATE_SECONDS, because nothing wakes this thread when a step becomes late.
         return min(max(self._round_at - time.monotonic(), 0.0) if self._due(peers) else 0.1, 0.1)
 
     def _due(self, peers: list[_Peer]) -> list[_Peer]:
-        """Whom to ping in this round."""
+        """Return the peers to ping in this round."""
         began = self._since()
         late = began is not None and time.monotonic() - began > LATE_SECONDS
         return [peer for peer in peers if self._tense or late or peer.silent]
@@ -155,7 +155,7 @@ class Heartbeat:
             return
         self._round_at = now + self._interval
         for peer in due:
-            # After a cut, TCP repeats what was lost at ever longer intervals; a new connection is there at once.
+            # After an interruption TCP retries at growing intervals; a new connection works at once.
             if peer.connection and peer.asked_at is not None and now - peer.opened_at > self._timeout:
                 self._close(peer)
             if not peer.connection:
@@ -191,7 +191,7 @@ class Heartbeat:
         peer.received.clear()
         try:
             error = connection.connect_ex((peer.member.host, peer.member.peer_port))
-        except OSError:  # a name that cannot be resolved: it does not answer
+        except OSError:  # the name cannot be resolved: treat it as no answer
             error = errno.EAGAIN
         if error in (0, errno.EINPROGRESS):
             self._selector.register(connection, selectors.EVENT_WRITE, peer)
@@ -199,7 +199,7 @@ class Heartbeat:
             self._fail(peer, error)
 
     def _advance(self, peer: _Peer) -> None:
-        """Something has happened on a peer's connection."""
+        """Handle an event on a peer's connection."""
         connection = peer.connection
         if connection is None:
             return
@@ -224,7 +224,7 @@ class Heartbeat:
                 peer.silent = False
 
     def _closed(self, peer: _Peer) -> None:
-        """The peer has closed an idle connection, or has ended: a new connection tells."""
+        """Reconnect: the peer has closed an idle connection, or has ended."""
         trusted = peer.answered
         self._close(peer)
         if trusted and peer.asked_at is not None:
@@ -241,12 +241,12 @@ class Heartbeat:
 
     def _fail(self, peer: _Peer, error: int) -> None:
         self._close(peer)
-        if error in server.GONE:  # there is nothing to wait for
+        if error in server.GONE:  # the process has ended
             self._accuse(peer)
 
     def _close(self, peer: _Peer) -> None:
         if peer.connection:
-            with contextlib.suppress(KeyError):  # refused at once, so never registered
+            with contextlib.suppress(KeyError):  # never registered, if the connection was refused at once
                 self._selector.unregister(peer.connection)
             peer.connection.close()
             peer.connection = None

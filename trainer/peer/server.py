@@ -1,18 +1,18 @@
-"""State from peer to peer, and whether a peer is there: a small TCP server in every worker.
+"""A small TCP server in every worker, and its clients: it serves the training state and answers pings.
 
     server = PeerServer(traits, member_id=me.id); server.start()     # its port goes into the member record
     server.offer(uuid, tree); …; server.withdraw()                   # in the process that has the state
-    tree = fetch(address, uuid, wanted, deadline)                    # in the one that needs it
-    look(address, member_id); ask_traits(address)                    # anybody, at any time
+    tree = fetch(address, uuid, wanted, deadline)                    # in a process that needs it
+    look(address, member_id); ask_traits(address)                    # in any process, at any time
 
-It works beside the process group, so it is the same for gloo and NCCL, and a large state does not hold up
-collectives. A request is a line of JSON. Pings are answered by one thread that does nothing else: a process that is
-busy with one long step answers, one that is frozen or cut off does not, although its kernel still accepts
-connections. State and traits are sent from a thread per request.
+It is independent of the process group. So it is the same for gloo and NCCL, and a large state does not delay
+collectives. A request is a line of JSON. One thread answers pings and does nothing else. So a process that is busy with
+a long step answers; a frozen process does not, although its kernel still accepts connections. State and traits are sent
+by one thread per request.
 
-A transfer that breaks off, stalls or does not match its checksums raises GroupBroken, since its remedy is the same: a
-new generation. The tree is read where it is, not copied: it must stay as it is from ``offer`` to ``withdraw``, which
-ends what is under way. A receiver never takes a state that was withdrawn while it was sent.
+A transfer that breaks off, stalls or does not match its checksums raises GroupBroken, because the remedy is the same: a
+new generation. The tree is read in place, not copied, so it must not change from ``offer`` to ``withdraw``.
+``withdraw`` ends running transfers. A receiver never accepts a state that was withdrawn during the transfer.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ PONG = b"pong\n"
 _CONNECT_SECONDS = 0.5
 _STALL_SECONDS = 3.0
 _WAIT_SECONDS = 0.5
-"""A sender without an offer says so often that it is alive."""
+"""Interval at which a sender without an offer tells the receiver that it is alive."""
 _REQUEST_SECONDS = 600.0
 _IDLE_SECONDS = 60.0
 _MOST_REQUEST = 4096
 GONE = (errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ENETUNREACH)
-"""What a connection attempt ends with when nothing listens there: the process has ended."""
+"""Errors of a connection attempt when nothing listens: the process has ended."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,14 @@ class _Offer:
 
 @dataclass
 class _Caller:
-    """A connection whose next request has not arrived as a whole yet."""
+    """A connection whose next request has not arrived completely yet."""
 
     received: bytearray = field(default_factory=bytearray)
     heard_at: float = field(default_factory=time.monotonic)
 
 
 class PeerServer:
-    """Answers peers: pings from one thread, everything else from one thread per request."""
+    """Answers peers: pings in one thread, other requests in one thread each."""
 
     def __init__(self, traits: Traits | None = None, *, member_id: str = "") -> None:
         self._traits, self._member_id = traits, member_id
@@ -80,9 +80,9 @@ class PeerServer:
         threading.Thread(target=self._answer, name="peer-server", daemon=True).start()
 
     def offer(self, uuid: int, tree: Tree) -> None:
-        """Serve ``tree`` to the members of that generation; leave it as it is until ``withdraw``.
+        """Serve ``tree`` to the members of that generation. It must not change until ``withdraw``.
 
-        Raises ConfigError if the tree holds something that can't be sent.
+        Raise ConfigError if the tree contains something that can't be sent.
         """
         offer = _Offer(uuid, transfer.Parcel.of(tree))
         with self._condition:
@@ -90,7 +90,7 @@ class PeerServer:
             self._condition.notify_all()
 
     def withdraw(self) -> None:
-        """Stop serving state and let go of it; transfers under way end without success. Safe to call twice."""
+        """Stop serving the state and release it. Running transfers fail. Safe to call twice."""
         with self._condition:
             self._offer = None
             for connection in self._transfers:
@@ -98,8 +98,8 @@ class PeerServer:
                     connection.shutdown(socket.SHUT_RDWR)
 
     def _close_in_child(self) -> None:
-        # A data loader's process must not keep its parent's sockets open: they would look like the parent's life.
-        # Not through the selector, which is shared with the parent, who still needs what is registered there.
+        # A data loader's process must not keep its parent's sockets open: the parent would seem alive after its end.
+        # Not through the selector: it is shared with the parent, which still needs its registrations.
         for connection in [self._listener, *self._callers, *self._transfers]:
             connection.close()
 
@@ -117,7 +117,7 @@ class PeerServer:
     def _accept(self, selector: selectors.BaseSelector) -> None:
         try:
             connection, _ = self._listener.accept()
-        except OSError:  # whoever it was is gone again, or no file descriptor is left: then not in a busy loop
+        except OSError:  # the client has disconnected, or no file descriptor is left; in that case avoid a busy loop
             time.sleep(0.01)
             return
         connection.setblocking(False)
@@ -148,13 +148,13 @@ class PeerServer:
                 threading.Thread(target=self._send, args=(connection, request), name="peer-send", daemon=True).start()
             elif request["ping"] in ("", self._member_id) or not self._member_id:
                 connection.send(PONG)
-            else:  # whoever is meant has ended, and this process has got its port
+            else:  # the ping is for another process that has ended and whose port this one has now
                 raise ValueError(request["ping"])
         except (OSError, ValueError, TypeError):
             self._forget(selector, connection).close()
 
     def _sweep(self, selector: selectors.BaseSelector) -> None:
-        """Close what a peer left open that was cut off or powered off."""
+        """Close connections that a peer left open when it was cut off or powered off."""
         oldest = time.monotonic() - _IDLE_SECONDS
         for connection in [each for each, caller in self._callers.items() if caller.heard_at < oldest]:
             self._forget(selector, connection).close()
@@ -196,13 +196,13 @@ class PeerServer:
 
 
 def fetch(address: tuple[str, int], uuid: int, wanted: Callable[[], None], deadline: float) -> Tree:
-    """The state that the peer offers to generation ``uuid``; its tensors are on the CPU.
+    """Return the state that the peer offers to generation ``uuid``; its tensors are on the CPU.
 
     Args:
-        address: host and port of the peer's server.
-        uuid: of the generation.
-        wanted: raises GroupBroken once the generation is not wanted any more; asked several times a second.
-        deadline: monotonic; then GroupBroken is raised.
+        address: Host and port of the peer's server.
+        uuid: Uuid of the generation.
+        wanted: Called several times a second; raises GroupBroken when the generation is not wanted any more.
+        deadline: Monotonic time after which GroupBroken is raised.
     """
 
     def check() -> None:
@@ -218,7 +218,7 @@ def fetch(address: tuple[str, int], uuid: int, wanted: Callable[[], None], deadl
 
 
 def ask_traits(address: tuple[str, int], *, seconds: float = 2.0) -> Traits | None:
-    """What a peer says about itself; None if it does not answer within ``seconds``."""
+    """Return the traits of a peer; None if it does not answer within ``seconds``."""
     until = time.monotonic() + seconds
     try:
         with _request(address, {"traits": True}, seconds) as connection, connection.makefile("rb") as answer:
@@ -235,25 +235,25 @@ def ask_traits(address: tuple[str, int], *, seconds: float = 2.0) -> Traits | No
 
 
 def look(address: tuple[str, int], member_id: str, *, seconds: float = _CONNECT_SECONDS) -> Sign:
-    """What comes of one ping of a member's process."""
+    """Ping a member's process once. Return the result."""
     try:
         with socket.create_connection(address, timeout=seconds) as connection:
             connection.sendall(ping(member_id))
             answer = connection.recv(len(PONG))
     except (ConnectionRefusedError, ConnectionResetError):
         return Sign.ENDED
-    except OSError:  # not EHOSTUNREACH either: that's what a cut network says
+    except OSError:  # includes EHOSTUNREACH, which an interrupted network causes
         return Sign.SILENT
-    return Sign.ANSWERS if answer == PONG else Sign.ENDED  # closed: by whoever has got its port since
+    return Sign.ANSWERS if answer == PONG else Sign.ENDED  # closed by another process that has the port now
 
 
 def ping(member_id: str) -> bytes:
-    """The request that the server of that member, and of no other, answers with PONG."""
+    """Return a request that only the server of that member answers with PONG."""
     return json.dumps({"ping": member_id}).encode() + b"\n"
 
 
 def is_gone(address: tuple[str, int]) -> bool:
-    """Whether nothing listens at a peer's server: its process has ended. A peer that does not answer is not gone."""
+    """Return whether nothing listens at the address, so the process has ended. A silent peer is not gone."""
     try:
         with socket.create_connection(address, timeout=_CONNECT_SECONDS):
             return False

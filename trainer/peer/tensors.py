@@ -1,9 +1,9 @@
-"""Tensors as bytes: what one must be told to make an empty one like it, and the memory that is to be filled.
+"""Tensors as bytes: the description from which an empty tensor of the same kind is created, and its memory.
 
     layouts = [Layout.of(tensor) for tensor in tensors]        # JSON, by ``to_json``
-    tensors = [layout.empty() for layout in layouts]           # … whose bytes then arrive in ``memory(tensor)``
+    tensors = [layout.empty() for layout in layouts]           # … their bytes are then written to ``memory(tensor)``
 
-A tensor's memory format stays as it is, so that the optimizer of a model in channels-last stays in channels-last.
+The memory format of a tensor is kept, so that the optimizer state of a channels-last model stays channels-last.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 import torch
 
 _MOST_PIECES = 500
-"""Of a chunk: the kernel takes 1024 buffers in one call."""
+"""Maximum number of parts in a chunk: the kernel accepts 1024 buffers in one call."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """All that is needed to make an empty tensor of the same kind on the CPU."""
+    """What is needed to create an empty tensor of the same kind on the CPU."""
 
     dtype: str
     size: tuple[int, ...]
@@ -28,22 +28,22 @@ class Layout:
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> Layout:
-        """The layout in which ``memory`` presents a tensor."""
+        """Return the layout in which ``memory`` presents a tensor."""
         stride = tensor.stride() if _is_dense(tensor) else torch.empty(tensor.shape, device="meta").stride()
         return cls(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), tuple(stride))
 
     @classmethod
     def from_json(cls, fields: Sequence[Any]) -> Layout:
-        """The inverse of ``to_json``."""
+        """Return the inverse of ``to_json``."""
         dtype, size, stride = fields
         return cls(str(dtype), tuple(map(int, size)), tuple(map(int, stride)))
 
     def to_json(self) -> list[Any]:
-        """As JSON takes it."""
+        """Return the layout as values for JSON."""
         return [self.dtype, self.size, self.stride]
 
     def empty(self) -> torch.Tensor:
-        """A tensor on the CPU whose values are not set yet. Raises ValueError if the type is not known."""
+        """Return an uninitialised tensor on the CPU. Raise ValueError if the type is unknown."""
         dtype = getattr(torch, self.dtype, None)
         if not isinstance(dtype, torch.dtype):
             raise ValueError(f"torch {torch.__version__} knows no type {self.dtype!r}")
@@ -51,20 +51,20 @@ class Layout:
 
 
 def memory(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor's bytes in the order of its memory; a copy only if the tensor overlaps itself or has gaps."""
+    """Return the tensor's bytes in the order of its memory. It is a copy only if the tensor overlaps or has gaps."""
     dense = tensor.detach() if _is_dense(tensor) else tensor.detach().contiguous()
     return dense.as_strided((dense.numel(),), (1,)).view(torch.uint8)
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
-    # torch's own rule: where elements neither overlap nor leave gaps, an empty tensor like it has the same strides.
+    # torch's own rule: if elements neither overlap nor leave gaps, empty_like has the same strides.
     return bool(torch.empty_like(tensor, device="meta").stride() == tensor.stride())
 
 
 def chunks(sizes: Sequence[int], most: int) -> Iterator[list[tuple[int, int, int]]]:
-    """Cut tensors of so many bytes into chunks of at most ``most`` bytes: lists of (tensor, from, to).
+    """Yield chunks of at most ``most`` bytes of tensors of these sizes: lists of (tensor, from, to).
 
-    Both ends cut alike, so nothing about it has to be sent. Small tensors share a chunk.
+    Both ends compute the same chunks, so they need not be sent. Small tensors share a chunk.
     """
     chunk: list[tuple[int, int, int]] = []
     room = most

@@ -1,15 +1,15 @@
-"""A tree of values and tensors through a socket, as a stream of checksummed chunks.
+"""Sends a tree of values and tensors through a socket, as a stream of chunks with checksums.
 
     send(connection, parcel, standing)         # parcel = Parcel.of(tree)
     tree = receive(connection, check)
 
-Neither side holds a copy of the whole: tensors are sent from where they are and received into where they stay;
-those on a GPU go through two page-locked buffers of one chunk each, the next one being filled while one is sent.
+Neither side makes a copy of the whole state: tensors are sent from their memory and received into their final memory.
+Tensors on a GPU go through two page-locked buffers of one chunk each; one is filled while the other is sent.
 
-The stream is a sequence of frames (kind, length of the body, its CRC-32). ``WAIT`` says that the sender is alive but
-has nothing to send yet; ``TREE`` carries the structure as JSON, and the tensors' chunks follow, each with its CRC-32;
-``DONE`` says that the state has been the same from the first byte to the last. A receiver that has seen ``DONE`` has
-the state, any other has nothing.
+The stream is a sequence of frames (kind, length of the body, its CRC-32). ``WAIT`` means that the sender is alive but
+has nothing to send yet. ``TREE`` contains the structure as JSON; the chunks of the tensors follow, each with its
+CRC-32. ``DONE`` means that the state did not change during the transfer. Only a receiver that got ``DONE`` has the
+state.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from trainer.peer.tensors import Layout, chunks, memory
 from trainer.tree import Tree, join, split
 
 SLICE_SECONDS = 0.1
-"""A receiver looks so often whether it should go on."""
+"""Interval at which a receiver checks whether to continue."""
 
 _CHUNK = 1 << 20
-"""Bytes. Small enough to be in the processor's cache when it is sent, after its checksum was calculated."""
+"""Bytes. Small enough to be still in the processor's cache when it is sent after the checksum is computed."""
 _FRAME = struct.Struct("!4sQI")
 _SUM = struct.Struct("!I")
 _WAIT, _TREE, _DONE = b"WAIT", b"TREE", b"DONE"
@@ -53,12 +53,12 @@ class Parcel:
 
     @classmethod
     def of(cls, tree: Tree) -> Parcel:
-        """Raises ConfigError if the tree holds something that can't be sent. Copies nothing."""
+        """Return the parcel, without copying tensors. Raise ConfigError if the tree can't be sent."""
         tensors: dict[str, torch.Tensor] = {}
         outline = split(tree, lambda name, tensor: tensors.setdefault(name, tensor.detach())).outline
         header = {"tree": outline, "tensors": {name: Layout.of(each).to_json() for name, each in tensors.items()}}
         for device in {tensor.device for tensor in tensors.values() if tensor.is_cuda}:
-            torch.cuda.synchronize(device)  # what is still being calculated must be there when another thread reads
+            torch.cuda.synchronize(device)  # pending computations must be finished before another thread reads
         return cls(json.dumps(header).encode(), tuple(tensors.values()))
 
 
@@ -68,7 +68,7 @@ def send_wait(connection: socket.socket) -> None:
 
 
 def send(connection: socket.socket, parcel: Parcel, standing: Callable[[], bool]) -> None:
-    """Send all of it; ``DONE`` only if ``standing()`` holds after everything has been read. Raises OSError."""
+    """Send everything; ``DONE`` only if ``standing()`` is true after the last read. Raise OSError."""
     connection.sendall(_FRAME.pack(_TREE, len(parcel.header), zlib.crc32(parcel.header)))
     connection.sendall(parcel.header)
     for views in _in_host_memory(parcel.tensors):
@@ -79,10 +79,10 @@ def send(connection: socket.socket, parcel: Parcel, standing: Callable[[], bool]
 
 
 def receive(connection: socket.socket, check: Callable[[], None], stall_seconds: float) -> Tree:
-    """The tree that the peer sends; tensors are on the CPU.
+    """Return the tree that the peer sends, with tensors on the CPU.
 
-    ``check`` is called every SLICE_SECONDS and may raise to end it. Raises OSError if the connection breaks, if nothing
-    at all comes for ``stall_seconds``, or if something does not match its checksum; RecordError if it is no tree.
+    ``check`` is called every SLICE_SECONDS and may raise to stop. Raise OSError if the connection breaks, if nothing
+    arrives for ``stall_seconds``, or if a checksum does not match; RecordError if the data is not a tree.
     """
     reader = _Reader(connection, check, stall_seconds)
     kind, length, checksum = _WAIT, 0, 0
@@ -109,7 +109,7 @@ def _fill(reader: _Reader, tensors: list[torch.Tensor]) -> None:
         if _checksum(views) != expected:
             wrong.append(expected)
 
-    # In another thread, since it takes about as long as the copying: together they keep up with 10 Gbit/s.
+    # In another thread, because it takes as long as copying: in parallel they reach 10 Gbit/s.
     with ThreadPoolExecutor(1, "checksum") as pool:
         for chunk in chunks([len(each) for each in memories], _CHUNK):
             views = [_view(memories[index][start:end]) for index, start, end in chunk]
@@ -133,7 +133,7 @@ def _view(plain: torch.Tensor) -> memoryview:
 
 
 class _Reader:
-    """Reads into given memory, and looks between reads whether it should go on."""
+    """Reads into given memory, and checks between reads whether to continue."""
 
     def __init__(self, connection: socket.socket, check: Callable[[], None], stall_seconds: float) -> None:
         connection.settimeout(SLICE_SECONDS)
@@ -141,7 +141,7 @@ class _Reader:
         self._heard_at = self._checked_at = time.monotonic()
 
     def take(self, size: int) -> bytearray:
-        """The next ``size`` bytes."""
+        """Return the next ``size`` bytes."""
         data = bytearray(size)
         self.fill([memoryview(data)])
         return data
@@ -167,7 +167,7 @@ class _Reader:
 
 
 def _pass(views: list[memoryview], some: Callable[[list[memoryview]], int]) -> None:
-    """All bytes of ``views`` through ``some``, which takes the first of what it is given and returns how many."""
+    """Process all bytes of ``views`` with ``some``, which processes a first part and returns its size."""
     left = deque(view for view in views if len(view))
     while left:
         passed = some(list(islice(left, _MOST_BUFFERS)))
@@ -179,7 +179,7 @@ def _pass(views: list[memoryview], some: Callable[[list[memoryview]], int]) -> N
 
 
 def _in_host_memory(tensors: tuple[torch.Tensor, ...]) -> Iterator[list[memoryview]]:
-    """The tensors' chunks in host memory. A chunk's views are good until the next one is asked for."""
+    """Yield the tensors' chunks in host memory. The views of a chunk are valid until the next chunk is requested."""
     buffers: list[torch.Tensor] = []
     if any(tensor.is_cuda for tensor in tensors):
         buffers = [torch.empty(_CHUNK, dtype=torch.uint8, pin_memory=True) for _ in range(2)]
@@ -198,14 +198,14 @@ def _pieces(tensors: tuple[torch.Tensor, ...]) -> Iterator[list[torch.Tensor]]:
     for chunk in chunks([tensor.numel() * tensor.element_size() for tensor in tensors], _CHUNK):
         pieces = []
         for index, start, end in chunk:
-            if index != current:  # one at a time: where it has to be copied, only one copy exists
+            if index != current:  # one at a time, so that at most one copy exists
                 current, plain = index, memory(tensors[index])
             pieces.append(plain[start:end])
         yield pieces
 
 
 class _Staged:
-    """One chunk on its way into host memory."""
+    """One chunk that is being copied to host memory."""
 
     def __init__(self, pieces: list[torch.Tensor], buffer: torch.Tensor | None) -> None:
         self._pieces = pieces
@@ -222,7 +222,7 @@ class _Staged:
         self._events = [torch.cuda.current_stream(device).record_event() for device in devices]
 
     def views(self) -> list[memoryview]:
-        """Waits for the copies."""
+        """Wait for the copies. Return the chunk's views."""
         for event in self._events:
             event.synchronize()
         return [_view(piece) for piece in self._pieces]

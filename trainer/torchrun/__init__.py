@@ -1,4 +1,4 @@
-"""etcd v3 as a rendezvous for plain ``torchrun``, found by torch through an entry point of this distribution.
+"""etcd v3 as a rendezvous for plain ``torchrun``; torch finds it by an entry point of this distribution.
 
     pip install .
     torchrun --nnodes=1:4 --max-restarts=10 --rdzv-id=digits \\
@@ -6,12 +6,11 @@
 
     rounds     which nodes run together: frozen records and one pure function that decides
     options    --rdzv-endpoint and --rdzv-conf
-    mirror     a copy of the records in etcd, kept current, and this node's lease
-    handler    torch's RendezvousHandler, made of these
+    handler    torch's RendezvousHandler; it follows etcd by ``trainer.etcd.mirror``
 
-torch's own etcd backends speak an API that etcd removed in 3.6, and act on one blob behind ``RendezvousBackend``, so
-that the loss of a node is noticed only by the next collective that times out. This is a whole handler: a node is lost
-when its lease ends, and ``num_nodes_waiting`` then has torchrun's agents restart their workers.
+torch's own etcd backends use an API that etcd removed in 3.6. A ``RendezvousBackend`` stores only one blob, so the loss
+of a node is noticed only when a collective times out. This is a complete handler: a node is lost when its lease ends,
+and then ``num_nodes_waiting`` makes torchrun's agents restart their workers.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def creator() -> RendezvousHandlerCreator:
-    """What the entry point ``etcd-v3`` of group ``torchrun.handlers`` names: returns the maker of handlers."""
+    """Return the function that creates handlers; the entry point ``etcd-v3`` calls this."""
     from trainer.torchrun.handler import create
 
     return create

@@ -1,11 +1,11 @@
 """torch's RendezvousHandler on etcd v3: applies the decisions of ``rounds``.
 
-torchrun's agent calls ``next_rendezvous`` before it starts workers and ``num_nodes_waiting`` several times a second
-while they run; it stops its workers before it calls ``next_rendezvous`` again. The rest happens in threads: the mirror
-follows etcd and keeps the lease, and a small server shows other nodes that this process lives.
+torchrun's agent calls ``next_rendezvous`` before it starts workers, and ``num_nodes_waiting`` several times a second
+while they run. It stops its workers before it calls ``next_rendezvous`` again. The rest happens in threads: the mirror
+follows etcd and renews the lease, and a small server shows other nodes that this process is alive.
 
-Every node keeps a torch store of its own, made anew for every round, and the one of rank 0 serves the round: its
-agents under a prefix, its workers as MASTER_ADDR and MASTER_PORT. So no key of an earlier round is ever found.
+Every node creates its own torch store for each round, and the store of rank 0 serves the round: the agents use it with
+a prefix, the workers as MASTER_ADDR and MASTER_PORT. So keys of earlier rounds are never found.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from trainer.torchrun.rounds import Inputs, Kind, Limits, Node, Round, View
 
 NAME = "etcd-v3"
 CLOSED_SECONDS = 3600
-"""So long a finished run's id can't be used again; nodes that come too late learn in that time that it is over."""
+"""Time for which the id of a finished run can't be used again, so that late nodes learn that it is finished."""
 
 _MEET_SECONDS = 30.0
 _STORE_TIMEOUT = timedelta(seconds=300)  # torch's own default
 _PROBE_SECONDS = 0.2
 
-log = get_logger(__name__)  # to where torchrun's own messages go, at the level of its LOGLEVEL
+log = get_logger(__name__)  # logs to the same place as torchrun, with its LOGLEVEL
 
 
 def create(params: RendezvousParameters) -> RendezvousHandler:
-    """The handler that ``--rdzv-backend=etcd-v3`` asks for. Raises ConfigError for options that can't be used."""
+    """Return the handler for ``--rdzv-backend=etcd-v3``. Raise ConfigError for invalid options."""
     options = Options.parse(params.endpoint, params.config)
     if not params.run_id or "/" in params.run_id:
         raise ConfigError(f"--rdzv-id {params.run_id!r} must be a name without a slash")
@@ -64,7 +64,7 @@ def create(params: RendezvousParameters) -> RendezvousHandler:
 
 
 class EtcdRendezvous(RendezvousHandler):
-    """One agent's part in the rendezvous of one run."""
+    """The part of one agent in the rendezvous of one run."""
 
     def __init__(self, store: Store, run_id: str, limits: Limits, options: Options, *, host: str = "") -> None:
         self._store, self._run_id, self._limits, self._options, self._host = store, run_id, limits, options, host
@@ -85,17 +85,17 @@ class EtcdRendezvous(RendezvousHandler):
 
     @property
     def use_agent_store(self) -> bool:
-        """Workers use the store of rank 0's agent, so no port has to be guessed."""
+        """Whether workers use the store of rank 0's agent. They do, so no free port has to be guessed."""
         return True
 
     def next_rendezvous(self) -> RendezvousInfo:
-        """See base class. May be called again and again; the node is in one round at a time.
+        """See base class. May be called repeatedly; the node is in one round at a time.
 
         Raises:
-            RendezvousConnectionError: etcd has never answered within ``connect_seconds``.
-            RendezvousTimeoutError: no round with this node came about within ``join_seconds``.
-            RendezvousClosedError: the run is over.
-            RendezvousStateError: the records are of another version of this code.
+            RendezvousConnectionError: etcd did not answer within ``connect_seconds``.
+            RendezvousTimeoutError: No round with this node was formed within ``join_seconds``.
+            RendezvousClosedError: The run is finished.
+            RendezvousStateError: The records are from another version of this code.
         """
         deadline = time.monotonic() + self._options.join_seconds
         try:
@@ -126,7 +126,7 @@ class EtcdRendezvous(RendezvousHandler):
             log.warning("The rendezvous %s could not be closed: %s", self._run_id, error)
 
     def num_nodes_waiting(self) -> int:
-        """See base class. More than 0 also when a node of the round is lost: the agent then restarts its workers."""
+        """See base class. Also greater than 0 when a node of the round is lost: the agent then restarts its workers."""
         if self._me is None or self._joined is None:
             return 0
         try:
@@ -136,24 +136,24 @@ class EtcdRendezvous(RendezvousHandler):
             return 0
 
     def shutdown(self) -> bool:
-        """See base class. Closes the run if this node was in it; a node that only waited in line just goes."""
+        """See base class. Closes the run if this node took part; a node that only waited in line just leaves."""
         if self._joined is not None and self._view().number == self._joined.number:
             self.set_closed()
         self._withdraw()
         return True
 
     def _announce(self) -> None:
-        """Say that no worker runs here, and that a new torch store is there for the next round."""
+        """Publish that no worker runs here, and that a new torch store is ready for the next round."""
         if self._me is None:
             self._connect()
         server = TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False, timeout=_STORE_TIMEOUT)
         self._publish(server.port)
-        self._server = server  # only now may the store go that a former record promises
+        self._server = server  # the previous record names the previous store, so keep that one until now
 
     def _connect(self) -> None:
         peers = PeerServer()
         self._mirror.start()
-        atexit.register(self._withdraw)  # an agent that is sent SIGTERM ends without a call of shutdown
+        atexit.register(self._withdraw)  # an agent that gets SIGTERM ends without a call of shutdown
         if not self._mirror.wait(lambda _: True, time.monotonic() + self._options.connect_seconds):
             raise RendezvousConnectionError(
                 f"etcd has not answered within {self._options.connect_seconds:g} s: {self._mirror.error}. "
@@ -185,7 +185,7 @@ class EtcdRendezvous(RendezvousHandler):
         found = view.node(self._me.id) if self._me else None
         if found is None or self._me is None:
             return view
-        # What this node has said last holds, also when etcd's echo of it has not come back yet.
+        # The last record that this node has written counts, even if etcd has not sent it back yet.
         mine = Node(**{**self._me.__dict__, "age": found.age})
         others = tuple(node for node in view.nodes if node.id != mine.id)
         return View(view.round, view.round_revision, (*others, mine), view.closed)
@@ -196,25 +196,25 @@ class EtcdRendezvous(RendezvousHandler):
             action = self._action(view, now)
             if action.kind is Kind.GIVE_UP:
                 raise RendezvousClosedError(
-                    f"the run {self._run_id!r} is over; take another --rdzv-id, or wait an hour to use this one again"
+                    f"the run {self._run_id!r} is finished; use another --rdzv-id, or wait an hour"
                 )
             if action.kind is Kind.ENTER and action.round:
                 return action.round
             if now > deadline:
                 raise RendezvousTimeoutError(
                     f"no round of {self._run_id!r} had room for this node within {self._options.join_seconds:g} s: "
-                    f"{len(rounds.ready(view))} nodes stand ready, {len(rounds.busy(view))} are busy, "
+                    f"{len(rounds.ready(view))} nodes are ready, {len(rounds.busy(view))} are busy, "
                     f"--nnodes={self._limits.min_nodes}:{self._limits.max_nodes}"
                 )
             if action.kind is Kind.PROPOSE and action.round:
                 self._propose(action.round, view)
             elif self._mine().done_with < view.number:
-                self._publish(self._mine().store_port)  # in line: still ready for the one after
+                self._publish(self._mine().store_port)  # in line: ready for the next round too
             wake_at = min(deadline, action.wake_at or deadline, time.monotonic() + self._slice(view))
             self._mirror.wait_for_news(entries, max(wake_at, time.monotonic() + 0.01))
 
     def _slice(self, view: View) -> float:
-        """Busy nodes of a broken round are looked at again and again: their process may be gone."""
+        """Return the longest wait for news: busy nodes of a broken round are checked often, as they may have ended."""
         return _PROBE_SECONDS if rounds.is_broken(view) else 5.0
 
     def _action(self, view: View, now: float) -> rounds.Action:
@@ -233,7 +233,7 @@ class EtcdRendezvous(RendezvousHandler):
         return rounds.decide(view, Inputs(**{**inputs.__dict__, "dead": dead}), now)
 
     def _note(self, view: View, now: float) -> None:
-        """Remember since when these nodes stand ready, and since when the round is broken."""
+        """Note since when these nodes are ready, and since when the round is broken."""
         standing = frozenset(node.id for node in rounds.ready(view))
         if standing != self._arrivals[0]:
             self._arrivals = (standing, now)
@@ -243,15 +243,15 @@ class EtcdRendezvous(RendezvousHandler):
             self._break = (view.number, now)
 
     def _propose(self, proposal: Round, view: View) -> None:
-        """Compare-and-set the next round; whether that worked, the mirror will tell."""
+        """Compare-and-set the next round. The mirror shows whether that succeeded."""
         try:
             key = keys.rendezvous_round(self._run_id)
             self._store.put_if(key, rounds.round_to_json(proposal), view.round_revision)
         except StoreError as error:
-            log.warning("etcd did not take the next round of %s: %s", self._run_id, error)
+            log.warning("etcd did not accept the next round of %s: %s", self._run_id, error)
 
     def _enter(self, found: Round, deadline: float) -> RendezvousInfo:
-        """Meet the others at rank 0's store. Raises GroupBroken if one of them is lost before all have met."""
+        """Meet the other nodes at rank 0's store. Raise GroupBroken if one is lost before all have arrived."""
         me = self._mine()
         rank, first = found.rank(me.id) or 0, found.nodes[0]
         check, until = self._still_holds(found), min(deadline, time.monotonic() + _MEET_SECONDS)
@@ -259,8 +259,8 @@ class EtcdRendezvous(RendezvousHandler):
         server = server or rendezvous.join((first.host, first.store_port), check, until)
         try:
             met = rendezvous.MeetingStore(found.number, server, check, until)
-            met.assemble(rank, len(found.nodes), superseded=lambda: False)  # of that, too, the check takes care
-        except RuntimeError as error:  # torch's own errors are RuntimeErrors: rank 0 is lost
+            met.assemble(rank, len(found.nodes), superseded=lambda: False)  # the check covers that case too
+        except RuntimeError as error:  # torch raises RuntimeErrors: rank 0 is lost
             raise GroupBroken(f"rank 0 at {first.host} is lost: {error}") from error
         server.set_timeout(_STORE_TIMEOUT)
         log.info("Round %d of %s: rank %d of %d", found.number, self._run_id, rank, len(found.nodes))
@@ -272,13 +272,13 @@ class EtcdRendezvous(RendezvousHandler):
         def check() -> None:
             view = self._view()
             if view.number != found.number or rounds.is_broken(view):
-                raise GroupBroken("a node was lost, or a newer round came up")
+                raise GroupBroken("a node was lost, or there is a newer round")
 
         return check
 
 
 def view_of(entries: Entries, run_id: str) -> View:
-    """The records as one view. Raises RecordError for what another version of this code has written."""
+    """Return the records as one view. Raise RecordError for records of another version of this code."""
     found = entries.get(keys.rendezvous_round(run_id))
     nodes = tuple(
         rounds.node_from_json(entry.value, age=entry.create_revision)

@@ -2,7 +2,7 @@
 
     options = Options.parse("etcd-0:2379,etcd-1:2379", {"lease_seconds": "5", "timeout": 900})
 
-torchrun hands the configuration over as text. Everything wrong is reported at once, in one ConfigError.
+torchrun passes the configuration as text. One ConfigError reports everything that is wrong.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ _SECONDS: dict[str, tuple[float, float]] = {
     "join_seconds": (900, 1),
     "connect_seconds": (15, 1),
 }
-"""Default and least."""
+"""Default and minimum."""
 _TEXTS = ("protocol", "cacert", "cert", "key")
 _DEFAULT_PORT = 2379
 
 
 @dataclass(frozen=True)
 class Options:
-    """How one agent reaches etcd, and how long it waits for what."""
+    """How an agent reaches etcd, and how long it waits."""
 
     endpoints: tuple[str, ...]
     lease_seconds: int
-    """A node that etcd has not heard of for so long is lost. Whole seconds, as etcd's leases are."""
+    """A node is lost when etcd has not heard of it for this time. Whole seconds, like etcd's leases."""
     last_call_seconds: float
-    """The first round waits so long after the last arrival, unless it is full."""
+    """The first round waits this long after the last arrival, unless it is full."""
     patience_seconds: float
-    """So long the others wait for a node to stop its workers after a round has broken."""
+    """Time for which others wait until a node has stopped its workers after a round has broken."""
     join_seconds: float
-    """``next_rendezvous`` fails after this. torch's own name for it, ``timeout``, is taken too."""
+    """``next_rendezvous`` fails after this time. torch's own name, ``timeout``, is accepted too."""
     connect_seconds: float
-    """etcd must have answered once within this."""
+    """etcd must answer at least once within this time."""
     cacert: str = ""
     cert: str = ""
     key: str = ""
 
     @classmethod
     def parse(cls, endpoint: str, config: Mapping[str, Any]) -> Options:
-        """Raises ConfigError that names every option that is wrong, and what it may be."""
+        """Return the options. Raise ConfigError that names every wrong option and its allowed values."""
         given = {name: value for name, value in config.items() if value is not None}
         if "timeout" in given:
             given.setdefault("join_seconds", given["timeout"])
@@ -84,7 +84,7 @@ class Options:
         )
 
     def tls(self) -> ssl.SSLContext | None:
-        """How to speak TLS with etcd; None if no endpoint is ``https://``. Raises ConfigError that names the file."""
+        """Return the TLS context; None if no endpoint is ``https://``. Raise ConfigError that names the file."""
         if not any(url.startswith("https:") for url in self.endpoints):
             return None
         return tls_context(self.cacert, self.cert, self.key, option="--rdzv-conf {}={}")
@@ -112,7 +112,7 @@ def _endpoints(text: str, protocol: str, problems: list[str]) -> tuple[str, ...]
             parts = urlsplit(url)
             good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.path in ("", "/")
             port = parts.port or _DEFAULT_PORT
-        except ValueError:  # a port that is no number
+        except ValueError:  # the port is not a number
             good, port = False, 0
         if good:
             host = f"[{parts.hostname}]" if ":" in str(parts.hostname) else parts.hostname

@@ -1,1 +1,4 @@
-"""Files that the program doesn't import but puts into the code bundle, to run in the pods."""
+"""Files that the program does not import but puts into the code bundle, to run in the pods.
+
+start    entry point of the bundle: installs what the image lacks, then runs the trainer
+"""

@@ -1,9 +1,9 @@
 """Entry point of the code bundle: the bundle's `__main__.py`, run in the pod as `python3 bundle.zip ARGS`.
 
-Installs the packages that the sub-command needs and the image lacks, then hands over to the trainer. In an image that
-has them it costs a few milliseconds and touches no network. `train` is the user's own script if the bundle holds one.
+It installs the packages that the sub-command needs and the image lacks, then runs the trainer. In an image that has
+them it takes a few milliseconds and uses no network. `train` runs the user's own script if the bundle holds one.
 
-Until the trainer has set its own, a handler for SIGTERM stands: process 1 of a container ignores signals without.
+It sets a handler for SIGTERM until the trainer sets its own: without one, process 1 of a container ignores SIGTERM.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ SCRIPT = "training_script"
 DEFAULT_SCRIPT = "examples.images.train"
 CHECKPOINTS = "TIDEWATER_CHECKPOINTS"
 LEFT = 143
-"""As in contract/, which can't be imported before this file has run."""
+"""As in contract/, which this file cannot import: the bundle's tests compare the two."""
 
 
 def missing(requirements: list[str]) -> list[str]:
-    """The `name==version` lines whose package isn't there in any version: an image's own choice stands."""
+    """Return the `name==version` lines whose package is not installed; another version in the image is accepted."""
     absent = []
     for line in requirements:
         try:
@@ -39,9 +39,9 @@ def missing(requirements: list[str]) -> list[str]:
 
 
 def requirements(bundle: Path, arguments: Sequence[str], checkpoints: str) -> list[str]:
-    """The pinned packages that the bundle asks for on behalf of a command line.
+    """Return the pinned packages that a command line needs.
 
-    They are the sub-command's (none for one that the bundle doesn't know), and S3's where an address of S3 is given.
+    These are the sub-command's (none for an unknown one), and S3's if the command line has an `s3://` address.
     """
     wanted = [arguments[0] if arguments else "train"]
     if any("s3://" in each for each in (*arguments, checkpoints)):
@@ -52,18 +52,18 @@ def requirements(bundle: Path, arguments: Sequence[str], checkpoints: str) -> li
 
 
 def has_script(bundle: Path) -> bool:
-    """Whether the user's own training script takes the place of the one that comes along."""
+    """Return whether the bundle holds the user's own training script."""
     with zipfile.ZipFile(bundle) as archive:
         return f"{SCRIPT}.py" in archive.namelist()
 
 
 def leave(_signal: int, _frame: FrameType | None) -> None:
-    """Leaves before training began."""
+    """Exit before training begins."""
     sys.exit(LEFT)
 
 
 def main() -> None:
-    """Prepares the interpreter, then becomes the trainer."""
+    """Prepare the interpreter, then run the trainer in it."""
     signal.signal(signal.SIGTERM, leave)
     bundle = Path(sys.argv[0])
     target = bundle.parent / SITE_PACKAGES

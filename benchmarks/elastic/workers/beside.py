@@ -1,7 +1,7 @@
-"""Plain data-parallel training, without any provision for failures, in the same processes as a system's: step by step
-in turns with it, so that both see the same machine, whose speed changes by a tenth from one second to the next.
+"""Plain data-parallel training without fault tolerance, in the same processes as a system's training. They make steps
+in turns, so that both see the same machine, whose speed changes by a tenth within seconds.
 
-    beside = Beside.from_environment(rank)      # None unless the driver wants it
+    beside = Beside.from_environment(rank)      # None unless the driver requests it
     beside.step(world, at)                      # after every step of the system, which ended at that time
 """
 
@@ -38,26 +38,26 @@ class Beside:
 
     @classmethod
     def from_environment(cls, rank: int) -> Beside | None:
-        """As the driver's variables say."""
+        """Return what the driver's variables describe."""
         if names.BESIDE not in os.environ:
             return None
         port, world = map(int, os.environ[names.BESIDE].split(","))
         return cls(Path(os.environ[names.PAIRS]) / f"{rank}-{os.getpid()}.pairs", port, rank, world)
 
     def step(self, world: int, at: int) -> None:
-        """Make one step once the system's workers are all there, and note the times."""
+        """Make one step when all of the system's workers are there, and record the times."""
         if world < self._world:
             return
         if self._steps is None:
             self._steps = steps(group(self._port, self._rank, self._world), self._rank, self._world)
-        os.write(self._file, self._line.encode())  # of the step before: here, where it counts for neither of the two
+        os.write(self._file, self._line.encode())  # the previous step's; here it delays neither
         began_at = time.monotonic_ns()
         next(self._steps)
         self._line = f"{at} {began_at} {time.monotonic_ns()}\n"
 
 
 def group(port: int, rank: int, world: int) -> dist.ProcessGroup:
-    """A process group beside the default one, which is the system's."""
+    """Return a process group in addition to the default one, which belongs to the system."""
     store = TCPStore(names.HOST, port, is_master=rank == 0, wait_for_workers=False, timeout=_TIMEOUT)
     made = dist.ProcessGroup(store, rank, world)
     gloo = dist.ProcessGroup.BackendType.GLOO
@@ -67,7 +67,7 @@ def group(port: int, rank: int, world: int) -> dist.ProcessGroup:
 
 
 def steps(group: dist.ProcessGroup, rank: int, world: int) -> Iterator[float]:
-    """Plain DistributedDataParallel, as torch's documentation has it; gives each step's loss, for ever."""
+    """Train with plain DistributedDataParallel, as in torch's documentation. Yield the loss of each step, endlessly."""
     dataset = task.digits()
     model = DistributedDataParallel(task.model(), process_group=group)
     optimizer = task.optimizer_of(model)

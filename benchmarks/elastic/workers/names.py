@@ -1,6 +1,6 @@
-"""The environment variables by which the driver speaks to the workers, and the numbers that both must know.
+"""The environment variables from the driver to the workers, and the numbers that both need.
 
-Without torch, so that the driver can import it.
+It does not import torch, so that the driver can import it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ NODE = "BENCH_NODE"
 DATA = "BENCH_DATA"
 """The digits, as numpy's .npz."""
 GATE = "BENCH_GATE"
-"""File with the number of the step at which training is to hold."""
+"""File with the number of the step at which training must stop."""
 CHECKPOINTS = "BENCH_CHECKPOINTS"
 """Directory for torchrun's checkpoints."""
 CHECKPOINT_EVERY = "BENCH_CHECKPOINT_EVERY"
 """Steps from one checkpoint to the next."""
 WIDTH = "BENCH_WIDTH"
-"""Channels of the network's first layer: how much there is to compute."""
+"""Channels of the network's first layer, which determine the amount of computation."""
 DEVICE_SECONDS = "BENCH_DEVICE_SECONDS"
-"""How long each step waits as if for an accelerator."""
+"""Time for which each step waits, in place of an accelerator."""
 BESIDE = "BENCH_BESIDE"
 """Port and number of workers, PORT,WORKERS: plain training takes turns with the system's, in the same processes."""
 PAIRS = "BENCH_PAIRS"
@@ -35,4 +35,4 @@ PAIRS = "BENCH_PAIRS"
 GATE_FORMAT = "<q"
 GATE_BYTES = 8
 OPEN = 2**62
-"""No job gets that far."""
+"""A number of steps that no job reaches."""

@@ -1,4 +1,4 @@
-"""The record of committed steps, by which the driver measures, and the gate by which it holds training.
+"""The record of committed steps, which the driver evaluates, and the gate with which it stops training.
 
 recorder = Recorder.from_environment()
 recorder.committed(step, world=3, loss=0.41, samples=48)
@@ -22,14 +22,14 @@ _GATE_POLL_SECONDS = 0.02
 
 
 class Recorder:
-    """Writes one line per committed step to a file of this process, and holds training at the gate.
+    """Writes one line per committed step to a file of this process, and stops training at the gate.
 
-    The gate is a number in a file: no worker goes on from that step until it is raised. So several jobs can stand
-    ready on one machine while one of them runs.
+    The gate is a number in a file: no worker continues after that step until the number is increased. So several jobs
+    can exist on one machine while one of them runs.
     """
 
     def __init__(self, file: Path, gate: Path, beside: Beside | None = None) -> None:
-        # Unbuffered: a worker that is killed has recorded what it had committed.
+        # Unbuffered, so that a killed worker has recorded all its committed steps.
         self._file = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         with gate.open("rb") as opened:
             self._gate = mmap.mmap(opened.fileno(), names.GATE_BYTES, access=mmap.ACCESS_READ)
@@ -37,7 +37,7 @@ class Recorder:
 
     @classmethod
     def from_environment(cls, node: str = "") -> Recorder:
-        """The recorder of worker `node` (the driver's BENCH_NODE unless given); this process ends with its parent."""
+        """Return the recorder of worker `node` (BENCH_NODE by default), and bind this process to its parent."""
         bound_to(os.getppid())()
         torch.set_num_threads(1)
         torch.manual_seed(task.SEED)
@@ -46,7 +46,7 @@ class Recorder:
         return cls(out / f"{node}-{os.getpid()}.steps", Path(os.environ[names.GATE]), beside)
 
     def committed(self, step: int, *, world: int, loss: float, samples: int) -> None:
-        """Note a step that no failure can undo any more, but for going back to a checkpoint."""
+        """Record a step that only a return to a checkpoint can undo."""
         at = time.monotonic_ns()
         os.write(self._file, f"{step} {world} {at} {loss:.6f} {samples}\n".encode())
         while step >= struct.unpack(names.GATE_FORMAT, self._gate[: names.GATE_BYTES])[0]:

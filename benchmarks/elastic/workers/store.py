@@ -1,7 +1,6 @@
-"""The store of torchrun's rendezvous, in a process of its own: python store.py PORT
+"""The store of torchrun's rendezvous, in its own process: python store.py PORT
 
-torchrun would host it in one of the agents, and the loss of that node would be the end of the whole job. The
-benchmark is kinder to it.
+torchrun would host it in one of the agents, and the loss of that node would end the whole job.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What all the benchmark's training scripts train: the model, the data, the loss and the optimizer.
+"""The task of all training scripts of the benchmark: the model, the data, the loss and the optimizer.
 
-The driver (`python -m benchmarks.elastic`) tells a worker by environment variables what differs between measures, so
-that the scripts' command lines stay what a user of each system would write.
+The driver (`python -m benchmarks.elastic`) passes what differs between measures by environment variables. So the
+command lines of the scripts are those that a user of each system would write.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ class Digits(Dataset[tuple["Tensor", "Tensor"]]):
 
 
 def digits() -> Digits:
-    """The data that the driver has prepared."""
+    """Return the data that the driver has prepared."""
     return Digits(Path(os.environ[names.DATA]))
 
 
 def model() -> SmallCNN:
-    """The network, with the same initial weights everywhere."""
+    """Return the network, with the same initial weights everywhere."""
     torch.manual_seed(SEED)
     return SmallCNN(channels=1, classes=10, width=int(os.environ[names.WIDTH]))
 
 
 def loss_of(network: torch.nn.Module, images: Tensor, labels: Tensor) -> Tensor:
-    """Cross entropy, after the time that an accelerator would take beside the processor's own work."""
+    """Return the cross entropy, after the time that an accelerator would take."""
     loss = cross_entropy(network(images), labels)
     time.sleep(float(os.environ[names.DEVICE_SECONDS]))
     return loss
 
 
 def optimizer_of(network: torch.nn.Module) -> torch.optim.Optimizer:
-    """The optimizer of all the scripts."""
+    """Return the optimizer of all the scripts."""
     return torch.optim.AdamW(network.parameters(), lr=LR)

@@ -1,4 +1,4 @@
-"""A large state from one process to another, by the trainer's own way and by a plain socket, in turns.
+"""Transfers a large state from one process to another, with the trainer's code and with a plain socket, in turns.
 
 python transfer.py MEGABYTES RUNS        # prints {"peer": [seconds, …], "plain": [seconds, …]}
 """
@@ -25,7 +25,7 @@ _DEADLINE_SECONDS = 120.0
 
 
 def main(megabytes: int, runs: int) -> None:
-    """Measures and prints."""
+    """Measure and print."""
     mine, theirs = multiprocessing.Pipe()
     sender = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs, megabytes), daemon=True)
     sender.start()
@@ -42,7 +42,7 @@ def main(megabytes: int, runs: int) -> None:
 
 
 def serve(parent: Connection, megabytes: int) -> None:
-    """Offers a state, and the same bytes to whoever connects to the other port, until the parent ends."""
+    """Offer a state, and the same bytes on another port, until the parent ends."""
     torch.set_num_threads(1)
     state = torch.rand(TENSORS, megabytes * MEGABYTE // TENSORS // 4)
     server = PeerServer()
@@ -62,7 +62,7 @@ def serve(parent: Connection, megabytes: int) -> None:
 
 
 def copy(address: tuple[str, int], size: int) -> None:
-    """Receive so many bytes into fresh memory, as a state is."""
+    """Receive this number of bytes into fresh memory, as for a state."""
     view = memoryview(torch.empty(size, dtype=torch.uint8).numpy().data)
     with socket.create_connection(address) as connection:
         while view:

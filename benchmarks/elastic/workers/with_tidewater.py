@@ -1,4 +1,4 @@
-"""Elastic training by this project's own library.
+"""Elastic training with Tidewater.
 
 python with_tidewater.py --job bench --etcd http://HOST:PORT --checkpoints DIR --batch-size 48
 """
@@ -16,7 +16,7 @@ from trainer.training import Report
 
 
 def training(config: Config) -> Training:
-    """What is trained, and how."""
+    """Return the training."""
     recorder = record.Recorder.from_environment()
 
     def committed(report: Report) -> None:
@@ -33,7 +33,7 @@ def training(config: Config) -> Training:
 
 
 def loss(model: torch.nn.Module, batch: Any) -> torch.Tensor:
-    """Cross entropy of a batch of images and labels."""
+    """Return the cross entropy of a batch of images and labels."""
     return task.loss_of(model, *batch)
 
 

@@ -1,4 +1,4 @@
-"""Fault-tolerant training by torchft, after its own `train_ddp.py`: one replica group per worker.
+"""Fault-tolerant training with torchft, based on its `train_ddp.py`: one replica group per worker.
 
 TORCHFT_LIGHTHOUSE=http://HOST:PORT REPLICA_GROUP_ID=0 NUM_REPLICA_GROUPS=3 python with_torchft.py
 """
@@ -22,23 +22,23 @@ from benchmarks.elastic.workers import names, record, task
 
 
 class Model(DistributedDataParallel):  # type: ignore[misc,unused-ignore]
-    """torchft's own, but for its communication hook.
+    """torchft's class with another communication hook.
 
-    With gloo the one of torchft 0.2.0 ends the process by an AssertionError when a peer is lost in mid-step: it asks
-    for a future that isn't made when waiting fails. All survivors of a failure would end with the one that was killed.
-    torch looks at the annotations, so there are no postponed ones in this file.
+    With gloo, the hook of torchft 0.2.0 ends the process with an AssertionError when a peer is lost during a step: it
+    requests a future that doesn't exist if the wait fails. So all survivors would end with the killed worker.
+    torch evaluates the annotations, so this file has no postponed ones.
     """
 
     @staticmethod
     def _comm_hook(state: Manager, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        state.allreduce(bucket.buffer()).wait()  # an error is the manager's, which then doesn't commit the step
+        state.allreduce(bucket.buffer()).wait()  # the manager handles errors: it does not commit the step
         done = torch.futures.Future[torch.Tensor]()
         done.set_result(bucket.buffer())
         return done
 
 
 def main() -> None:
-    """Trains until it is killed."""
+    """Train until the process is killed."""
     replica, replicas = int(os.environ["REPLICA_GROUP_ID"]), int(os.environ["NUM_REPLICA_GROUPS"])
     recorder = record.Recorder.from_environment()
     dataset, network = task.digits(), task.model()
@@ -54,7 +54,7 @@ def main() -> None:
     def state_dict() -> dict[str, Any]:
         return {"model": network.state_dict(), "optim": optimizer.state_dict()}
 
-    # The replica group's own store, which torchrun would start for it.
+    # The store of the replica group, which torchrun would start.
     store = TCPStore(names.HOST, 0, is_master=True, wait_for_workers=False)
     manager = Manager(
         pg=ProcessGroupGloo(timeout=timedelta(seconds=5)),

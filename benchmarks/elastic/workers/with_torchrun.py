@@ -1,4 +1,4 @@
-"""Elastic training the way torchrun's documentation describes it: checkpoints, and a resume after every restart.
+"""Elastic training as torchrun's documentation describes it: checkpoints, and a resume after every restart.
 
 torchrun --nnodes=1:3 --max-restarts=1000 --rdzv-backend=c10d --rdzv-endpoint=HOST:PORT with_torchrun.py
 """
@@ -20,7 +20,7 @@ from benchmarks.elastic.workers import names, record, task
 
 
 def main() -> None:
-    """Trains until it is killed."""
+    """Train until the process is killed."""
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     recorder = record.Recorder.from_environment()
@@ -45,14 +45,14 @@ def main() -> None:
 
 
 def save(file: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
-    """A checkpoint, there whole or not at all."""
+    """Save a checkpoint atomically."""
     draft = file.with_suffix(".draft")
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, draft)
     draft.replace(file)
 
 
 def load(file: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """The step of the last checkpoint, its state in place; 0 if there is none."""
+    """Load the last checkpoint. Return its step; 0 if there is none."""
     if not file.exists():
         return 0
     state: dict[str, Any] = torch.load(file)

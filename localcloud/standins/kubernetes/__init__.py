@@ -2,8 +2,7 @@
 
     python -m localcloud.standins.kubernetes ENGINE_ADDRESS
 
-The layers, each leaning on the ones before it only: `kinds`, `metadata`, `quantity`, `errors` (facts and pure
-functions) → `diff`, `force_new`, `plan`, `check`, `state`, `field_managers` (pure) → `kubeconfig`, `credentials`,
-`client`, `schema` (the API server) → `awaiting` (pure deciders and the loop that asks them) → `operations` → `provider`
-(the protocol).
+`provider` answers the engine, `operations` acts on a cluster. Below them: `check`, `metadata` and `state` (objects and
+their properties), `config`, `engine` (messages to the user), and the packages `cluster` (the API server), `decide`
+(what a change means) and `awaiting` (when an object is ready).
 """

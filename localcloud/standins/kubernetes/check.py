@@ -1,29 +1,29 @@
-"""The inputs of a resource made whole: its kind, its name, its namespace."""
+"""Completes the inputs of a resource: its kind, its name, its namespace."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from localcloud.standins.kubernetes import metadata
-from localcloud.standins.kubernetes.kinds import Token, UnsupportedType
+from localcloud.standins.kubernetes.cluster.kinds import Token, UnsupportedType
 from localcloud.standins.kubernetes.metadata import Object
 
 
 def checked_inputs(
     token: Token, new: Object, old: Object, *, name: str, seed: bytes, namespace: Callable[[Object], str]
 ) -> Object:
-    """The inputs to diff and apply.
+    """Return the inputs to compare and apply.
 
     Args:
-        token: the resource's type.
-        new: what the program gives.
-        old: the inputs of the last run, empty for a new resource.
-        name: the resource's name in the program, from which an unnamed object gets its own.
-        seed: makes the generated part of a name; the same seed gives the same name.
-        namespace: tells the namespace of an object that has none.
+        token: The resource's type.
+        new: The inputs that the program gives.
+        old: The inputs of the last run; empty for a new resource.
+        name: The resource's name in the program, from which an unnamed object gets its name.
+        seed: Makes the generated part of a name.
+        namespace: Returns the namespace for an object that has none.
 
     Raises:
-        UnsupportedType: the metadata asks for something that server-side apply does not do.
+        UnsupportedType: The metadata asks for something that server-side apply does not do.
     """
     inputs = metadata.without_read_only({"apiVersion": token.api_version, "kind": token.kind, **new})
     inputs["apiVersion"] = str(inputs["apiVersion"]).removeprefix("core/")
@@ -31,10 +31,7 @@ def checked_inputs(
         raise UnsupportedType("the `.metadata.generateName` field is not supported in Server-Side Apply mode")
     if token.patch and not metadata.has_name(inputs):
         raise UnsupportedType("patch resources require the `.metadata.name` field to be set")
-    if old:
-        metadata.adopt_old_autoname(inputs, old)
-        metadata.keep_managed_by_label(inputs, old)
-    metadata.assign_autoname(inputs, name, seed)
+    metadata.assign_name(inputs, old, name, seed)
     if isinstance(inputs.get("metadata"), dict) and "namespace" not in inputs["metadata"]:
         default = namespace(inputs)
         if default:

@@ -1,4 +1,4 @@
-"""The provider's own configuration: what it may hold, and when a change of it means another cluster."""
+"""The provider's own configuration: its settings, and when a change of it means another cluster."""
 
 from __future__ import annotations
 
@@ -7,40 +7,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from localcloud.standins.kubernetes.kubeconfig import Connection, Kubeconfig
+from localcloud.standins.kubernetes.cluster.kubeconfig import Connection, Kubeconfig
 from localcloud.standins.values import UNKNOWN
 
 _NOT_COVERED: Final = ("renderYamlToDirectory", "alwaysRender")
 _KNOWN: Final = frozenset(
-    {
-        *_NOT_COVERED,
-        "cluster",
-        "clusterIdentifier",
-        "context",
-        "deleteUnreachable",
-        "enableConfigMapMutable",
-        "enablePatchForce",
-        "enableSecretMutable",
-        "enableServerSideApply",
-        "helmReleaseSettings",
-        "kubeClientSettings",
-        "kubeconfig",
-        "namespace",
-        "pluginDownloadURL",
-        "skipUpdateUnreachable",
-        "strictMode",
-        "suppressDeprecationWarnings",
-        "suppressHelmHookWarnings",
-        "upsertExistingObjects",
-        "version",
-    }
+    "renderYamlToDirectory alwaysRender cluster clusterIdentifier context deleteUnreachable enableConfigMapMutable "
+    "enablePatchForce enableSecretMutable enableServerSideApply helmReleaseSettings kubeClientSettings kubeconfig "
+    "namespace pluginDownloadURL skipUpdateUnreachable strictMode suppressDeprecationWarnings suppressHelmHookWarnings "
+    "upsertExistingObjects version".split()
 )
 _CLUSTER_KEYS: Final = ("kubeconfig", "context", "cluster")
 
 
 @dataclass(frozen=True)
 class Config:
-    """The provider's settings; each flag also has an environment variable, which the provider's own value beats."""
+    """The provider's settings. Each flag has an environment variable too; the provider's own value comes first."""
 
     kubeconfig: str = ""
     context: str | None = None
@@ -55,7 +37,7 @@ class Config:
 
     @staticmethod
     def read(values: Mapping[str, Any], environment: Mapping[str, str]) -> Config:
-        """The settings that the engine hands over; the SDK passes booleans as JSON text."""
+        """Read the settings as the engine passes them; the SDK writes booleans as JSON text."""
 
         def flag(key: str, variable: str) -> bool:
             return _truth(values[key]) if values.get(key) not in (None, "") else environment.get(variable) == "true"
@@ -78,17 +60,17 @@ class Config:
         )
 
     def connection(self, environment: Mapping[str, str]) -> Connection:
-        """How to reach the configured cluster.
+        """Return how to reach the configured cluster.
 
         Raises:
-            Unreachable: the kubeconfig doesn't tell.
+            Unreachable: The kubeconfig doesn't say.
         """
         kubeconfig = Kubeconfig.load(self.kubeconfig) if self.kubeconfig else Kubeconfig.ambient(environment)
         return kubeconfig.connection(self.context, self.cluster)
 
 
 def problems(values: Mapping[str, Any]) -> dict[str, str]:
-    """What is wrong with a configuration, by property."""
+    """Return what is wrong with a configuration, by property."""
     found = {key: f'unknown property "{key}" of the kubernetes provider' for key in sorted(values.keys() - _KNOWN)}
     covered = "is not covered by the local stand-in of the kubernetes provider"
     found |= {key: f'property "{key}" {covered}' for key in _NOT_COVERED if values.get(key) not in (None, "")}
@@ -106,10 +88,10 @@ class ConfigDiff:
 
 
 def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> ConfigDiff:
-    """Compares two configurations.
+    """Compare two configurations.
 
-    A `clusterIdentifier` that stays the same rules a replacement out and one that changes demands it; without one, the
-    provider is replaced when the active cluster's entry in the kubeconfig changes, or cannot be known yet.
+    A `clusterIdentifier` decides where both have one: the same is no replacement, another is. Otherwise the provider is
+    replaced when the active cluster's entry in the kubeconfig changes, or is not known yet.
     """
     changed = tuple(sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key)))
     if not changed:

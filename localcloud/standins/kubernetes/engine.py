@@ -1,4 +1,4 @@
-"""Messages to the user through the engine: lasting ones (`log`) and the progress beside a resource (`status`)."""
+"""Messages to the user through the engine: lasting ones (`log`), and a resource's progress (`status`)."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ class Severity(enum.Enum):
 
     INFO = engine_pb2.INFO
     WARNING = engine_pb2.WARNING
-    ERROR = engine_pb2.ERROR
 
 
 class Log(Protocol):
     """Where messages go."""
 
     def log(self, urn: str, severity: Severity, message: str) -> None:
-        """Shows a message that stays."""
+        """Show a message that stays."""
 
     def status(self, urn: str, severity: Severity, message: str) -> None:
-        """Shows progress beside the resource, until the next."""
+        """Show progress next to the resource, until the next message."""
 
 
 class EngineLog:
@@ -38,19 +37,16 @@ class EngineLog:
         self._stub: engine_pb2_grpc.EngineStub | None = None
 
     def log(self, urn: str, severity: Severity, message: str) -> None:
-        """Shows a message that stays."""
-        self._send(urn, severity, message, ephemeral=False)
+        """Show a message that stays."""
+        self._send(engine_pb2.LogRequest(severity=severity.value, message=message, urn=urn))
 
     def status(self, urn: str, severity: Severity, message: str) -> None:
-        """Shows progress beside the resource, until the next."""
-        self._send(urn, severity, message, ephemeral=True)
+        """Show progress next to the resource, until the next message."""
+        self._send(engine_pb2.LogRequest(severity=severity.value, message=message, urn=urn, ephemeral=True))
 
-    def _send(self, urn: str, severity: Severity, message: str, *, ephemeral: bool) -> None:
-        if not self._address:
-            return
+    def _send(self, request: engine_pb2.LogRequest) -> None:
         with self._lock:
             if self._stub is None:
                 self._stub = engine_pb2_grpc.EngineStub(grpc.insecure_channel(self._address))
-        request = engine_pb2.LogRequest(severity=severity.value, message=message, urn=urn, ephemeral=ephemeral)
         with contextlib.suppress(grpc.RpcError):
             self._stub.Log(request, timeout=5)

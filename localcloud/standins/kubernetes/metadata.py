@@ -17,113 +17,86 @@ PATCH_FORCE: Final = "pulumi.com/patchForce"
 PATCH_FIELD_MANAGER: Final = "pulumi.com/patchFieldManager"
 DELETION_PROPAGATION: Final = "pulumi.com/deletionPropagationPolicy"
 REPLACE_UNREADY: Final = "pulumi.com/replaceUnready"
-MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
-_READ_ONLY: Final = (
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "generation",
-    "managedFields",
-    "resourceVersion",
-    "uid",
+_READ_ONLY: Final = frozenset(
+    "creationTimestamp deletionGracePeriodSeconds deletionTimestamp generation managedFields resourceVersion "
+    "uid".split()
 )
 
 
 def metadata(obj: Mapping[str, Any]) -> dict[str, Any]:
-    """The object's metadata; an empty dict (not attached to the object) where there is none or it is unknown."""
+    """Return the object's metadata; an empty dict (not part of the object) where there is none or it is unknown."""
     value = obj.get("metadata")
     return value if isinstance(value, dict) else {}
 
 
 def name(obj: Mapping[str, Any]) -> str:
-    """The name; empty while there is none or it is unknown."""
+    """Return the name; empty while there is none or it is unknown."""
     value = metadata(obj).get("name")
     return value if isinstance(value, str) else ""
 
 
 def namespace(obj: Mapping[str, Any]) -> str:
-    """The namespace; empty while there is none or it is unknown."""
+    """Return the namespace; empty while there is none or it is unknown."""
     value = metadata(obj).get("namespace")
     return value if isinstance(value, str) else ""
 
 
 def annotation(obj: Mapping[str, Any], key: str) -> str:
-    """The value of an annotation; empty where there is none."""
+    """Return the value of an annotation; empty where there is none."""
     annotations = metadata(obj).get("annotations")
     value = annotations.get(key) if isinstance(annotations, dict) else None
     return value if isinstance(value, str) else ""
 
 
 def annotated_true(obj: Mapping[str, Any], key: str) -> bool:
-    """Whether an annotation says `true`."""
+    """Return whether an annotation is `true`."""
     return annotation(obj, key) == "true"
 
 
 def set_metadata(obj: Object, key: str, value: str) -> None:
-    """Sets `metadata.KEY`, making the metadata where there is none."""
+    """Set `metadata.KEY`; make the metadata where there is none."""
     inner = obj.get("metadata")
     obj["metadata"] = {**(inner if isinstance(inner, dict) else {}), key: value}
 
 
 def object_id(obj: Mapping[str, Any]) -> str:
-    """The Pulumi id: `namespace/name`, or `name` outside namespaces."""
+    """Return the Pulumi id: `namespace/name`, or `name` outside namespaces."""
     return f"{namespace(obj)}/{name(obj)}" if namespace(obj) else name(obj)
 
 
 def parse_id(resource_id: str) -> tuple[str, str]:
-    """The namespace (perhaps empty) and name that an id or an import id stands for."""
+    """Return the namespace (perhaps empty) and name that an id or an import id means."""
     first, separator, rest = resource_id.partition("/")
     return (first, rest) if separator else ("", first)
 
 
 def has_name(obj: Mapping[str, Any]) -> bool:
-    """Whether the program gives a name, known or still unknown; metadata that is unknown as a whole counts as named."""
+    """Return whether the program gives a name, known or unknown; metadata that is unknown as a whole counts as one."""
     inner = obj.get("metadata")
     if inner is None:
         return False
     return not isinstance(inner, dict) or inner.get("name") not in (None, "")
 
 
-def assign_autoname(obj: Object, base: str, seed: bytes) -> None:
-    """Names an unnamed object `BASE-8hex` and says so in an annotation; the same seed gives the same name."""
+def assign_name(obj: Object, old: Mapping[str, Any], base: str, seed: bytes) -> None:
+    """Name an unnamed object: as an earlier run did, or `BASE-8hex`, where the same seed makes the same name."""
     if has_name(obj):
         return
     suffix = hashlib.sha256(seed).hexdigest()[:8] if seed else secrets.token_hex(4)
-    set_metadata(obj, "name", f"{base}-{suffix}")
-    _mark_autonamed(obj)
-
-
-def adopt_old_autoname(obj: Object, old: Mapping[str, Any]) -> None:
-    """Keeps the name that an earlier run made up."""
-    if not has_name(obj) and annotated_true(old, AUTONAMED):
-        set_metadata(obj, "name", name(old))
-        _mark_autonamed(obj)
-
-
-def _mark_autonamed(obj: Object) -> None:
+    set_metadata(obj, "name", name(old) if annotated_true(old, AUTONAMED) else f"{base}-{suffix}")
     annotations = metadata(obj).get("annotations")
     obj["metadata"]["annotations"] = {**(annotations if isinstance(annotations, dict) else {}), AUTONAMED: "true"}
 
 
-def keep_managed_by_label(obj: Object, old: Mapping[str, Any]) -> None:
-    """Sets the label `managed-by: pulumi` where the old inputs had it, made by an old version of the provider."""
-    labels = metadata(old).get("labels")
-    if not isinstance(labels, dict) or labels.get(MANAGED_BY_LABEL) != "pulumi":
-        return
-    new = metadata(obj).get("labels")
-    if new is None or isinstance(new, dict):
-        obj["metadata"] = {**metadata(obj), "labels": {**(new or {}), MANAGED_BY_LABEL: "pulumi"}}
-
-
 def without_read_only(obj: Object) -> Object:
-    """The object without the metadata that only the API server sets."""
+    """Return the object without the metadata that only the API server sets."""
     if not isinstance(obj.get("metadata"), dict):
         return obj
     return {**obj, "metadata": {key: value for key, value in obj["metadata"].items() if key not in _READ_ONLY}}
 
 
 def timeout_seconds(custom: float, inputs: Mapping[str, Any], default: float) -> float:
-    """How long to wait: the resource option `customTimeouts`, else the annotation, else the kind's default."""
+    """Return how long to wait: the resource option `customTimeouts`, else the annotation, else the kind's default."""
     if custom:
         return custom
     text = annotation(inputs, TIMEOUT_SECONDS)
@@ -131,14 +104,14 @@ def timeout_seconds(custom: float, inputs: Mapping[str, Any], default: float) ->
 
 
 def deletion_propagation(inputs: Mapping[str, Any]) -> str:
-    """What happens to dependents: waited for (`Foreground`) unless the annotation says otherwise."""
+    """Return the propagation policy: dependents are deleted first (`Foreground`) unless the annotation differs."""
     return {"orphan": "Orphan", "background": "Background"}.get(
         annotation(inputs, DELETION_PROPAGATION).lower(), "Foreground"
     )
 
 
 def owned_by(obj: Mapping[str, Any], owner: Mapping[str, Any]) -> bool:
-    """Whether the owner is among the object's owner references."""
+    """Return whether the owner is among the object's owner references."""
     uid = metadata(owner).get("uid")
     references = metadata(obj).get("ownerReferences")
     return uid is not None and isinstance(references, list) and any(item.get("uid") == uid for item in references)

@@ -1,26 +1,24 @@
-"""Creating, reading, updating and deleting objects on a cluster, waits included; plain objects in and out."""
+"""Creates, reads, updates and deletes objects on a cluster, and waits for them; plain objects in and out."""
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from localcloud.standins.kubernetes import field_managers
 from localcloud.standins.kubernetes.awaiting.wait import (
     DEFAULT_SECONDS,
-    NotReady,
     Waiter,
     awaiter_for,
     skips_delete_wait,
 )
-from localcloud.standins.kubernetes.client import Cluster
+from localcloud.standins.kubernetes.cluster.client import Cluster
+from localcloud.standins.kubernetes.cluster.errors import ApiError, ClusterError, UnknownKind
+from localcloud.standins.kubernetes.decide import field_managers
+from localcloud.standins.kubernetes.decide.diff import Path
 from localcloud.standins.kubernetes.engine import Log, Severity
-from localcloud.standins.kubernetes.errors import ApiError, ClusterError, UnknownKind
-from localcloud.standins.kubernetes.force_new import Path
 from localcloud.standins.kubernetes.metadata import (
     PATCH_FORCE,
     Object,
@@ -33,11 +31,11 @@ from localcloud.standins.kubernetes.metadata import (
 )
 
 RETRY_SECONDS: Final = 31.0
-"""How long a creation is tried whose namespace or definition isn't there yet, as long as pulumi-kubernetes does."""
+"""How long a creation is retried while its namespace or definition does not exist, as in pulumi-kubernetes."""
 PAUSE_SECONDS: Final = 0.5
-_STILL_GOING: Final = (
-    '{kind} "{id}" is still being deleted (its `pulumi.com/skipAwait` skips that wait too); waiting for it. '
-    "The official provider does not wait here and may fail; run it again then"
+_STILL_DELETED: Final = (
+    '{kind} "{id}" is still being deleted (`pulumi.com/skipAwait` applies to deletion too); waiting for it. '
+    "The official provider does not wait here: if it fails, run `pulumi up` again"
 )
 _CONFLICT_HELP: Final = (
     "Server-Side Apply field conflict detected. See https://www.pulumi.com/registry/packages/kubernetes/how-to-guides/"
@@ -46,11 +44,11 @@ _CONFLICT_HELP: Final = (
 
 
 class NoPreview(Exception):
-    """The API server cannot say in advance what it would make of the object; the inputs stand for it."""
+    """The API server cannot tell in advance what the object would be; the inputs are the preview."""
 
 
 class AlreadyExists(ClusterError):
-    """The object to create is there already, and the provider isn't told to take such objects over."""
+    """The object to create exists, and the provider isn't told to take over existing objects."""
 
     def __init__(self, obj: Object) -> None:
         super().__init__(
@@ -61,7 +59,7 @@ class AlreadyExists(ClusterError):
 
 @dataclass(frozen=True)
 class Context:
-    """One request: whose it is and how it is to be done."""
+    """One request: the resource, its field manager, and how to carry it out."""
 
     urn: str
     manager: str
@@ -73,7 +71,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Operations:
-    """What the provider does to a cluster."""
+    """The provider's operations on a cluster."""
 
     cluster: Cluster
     log: Log
@@ -82,15 +80,16 @@ class Operations:
     upsert: bool = False
 
     def create(self, inputs: Object, context: Context) -> Object:
-        """Creates the object and waits until it is ready.
+        """Create the object and wait until it is ready; in a preview, return what the API server would make of it.
 
         Raises:
-            NoPreview: in a preview, when nothing can be said.
-            AlreadyExists, ClusterError: it was not created.
-            NotReady: it was created, but did not become ready.
+            NoPreview: In a preview, when nothing can be said.
+            AlreadyExists, ClusterError: It was not created.
+            NotReady: It was created, but did not become ready.
         """
-        live = self._preview_create(inputs, context) if context.preview else self._create(inputs, context)
-        return live if context.preview else self._await(live, inputs, context)
+        if context.preview:
+            return self._preview_create(inputs, context)
+        return self._await(self._create(inputs, context), inputs, context)
 
     def _create(self, inputs: Object, context: Context) -> Object:
         deadline = time.monotonic() + RETRY_SECONDS
@@ -106,12 +105,12 @@ class Operations:
                 self.log.status(context.urn, Severity.INFO, f"Retry; creation failed: {error}")
 
     def _make_way(self, inputs: Object, context: Context) -> None:
-        """Sees to it that nothing of the name is there: what is going is waited for, the rest is an error."""
+        """Wait for an object of that name that is being deleted; any other object is an error."""
         existing = self._existing(inputs)
         if existing is None:
             return
         if existing["metadata"].get("deletionTimestamp"):
-            message = _STILL_GOING.format(kind=existing.get("kind"), id=object_id(existing))
+            message = _STILL_DELETED.format(kind=existing.get("kind"), id=object_id(existing))
             self.log.log(context.urn, Severity.WARNING, message)
             seconds = timeout_seconds(context.timeout, inputs, DEFAULT_SECONDS)
             self._waiter(context.urn).until_gone(existing, time.monotonic() + seconds)
@@ -124,14 +123,9 @@ class Operations:
                 raise NoPreview
             return self._apply(inputs, context)
         except ApiError as error:
-            if error.code == 403 or error.namespace_missing or "does not support dry run" in str(error):
+            if error.code == 403 or error.namespace_missing or error.no_dry_run or error.immutable:
                 raise NoPreview from error
-            if not error.immutable:
-                raise
-        # A dry run of a replacement meets the old object under the same name; under another name it goes through.
-        renamed = {**inputs}
-        set_metadata(renamed, "name", f"{name(inputs)}-{secrets.token_hex(3)[:5]}")
-        return self._apply(renamed, context)
+            raise
 
     def _existing(self, obj: Object) -> Object | None:
         try:
@@ -142,7 +136,7 @@ class Operations:
             raise
 
     def read(self, obj: Object) -> Object | None:
-        """The live object, or None when it is gone, or its kind is."""
+        """Return the live object; None when it, or its kind, does not exist."""
         try:
             return self.cluster.get(obj)
         except UnknownKind:
@@ -153,18 +147,18 @@ class Operations:
             raise
 
     def not_ready_reasons(self, live: Object, inputs: Object, urn: str) -> tuple[str, ...]:
-        """Why a live object isn't ready now; empty when it is, or when its kind has no such notion."""
+        """Return why a live object isn't ready now; empty when it is, or when nothing waits for its kind."""
         awaiter = awaiter_for(live, inputs)
         if awaiter is None or not awaiter.on_read:
             return ()
         return self._waiter(urn).check(live, awaiter)
 
     def update(self, inputs: Object, old_live: Object, old_manager: str, context: Context) -> Object:
-        """Applies the inputs to an existing object and waits until it is ready.
+        """Apply the inputs to an existing object and wait until it is ready.
 
         Raises:
-            ClusterError: it was refused.
-            NotReady: it was changed, but did not become ready.
+            ClusterError: The API server refused.
+            NotReady: It was changed, but did not become ready.
         """
         target = field_managers.identity({**inputs, "metadata": {**old_live.get("metadata", {})}})
         live = self.cluster.get(target)
@@ -186,58 +180,52 @@ class Operations:
         return updated
 
     def _adopt(self, live: Object, manager: str) -> Object:
-        """Takes over what `kubectl apply` and `kubectl edit` own, so that the program's values meet no conflict."""
+        """Take over what `kubectl apply` and `kubectl edit` own, so that the program's values cause no conflict."""
         fields = field_managers.adopt_client_side(live, manager)
         if fields is None:
             return live
-        version = live["metadata"]["resourceVersion"]
-        return self.cluster.json_patch(
-            live,
-            [
-                {"op": "replace", "path": "/metadata/managedFields", "value": fields},
-                {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
-            ],
-        )
+        changes = {"managedFields": fields, "resourceVersion": live["metadata"]["resourceVersion"]}
+        patch = [{"op": "replace", "path": f"/metadata/{key}", "value": value} for key, value in changes.items()]
+        return self.cluster.json_patch(live, patch)
 
     def delete(self, obj: Object, inputs: Object, context: Context) -> None:
-        """Deletes the object and waits until it is gone. An object that is not there is no error.
+        """Delete the object and wait until it is gone. An object that does not exist is no error.
 
         Raises:
-            ClusterError: the API server refused.
-            NotReady: it is still there when the time is up.
+            ClusterError: The API server refused.
+            NotReady: It is still there when the time is up.
         """
+        if context.patch:
+            self.relinquish(obj, context.manager)
+            return
         try:
-            if context.patch:
-                self.relinquish(obj, context.manager)
-                return
             self.cluster.delete(obj, deletion_propagation(inputs))
         except UnknownKind:
             return
         except ApiError as error:
-            if error.not_found:
-                return
-            if error.code == 403:  # the API server keeps some objects, the namespace `default` for one
+            if error.code == 403:  # the API server keeps some objects, such as the namespace `default`
                 self.relinquish(obj, context.manager)
-                return
-            raise
+            elif not error.not_found:
+                raise
+            return
         if not skips_delete_wait(inputs):
             seconds = timeout_seconds(context.timeout, inputs, DEFAULT_SECONDS)
             self._waiter(context.urn).until_gone(obj, time.monotonic() + seconds)
 
     def relinquish(self, obj: Object, manager: str) -> None:
-        """Gives up the fields that a manager owns: those that nobody else owns are removed from the object."""
+        """Give up the fields that a manager owns: the API server removes those that have no other owner."""
         if self.read(obj) is not None:
             self.cluster.apply(field_managers.identity(obj), manager=manager, force=False, dry_run=False)
 
     def _apply(self, obj: Object, context: Context, live: Object | None = None) -> Object:
         force = self.patch_force or annotated_true(obj, PATCH_FORCE)
         if context.preview and live is not None:
-            # What the update will take over first doesn't conflict then; a preview must not show that it does.
+            # The update takes these fields over first, so the preview must not show them as a conflict.
             force = force or field_managers.adopt_client_side(live, context.manager) is not None
         try:
             return self.cluster.apply(obj, manager=context.manager, force=force, dry_run=context.preview)
         except ApiError as error:
-            if not error.conflict or "Apply" not in str(error):
+            if error.reason != "Conflict" or "Apply" not in str(error):
                 raise
             cause = f'The resource managed by field manager "{context.manager}" had an apply conflict: {error}'
             raise ApiError(error.code, error.reason, f"{_CONFLICT_HELP}\n{cause}", error.details) from error
@@ -254,6 +242,3 @@ class Operations:
             self.log.status(urn, Severity.WARNING if warning else Severity.INFO, message)
 
         return Waiter(self.cluster, self.cancelled, progress)
-
-
-__all__ = ["AlreadyExists", "Context", "NoPreview", "NotReady", "Operations"]

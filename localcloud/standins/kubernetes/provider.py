@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from pulumi.provider.experimental import provider as sdk
@@ -15,29 +15,45 @@ from localcloud.standins.kubernetes import metadata, state
 from localcloud.standins.kubernetes.awaiting.conditions import BadExpression
 from localcloud.standins.kubernetes.awaiting.wait import NotReady
 from localcloud.standins.kubernetes.check import checked_inputs
-from localcloud.standins.kubernetes.client import Cluster
+from localcloud.standins.kubernetes.cluster.client import Cluster
+from localcloud.standins.kubernetes.cluster.errors import ApiError, ClusterError, UnknownKind, Unreachable
+from localcloud.standins.kubernetes.cluster.kinds import Token, UnsupportedType, built_in_namespaced
+from localcloud.standins.kubernetes.cluster.schema import unknown_fields
 from localcloud.standins.kubernetes.config import Config
-from localcloud.standins.kubernetes.diff import normalize, parse_path, prune
+from localcloud.standins.kubernetes.decide.diff import normalize, parse_path, prune
+from localcloud.standins.kubernetes.decide.field_managers import new_manager_name
+from localcloud.standins.kubernetes.decide.plan import Plan, Rules, plan
 from localcloud.standins.kubernetes.engine import Log, Severity
-from localcloud.standins.kubernetes.errors import ApiError, ClusterError, UnknownKind, Unreachable
-from localcloud.standins.kubernetes.field_managers import new_manager_name
-from localcloud.standins.kubernetes.kinds import Token, UnsupportedType, built_in_namespaced
 from localcloud.standins.kubernetes.metadata import Object
 from localcloud.standins.kubernetes.operations import Context, NoPreview, Operations
-from localcloud.standins.kubernetes.plan import Plan, Rules, plan
-from localcloud.standins.kubernetes.schema import unknown_fields
 from localcloud.standins.serve import DeleteRequest, DiffRequest, InitFailed, PluginError
 from localcloud.standins.values import has_unknown, to_plain
 
-_Result = TypeVar("_Result")
+_Request = TypeVar("_Request")
+_Response = TypeVar("_Response")
+_UNREACHABLE: Final = "configured Kubernetes cluster is unreachable"
 _REMOVE_HELP: Final = (
     "If the cluster was deleted, you can remove this resource from Pulumi state by rerunning the operation with the "
     'PULUMI_K8S_DELETE_UNREACHABLE environment variable set to "true"'
 )
 
 
+def _in_thread(
+    work: Callable[[KubernetesProvider, _Request], _Response],
+) -> Callable[[KubernetesProvider, _Request], Coroutine[Any, Any, _Response]]:
+    """Run a method in a thread, as it waits for the cluster most of the time; its errors become one line."""
+
+    async def call(provider: KubernetesProvider, request: _Request) -> _Response:
+        try:
+            return await asyncio.to_thread(work, provider, request)
+        except (ClusterError, UnsupportedType, BadExpression) as error:
+            raise PluginError(str(error)) from error
+
+    return call
+
+
 class KubernetesProvider(sdk.Provider):
-    """Serves one provider resource: one cluster seen as one user."""
+    """Serves one provider resource: one cluster, called by one user."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -46,18 +62,14 @@ class KubernetesProvider(sdk.Provider):
         self._lock = threading.Lock()
         self._client: Cluster | None = None
 
-    # Configuration
-
     async def check_config(self, request: sdk.CheckRequest) -> sdk.CheckResponse:
-        """Refuses unknown settings and those that are not covered."""
-        failures = [
-            sdk.CheckFailure(key, reason)
-            for key, reason in configuration.problems(to_plain(request.new_inputs)).items()
-        ]
+        """Refuse unknown settings and those that are not covered."""
+        problems = configuration.problems(to_plain(request.new_inputs))
+        failures = [sdk.CheckFailure(key, reason) for key, reason in problems.items()]
         return sdk.CheckResponse(inputs=request.new_inputs, failures=failures)
 
     async def diff_config(self, request: sdk.DiffRequest) -> sdk.DiffResponse:
-        """Tells whether a changed configuration means another cluster."""
+        """Tell whether a changed configuration means another cluster."""
         difference = configuration.diff(to_plain(request.old_state), to_plain(request.new_inputs))
         kinds = {
             key: sdk.PropertyDiffKind.UPDATE_REPLACE if key in difference.replaces else sdk.PropertyDiffKind.UPDATE
@@ -71,71 +83,43 @@ class KubernetesProvider(sdk.Provider):
         )
 
     async def configure(self, request: sdk.ConfigureRequest) -> sdk.ConfigureResponse:
-        """Takes the configuration; the cluster is not asked yet."""
+        """Take the configuration; the cluster is not asked yet."""
         variables = {key.rpartition(":")[2]: value for key, value in request.variables.items()}
         self._config = Config.read({**variables, **to_plain(request.args)}, os.environ)
         return sdk.ConfigureResponse(accept_secrets=True, supports_preview=True)
 
     async def cancel(self) -> None:
-        """Ends the waits."""
+        """End the waits."""
         self._cancelled.set()
 
     async def invoke(self, request: sdk.InvokeRequest) -> sdk.InvokeResponse:
-        """Refuses: none of the provider's functions is covered."""
+        """Refuse: none of the provider's functions is covered."""
         raise PluginError(f'function "{request.tok}" is not covered by the local stand-in of the kubernetes provider')
 
-    # The protocol's methods: each does its work in a thread, as most of it waits for the cluster
-
-    async def check(self, request: sdk.CheckRequest) -> sdk.CheckResponse:
-        """Completes the inputs."""
-        return await _in_thread(lambda: self._check(request))
-
-    async def diff(self, request: sdk.DiffRequest) -> sdk.DiffResponse:
-        """Tells what a change of inputs means."""
-        return await _in_thread(lambda: self._diff(request))
-
-    async def create(self, request: sdk.CreateRequest) -> sdk.CreateResponse:
-        """Creates an object, or says what would come of it."""
-        return await _in_thread(lambda: self._create(request))
-
-    async def read(self, request: sdk.ReadRequest) -> sdk.ReadResponse:
-        """Reads an object for a refresh or an import."""
-        return await _in_thread(lambda: self._read(request))
-
-    async def update(self, request: sdk.UpdateRequest) -> sdk.UpdateResponse:
-        """Changes an object, or says what would come of it."""
-        return await _in_thread(lambda: self._update(request))
-
-    async def delete(self, request: sdk.DeleteRequest) -> None:
-        """Deletes an object."""
-        await _in_thread(lambda: self._delete(request))
-
-    def _check(self, request: sdk.CheckRequest) -> sdk.CheckResponse:
+    @_in_thread
+    def check(self, request: sdk.CheckRequest) -> sdk.CheckResponse:
+        """Complete the inputs."""
         if self._config.skip_update_unreachable and not self._reachable():
-            self._log.log(
-                request.urn,
-                Severity.WARNING,
-                "Cluster is unreachable but skipUpdateUnreachable flag is set to true, skipping...",
-            )
+            message = "Cluster is unreachable but skipUpdateUnreachable flag is set to true, skipping..."
+            self._log.log(request.urn, Severity.WARNING, message)
             return sdk.CheckResponse(inputs=request.old_inputs)
-        token = Token.parse(request.type)
         old = state.to_object(request.old_inputs)
         inputs = checked_inputs(
-            token,
+            Token.parse(request.type),
             state.to_object(request.new_inputs),
             old,
             name=request.name,
             seed=bytes(request.random_seed or b""),
-            namespace=lambda obj: self._default_namespace(obj),
+            namespace=self._default_namespace,
         )
         failures = [] if inputs == old else self._failures(request.type, inputs)
         return sdk.CheckResponse(inputs=state.from_object(inputs, request.new_inputs), failures=failures)
 
     def _failures(self, token: str, inputs: Object) -> list[sdk.CheckFailure]:
-        """What is wrong as far as can be told without a dry run, and with the cluster in reach."""
-        api_version, kind = str(inputs.get("apiVersion")), str(inputs.get("kind"))
+        """Return what is wrong as far as can be told without a dry run, while the cluster can be reached."""
+        api_version, kind = _kind(inputs)
         if built_in_namespaced(api_version, kind) is None:
-            return []  # a custom resource, whose definition may be about to be created
+            return []  # a custom resource, whose definition may be created before it
         try:
             self._cluster().resource_type(api_version, kind)
             if not has_unknown(inputs):
@@ -150,7 +134,9 @@ class KubernetesProvider(sdk.Provider):
             for path in unknown_fields(document, api_version, kind, inputs)
         ]
 
-    def _diff(self, request: sdk.DiffRequest) -> sdk.DiffResponse:
+    @_in_thread
+    def diff(self, request: sdk.DiffRequest) -> sdk.DiffResponse:
+        """Tell what a change of inputs means."""
         old_inputs, old_live = state.split_checkpoint(request.old_state)
         if not old_inputs and isinstance(request, DiffRequest):
             old_inputs = state.to_object(request.old_inputs)
@@ -163,26 +149,27 @@ class KubernetesProvider(sdk.Provider):
             secret_mutable=self._config.secret_mutable,
         )
         result = plan(old_live, old_inputs, new, rules)
-        if metadata.annotated_true(new, metadata.REPLACE_UNREADY):
-            result = self._replace_unready(request.urn, new, old_live, result)
+        if metadata.annotated_true(new, metadata.REPLACE_UNREADY) and self._unready(request.urn, new, old_live):
+            result = Plan(result.changes, result.replacing, (("metadata", "annotations", metadata.REPLACE_UNREADY),))
         return result.response(old_live, new)
 
-    def _replace_unready(self, urn: str, new: Object, old_live: Object, result: Plan) -> Plan:
+    def _unready(self, urn: str, new: Object, old_live: Object) -> bool:
+        """Return whether the annotation `replaceUnready` replaces the object."""
         if new.get("kind") != "Job":
             self._log.log(urn, Severity.WARNING, "replaceUnready annotation is not supported for this resource")
-            return result
+            return False
         try:
             operations = self._operations()
             live = operations.read(old_live)
-            unready = live is not None and bool(operations.not_ready_reasons(live, new, urn))
+            return live is not None and bool(operations.not_ready_reasons(live, new, urn))
         except ClusterError:
             self._log.log(urn, Severity.WARNING, "Cluster is unreachable, skipping replaceUnready check")
-            return result
-        return result.replaced_for(("metadata", "annotations", metadata.REPLACE_UNREADY)) if unready else result
+            return False
 
-    def _create(self, request: sdk.CreateRequest) -> sdk.CreateResponse:
-        inputs = state.to_object(request.properties)
-        token = Token.parse(request.type)
+    @_in_thread
+    def create(self, request: sdk.CreateRequest) -> sdk.CreateResponse:
+        """Create an object, or tell what it would be."""
+        inputs, token = state.to_object(request.properties), Token.parse(request.type)
         if request.preview and (has_unknown(inputs) or token.patch or not self._served(inputs)):
             return sdk.CreateResponse(resource_id="", properties=request.properties)
         manager = metadata.annotation(inputs, metadata.PATCH_FIELD_MANAGER) or new_manager_name()
@@ -209,19 +196,17 @@ class KubernetesProvider(sdk.Provider):
             raise _creation_error(request.urn, token, error) from error
         if request.preview:
             live = {key: value for key, value in live.items() if key != "status"}
-        return sdk.CreateResponse(
-            resource_id="" if request.preview else metadata.object_id(live), properties=checkpoint(live)
-        )
+        made = "" if request.preview else metadata.object_id(live)
+        return sdk.CreateResponse(resource_id=made, properties=checkpoint(live))
 
-    def _read(self, request: sdk.ReadRequest) -> sdk.ReadResponse:
-        token = Token.parse(request.type)
-        known = state.to_object(request.inputs)
+    @_in_thread
+    def read(self, request: sdk.ReadRequest) -> sdk.ReadResponse:
+        """Read an object for a refresh or an import."""
+        token, known = Token.parse(request.type), state.to_object(request.inputs)
         imported = not known.get("kind")
-        where, called = metadata.parse_id(request.resource_id)
-        inputs = normalize(known) if not imported else {}
-        target = {"apiVersion": token.api_version, "kind": token.kind, "metadata": {"name": called, "namespace": where}}
+        inputs = {} if imported else normalize(known)
         try:
-            live = self._operations().read(target)
+            live = self._operations().read(_target(token, request.resource_id))
             reasons = self._operations().not_ready_reasons(live, inputs, request.urn) if live and not imported else ()
         except Unreachable as error:
             return self._read_unreachable(request, error)
@@ -237,7 +222,7 @@ class KubernetesProvider(sdk.Provider):
         return sdk.ReadResponse(resource_id=request.resource_id, properties=properties, inputs=inputs_out)
 
     def _read_unreachable(self, request: sdk.ReadRequest, error: Unreachable) -> sdk.ReadResponse:
-        self._log.log(request.urn, Severity.WARNING, f"configured Kubernetes cluster is unreachable: {error}")
+        self._log.log(request.urn, Severity.WARNING, f"{_UNREACHABLE}: {error}")
         if self._config.delete_unreachable:
             return sdk.ReadResponse(resource_id="")
         if self._config.skip_update_unreachable:
@@ -246,9 +231,10 @@ class KubernetesProvider(sdk.Provider):
             f"failed to read resource state due to unreachable cluster ({error}). {_REMOVE_HELP}"
         ) from error
 
-    def _update(self, request: sdk.UpdateRequest) -> sdk.UpdateResponse:
-        inputs = metadata.without_read_only(state.to_object(request.news))
-        token = Token.parse(request.type)
+    @_in_thread
+    def update(self, request: sdk.UpdateRequest) -> sdk.UpdateResponse:
+        """Change an object, or tell what it would be."""
+        inputs, token = metadata.without_read_only(state.to_object(request.news)), Token.parse(request.type)
         if request.preview and (has_unknown(inputs) or not self._served(inputs)):
             return sdk.UpdateResponse(request.news)
         _, old_live = state.split_checkpoint(request.olds)
@@ -264,47 +250,41 @@ class KubernetesProvider(sdk.Provider):
         try:
             return sdk.UpdateResponse(checkpoint(self._operations().update(inputs, old_live, old_manager, context)))
         except NotReady as error:
-            raise self._half_updated(request, error.live, checkpoint(error.live), error.reasons) from error
+            summary = (
+                f'the Kubernetes API server reported that "{metadata.object_id(error.live)}" failed to fully '
+                f"initialize or become live: {error}"
+            )
+            raise InitFailed(
+                request.resource_id, checkpoint(error.live), request.news, [summary, *error.reasons]
+            ) from error
         except Unreachable as error:
-            raise PluginError(f"configured Kubernetes cluster is unreachable: {error}") from error
+            raise PluginError(f"{_UNREACHABLE}: {error}") from error
         except ClusterError as error:
             if request.preview and isinstance(error, ApiError) and error.code == 403:
                 return sdk.UpdateResponse(request.news)
             raise PluginError(f'update of resource "{request.urn}" failed: {error}') from error
 
-    def _half_updated(
-        self, request: sdk.UpdateRequest, live: Object, properties: state.Properties, reasons: tuple[str, ...]
-    ) -> InitFailed:
-        called = metadata.object_id(live)
-        summary = (
-            f'the Kubernetes API server reported that "{called}" failed to fully initialize or become live: '
-            + "; ".join(reasons)
-        )
-        return InitFailed(request.resource_id, properties, request.news, [summary, *reasons])
-
-    def _delete(self, request: sdk.DeleteRequest) -> None:
+    @_in_thread
+    def delete(self, request: sdk.DeleteRequest) -> None:
+        """Delete an object."""
         inputs, live = state.split_checkpoint(request.properties)
         if not inputs and isinstance(request, DeleteRequest):
             inputs = state.to_object(request.old_inputs)
         token = Token.parse(request.type)
-        where, called = metadata.parse_id(request.resource_id)
-        identity = {"name": called, "namespace": where, "uid": live.get("metadata", {}).get("uid")}
-        target = {"apiVersion": token.api_version, "kind": token.kind, "metadata": identity}
+        target = _target(token, request.resource_id, live.get("metadata", {}).get("uid"))
         manager = state.text_member(request.properties, state.FIELD_MANAGER)
         context = Context(request.urn, manager, patch=token.patch, timeout=request.timeout)
         try:
             self._operations().delete(target, inputs, context)
         except Unreachable as error:
-            self._log.log(request.urn, Severity.WARNING, f"configured Kubernetes cluster is unreachable: {error}")
+            self._log.log(request.urn, Severity.WARNING, f"{_UNREACHABLE}: {error}")
             if not self._config.delete_unreachable:
-                raise PluginError(f"configured Kubernetes cluster is unreachable ({error}). {_REMOVE_HELP}") from error
+                raise PluginError(f"{_UNREACHABLE} ({error}). {_REMOVE_HELP}") from error
         except NotReady as error:
             raise PluginError(f'deletion of resource "{request.urn}" did not complete: {error}') from error
 
-    # What the configuration stands for
-
     def _cluster(self) -> Cluster:
-        """The client; made when first needed, as a run without changes asks the cluster nothing."""
+        """Return the client, made when first needed: a run without changes asks the cluster nothing."""
         with self._lock:
             if self._client is None:
                 self._client = Cluster(self._config.connection(os.environ))
@@ -323,51 +303,58 @@ class KubernetesProvider(sdk.Provider):
         return True
 
     def _served(self, obj: Object) -> bool:
-        """Whether the cluster can be reached and knows the object's kind."""
+        """Return whether the cluster can be reached and knows the object's kind."""
         try:
-            self._cluster().resource_type(str(obj.get("apiVersion")), str(obj.get("kind")))
+            self._cluster().resource_type(*_kind(obj))
         except ClusterError:
             return False
         return True
 
     def _namespaced(self, obj: Object) -> bool:
-        """Whether objects of the kind live in a namespace; taken to be so when the cluster can't say."""
-        api_version, kind = str(obj.get("apiVersion")), str(obj.get("kind"))
-        known = built_in_namespaced(api_version, kind)
+        """Return whether objects of the kind live in a namespace; True when the cluster can't say."""
+        known = built_in_namespaced(*_kind(obj))
         if known is not None:
             return known
         try:
-            return self._cluster().resource_type(api_version, kind).namespaced
+            return self._cluster().resource_type(*_kind(obj)).namespaced
         except ClusterError:
             return True
 
     def _default_namespace(self, obj: Object) -> str:
-        """The namespace for an object without one; empty outside namespaces, or without a usable kubeconfig."""
+        """Return the namespace for an object without one; empty outside namespaces, or without a usable kubeconfig."""
         if not self._namespaced(obj):
             return ""
-        if self._config.namespace:
-            return self._config.namespace
         try:
-            return self._cluster().connection.namespace
+            return self._config.namespace or self._cluster().connection.namespace
         except Unreachable:
             return ""
 
 
 def imported_inputs(live: Object) -> Object:
-    """The inputs of an object that no program described yet: all but what only the cluster sets."""
+    """Return the inputs of an object that no program has described yet: all but what only the cluster sets."""
     inputs = metadata.without_read_only({key: value for key, value in live.items() if key != "status"})
+    meta = {**metadata.metadata(inputs)}
     annotations = {
         key: value
-        for key, value in (metadata.metadata(inputs).get("annotations") or {}).items()
+        for key, value in (meta.pop("annotations", None) or {}).items()
         if key not in ("deployment.kubernetes.io/revision", "kubectl.kubernetes.io/last-applied-configuration")
     }
-    kept: dict[str, Any] = {key: value for key, value in metadata.metadata(inputs).items() if key != "annotations"}
-    return {**inputs, "metadata": {**kept, **({"annotations": annotations} if annotations else {})}}
+    return {**inputs, "metadata": {**meta, **({"annotations": annotations} if annotations else {})}}
+
+
+def _kind(obj: Object) -> tuple[str, str]:
+    return str(obj.get("apiVersion")), str(obj.get("kind"))
+
+
+def _target(token: Token, resource_id: str, uid: str | None = None) -> Object:
+    where, name = metadata.parse_id(resource_id)
+    identity = {"name": name, "namespace": where, "uid": uid}
+    return {"apiVersion": token.api_version, "kind": token.kind, "metadata": identity}
 
 
 def _creation_error(urn: str, token: Token, error: ClusterError) -> PluginError:
     if isinstance(error, Unreachable):
-        return PluginError(f"configured Kubernetes cluster is unreachable: {error}")
+        return PluginError(f"{_UNREACHABLE}: {error}")
     if isinstance(error, UnknownKind):
         return PluginError(
             f'creation of resource "{urn}" with kind {token.api_version}/{token.kind} failed because the Kubernetes '
@@ -375,10 +362,3 @@ def _creation_error(urn: str, token: Token, error: ClusterError) -> PluginError:
             f"CRDs have been created: {error}"
         )
     return PluginError(f'resource "{urn}" was not successfully created by the Kubernetes API server: {error}')
-
-
-async def _in_thread(work: Callable[[], _Result]) -> _Result:
-    try:
-        return await asyncio.to_thread(work)
-    except (ClusterError, UnsupportedType, BadExpression) as error:
-        raise PluginError(str(error)) from error

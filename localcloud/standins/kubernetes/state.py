@@ -1,7 +1,7 @@
 """Property values ↔ Kubernetes objects, and the state ("checkpoint object") that the plug-in hands to the engine.
 
 The state is the live object plus `__inputs`, `__initialApiVersion` and `__fieldManager`, as pulumi-kubernetes writes
-it, so that a stack can go from this plug-in to the official one and back.
+it, so that a stack can move from this plug-in to the official one and back.
 """
 
 from __future__ import annotations
@@ -20,29 +20,22 @@ INPUTS: Final = "__inputs"
 INITIAL_API_VERSION: Final = "__initialApiVersion"
 FIELD_MANAGER: Final = "__fieldManager"
 _DASHED: Final = {
-    f"x_kubernetes_{suffix}": f"x-kubernetes-{suffix.replace('_', '-')}"
-    for suffix in (
-        "embedded_resource",
-        "int_or_string",
-        "list_map_keys",
-        "list_type",
-        "map_type",
-        "preserve_unknown_fields",
-        "validations",
-    )
+    f"x_kubernetes_{suffix.replace('-', '_')}": f"x-kubernetes-{suffix}"
+    for suffix in "embedded-resource int-or-string list-map-keys list-type map-type preserve-unknown-fields "
+    "validations".split()
 }
-"""Property names are identifiers in the SDKs: these keys of a CustomResourceDefinition are spelt with underscores."""
+"""The SDKs write these keys of a CustomResourceDefinition with underscores."""
 _UNDERSCORED: Final = {dashed: underscored for underscored, dashed in _DASHED.items()}
 
 
 def to_object(properties: Mapping[str, PropertyValue]) -> Object:
-    """The plain object that the properties describe; unknown values are `UNKNOWN`."""
+    """Return the plain object that the properties describe; unknown values are `UNKNOWN`."""
     renamed: Object = _rename(to_plain(properties), _DASHED)
     return renamed
 
 
 def from_object(obj: Mapping[str, Any], like: Mapping[str, PropertyValue]) -> Properties:
-    """The object as properties, secret wherever `like` (the program's inputs) is, and in the data of a Secret."""
+    """Return the object as properties: secret where `like` (the program's inputs) is, and in the data of a Secret."""
     properties = {key: wrap(value) for key, value in _rename(_without_nulls(obj), _UNDERSCORED).items()}
     return _mark_secrets(properties, like)
 
@@ -50,14 +43,14 @@ def from_object(obj: Mapping[str, Any], like: Mapping[str, PropertyValue]) -> Pr
 def checkpoint(
     inputs: Object, live: Object, like: Mapping[str, PropertyValue], initial_api_version: str, manager: str
 ) -> Properties:
-    """The state of a resource.
+    """Return the state of a resource.
 
     Args:
-        inputs: what the program asked for.
-        live: the object as the API server has it.
-        like: the inputs as properties, which know what is secret.
-        initial_api_version: the apiVersion that the object was created with.
-        manager: the field manager that owns the applied fields.
+        inputs: The program's inputs.
+        live: The object as the API server has it.
+        like: The inputs as properties, which know what is secret.
+        initial_api_version: The apiVersion that the object was created with.
+        manager: The field manager that owns the applied fields.
     """
     state = from_object(live, like)
     state[INPUTS] = PropertyValue(from_object(inputs, like))
@@ -67,7 +60,7 @@ def checkpoint(
 
 
 def split_checkpoint(state: Mapping[str, PropertyValue]) -> tuple[Object, Object]:
-    """The inputs and the live object that a state holds."""
+    """Return the inputs and the live object that a state holds."""
     live = to_object(state)
     inputs = live.pop(INPUTS, {})
     live.pop(INITIAL_API_VERSION, None)
@@ -76,7 +69,7 @@ def split_checkpoint(state: Mapping[str, PropertyValue]) -> tuple[Object, Object
 
 
 def text_member(state: Mapping[str, PropertyValue], key: str) -> str:
-    """A member of the state that is a string, or the empty string."""
+    """Return a member of the state that is a string; the empty string if there is none."""
     value = state[key].value if key in state else None
     return value if isinstance(value, str) else ""
 
@@ -89,7 +82,7 @@ def _mark_secrets(outs: Properties, ins: Mapping[str, PropertyValue]) -> Propert
 
 
 def _mark(out: PropertyValue, source: PropertyValue) -> PropertyValue:
-    """Copies secretness downwards through maps; a list with a secret anywhere is secret as a whole."""
+    """Mark what is secret in `source`, down through maps; a list with a secret in it is secret as a whole."""
     if source.is_secret:
         return out.with_secret(True)
     if isinstance(out.value, Mapping) and isinstance(source.value, Mapping):

@@ -116,10 +116,23 @@ def test_a_folder_of_another_program_is_refused_and_left_alone(state: Path) -> N
     assert [path.name for path in state.iterdir()] == ["thesis.tex"]
 
 
+def test_the_command_localcloud_needs_no_variable_of_the_activated_shell(state: Path, tmp_path: Path) -> None:
+    """As under sudo, which drops them; a state directory that is named wins."""
+    Instance.create(state)
+    command = shell.prepare(state).commands / "localcloud"
+
+    def said(**environ: str) -> str:
+        done = subprocess.run([command, "status"], env=environ, capture_output=True, text=True, check=False)
+        return done.stderr
+
+    assert f"no localcloud runs for {state}" in said()
+    assert f"no localcloud in {tmp_path / 'another'}" in said(LOCALCLOUD_STATE=str(tmp_path / "another"))
+
+
 def test_the_commands_of_a_deleted_checkout_are_deleted(state: Path, tmp_path: Path) -> None:
     state.parent.mkdir()
     commands = shell.prepare(state).commands
-    assert "LOCALCLOUD_TOOLS" in (commands / "localcloud").read_text()
+    assert (commands / "localcloud").exists()
     state.parent.rmdir()
     shell.prepare(tmp_path / "another")
     assert not commands.exists()

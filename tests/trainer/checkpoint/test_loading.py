@@ -123,7 +123,7 @@ def test_metadata_that_would_run_code_is_not_unpickled(
     manifest = Manifest.of(path)
     metadata = Entry((path / ".metadata").stat().st_size, hash_of(path / ".metadata"))
     (path / "manifest.json").write_bytes(Manifest(10, {**manifest.files, ".metadata": metadata}).encode())
-    with pytest.raises(RecordError, match="begin anew"):
+    with pytest.raises(RecordError, match="start again"):
         checkpoints.load()
     assert named in str(told.of("checkpoint_skipped")[0]["reason"])
     assert "pickle has run" not in capsys.readouterr().out

@@ -308,7 +308,7 @@ def test_closing_ends_the_worker_processes_also_while_they_are_at_work(opened: C
 PARENT = """
     import sys, time, socket
     import torch
-    from tests.trainer.test_loader import Numbers, at
+    from tests.trainer.data.test_loader import Numbers, at
     from trainer.data.loader import Loader, LoaderSettings
     peer = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
     loader = Loader(Numbers(), LoaderSettings(0, workers=2), collate=None, device=torch.device("cpu"))
@@ -323,10 +323,11 @@ PARENT = """
 @pytest.mark.parametrize("ending", ["killed", "exit", "error"])
 def test_worker_processes_end_with_the_training_process_and_hold_no_connection_of_its(ending: str) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
+    listener.settimeout(60)
     last = {"killed": "time.sleep(60)", "exit": "raise SystemExit(0)", "error": "raise ValueError('of the loop')"}
     script = textwrap.dedent(PARENT.format(ending=last[ending]))
     command = [sys.executable, "-c", script, str(listener.getsockname()[1])]
-    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as parent:
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         connection, _ = listener.accept()
         processes = [int(number) for number in parent.stdout.readline().split()]

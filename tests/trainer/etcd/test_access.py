@@ -14,8 +14,9 @@ import pytest
 from tests.trainer.etcd.secured import PASSWORD, USER, access_to, ask, run_with_tls, run_with_users
 from tests.trainer.workers import free_port
 from trainer.errors import ConfigError, StoreError
-from trainer.etcd.access import Access, first_contact
+from trainer.etcd.access import Access
 from trainer.etcd.client import EtcdStore
+from trainer.etcd.contact import first_contact
 
 KEY = "/tidewater/digits/x"
 

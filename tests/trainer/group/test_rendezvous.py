@@ -82,5 +82,5 @@ def test_who_waits_for_a_peer_that_is_gone_is_told_by_the_check(server: TCPStore
 
 
 def test_who_waits_for_nobody_gives_up_at_the_deadline(server: TCPStore) -> None:
-    with pytest.raises(GroupBroken, match="did not come to the meeting in time"):
+    with pytest.raises(GroupBroken, match="did not arrive at the rendezvous in time"):
         meet(server, seconds=0.5).assemble(0, SIZE, lambda: False)

@@ -27,7 +27,7 @@ import secrets, sys, time
 import torch
 from trainer.group import rendezvous as meeting
 from trainer.errors import GroupBroken
-from trainer.group import open_group
+from trainer.group.group import open_group
 
 rank, host, first = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 group = open_group(host, torch.device("cpu"), timeout_seconds=30)
@@ -116,5 +116,5 @@ def test_neither_waits_for_tcp_when_the_other_vanishes_as_they_connect(ranks: tu
     assert second.says() == "there"
     network.cut({(0, 1)})
     second.tell("go on")
-    assert "a peer did not come to the meeting in time" in second.end()
+    assert "a peer did not arrive at the rendezvous in time" in second.end()
     assert "could not connect to the other workers" in first.end()

@@ -128,7 +128,7 @@ def test_the_end_of_a_node_in_the_round_closes_the_run_for_all(world: World) -> 
     assert a.shutdown()
     eventually(b.is_closed)
     assert b.num_nodes_waiting() == 0
-    with pytest.raises(RendezvousClosedError, match="'run' is over"):
+    with pytest.raises(RendezvousClosedError, match="'run' is finished"):
         world.next(world.handler()).result(20)
 
 
@@ -136,14 +136,14 @@ def test_the_end_of_a_node_that_only_waited_closes_nothing(world: World) -> None
     a = world.handler(nodes=(1, 1))
     world.together(a)
     surplus = world.handler(nodes=(1, 1), join_seconds="1")
-    with pytest.raises(RendezvousTimeoutError, match="1 nodes stand ready, 1 are busy, --nnodes=1:1"):
+    with pytest.raises(RendezvousTimeoutError, match="1 nodes are ready, 1 are busy, --nnodes=1:1"):
         world.next(surplus).result(20)
     surplus.shutdown()
     assert not a.is_closed()
 
 
 def test_too_few_nodes_are_told_apart_from_an_etcd_that_is_away(world: World) -> None:
-    with pytest.raises(RendezvousTimeoutError, match="1 nodes stand ready, 0 are busy, --nnodes=2:2"):
+    with pytest.raises(RendezvousTimeoutError, match="1 nodes are ready, 0 are busy, --nnodes=2:2"):
         world.next(world.handler(nodes=(2, 2), join_seconds="1")).result(20)
     world.store.away = True
     with pytest.raises(RendezvousConnectionError, match=r"etcd is away.*--rdzv-endpoint"):

@@ -80,7 +80,7 @@ def test_a_finished_run_ends_on_all_agents_and_refuses_late_ones(agent: Start) -
     assert [one.process.wait(120) for one in (a, b)] == [0, 0]
     late = agent("late", nodes="2", steps=SHORT)
     assert late.process.wait(60) != 0
-    assert "is over; take another --rdzv-id" in late.text()
+    assert "is finished; use another --rdzv-id" in late.text()
 
 
 def test_an_etcd_that_does_not_answer_is_named(agent: Start, tmp_path: Path, site: Path) -> None:

@@ -1,4 +1,4 @@
-"""The annotation `pulumi.com/waitFor`: what to wait for, as `kubectl wait` has it.
+"""The annotation `pulumi.com/waitFor`: what to wait for, in the syntax of `kubectl wait`.
 
 decider("jsonpath={.status.phase}=Running")      decider('["condition=Ready", "jsonpath={.status.address}"]')
 """
@@ -8,11 +8,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
-from localcloud.standins.kubernetes.awaiting.decision import Decision, Object, Ready, Related, Waiting, condition
+from localcloud.standins.kubernetes.awaiting.decision import (
+    Decide,
+    Decision,
+    Object,
+    Ready,
+    Related,
+    Waiting,
+    condition,
+)
 
+_EXPRESSION: Final = re.compile(
+    r"condition=(?P<condition>[^=]+)(=(?P<status>.*))?"
+    r"|jsonpath=(\{(?P<braced>[^}]*)\}|(?P<bare>[^={][^=]*))(=(?P<expected>.*))?"
+)
 _STEP: Final = re.compile(r"\.((?:[^.\[\]{}\\]|\\.)+)|\[(\d+|\*)\]|\['([^']+)'\]|\[\"([^\"]+)\"\]")
 
 
@@ -20,62 +31,43 @@ class BadExpression(ValueError):
     """The annotation's value cannot be understood."""
 
 
-@dataclass(frozen=True)
-class Expression:
-    """One thing to wait for: at least one value at the path, and it equals `expected` unless that is None."""
-
-    text: str
-    values: Callable[[Object], list[Any]]
-    expected: str | None
-
-    def holds(self, obj: Object) -> bool:
-        """Whether the object fulfils it."""
-        found = self.values(obj)
-        return bool(found) if self.expected is None else any(_text(value) == self.expected for value in found)
-
-
-def decider(value: str) -> Callable[[Object, Related], Decision]:
-    """The decider that an annotation's value asks for.
+def decider(value: str) -> Decide:
+    """Return the decider that an annotation's value asks for.
 
     Raises:
-        BadExpression: a part is neither `jsonpath=…` nor `condition=…`, or has no path that can be followed.
+        BadExpression: A part is neither `jsonpath=…` nor `condition=…`, or has a path that cannot be followed.
     """
     try:
         parsed = json.loads(value)
     except ValueError:
         parsed = None
-    texts = parsed if isinstance(parsed, list) else [value]
+    texts = [str(text) for text in parsed] if isinstance(parsed, list) else [value]
     if not texts:
         raise BadExpression("at least one condition must be specified")
-    expressions = [_parse(str(text)) for text in texts]
+    expressions = {text: _parse(text) for text in texts}
 
     def decide(obj: Object, related: Related) -> Decision:
-        open_ones = tuple(each.text for each in expressions if not each.holds(obj))
-        return Waiting(f"Waiting for {', '.join(open_ones)}", open_ones) if open_ones else Ready()
+        missing = tuple(text for text, holds in expressions.items() if not holds(obj))
+        return Waiting(f"Waiting for {', '.join(missing)}", missing) if missing else Ready()
 
     return decide
 
 
-def _parse(text: str) -> Expression:
-    kind, _, rest = text.partition("=")
-    if kind == "condition" and rest:
-        name, separator, wanted = rest.partition("=")
-        return Expression(text, lambda obj: [condition(obj, name).get("status")], wanted if separator else "True")
-    if kind == "jsonpath" and rest:
-        path, expected = _split(rest)
-        steps = _steps(path)
-        return Expression(text, lambda obj: _follow(obj, steps), expected)
-    raise BadExpression(f'expected a "jsonpath=" or "condition=" prefix, got "{text}"')
+def _parse(text: str) -> Callable[[Object], bool]:
+    match = _EXPRESSION.fullmatch(text)
+    if match is None:
+        raise BadExpression(f'expected "jsonpath={{.path}}[=value]" or "condition=type[=status]", got "{text}"')
+    if match["condition"]:
+        return lambda obj: condition(obj, match["condition"]).get("status") == (match["status"] or "True")
+    steps, expected = _steps(match["braced"] or match["bare"] or ""), match["expected"]
 
+    def holds(obj: Object) -> bool:
+        values: list[Any] = [obj]
+        for step in steps:
+            values = [item for value in values for item in _children(value, step)]
+        return bool(values) if expected is None else expected in map(_text, values)
 
-def _split(rest: str) -> tuple[str, str | None]:
-    if rest.startswith("{"):
-        path, closed, after = rest.partition("}")
-        if not closed or (after and not after.startswith("=")):
-            raise BadExpression(f'"{rest}" is no JSONPath expression of the form {{.path}} or {{.path}}=value')
-        return path[1:], after[1:] if after else None
-    path, separator, expected = rest.partition("=")
-    return path, expected if separator else None
+    return holds
 
 
 def _steps(path: str) -> list[str]:
@@ -90,13 +82,6 @@ def _steps(path: str) -> list[str]:
     return steps
 
 
-def _follow(obj: Any, steps: list[str]) -> list[Any]:
-    values = [obj]
-    for step in steps:
-        values = [item for value in values for item in _children(value, step)]
-    return values
-
-
 def _children(value: Any, step: str) -> list[Any]:
     if isinstance(value, list):
         return value if step == "*" else value[int(step) : int(step) + 1] if step.isdigit() else []
@@ -104,6 +89,4 @@ def _children(value: Any, step: str) -> list[Any]:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
     return value if isinstance(value, str) else json.dumps(value)

@@ -1,4 +1,4 @@
-"""What keeps a pod from being ready, in words."""
+"""When a pod is ready, and what it lacks until then."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ def decide_pod(pod: Object, related: Related) -> Decision:
     """A pod is ready once it is scheduled, initialized and ready, or has succeeded."""
     phase = status(pod).get("phase")
     if phase == "Succeeded" or is_true(pod, "Ready"):
-        return Ready("Pod ready")
+        return Ready()
     problems = pod_problems(pod)
     if phase == "Failed":
         return Failed(problems or (f"[Pod {full_name(pod)}]: {status(pod).get('message') or 'failed'}",))
-    for kind, what in (("PodScheduled", "scheduled"), ("Initialized", "initialized"), ("Ready", "ready")):
-        if not is_true(pod, kind):
-            return Waiting(f'Waiting for Pod "{full_name(pod)}" to be {what}', problems, problems)
-    return Ready()
+    steps = {"PodScheduled": "scheduled", "Initialized": "initialized", "Ready": "ready"}
+    step = next(what for kind, what in steps.items() if not is_true(pod, kind))
+    return Waiting(f'Waiting for Pod "{full_name(pod)}" to be {step}', pods=problems)
 
 
 def pod_problems(pod: Object) -> tuple[str, ...]:
-    """The reasons, in the words of scheduler and kubelet, why the pod isn't ready; none while it starts."""
+    """Return why the pod isn't ready, as scheduler and kubelet say; nothing while it starts."""
     if is_true(pod, "Ready") or status(pod).get("phase") == "Succeeded":
         return ()
     scheduled = condition(pod, "PodScheduled")
-    if scheduled.get("status") == "False":
-        return (f"[Pod {full_name(pod)}]: {scheduled.get('message', 'not scheduled')}",)
     states = [*status(pod).get("initContainerStatuses", ()), *status(pod).get("containerStatuses", ())]
-    found = tuple(f"[Pod {full_name(pod)}]: {problem}" for state in states for problem in _container_problems(state))
+    if scheduled.get("status") == "False":
+        found = [scheduled.get("message", "not scheduled")]
+    else:
+        found = [problem for state in states for problem in _container_problems(state)]
     message = condition(pod, "Ready").get("message")
-    return found or ((f"[Pod {full_name(pod)}]: {message}",) if message else ())
+    return tuple(f"[Pod {full_name(pod)}]: {problem}" for problem in found or ([message] if message else []))
 
 
 def _container_problems(state: Mapping[str, Any]) -> Iterator[str]:
@@ -55,10 +55,8 @@ def _container_problems(state: Mapping[str, Any]) -> Iterator[str]:
         yield f"[{waiting.get('reason')}] {waiting.get('message', '')}".rstrip()
     ended = state.get("state", {}).get("terminated")
     if ended and ended.get("exitCode", 0) != 0:
-        reason = (
-            ended.get("message") or f'container "{state.get("name")}" completed with exit code {ended.get("exitCode")}'
-        )
-        yield f"[{ended.get('reason', 'Error')}] {reason}"
+        default = f'container "{state.get("name")}" completed with exit code {ended.get("exitCode")}'
+        yield f"[{ended.get('reason', 'Error')}] {ended.get('message') or default}"
     last = state.get("lastState", {}).get("terminated")
     if last:
         yield (
@@ -68,7 +66,5 @@ def _container_problems(state: Mapping[str, Any]) -> Iterator[str]:
 
 
 def problems_of(owner: Object | None, pods: Iterable[Object]) -> tuple[str, ...]:
-    """The problems of the pods that an object owns."""
-    if owner is None:
-        return ()
-    return tuple(problem for pod in pods if owned_by(pod, owner) for problem in pod_problems(pod))
+    """Return the problems of the pods that an object owns."""
+    return tuple(problem for pod in pods if owner and owned_by(pod, owner) for problem in pod_problems(pod))

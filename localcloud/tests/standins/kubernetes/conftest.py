@@ -1,45 +1,42 @@
-"""A real control plane without nodes, and the real Pulumi engine, for the tests of this folder."""
+"""A real control plane without nodes, for all tests of this folder."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
 import json
-import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from localcloud import tools
-from localcloud.standins.kubernetes.client import Cluster
-from localcloud.standins.kubernetes.errors import ClusterError
-from localcloud.standins.kubernetes.kubeconfig import Kubeconfig
+from localcloud.standins.kubernetes.cluster.client import Cluster
+from localcloud.standins.kubernetes.cluster.errors import ClusterError
+from localcloud.standins.kubernetes.cluster.kubeconfig import Kubeconfig
+from localcloud.tests.standins.kubernetes.harness import Engine
 
-CHECKOUT = Path(__file__).parents[4]
 TOKEN = "only-for-tests"
 START_SECONDS = 180
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass(frozen=True)
 class ControlPlane:
     kubeconfig: str
     cluster: Cluster
+
+    def live(self, api_version: str, kind: str, namespace: str, name: str) -> dict[str, Any]:
+        target = {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": namespace}}
+        return self.cluster.get(target)
+
+    def patch(self, obj: dict[str, Any], body: dict[str, Any], *, suffix: str = "", manager: str = "kubectl") -> None:
+        path = self.cluster.path_of(obj) + suffix
+        self.cluster.request("PATCH", path, {"fieldManager": manager}, body, "application/merge-patch+json")
 
 
 @pytest.fixture(scope="session")
@@ -51,12 +48,9 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 
 
 def _start(folder: Path, stack: contextlib.ExitStack) -> ControlPlane:
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
-    )
-    (folder / "sa.key").write_bytes(key)
+    subprocess.run(["openssl", "genrsa", "-out", folder / "sa.key", "2048"], check=True, capture_output=True)
     (folder / "tokens.csv").write_text(f"{TOKEN},admin,admin,system:masters\n")
-    etcd, peer, port = free_port(), free_port(), free_port()
+    etcd, peer, port, manager = (_free_port() for _ in range(4))
     _spawn(stack, folder, "etcd", [
         f"--data-dir={folder}/etcd", f"--listen-client-urls=http://127.0.0.1:{etcd}", "--unsafe-no-fsync",
         f"--advertise-client-urls=http://127.0.0.1:{etcd}", f"--listen-peer-urls=http://127.0.0.1:{peer}",
@@ -68,14 +62,19 @@ def _start(folder: Path, stack: contextlib.ExitStack) -> ControlPlane:
         f"--token-auth-file={folder}/tokens.csv", f"--service-account-key-file={folder}/sa.key",
         f"--service-account-signing-key-file={folder}/sa.key", "--service-account-issuer=https://kubernetes.default.svc",
     ])  # fmt: skip
-    cluster = _when_ready(folder, port)
-    kubeconfig = _kubeconfig(folder, port)
-    (folder / "kubeconfig").write_text(kubeconfig)
+    plane = _when_ready(folder, port)
+    (folder / "kubeconfig").write_text(plane.kubeconfig)
     _spawn(stack, folder, "kube-controller-manager", [
         f"--kubeconfig={folder}/kubeconfig", f"--service-account-private-key-file={folder}/sa.key",
-        "--leader-elect=false", f"--secure-port={free_port()}", f"--cert-dir={folder}/certs-kcm",
+        "--leader-elect=false", f"--secure-port={manager}", f"--cert-dir={folder}/certs-kcm",
     ])  # fmt: skip
-    return ControlPlane(kubeconfig, cluster)
+    return plane
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def _spawn(stack: contextlib.ExitStack, folder: Path, name: str, arguments: list[str]) -> None:
@@ -85,18 +84,24 @@ def _spawn(stack: contextlib.ExitStack, folder: Path, name: str, arguments: list
     stack.callback(process.kill)
 
 
-def _kubeconfig(folder: Path, port: int) -> str:
-    authority = base64.b64encode((folder / "certs" / "apiserver.crt").read_bytes()).decode()
+def _when_ready(folder: Path, port: int) -> ControlPlane:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        with contextlib.suppress(ClusterError, FileNotFoundError, ValueError):
+            authority = base64.b64encode((folder / "certs/apiserver.crt").read_bytes()).decode()
+            kubeconfig = kubeconfig_of(f"https://127.0.0.1:{port}", authority)
+            cluster = Cluster(Kubeconfig.load(kubeconfig).connection(None, None))
+            cluster.get({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}})
+            return ControlPlane(kubeconfig, cluster)
+        time.sleep(0.2)
+    raise AssertionError((folder / "kube-apiserver.log").read_text()[-2000:])
+
+
+def kubeconfig_of(server: str, authority: str) -> str:
+    cluster = {"server": server, "certificate-authority-data": authority}
     return json.dumps(
         {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [
-                {
-                    "name": "test",
-                    "cluster": {"server": f"https://127.0.0.1:{port}", "certificate-authority-data": authority},
-                }
-            ],
+            "clusters": [{"name": "test", "cluster": cluster}],
             "users": [{"name": "admin", "user": {"token": TOKEN}}],
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
             "current-context": "test",
@@ -104,90 +109,15 @@ def _kubeconfig(folder: Path, port: int) -> str:
     )
 
 
-def _when_ready(folder: Path, port: int) -> Cluster:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
-        with contextlib.suppress(ClusterError, FileNotFoundError, ValueError):
-            cluster = Cluster(Kubeconfig.load(_kubeconfig(folder, port)).connection(None, None))
-            cluster._send("GET", "/readyz", {}, None, "text/plain")
-            return cluster
-        time.sleep(0.2)
-    raise AssertionError((folder / "kube-apiserver.log").read_text()[-2000:])
-
-
-@dataclass(frozen=True)
-class Result:
-    returncode: int
-    output: str
-
-
-@dataclass
-class Stack:
-    """A Pulumi project whose program is one function body, run by the real engine."""
-
-    folder: Path
-    kubeconfig: str
-    environment: dict[str, str] = field(default_factory=dict)
-
-    def program(self, body: str, **provider: object) -> None:
-        options = "".join(f", {key}={value!r}" for key, value in provider.items())
-        (self.folder / "__main__.py").write_text(
-            "import os\nimport pulumi\nimport pulumi_kubernetes as k8s\n"
-            f"provider = k8s.Provider('cluster', kubeconfig=os.environ['TEST_KUBECONFIG']{options})\n"
-            "on = pulumi.ResourceOptions(provider=provider)\n" + body
-        )
-
-    def pulumi(self, *arguments: str, ok: bool = True) -> Result:
-        done = subprocess.run(
-            [str(tools.binary("pulumi")), *arguments, "--non-interactive", "--color=never"],
-            cwd=self.folder,
-            env={**os.environ, **self.environment, "TEST_KUBECONFIG": self.kubeconfig},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert not ok or done.returncode == 0, done.stdout
-        return Result(done.returncode, done.stdout)
-
-    def up(self, *, ok: bool = True, preview: bool = False) -> Result:
-        return self.pulumi("up", "--yes", *([] if preview else ["--skip-preview"]), ok=ok)
-
-    def state(self) -> list[dict[str, Any]]:
-        exported = json.loads(self.pulumi("stack", "export").output)
-        resources: list[dict[str, Any]] = exported["deployment"].get("resources") or []
-        return resources
-
-    def resource(self, kind: str) -> dict[str, Any]:
-        return next(each for each in self.state() if each["type"].endswith(f":{kind}"))
-
-
 @pytest.fixture
-def stack(control_plane: ControlPlane, tmp_path: Path) -> Stack:
-    """A stack of the test's own; what it makes ends with the namespace, or with the control plane."""
-    project = tmp_path / "project"
-    project.mkdir()
-    (project / "Pulumi.yaml").write_text("name: standin\nruntime:\n  name: python\n")
-    state = tmp_path / "state"
-    state.mkdir()
-    environment = {
-        "PULUMI_HOME": str(tmp_path / "home"),
-        "PULUMI_BACKEND_URL": f"file://{state}",
-        "PULUMI_CONFIG_PASSPHRASE": "test",
-        "PULUMI_SKIP_UPDATE_CHECK": "true",
-        "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
-        "LOCALCLOUD_PYTHON": sys.executable,
-        "PATH": f"{CHECKOUT / 'localcloud/standins/bin'}{os.pathsep}{os.environ['PATH']}",
-    }
-    made = Stack(project, control_plane.kubeconfig, environment)
-    made.pulumi("stack", "init", "test")
-    return made
+def engine(control_plane: ControlPlane) -> Callable[..., Engine]:
+    """Return a function that makes a provider with settings of its own."""
+    return lambda **settings: Engine(control_plane.kubeconfig, settings)
 
 
 @pytest.fixture
 def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace of the test's own, gone afterwards."""
+    """A namespace of the test's own, deleted afterwards."""
     name = f"t-{abs(hash(request.node.name)) % 10**8}"
     obj = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     control_plane.cluster.apply(obj, manager="test", force=True, dry_run=False)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pulumi.provider.experimental.provider import PropertyDiffKind
 
-from localcloud.standins.kubernetes.diff import compare, normalize, parse_path, prune, render_path
-from localcloud.standins.kubernetes.plan import Rules, plan
+from localcloud.standins.kubernetes.decide.diff import compare, normalize, parse_path, prune, render_path
+from localcloud.standins.kubernetes.decide.plan import Rules, plan
 from localcloud.standins.values import UNKNOWN
 
 
@@ -35,11 +35,11 @@ def replaces(old: dict[str, Any], new: dict[str, Any], **rules: Any) -> list[str
         pytest.param({"backoffLimit": 2}, [], id="backoffLimit"),
     ],
 )
-def test_a_job_is_replaced_for_what_it_cannot_change(change: dict[str, Any], expected: list[str]) -> None:
+def test_a_changed_immutable_field_replaces_a_job(change: dict[str, Any], expected: list[str]) -> None:
     assert replaces(job(), job(**change)) == expected
 
 
-def test_a_pod_is_replaced_for_a_container_s_image_but_not_for_a_label() -> None:
+def test_a_container_image_replaces_a_pod_and_a_label_does_not() -> None:
     old = obj("v1", "Pod", spec={"containers": [{"name": "x", "image": "1"}]})
     new = obj("v1", "Pod", spec={"containers": [{"name": "x", "image": "2"}]})
     assert replaces(old, new) == ["spec.containers[0].image"]
@@ -49,7 +49,7 @@ def test_a_pod_is_replaced_for_a_container_s_image_but_not_for_a_label() -> None
     assert result.changes
 
 
-def test_a_claim_may_grow_in_place() -> None:
+def test_a_larger_claim_is_an_update() -> None:
     old = obj(
         "v1", "PersistentVolumeClaim", spec={"resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "a"}
     )
@@ -72,13 +72,13 @@ def test_adding_the_parent_of_a_pattern_replaces() -> None:
     assert replaces(old, {**old, "data": {"a": "1"}}) == ["data"]
 
 
-def test_a_new_name_replaces_and_a_patch_is_replaced_for_nothing_else() -> None:
+def test_a_new_name_replaces_and_nothing_else_replaces_a_patch() -> None:
     old = job()
     assert replaces(old, {**old, "metadata": {"name": "b", "namespace": "n"}}) == ["metadata.name"]
     assert replaces(old, job(parallelism=2), patch=True) == []
 
 
-def test_what_others_added_is_no_change_and_what_they_changed_is() -> None:
+def test_fields_that_others_added_are_no_change_and_fields_that_they_changed_are() -> None:
     inputs = obj("apps/v1", "Deployment", spec={"replicas": 2})
     live = {**inputs, "spec": {"replicas": 2, "paused": False}, "status": {"replicas": 2}}
     assert plan(live, inputs, inputs, Rules()).changes == {}
@@ -106,12 +106,12 @@ def test_same_quantities_are_no_change() -> None:
     assert plan(pod("1", "1Gi"), pod("1000m", "1024Mi"), pod("1500m", "1024Mi"), Rules()).changes
 
 
-def test_unknown_values_are_changes_and_replace_where_a_value_would() -> None:
+def test_unknown_values_are_changes_and_replace_where_known_values_do() -> None:
     result = plan(job(), job(), job(parallelism=UNKNOWN), Rules())
     assert result.replaces == ["spec.parallelism"]
 
 
-def test_an_object_named_by_the_program_goes_before_its_successor_comes() -> None:
+def test_an_object_that_the_program_named_is_deleted_before_its_replacement_is_created() -> None:
     response = plan(job(), job(), job(parallelism=2), Rules()).response(job(), job(parallelism=2))
     assert response.delete_before_replace
     assert response.detailed_diff["spec.parallelism"].kind is PropertyDiffKind.UPDATE_REPLACE
@@ -141,5 +141,5 @@ def test_lists_are_compared_by_place() -> None:
 @pytest.mark.parametrize(
     "text", ["spec.replicas", 'metadata.annotations["a.b/c"]', "spec.containers[0].env[1].name", "a[*].b"]
 )
-def test_property_paths_survive_reading_and_writing(text: str) -> None:
+def test_property_paths_are_the_same_after_reading_and_writing(text: str) -> None:
     assert render_path(parse_path(text)).replace(".*", "[*]") == text

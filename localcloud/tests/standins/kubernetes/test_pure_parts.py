@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 from pulumi.provider.experimental.property_value import PropertyValue
 
-from localcloud.standins.kubernetes import config, field_managers, metadata, state
+from localcloud.standins.kubernetes import config, metadata, state
 from localcloud.standins.kubernetes.check import checked_inputs
-from localcloud.standins.kubernetes.credentials import Credentials, run
-from localcloud.standins.kubernetes.errors import Unreachable
-from localcloud.standins.kubernetes.kinds import Token, UnsupportedType, built_in_namespaced
-from localcloud.standins.kubernetes.kubeconfig import Connection, Exec, Kubeconfig
-from localcloud.standins.kubernetes.quantity import parse
-from localcloud.standins.kubernetes.schema import unknown_fields
+from localcloud.standins.kubernetes.cluster.credentials import Credentials, run
+from localcloud.standins.kubernetes.cluster.errors import Unreachable
+from localcloud.standins.kubernetes.cluster.kinds import Token, UnsupportedType, built_in_namespaced
+from localcloud.standins.kubernetes.cluster.kubeconfig import Entry, Kubeconfig
+from localcloud.standins.kubernetes.cluster.schema import unknown_fields
+from localcloud.standins.kubernetes.decide import field_managers
+from localcloud.standins.kubernetes.decide.quantity import parse
 from localcloud.standins.values import UNKNOWN
 
 
@@ -107,24 +108,26 @@ def test_kubeconfig_is_read_from_contents_and_from_a_path(tmp_path: Path) -> Non
 
     path = tmp_path / "config"
     path.write_text(yaml.safe_dump(json.loads(kubeconfig(token="t"))))
-    for source in (kubeconfig(token="t"), str(path)):
+    flow = yaml.safe_dump(json.loads(kubeconfig(token="t")), default_flow_style=True)
+    for source in (kubeconfig(token="t"), flow, str(path)):
         connection = Kubeconfig.load(source).connection(None, None)
-        assert (connection.server, connection.token, connection.namespace) == ("https://one", "t", "team")
+        assert (connection.server, connection.user, connection.namespace) == ("https://one", {"token": "t"}, "team")
     assert Kubeconfig.load(kubeconfig()).connection(None, "d").server == "https://two"
 
 
 def test_kubeconfig_without_the_context_is_an_error_that_names_it() -> None:
     with pytest.raises(Unreachable, match='"none"'):
         Kubeconfig.load(kubeconfig()).connection("none", None)
-    with pytest.raises(Unreachable, match="kubeconfig"):
-        Kubeconfig.load("no such file")
+    for text in ("no such file", "a: b: c", "{"):
+        with pytest.raises(Unreachable, match="kubeconfig"):
+            Kubeconfig.load(text)
 
 
-def command(tmp_path: Path, script: str) -> Exec:
+def command(tmp_path: Path, script: str) -> Entry:
     path = tmp_path / "credentials"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return Exec(str(path), (), {}, "client.authentication.k8s.io/v1beta1", "")
+    return {"command": str(path)}
 
 
 def test_token_of_a_command_is_kept_until_shortly_before_it_expires(tmp_path: Path) -> None:
@@ -132,18 +135,37 @@ def test_token_of_a_command_is_kept_until_shortly_before_it_expires(tmp_path: Pa
     answer = {"status": {"token": "t", "expirationTimestamp": "1970-01-01T00:10:00Z"}}
     execute = command(tmp_path, f"echo x >> {calls}; echo '{json.dumps(answer)}'")
     clock = [0.0]
-    credentials = Credentials(Connection("https://one", "c", exec=execute), now=lambda: clock[0])
+    credentials = Credentials({"exec": execute}, now=lambda: clock[0])
     for now, expected in ((0.0, 1), (500.0, 1), (545.0, 2)):
         clock[0] = now
         assert credentials.headers() == {"Authorization": "Bearer t"}
         assert len(calls.read_text().split()) == expected
 
 
-def test_failing_credential_command_is_an_error_with_its_last_words(tmp_path: Path) -> None:
+def test_failing_credential_command_is_an_error_with_the_last_line_of_its_output(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="exit code 3: no such cluster"):
         run(command(tmp_path, "echo first >&2; echo no such cluster >&2; exit 3"))
     with pytest.raises(Unreachable, match="not on PATH"):
-        run(Exec("no-such-command", (), {}, "v1", ""))
+        run({"command": "no-such-command"})
+
+
+def test_a_credential_command_gets_its_arguments_environment_and_the_api_version(tmp_path: Path) -> None:
+    info = "$(echo $KUBERNETES_EXEC_INFO | tr -dc 'a-z0-9./')"
+    execute = command(tmp_path, f"""printf '{{"status": {{"token": "%s %s %s"}}}}' "$1" "$NAME" "{info}\"""")
+    version = "client.authentication.k8s.io/v1"
+    entry = {**execute, "args": ["one"], "env": [{"name": "NAME", "value": "two"}], "apiVersion": version}
+    first, second, told = run(entry)["token"].split()
+    assert (first, second) == ("one", "two")
+    assert version in told
+
+
+@pytest.mark.parametrize(
+    ("user", "header"),
+    [({"token": "t"}, "Bearer t"), ({"username": "u", "password": "p"}, "Basic dTpw"), ({}, None)],
+    ids=["token", "password", "none"],
+)
+def test_the_authorization_header_follows_the_kubeconfig_s_user(user: dict[str, str], header: str | None) -> None:
+    assert Credentials(user).headers().get("Authorization") == header
 
 
 def test_unknown_and_uncovered_settings_are_refused_by_name() -> None:
@@ -195,7 +217,7 @@ def managed(manager: str, fields: dict[str, Any], operation: str = "Apply", **ex
     return {"manager": manager, "operation": operation, "fieldsV1": fields, **extra}
 
 
-def test_ignored_field_is_left_to_its_other_owner_and_kept_when_it_is_ours() -> None:
+def test_ignored_field_is_left_out_when_only_others_own_it_and_keeps_its_live_value_otherwise() -> None:
     inputs = {"spec": {"parallelism": 2, "completions": 2}}
     live = {
         "spec": {"parallelism": 5, "completions": 6},
@@ -210,7 +232,7 @@ def test_ignored_field_is_left_to_its_other_owner_and_kept_when_it_is_ours() -> 
     assert kept == {"spec": {"completions": 6}}
 
 
-def test_fields_of_kubectl_apply_are_taken_over_and_those_of_scale_are_not() -> None:
+def test_an_update_takes_over_the_fields_of_kubectl_edit_and_not_those_of_kubectl_scale() -> None:
     scale = managed("kubectl", {"f:spec": {"f:replicas": {}}}, "Update", subresource="scale")
     edit = managed("kubectl-edit", {"f:data": {"f:a": {}}}, "Update")
     live = {"metadata": {"managedFields": [managed("us", {"f:data": {"f:b": {}}}), edit, scale]}}
@@ -239,7 +261,7 @@ def test_fields_that_a_schema_lacks_are_found_through_references_and_lists() -> 
     assert unknown_fields(document, "v1", "Toy", toy) == ["parts[1].siez", "colour"]
 
 
-def test_state_marks_secrets_where_the_program_does_and_in_secrets_data() -> None:
+def test_state_marks_what_the_program_marks_secret_and_the_data_of_secrets() -> None:
     inputs = {"kind": PropertyValue("ConfigMap"), "data": PropertyValue({"a": PropertyValue("1", is_secret=True)})}
     live = {"kind": "ConfigMap", "data": {"a": "1", "b": "2"}, "status": None}
     kept = state.checkpoint({"kind": "ConfigMap", "data": {"a": "1"}}, live, inputs, "v1", "us")
@@ -252,7 +274,7 @@ def test_state_marks_secrets_where_the_program_does_and_in_secrets_data() -> Non
     assert state.from_object({"kind": "Secret", "data": {"k": encoded}}, {})["data"].is_secret
 
 
-def test_state_gives_back_inputs_and_live_object() -> None:
+def test_state_contains_the_inputs_and_the_live_object() -> None:
     live = {"kind": "Crd", "spec": {"x-kubernetes-preserve-unknown-fields": True}}
     kept = state.checkpoint({"kind": "Crd"}, live, {}, "v1", "us")
     spec = kept["spec"].value

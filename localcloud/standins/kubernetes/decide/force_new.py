@@ -1,7 +1,7 @@
 """Which changed properties replace an object instead of updating it.
 
 The facts are those of pulumi-kubernetes (provider/pkg/provider/diff.go). A pattern is a path with `*` for any element
-of a list; a change at, below or above the pattern's place counts.
+of a list; a change at, below or above that path counts.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from localcloud.standins.kubernetes.kinds import group_of
+from localcloud.standins.kubernetes.cluster.kinds import group_of
+from localcloud.standins.kubernetes.decide.diff import Path
 
-Path = tuple[str | int, ...]
 Pattern = tuple[str, ...]
 
 
@@ -19,47 +19,43 @@ def _patterns(*dotted: str) -> tuple[Pattern, ...]:
     return tuple(tuple(text.split(".")) for text in dotted)
 
 
+def _spec(fields: str, above: str = "") -> tuple[Pattern, ...]:
+    return _patterns(*(f"spec.{above}{field}" for field in fields.split()))
+
+
 IDENTITY: Final = _patterns("metadata.name", "metadata.namespace")
-_SELECTOR: Final = _patterns("spec.selector")
 _ROLE_BINDING: Final = _patterns("roleRef")
 _POD_FIELDS: Final = (
     "affinity automountServiceAccountToken dnsConfig dnsPolicy enableServiceLinks hostAliases hostIPC hostNetwork "
     "hostPID hostname imagePullSecrets nodeName nodeSelector overhead preemptionPolicy priority priorityClassName "
     "readinessGates restartPolicy runtimeClassName schedulerName securityContext serviceAccount serviceAccountName "
     "shareProcessNamespace subdomain terminationGracePeriodSeconds volumes"
-).split()
+)
 _CONTAINER_FIELDS: Final = (
     "args command env image imagePullPolicy lifecycle livenessProbe ports readinessProbe resources securityContext "
     "stdin stdinOnce terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts workingDir"
-).split()
+)
 _VOLUME_SOURCES: Final = (
     "awsElasticBlockStore azureDisk azureFile cephfs cinder csi fc flexVolume flocker gcePersistentDisk glusterfs "
     "hostPath iscsi local nfs photonPersistentDisk portworxVolume quobyte rbd scaleIO storageos vsphereVolume"
-).split()
+)
 
 _TABLE: Final[Mapping[tuple[str, str], tuple[Pattern, ...]]] = {
-    ("apps", "DaemonSet"): _SELECTOR,
-    ("apps", "Deployment"): _SELECTOR,
-    ("apps", "StatefulSet"): _patterns(
-        "spec.podManagementPolicy",
-        "spec.revisionHistoryLimit",
-        "spec.selector",
-        "spec.serviceName",
-        "spec.volumeClaimTemplates",
+    ("apps", "DaemonSet"): _spec("selector"),
+    ("apps", "Deployment"): _spec("selector"),
+    ("apps", "StatefulSet"): _spec(
+        "podManagementPolicy revisionHistoryLimit selector serviceName volumeClaimTemplates"
     ),
-    ("batch", "Job"): _patterns("spec.completions", "spec.parallelism", "spec.selector", "spec.template"),
+    ("batch", "Job"): _spec("completions parallelism selector template"),
     ("", "ConfigMap"): _patterns("binaryData", "data"),
     ("", "Secret"): _patterns("type", "stringData", "data"),
-    ("", "PersistentVolume"): _patterns(*(f"spec.{source}" for source in _VOLUME_SOURCES)),
-    ("", "PersistentVolumeClaim"): _patterns(
-        "spec.accessModes", "spec.selector", "spec.storageClassName", "spec.volumeName"
-    ),
-    ("", "Pod"): _patterns(
-        *(f"spec.{field}" for field in _POD_FIELDS),
-        *(f"spec.{group}.*.{field}" for group in ("containers", "initContainers") for field in _CONTAINER_FIELDS),
-    ),
-    ("", "ResourceQuota"): _patterns("spec.scopes"),
-    ("", "Service"): _patterns("spec.clusterIP"),
+    ("", "PersistentVolume"): _spec(_VOLUME_SOURCES),
+    ("", "PersistentVolumeClaim"): _spec("accessModes selector storageClassName volumeName"),
+    ("", "Pod"): _spec(_POD_FIELDS)
+    + _spec(_CONTAINER_FIELDS, "containers.*.")
+    + _spec(_CONTAINER_FIELDS, "initContainers.*."),
+    ("", "ResourceQuota"): _spec("scopes"),
+    ("", "Service"): _spec("clusterIP"),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _ROLE_BINDING,
     ("rbac.authorization.k8s.io", "RoleBinding"): _ROLE_BINDING,
     ("storage.k8s.io", "StorageClass"): _patterns("parameters", "provisioner"),
@@ -69,11 +65,11 @@ _TABLE: Final[Mapping[tuple[str, str], tuple[Pattern, ...]]] = {
 def force_new(
     obj: Mapping[str, Any], *, config_map_mutable: bool = False, secret_mutable: bool = False
 ) -> tuple[Pattern, ...]:
-    """The patterns that replace an object of this kind.
+    """Return the patterns that replace an object of this kind.
 
     Args:
-        obj: the new inputs.
-        config_map_mutable, secret_mutable: the provider's settings; one marked `immutable` is replaced all the same.
+        obj: The new inputs.
+        config_map_mutable, secret_mutable: The provider's settings; an object marked `immutable` is replaced anyway.
     """
     key = (group_of(str(obj.get("apiVersion", ""))), str(obj.get("kind", "")))
     patterns = _TABLE.get(key, ())
@@ -84,7 +80,7 @@ def force_new(
 
 
 def matches(patterns: Sequence[Pattern], path: Path, value: Any) -> bool:
-    """Whether changing `path` to `value` (None for a removal) touches one of the patterns."""
+    """Return whether changing `path` to `value` (None for a removal) touches one of the patterns."""
     return any(_touches(pattern, path, value) for pattern in patterns)
 
 
@@ -96,7 +92,7 @@ def _touches(pattern: Pattern, path: Path, value: Any) -> bool:
 
 
 def _reaches(pattern: Pattern, value: Any) -> bool:
-    """Whether the value, put above the pattern's place, has something there."""
+    """Return whether the value, put above the pattern's place, has something there."""
     if not pattern:
         return True
     if pattern[0] == "*":

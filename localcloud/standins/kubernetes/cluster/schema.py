@@ -1,6 +1,6 @@
-"""Finds fields that a kind does not have, in the cluster's own OpenAPI v3 document.
+"""Find fields that a kind does not have, in the cluster's own OpenAPI v3 document.
 
-A server-side dry run finds them too, but not while a value is still unknown: this check fills that gap.
+A server-side dry run finds them too, but cannot run while a value is unknown.
 """
 
 from __future__ import annotations
@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from localcloud.standins.kubernetes.diff import render_path
-from localcloud.standins.kubernetes.force_new import Path
-from localcloud.standins.kubernetes.kinds import group_of
+from localcloud.standins.kubernetes.cluster.kinds import group_of
+from localcloud.standins.kubernetes.decide.diff import Path, render_path
 
 
 def unknown_fields(document: Mapping[str, Any], api_version: str, kind: str, obj: Mapping[str, Any]) -> list[str]:
-    """The paths in the object that its schema doesn't declare; none when the document has no schema of the kind."""
+    """Return the paths in the object that its schema doesn't declare; none when the document lacks the kind."""
     schemas = document.get("components", {}).get("schemas", {})
     wanted = {"group": group_of(api_version), "version": api_version.rpartition("/")[2], "kind": kind}
     schema = next(
@@ -44,7 +43,7 @@ def _walk(schemas: Mapping[str, Any], schema: Mapping[str, Any], value: Any, pat
 
 
 def _resolve(schemas: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Follows `$ref`, also where it is the one member of an `allOf` (that is how defaults are put beside it)."""
+    """Follow `$ref`, also as the one member of an `allOf` (which lets a schema add a default to it)."""
     while True:
         reference = schema.get("$ref") or next(
             (each["$ref"] for each in schema.get("allOf", []) if "$ref" in each), None

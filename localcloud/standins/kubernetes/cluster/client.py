@@ -1,9 +1,12 @@
-"""The only module that speaks to an API server.
+"""The client of the API server; no other module sends it requests.
 
     cluster = Cluster(connection)
     cluster.apply(obj, manager="me", force=False, dry_run=True)
 
-One instance serves many threads over a pool of connections. Discovery is asked per group version, when first needed.
+Many threads share one instance and its pool of connections. Discovery is requested per group version, when needed.
+No published client serves here: lightkube 1.0 refuses `client.authentication.k8s.io/v1` commands, starts one command
+per waiting thread, writes client keys to /tmp, and has neither strict field validation nor OpenAPI; the official client
+loads a class for every kind at each start of the plug-in.
 """
 
 from __future__ import annotations
@@ -20,15 +23,18 @@ from urllib.parse import quote, urlencode
 
 import urllib3
 
-from localcloud.standins.kubernetes.credentials import Credentials
-from localcloud.standins.kubernetes.errors import ApiError, UnknownKind, Unreachable, from_status
-from localcloud.standins.kubernetes.kubeconfig import Connection
+from localcloud.standins.kubernetes.cluster.credentials import Credentials
+from localcloud.standins.kubernetes.cluster.errors import ApiError, UnknownKind, Unreachable
+from localcloud.standins.kubernetes.cluster.kubeconfig import Connection
 from localcloud.standins.kubernetes.metadata import Object, name, namespace
 
 CONNECTIONS: Final = 64
 TIMEOUT: Final = urllib3.Timeout(connect=5, read=60)
-_APPLY: Final = "application/apply-patch+yaml"
-_JSON_PATCH: Final = "application/json-patch+json"
+_RETRIES: Final = urllib3.Retry(
+    total=2, connect=1, read=1, status=0, other=0, redirect=0, backoff_factor=0.2, allowed_methods=None
+)
+"""The server may have closed a pooled connection. Any request may arrive twice: a second apply or deletion changes
+nothing, the other requests carry a resourceVersion."""
 
 
 @dataclass(frozen=True)
@@ -40,44 +46,42 @@ class ResourceType:
     namespaced: bool
 
     def path(self, namespace: str, name: str = "") -> str:
-        """The URL path of the collection in a namespace, or of one object of it."""
-        root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
+        """Return the URL path of the collection in a namespace, or of one object of it."""
         where = f"/namespaces/{quote(namespace or 'default')}" if self.namespaced else ""
-        return f"{root}{where}/{self.plural}" + (f"/{quote(name)}" if name else "")
+        return f"/{_root(self.api_version)}{where}/{self.plural}" + (f"/{quote(name)}" if name else "")
 
 
 class Cluster:
-    """A client of one cluster. Nothing is asked before the first call."""
+    """A client of one cluster. It sends nothing before the first call."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self._credentials = Credentials(connection)
+        self._credentials = Credentials(connection.user or {})
         self._lock = threading.Lock()
         self._types: dict[str, dict[str, ResourceType]] = {}
         self._pool: urllib3.PoolManager | None = None
 
     def version(self) -> dict[str, Any]:
-        """The API server's version; the cheapest question that shows whether it can be reached."""
+        """Return the API server's version; the cheapest request that shows whether it can be reached."""
         return self.request("GET", "/version")
 
     def resource_type(self, api_version: str, kind: str) -> ResourceType:
-        """How a kind is served.
+        """Return how a kind is served.
 
         Raises:
-            UnknownKind: it isn't.
+            UnknownKind: It isn't.
         """
         with self._lock:
-            known = self._types.get(api_version)
-        if known is None or kind not in known:
+            known = self._types.get(api_version, {})
+        if kind not in known:
             known = self._discover(api_version)
         if kind not in known:
             raise UnknownKind(api_version, kind)
         return known[kind]
 
     def _discover(self, api_version: str) -> dict[str, ResourceType]:
-        root = "apis" if "/" in api_version else "api"
         try:
-            listing = self.request("GET", f"/{root}/{api_version}")
+            listing = self.request("GET", f"/{_root(api_version)}")
         except ApiError as error:
             if not error.not_found:
                 raise
@@ -92,65 +96,46 @@ class Cluster:
         return found
 
     def path_of(self, obj: Object) -> str:
-        """The URL path of an object."""
+        """Return the URL path of an object."""
         kind = self.resource_type(str(obj.get("apiVersion")), str(obj.get("kind")))
         return kind.path(namespace(obj), name(obj))
 
     def get(self, obj: Object) -> Object:
-        """The live object of the same kind, namespace and name.
+        """Return the live object of the same kind, namespace and name.
 
         Raises:
-            ApiError: with `not_found` when there is none.
+            ApiError: With `not_found` when there is none.
         """
         return self.request("GET", self.path_of(obj))
 
-    def list_objects(self, api_version: str, kind: str, where: str, *, labels: str = "") -> list[Object]:
-        """The objects of a kind in a namespace, with the apiVersion and kind that lists leave out."""
-        path = self.resource_type(api_version, kind).path(where)
-        items = self.request("GET", path, {"labelSelector": labels} if labels else {}).get("items") or []
+    def list_objects(self, api_version: str, kind: str, where: str) -> list[Object]:
+        """Return the objects of a kind in a namespace, with the apiVersion and kind that lists leave out."""
+        items = self.request("GET", self.resource_type(api_version, kind).path(where)).get("items") or []
         return [{"apiVersion": api_version, "kind": kind, **item} for item in items]
 
     def apply(self, obj: Object, *, manager: str, force: bool, dry_run: bool) -> Object:
-        """Server-side apply, refusing fields that the kind does not have."""
+        """Apply the object on the server's side; a field that the kind does not have is an error."""
         query = {"fieldManager": manager, "force": "true" if force else "false", "fieldValidation": "Strict"}
-        if dry_run:
-            query["dryRun"] = "All"
-        return self.request("PATCH", self.path_of(obj), query, obj, _APPLY)
+        dry = {"dryRun": "All"} if dry_run else {}
+        return self.request("PATCH", self.path_of(obj), {**query, **dry}, obj, "application/apply-patch+yaml")
 
     def replace(self, obj: Object, *, manager: str, dry_run: bool) -> Object:
-        """Puts the object in the place of the existing one, whose resourceVersion it carries."""
+        """Replace the existing object, whose resourceVersion `obj` carries."""
         query = {"fieldManager": manager, "fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
         return self.request("PUT", self.path_of(obj), query, obj)
 
     def json_patch(self, obj: Object, operations: list[dict[str, Any]]) -> Object:
-        """Changes the object by a JSON patch (RFC 6902)."""
-        return self.request("PATCH", self.path_of(obj), {}, operations, _JSON_PATCH)
+        """Change the object by a JSON patch (RFC 6902)."""
+        return self.request("PATCH", self.path_of(obj), {}, operations, "application/json-patch+json")
 
     def delete(self, obj: Object, propagation: str) -> Object:
-        """Starts the deletion."""
+        """Start the deletion."""
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
         return self.request("DELETE", self.path_of(obj), {}, options)
 
-    def watch(self, collection: str, query: Mapping[str, str], seconds: int) -> Iterator[tuple[str, Object]]:
-        """Events of a collection as (type, object), until `seconds` are over. May end early; the caller asks anew."""
-        asked = {**query, "watch": "true", "timeoutSeconds": str(max(1, seconds))}
-        response = self._send("GET", collection, asked, None, "application/json", stream=True)
-        try:
-            pending = b""
-            for chunk in response.stream(65536):
-                *lines, pending = (pending + chunk).split(b"\n")
-                for line in lines:
-                    event = json.loads(line)
-                    yield event["type"], event["object"]
-        except (urllib3.exceptions.HTTPError, OSError):
-            return
-        finally:
-            response.close()
-
     def openapi(self, api_version: str) -> dict[str, Any]:
-        """The OpenAPI v3 document of a group version."""
-        root = "apis" if "/" in api_version else "api"
-        return self.request("GET", f"/openapi/v3/{root}/{api_version}")
+        """Return the OpenAPI v3 document of a group version."""
+        return self.request("GET", f"/openapi/v3/{_root(api_version)}")
 
     def request(
         self,
@@ -160,37 +145,27 @@ class Cluster:
         body: Any = None,
         content_type: str = "application/json",
     ) -> dict[str, Any]:
-        """Sends a request and gives the JSON answer.
+        """Send a request and return the JSON answer.
 
         Raises:
-            ApiError: the API server refused.
-            Unreachable: there was no answer.
+            ApiError: The API server refused.
+            Unreachable: There was no answer.
         """
-        response = self._send(method, path, query or {}, body, content_type)
-        return dict(json.loads(response.data))
-
-    def _send(
-        self, method: str, path: str, query: Mapping[str, str], body: Any, content_type: str, *, stream: bool = False
-    ) -> urllib3.BaseHTTPResponse:
-        response = self._once(method, path, query, body, content_type, stream)
-        if response.status == 401 and self._credentials.renewable:
-            response.close()
-            self._credentials.forget()
-            response = self._once(method, path, query, body, content_type, stream)
-        if response.status >= 400:
-            raise _error(response)
-        return response
-
-    def _once(
-        self, method: str, path: str, query: Mapping[str, str], body: Any, content_type: str, stream: bool
-    ) -> urllib3.BaseHTTPResponse:
-        headers = {"Accept": "application/json", "Content-Type": content_type, **self._credentials.headers()}
         url = f"{self.connection.server}{path}" + (f"?{urlencode(query)}" if query else "")
         data = None if body is None else json.dumps(body).encode()
+        response = self._send(method, url, data, content_type)
+        if response.status == 401 and self._credentials.renewable:
+            self._credentials.forget()
+            response = self._send(method, url, data, content_type)
+        if response.status >= 400:
+            raise _error(response)
+        return dict(json.loads(response.data))
+
+    def _send(self, method: str, url: str, data: bytes | None, content_type: str) -> urllib3.BaseHTTPResponse:
+        headers = {"Accept": "application/json", "Content-Type": content_type, **self._credentials.headers()}
         try:
-            pool = self._pool_manager()
-            return pool.request(
-                method, url, body=data, headers=headers, timeout=TIMEOUT, preload_content=not stream, retries=_RETRIES
+            return self._pool_manager().request(
+                method, url, body=data, headers=headers, timeout=TIMEOUT, retries=_RETRIES
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Unreachable(
@@ -202,22 +177,18 @@ class Cluster:
             if self._pool is None:
                 options: dict[str, Any] = {}
                 if self.connection.server.startswith("https"):
-                    options["ssl_context"] = ssl_context(self.connection)
+                    options["ssl_context"] = _ssl_context(self.connection)
                     if self.connection.server_name:
                         options["server_hostname"] = options["assert_hostname"] = self.connection.server_name
                 self._pool = urllib3.PoolManager(num_pools=2, maxsize=CONNECTIONS, block=False, **options)
             return self._pool
 
 
-_RETRIES: Final = urllib3.Retry(
-    total=2, connect=1, read=1, status=0, other=0, redirect=0, backoff_factor=0.2, allowed_methods=None
-)
-"""A pooled connection may have been closed meanwhile. Any request may arrive twice: an apply or a deletion changes
-nothing the second time, the others carry a resourceVersion."""
+def _root(api_version: str) -> str:
+    return f"apis/{api_version}" if "/" in api_version else f"api/{api_version}"
 
 
-def ssl_context(connection: Connection) -> ssl.SSLContext:
-    """The TLS settings: whom to trust and, with a client certificate, who we are."""
+def _ssl_context(connection: Connection) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=connection.ca_pem)
     if not connection.verify:
         context.check_hostname = False
@@ -230,7 +201,7 @@ def ssl_context(connection: Connection) -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def _memory_file(text: str) -> Iterator[str]:
-    """A file that is nowhere on disk: OpenSSL wants a path, and a private key doesn't belong into /tmp."""
+    """Keep a private key off the disk: OpenSSL reads it from a path only."""
     descriptor = os.memfd_create("client-certificate")
     try:
         os.write(descriptor, text.encode())
@@ -240,15 +211,18 @@ def _memory_file(text: str) -> Iterator[str]:
 
 
 def _error(response: urllib3.BaseHTTPResponse) -> ApiError:
-    text = response.data.decode(errors="replace")
+    """Return the error that a Status object describes, or the text of a proxy's answer."""
+    text = response.data.decode(errors="replace").strip()
     try:
-        status = json.loads(text)
-    except ValueError:
+        status = dict(json.loads(text))
+    except (ValueError, TypeError):
         status = {}
-    return from_status(response.status, status if isinstance(status, dict) else {}, text.strip())
+    message = str(status.get("message") or text or f"HTTP status {response.status}")
+    code = int(status.get("code") or response.status)
+    return ApiError(code, str(status.get("reason") or ""), message, status.get("details"))
 
 
 def _cause(error: BaseException) -> str:
-    """The innermost message: urllib3 wraps it in the address and the number of tries."""
+    """Return the innermost message: urllib3 wraps it in the address and the number of tries."""
     reason = getattr(error, "reason", None)
     return _cause(reason) if isinstance(reason, BaseException) else str(error) or type(error).__name__

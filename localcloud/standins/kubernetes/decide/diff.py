@@ -1,23 +1,25 @@
-"""What differs between an object as it is and as the program wants it.
+"""The differences between an object as it is and as the program describes it, and the paths that name them.
 
     compare(prune(live, old_inputs), new_inputs)        # {("spec", "replicas"): Change.UPDATE}
 
-The live object is cut down to the shape of the old inputs first: what others added (defaults, status) is no difference,
-what others changed is.
+The live object is first reduced to the shape of the old inputs: what others added (defaults, status) is no difference,
+what others changed is one.
 """
 
 from __future__ import annotations
 
 import base64
 import enum
-from typing import Any
+import re
+from typing import Any, Final
 
-from localcloud.standins.kubernetes import quantity
-from localcloud.standins.kubernetes.force_new import Path
+from localcloud.standins.kubernetes.decide import quantity
 from localcloud.standins.kubernetes.metadata import Object, without_read_only
 from localcloud.standins.values import UNKNOWN, has_unknown
 
-_MISSING = object()
+Path = tuple[str | int, ...]
+_MISSING: Final = object()
+_STEP: Final = re.compile(r'\["((?:[^"\\]|\\.)*)"\]|\[(\d+)\]|\[(\*)\]|\.?([^.\[]+)')
 
 
 class Change(enum.Enum):
@@ -29,7 +31,7 @@ class Change(enum.Enum):
 
 
 def prune(source: Any, shape: Any) -> Any:
-    """The parts of `source` that `shape` has too, element by element in lists."""
+    """Return the parts of `source` that `shape` has too, element by element in lists."""
     if isinstance(source, dict) and isinstance(shape, dict):
         return {key: prune(value, shape[key]) for key, value in source.items() if key in shape}
     if isinstance(source, list) and isinstance(shape, list):
@@ -38,15 +40,12 @@ def prune(source: Any, shape: Any) -> Any:
 
 
 def normalize(obj: Object) -> Object:
-    """The inputs in the form that the API server gives them back: no read-only metadata, a Secret's strings as data."""
+    """Return inputs as the API server returns them: without read-only metadata, a Secret's strings as data."""
     obj = without_read_only(obj)
     strings = obj.get("stringData")
-    if (
-        obj.get("apiVersion") != "v1"
-        or obj.get("kind") != "Secret"
-        or not isinstance(strings, dict)
-        or has_unknown(strings)
-    ):
+    if (obj.get("apiVersion"), obj.get("kind")) != ("v1", "Secret"):
+        return obj
+    if not isinstance(strings, dict) or has_unknown(strings):
         return obj
     data = obj.get("data")
     encoded = {key: base64.b64encode(str(value).encode()).decode() for key, value in strings.items()}
@@ -55,7 +54,7 @@ def normalize(obj: Object) -> Object:
 
 
 def compare(old: Object, new: Object) -> dict[Path, Change]:
-    """The changes from `old` to `new`, at the highest path that is added or removed and the deepest that is updated."""
+    """Return the changes, at the highest path that is added or removed and the deepest that is updated."""
     changes: dict[Path, Change] = {}
     _compare((), old, new, changes)
     return changes
@@ -87,7 +86,7 @@ def _same(old: Any, new: Any) -> bool:
 
 
 def value_at(obj: Any, path: Path) -> Any:
-    """What is at a path; None where there is nothing."""
+    """Return what is at a path; None where there is nothing."""
     for step in path:
         if isinstance(obj, dict):
             obj = obj.get(step)
@@ -99,7 +98,7 @@ def value_at(obj: Any, path: Path) -> Any:
 
 
 def render_path(path: Path) -> str:
-    """The path as the engine writes property paths: `spec.containers[0]["a.b"]`."""
+    """Return the path as the engine writes property paths: `spec.containers[0]["a.b"]`."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -112,25 +111,13 @@ def render_path(path: Path) -> str:
 
 
 def parse_path(text: str) -> Path:
-    """The inverse of `render_path`; `*` stays as it is and stands for any element or key."""
-    path: list[str | int] = []
-    rest = text
-    while rest:
-        if rest.startswith('["'):
-            end = rest.index('"]')
-            path.append(rest[2:end].replace('\\"', '"'))
-            rest = rest[end + 2 :]
-        elif rest.startswith("["):
-            inner, _, rest = rest[1:].partition("]")
-            path.append(int(inner) if inner.isdigit() else inner)
-        else:
-            rest = rest.removeprefix(".")
-            end = min((place for place in (rest.find("."), rest.find("[")) if place >= 0), default=len(rest))
-            path.append(rest[:end])
-            rest = rest[end:]
-    return tuple(path)
+    """Read a property path, the inverse of `render_path`; `*` stands for any element or key."""
+    return tuple(
+        int(index) if index else quoted.replace('\\"', '"') or any_element or plain
+        for quoted, index, any_element, plain in _STEP.findall(text)
+    )
 
 
 def ignored(path: Path, ignore: Path) -> bool:
-    """Whether an ignored path contains the path."""
+    """Return whether an ignored path contains the path."""
     return len(ignore) <= len(path) and all(want in ("*", have) for want, have in zip(ignore, path, strict=False))

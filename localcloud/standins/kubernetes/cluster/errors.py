@@ -1,7 +1,7 @@
 """What can go wrong between the plug-in and a cluster.
 
 ClusterError
-├── Unreachable        no connection, no usable kubeconfig, or credentials that could not be had
+├── Unreachable        no connection, no usable kubeconfig, or no credentials
 ├── UnknownKind        the API server does not serve the resource's apiVersion and kind
 └── ApiError           the API server answered with a Status: `code`, `reason`, `message`
 """
@@ -17,11 +17,11 @@ class ClusterError(Exception):
 
 
 class Unreachable(ClusterError):
-    """The cluster cannot be talked to at all."""
+    """There is no answer from the cluster."""
 
 
 class UnknownKind(ClusterError):
-    """The API server has no such kind (any more); perhaps its CustomResourceDefinition is missing."""
+    """The API server has no such kind; its CustomResourceDefinition may be missing."""
 
     def __init__(self, api_version: str, kind: str) -> None:
         super().__init__(f'no matches for kind "{kind}" in version "{api_version}"')
@@ -38,26 +38,20 @@ class ApiError(ClusterError):
 
     @property
     def not_found(self) -> bool:
-        """There is no such object, or no such path."""
+        """The object, or its path, does not exist."""
         return self.code == 404
 
     @property
-    def conflict(self) -> bool:
-        """Another field manager owns a field, or the object changed meanwhile."""
-        return self.code == 409 and self.reason == "Conflict"
-
-    @property
     def immutable(self) -> bool:
-        """A field was changed that can only be set when the object is created."""
+        """The request changes a field that can only be set when the object is created."""
         return self.code == 422 and "field is immutable" in str(self)
 
     @property
+    def no_dry_run(self) -> bool:
+        """An admission webhook has side effects, so it cannot take part in a dry run."""
+        return "does not support dry run" in str(self)
+
+    @property
     def namespace_missing(self) -> bool:
-        """The namespace of the object isn't there."""
+        """The object's namespace does not exist."""
         return self.not_found and self.details.get("kind") == "namespaces"
-
-
-def from_status(code: int, status: Mapping[str, Any], fallback: str) -> ApiError:
-    """The error that a Status object (or, for a proxy's answer, its text) stands for."""
-    message = str(status.get("message") or fallback or f"HTTP status {code}")
-    return ApiError(int(status.get("code") or code), str(status.get("reason") or ""), message, status.get("details"))

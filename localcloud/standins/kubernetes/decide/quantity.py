@@ -1,4 +1,4 @@
-"""Kubernetes quantities: `1000m` and `1` are the same amount of CPU, so they are no difference.
+"""Kubernetes quantities: `1000m` and `1` are the same amount of CPU, so they are not a difference.
 
 See https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 """
@@ -16,24 +16,12 @@ _SCALE: Final = {
     **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", start=1)},
 }
 _PLACES: Final = frozenset(
-    {
-        "allocatable",
-        "capacity",
-        "divisor",
-        "hard",
-        "limits",
-        "max",
-        "min",
-        "overhead",
-        "podFixed",
-        "requests",
-        "sizeLimit",
-    }
+    "allocatable capacity divisor hard limits max min overhead podFixed requests sizeLimit".split()
 )
 
 
 def parse(value: Any) -> Decimal | None:
-    """The amount, or None when the value is no quantity."""
+    """Return the amount; None when the value is not a quantity."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return None
     match = _FORM.fullmatch(str(value))
@@ -44,7 +32,7 @@ def parse(value: Any) -> Decimal | None:
 
 
 def same(path: tuple[str | int, ...], old: Any, new: Any) -> bool:
-    """Whether two different spellings at a place that holds quantities mean the same amount."""
+    """Return whether two different spellings, at a path that holds quantities, mean the same amount."""
     if not any(step in _PLACES for step in path[-2:]):
         return False
     amount = parse(old)

@@ -6,26 +6,30 @@ See https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-mana
 from __future__ import annotations
 
 import copy
-import re
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from localcloud.standins.kubernetes.diff import value_at
-from localcloud.standins.kubernetes.force_new import Path
+from localcloud.standins.kubernetes.decide.diff import Path, value_at
 from localcloud.standins.kubernetes.metadata import Object, metadata
 
-_CLIENT_SIDE: Final = (("kubectl", "Update"), ("kubectl", "Apply"), ("before-first-apply", "Update"))
-_CLIENT_SIDE_PULUMI: Final = (("pulumi-kubernetes", "Update"), ("pulumi-resource-kubernetes", "Update"))
+_CLIENT_SIDE: Final = (
+    ("kubectl", "Update"),
+    ("kubectl", "Apply"),
+    ("before-first-apply", "Update"),
+    ("pulumi-kubernetes", "Update"),
+    ("pulumi-resource-kubernetes", "Update"),
+)
+"""Prefixes of managers, and their operation, whose fields an update takes over: those of client-side apply."""
 
 
 def new_manager_name() -> str:
-    """A field manager's name as the provider makes it up for a new resource; the state keeps it."""
+    """Return a name for the field manager of a new resource; the state keeps it."""
     return f"pulumi-kubernetes-{secrets.token_hex(4)}"
 
 
 def adopt_client_side(live: Mapping[str, Any], manager: str) -> list[Any] | None:
-    """The managedFields with what `kubectl apply` or `edit` set handed to `manager`; None if nothing is.
+    """Return the managedFields with what `kubectl apply` or `edit` set given to `manager`; None if that is nothing.
 
     Fields set through a subresource (`kubectl scale`) keep their owner.
     """
@@ -50,7 +54,7 @@ def _is_client_side(entry: Mapping[str, Any]) -> bool:
         return False
     return any(
         str(entry.get("manager", "")).startswith(prefix) and entry.get("operation") == operation
-        for prefix, operation in _CLIENT_SIDE + _CLIENT_SIDE_PULUMI
+        for prefix, operation in _CLIENT_SIDE
     )
 
 
@@ -59,7 +63,10 @@ def _merge(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def keep_ignored(inputs: Object, live: Object, ignore: Sequence[Path], manager: str) -> Object:
-    """The inputs to apply when paths are ignored: one that only others own is left out, else its live value is kept."""
+    """Return the inputs to apply when paths are ignored.
+
+    A path that only others own is left out; any other keeps its live value.
+    """
     inputs = copy.deepcopy(inputs)
     entries = metadata(live).get("managedFields") or []
     for path in ignore:
@@ -99,12 +106,7 @@ def _set(obj: Any, path: Path, value: Any) -> None:
 
 
 def identity(obj: Object) -> Object:
-    """An object that claims no field: applying it gives up all that a manager owns."""
+    """Return an object that claims no field: applying it gives up all that a manager owns."""
     meta = metadata(obj)
     kept = {key: meta[key] for key in ("name", "namespace") if key in meta}
     return {"apiVersion": obj.get("apiVersion"), "kind": obj.get("kind"), "metadata": kept}
-
-
-def conflicting_managers(message: str) -> list[str]:
-    """The names of the managers that an apply conflict is with."""
-    return sorted(set(re.findall(r'conflict(?:s)? with "([^"]+)"', message)))

@@ -1,0 +1,103 @@
+"""The real engine and SDK, the stand-in, and a real API server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localcloud.tests.standins.engine_stack import EngineStack
+from localcloud.tests.standins.kubernetes.conftest import ControlPlane
+
+pytestmark = pytest.mark.e2e
+
+HEAD = """
+import os, pulumi, pulumi_kubernetes as k8s
+provider = k8s.Provider('cluster', kubeconfig=os.environ['TEST_KUBECONFIG'])
+on = pulumi.ResourceOptions(provider=provider)
+where = {'namespace': os.environ['TEST_NAMESPACE']}
+"""
+LIFE = (
+    HEAD
+    + """
+k8s.core.v1.ConfigMap('settings', metadata=where | {'name': 'settings'}, data={'a': os.environ['TEST_A']}, opts=on)
+unnamed = k8s.core.v1.ConfigMap('made', metadata=where, opts=on)
+k8s.core.v1.Secret('s', metadata=where | {'name': 's'}, string_data={'k': 'hunter2'}, opts=on)
+crd = k8s.apiextensions.v1.CustomResourceDefinition('crd', metadata={'name': 'toys.example.test'}, spec={
+    'group': 'example.test', 'scope': 'Namespaced', 'names': {'plural': 'toys', 'singular': 'toy', 'kind': 'Toy'},
+    'versions': [{'name': 'v1', 'served': True, 'storage': True, 'schema': {'openAPIV3Schema': {
+        'type': 'object', 'properties': {'spec': {'type': 'object', 'x_kubernetes_preserve_unknown_fields': True}},
+    }}}]}, opts=on)
+k8s.apiextensions.CustomResource('toy', api_version='example.test/v1', kind='Toy', spec={'size': 3},
+    metadata=where | {'name': unnamed.metadata['name']},
+    opts=pulumi.ResourceOptions.merge(on, pulumi.ResourceOptions(depends_on=[crd])))
+if found := os.environ.get('TEST_IMPORT'):
+    k8s.core.v1.ConfigMap('found', metadata=where | {'name': 'found'}, data={'z': '1'},
+        opts=pulumi.ResourceOptions.merge(on, pulumi.ResourceOptions(import_=found)))
+"""
+)
+WAITING = (
+    HEAD
+    + """
+labels = {'app': 'web'}
+k8s.apps.v1.Deployment('web', metadata=where | {'name': 'web'}, spec={
+    'replicas': int(os.environ['TEST_REPLICAS']), 'selector': {'matchLabels': labels},
+    'template': {'metadata': {'labels': labels}, 'spec': {'containers': [{'name': 'main', 'image': 'none'}]}},
+}, opts=pulumi.ResourceOptions.merge(on, pulumi.ResourceOptions(
+    custom_timeouts=pulumi.CustomTimeouts(create='1s', update='1s'))))
+"""
+)
+
+
+@pytest.fixture
+def stack(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> Callable[..., EngineStack]:
+    """Return a function that makes a stack of the test's own in its own namespace."""
+
+    def make(program: str, **environment: str) -> EngineStack:
+        plane = {"TEST_KUBECONFIG": control_plane.kubeconfig, "TEST_NAMESPACE": namespace}
+        made = EngineStack(tmp_path, {**plane, **environment})
+        made.program(program)
+        return made
+
+    return make
+
+
+def resources(stack: EngineStack, kind: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(stack.state())["checkpoint"]["latest"].get("resources") or []
+    return [each for each in found if each["type"].endswith(f":{kind}")]
+
+
+def test_life_of_a_stack(stack: Any, control_plane: ControlPlane, namespace: str) -> None:
+    made = stack(LIFE, TEST_A="1")
+    assert "+ 7 to create" in made.pulumi("up", "--yes")
+    (name,) = (each["outputs"]["metadata"]["name"] for each in resources(made, "ConfigMap") if "made-" in each["id"])
+    assert control_plane.live("v1", "ConfigMap", namespace, "settings")["data"] == {"a": "1"}
+    assert control_plane.live("example.test/v1", "Toy", namespace, name)["spec"] == {"size": 3}
+    assert "hunter2" not in made.state()
+    foreign = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"z": "1"}}
+    foreign["metadata"] = {"name": "found", "namespace": namespace}
+    control_plane.cluster.apply(foreign, manager="someone", force=True, dry_run=False)
+    made.environment |= {"TEST_A": "2", "TEST_IMPORT": f"{namespace}/found"}
+    assert "+-1 to replace" in made.pulumi("up", "--yes")
+    assert control_plane.live("v1", "ConfigMap", namespace, "settings")["data"] == {"a": "2"}
+    assert {each["id"] for each in resources(made, "ConfigMap")} == {
+        f"{namespace}/{each}" for each in ("settings", "found", name)
+    }
+    made.pulumi("preview", "--refresh", "--expect-no-changes")
+    made.pulumi("destroy", "--yes", "--skip-preview")
+    assert not resources(made, "ConfigMap")
+
+
+def test_a_failed_wait_leaves_the_object_in_the_state_and_the_next_up_tries_again(stack: Any, namespace: str) -> None:
+    made = stack(WAITING, TEST_REPLICAS="1")
+    assert "Minimum number of live Pods was not attained" in made.up(fails=True)
+    (kept,) = resources(made, "Deployment")
+    assert kept["id"] == f"{namespace}/web"
+    assert kept["initErrors"]
+    made.up(fails=True)
+    made.environment["TEST_REPLICAS"] = "0"
+    made.up()
+    assert "initErrors" not in resources(made, "Deployment")[0]

@@ -1,0 +1,126 @@
+"""What is created before what, and deleted after it: the promises that keep `pulumi up` and `pulumi destroy` going.
+
+Each row names two resources. Pulumi creates the first after the second and deletes it before the second.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import graph
+
+Name = tuple[str, str]
+"""A type, and a part of the name."""
+
+CLUSTER = ("eks:index:Cluster", "")
+IDENTITY_AGENT = ("aws:eks/addon:Addon", "eks-pod-identity-agent")
+SYSTEM_NODES = ("aws:eks/nodeGroup:NodeGroup", "-system")
+WORKER_NODES = ("aws:eks/nodeGroup:NodeGroup", "-workers")
+NODES = (SYSTEM_NODES, WORKER_NODES)
+COREDNS = ("aws:eks/addon:Addon", "coredns")
+EFS_DRIVER = ("aws:eks/addon:Addon", "aws-efs-csi-driver")
+EFS_IDENTITY = ("aws:eks/podIdentityAssociation:PodIdentityAssociation", "efs-csi")
+KUBERNETES = ("pulumi:providers:kubernetes", "")
+VOLUME = ("kubernetes:core/v1:PersistentVolume", "persistentvolume-")
+TRAINER_IDENTITY = ("aws:eks/podIdentityAssociation:PodIdentityAssociation", "trainer")
+DATASET = ("kubernetes:batch/v1:Job", "job-dataset")
+JOB = ("kubernetes:batch/v1:Job", "job-digits")
+SCALER = ("kubernetes:apps/v1:Deployment", "scaler")
+ETCD = ("kubernetes:apps/v1:StatefulSet", "etcd")
+CODE = ("aws:s3/bucketObjectv2:BucketObjectv2", "")
+
+ORDER: dict[str, tuple[Name, Name]] = {
+    "the log group exists before EKS writes to it": (CLUSTER, ("aws:cloudwatch/logGroup:LogGroup", "")),
+    "CoreDNS has a node to run on": (COREDNS, SYSTEM_NODES),
+    "the EFS driver has a node to run on": (EFS_DRIVER, SYSTEM_NODES),
+    "the EFS driver's pods get their role": (EFS_DRIVER, EFS_IDENTITY),
+    "objects find their addons": (KUBERNETES, EFS_DRIVER),
+    "volumes are released while their driver runs": (VOLUME, EFS_DRIVER),
+    "the file system's policy applies to the first mount": (VOLUME, ("aws:efs/fileSystemPolicy:FileSystemPolicy", "")),
+    "mounts pass the firewall": (VOLUME, ("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "nfs")),
+    "etcd has its volume": (ETCD, VOLUME),
+    "the dataset has its volume": (DATASET, VOLUME),
+    "the dataset job gets the role for its code": (DATASET, TRAINER_IDENTITY),
+    "the dataset job finds its code": (DATASET, CODE),
+    "the job finds the dataset": (JOB, DATASET),
+    "the job finds etcd": (JOB, ETCD),
+    "the scaler finds the job": (SCALER, JOB),
+    "the job shrinks before its nodes": (WORKER_NODES, SCALER),
+    "code is encrypted": (
+        CODE,
+        ("aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration", ""),
+    ),
+    "code is versioned": (CODE, ("aws:s3/bucketVersioning:BucketVersioning", "")),
+    "code goes to a bucket that requires TLS": (CODE, ("aws:s3/bucketPolicy:BucketPolicy", "")),
+    "code goes to a bucket that is not public": (CODE, ("aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock", "")),
+}
+
+
+@pytest.fixture(scope="module")
+def production() -> graph.Graph:
+    """The production example, whose job is named as in the defaults."""
+    return graph.deploy(graph.stack_config("Pulumi.aws.yaml.example"), stack="production")
+
+
+@pytest.mark.parametrize(("later", "earlier"), ORDER.values(), ids=ORDER.keys())
+def test_order(production: graph.Graph, later: Name, earlier: Name) -> None:
+    assert production.needs(production.one(*later), production.one(*earlier))
+    assert not production.needs(production.one(*earlier), production.one(*later))
+
+
+@pytest.mark.parametrize("group", NODES, ids=["system", "workers"])
+@pytest.mark.parametrize(
+    "type_",
+    [
+        "eks:index:Cluster",  # with vpc-cni and the nodes' access entries, which are its children
+        "aws:iam/rolePolicyAttachment:RolePolicyAttachment",
+        "aws:iam/rolePolicy:RolePolicy",
+        "aws:ec2/route:Route",
+        "aws:ec2/routeTableAssociation:RouteTableAssociation",
+        "aws:ec2/natGateway:NatGateway",
+    ],
+)
+def test_what_a_node_needs_stays_until_the_node_is_gone(production: graph.Graph, group: Name, type_: str) -> None:
+    nodes = production.one(*group)
+    needed = production.all(type_)
+    assert needed
+    assert [each.name for each in needed if not production.needs(nodes, each)] == []
+
+
+@pytest.mark.parametrize("group", NODES, ids=["system", "workers"])
+def test_pods_on_new_nodes_get_credentials(production: graph.Graph, group: Name) -> None:
+    assert production.needs(production.one(*group), production.one(*IDENTITY_AGENT))
+
+
+def test_every_object_is_gone_before_the_cluster_and_its_system_nodes(production: graph.Graph) -> None:
+    objects = [each for each in production.resources if each.type.startswith("kubernetes:")]
+    assert len(objects) > 20
+    for earlier in (CLUSTER, SYSTEM_NODES, COREDNS, IDENTITY_AGENT):
+        left = [each.name for each in objects if not production.needs(each, production.one(*earlier))]
+        assert left == [], f"may outlive {earlier}"
+
+
+def test_mount_targets_outlive_the_last_mount(production: graph.Graph) -> None:
+    targets = production.all("aws:efs/mountTarget:MountTarget")
+    assert len(targets) == 3
+    for pods in (ETCD, DATASET, JOB):
+        assert all(production.needs(production.one(*pods), target) for target in targets)
+
+
+def test_code_is_uploaded_while_the_cluster_is_created(production: graph.Graph) -> None:
+    assert not production.needs(production.one(*CODE), production.one(*CLUSTER))
+
+
+def test_every_resource_belongs_to_a_component(production: graph.Graph) -> None:
+    stack = {each.parent for each in production.resources if each.type.startswith("tidewater:infra:")}
+    top = {each.type for each in production.resources if each.parent in stack}
+    assert {type_ for type_ in top if not type_.startswith("tidewater:")} == {
+        "pulumi:providers:aws",
+        "pulumi:providers:kubernetes",
+    }
+
+
+def test_the_code_of_an_older_stack_is_not_replaced_for_its_new_parent(production: graph.Graph) -> None:
+    code = production.one(*CODE)
+    assert code.name == "code"
+    assert code.was_top_level
