@@ -2,7 +2,7 @@
 
     sweep(instance)   # ["network namespace lc-1f2e3d", "2 cgroups", ...]
 
-Everything is found by the instance's own names (namespaces and link `lc-<id>`, cgroup `lc-<id>`, mounts under its
+Everything is found by the instance's own names (namespaces, link, nft table and cgroup `lc-<id>`, mounts under its
 state and run directories), never by a program's name.
 """
 
@@ -36,6 +36,7 @@ def sweep(instance: Instance) -> list[str]:
     done += _remove_cgroups(instance)
     done += _remove_namespaces(instance)
     done += _remove_link(instance)
+    done += _remove_rules(instance)
     if instance.run_dir.exists():
         shutil.rmtree(instance.run_dir, ignore_errors=True)
         done.append(f"directory {instance.run_dir}")
@@ -126,3 +127,10 @@ def _remove_namespaces(instance: Instance) -> list[str]:
 def _remove_link(instance: Instance) -> list[str]:
     removed = subprocess.run(["ip", "link", "delete", instance.veth], capture_output=True, check=False)
     return [f"network interface {instance.veth}"] if removed.returncode == 0 else []
+
+
+def _remove_rules(instance: Instance) -> list[str]:
+    """The host's nft table of this cloud; it comes after the link, which it protects."""
+    delete = ["nft", "delete", "table", "inet", instance.netns]
+    removed = subprocess.run(delete, capture_output=True, check=False)
+    return [f"nft table {instance.netns}"] if removed.returncode == 0 else []

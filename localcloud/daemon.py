@@ -75,7 +75,7 @@ class _Cloud:
         from localcloud.aws.eks.machine import KubeMachine, webhook
         from localcloud.aws.eks.state import Eks, Settings
         from localcloud.aws.gateway import Gateway
-        from localcloud.aws.principals import MotoPrincipals
+        from localcloud.aws.principals import EFS_DRIVER_ACTIONS, MotoPrincipals
         from localcloud.kube.network import Network
 
         self.incarnation = str(uuid.uuid4())
@@ -94,9 +94,12 @@ class _Cloud:
 
         contexts.publish(instance, {})  # those of a daemon that was killed
         settings = Settings(account, region, hook, self._publish)
-        self.eks = Eks(settings, MotoEc2(account, region), principals, KubeMachine(instance, supervisor))
+        driver_key = principals.create_agent("efs-csi-driver", EFS_DRIVER_ACTIONS)
+        machine = KubeMachine(instance, supervisor, driver_key)
+        self.eks = Eks(settings, MotoEc2(account, region), principals, machine)
         listener = _server(instance.host_address, 0, webhooks.application(self.eks, instance.cloud_endpoint), context)
         port = listener.server_port
+        self._network.allow(port)
         unsigned = [(_is_status, self._status), (service.is_auth_call, service.auth_app(self.eks))]
         gateway = Gateway(
             account, principals, {"eks": service.EksService(self.eks)}, unsigned, _followers(instance, self.eks)

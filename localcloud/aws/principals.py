@@ -8,7 +8,8 @@ caller = principals.find(access_key, session_token)
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -17,6 +18,12 @@ from localcloud.instance import Credentials
 
 OPERATOR = "operator"
 PARTITION = "aws"
+# What the EFS driver asks before it mounts.
+EFS_DRIVER_ACTIONS = (
+    "elasticfilesystem:DescribeFileSystems",
+    "elasticfilesystem:DescribeMountTargets",
+    "elasticfilesystem:DescribeAccessPoints",
+)
 
 
 class UnknownCredentials(Exception):
@@ -93,6 +100,7 @@ class MotoPrincipals:
     def __init__(self, account: str, region: str) -> None:
         self._account = account
         self._region = region
+        self._agents: dict[str, Principal] = {}
 
     def create_operator(self, credentials: Credentials) -> None:
         """Create the user who may do everything, with this access key."""
@@ -111,8 +119,31 @@ class MotoPrincipals:
         key.secret_access_key = credentials.secret_key
         iam.access_keys[key.physical_resource_id] = key
 
+    def create_agent(self, name: str, actions: Sequence[str]) -> tuple[str, str]:
+        """Make a principal for an agent of the cloud's own, which IAM's lists don't show.
+
+        Args:
+            actions: What it may do, on any resource.
+
+        Returns:
+            A random access key and its secret.
+        """
+        role = f"localcloud-{name}"
+        key, secret = f"AKIA{secrets.token_hex(8).upper()}", secrets.token_urlsafe(30)
+        statement = {"Effect": "Allow", "Action": list(actions), "Resource": "*"}
+        self._agents[key] = Principal(
+            arn=f"arn:{PARTITION}:sts::{self._account}:assumed-role/{role}/nodes",
+            identity_arn=f"arn:{PARTITION}:iam::{self._account}:role/{role}",
+            account=self._account,
+            secret=secret,
+            policies=({"Version": "2012-10-17", "Statement": [statement]},),
+        )
+        return key, secret
+
     def find(self, access_key: str, session_token: str | None) -> Principal:
         """See `Principals.find`."""
+        if access_key in self._agents and not session_token:
+            return self._agents[access_key]
         session = self._sts().get_assumed_role_from_access_key(access_key)
         if session is not None:
             return self._session(session, session_token)

@@ -24,7 +24,7 @@ ON_NODES = frozenset({"vpc-cni", "kube-proxy", "aws-efs-csi-driver", "eks-pod-id
 class Addons:
     """Installs and removes addons; both may be called again."""
 
-    # In the form of EKS's own, newest first; the builds are examples for 1.34, not the list that AWS offers today.
+    # In EKS's form, newest first. The builds are examples for 1.34, not the list that AWS offers today.
     VERSIONS: ClassVar[dict[str, list[str]]] = {
         "vpc-cni": ["v1.20.4-eksbuild.2", "v1.20.3-eksbuild.1"],
         "coredns": ["v1.12.4-eksbuild.1", "v1.12.3-eksbuild.1"],
@@ -69,7 +69,7 @@ class Addons:
                 node.disable(name)
 
     def status(self, name: str) -> str:
-        """ACTIVE, CREATING (not all of it runs yet) or DEGRADED (it can't be asked, or isn't there)."""
+        """Return ACTIVE, CREATING (not all of it runs yet) or DEGRADED (not installed, or no answer)."""
         if name not in self._installed:
             return "DEGRADED"
         if name != "coredns":
@@ -82,7 +82,7 @@ class Addons:
 
 
 def objects_of(name: str, configuration: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The objects that an addon consists of, in order of creation."""
+    """Return the objects of an addon, in order of creation."""
     if name == "coredns":
         return manifests.coredns(configuration)
     if name == "aws-efs-csi-driver":
@@ -96,7 +96,7 @@ def objects_of(name: str, configuration: Mapping[str, Any]) -> list[dict[str, An
 
 
 def deployment_status(deployment: Mapping[str, Any]) -> str:
-    """ACTIVE once a Deployment is available as its current generation."""
+    """Return ACTIVE if the current generation of a Deployment is available, else CREATING."""
     status = deployment.get("status", {})
     if status.get("observedGeneration", 0) < deployment["metadata"].get("generation", 1):
         return "CREATING"

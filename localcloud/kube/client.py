@@ -4,8 +4,8 @@
     client.get("/api/v1/nodes")
     client.apply(manifest)
 
-One connection per thread is kept open. It exists because the daemon needs six verbs and starts in a hurry: the full
-clients take longer to import than a node takes to start.
+It keeps one connection per thread open. The daemon needs six verbs and has to start fast; importing a full client takes
+longer than starting a node.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Client:
         return self.request("GET", path)
 
     def find(self, path: str) -> dict[str, Any] | None:
-        """Read an object; None if there is none."""
+        """Read an object; return None if there is none."""
         try:
             return self.get(path)
         except ApiError as error:
@@ -77,12 +77,12 @@ class Client:
         return self.request("PATCH", path, body, "application/strategic-merge-patch+json")
 
     def apply(self, manifest: dict[str, Any]) -> dict[str, Any]:
-        """Create or update an object by server-side apply, taking over fields that others had set."""
+        """Create or update an object by server-side apply; fields of other managers are overwritten."""
         path = f"{object_path(manifest)}?fieldManager={FIELD_MANAGER}&force=true"
         return self.request("PATCH", path, manifest, "application/apply-patch+yaml")
 
     def delete(self, path: str, options: dict[str, Any] | None = None) -> bool:
-        """Delete an object; False if it was gone already."""
+        """Delete an object; return False if there is none."""
         try:
             self.request("DELETE", path, options or {})
         except ApiError as error:
@@ -120,7 +120,7 @@ class Client:
             self._drop()
             if fresh:
                 raise ApiError(0, f"API server {self._host}:{self._port} does not answer: {error}") from error
-            # A kept connection may have been closed while it was idle; that says nothing about the server.
+            # The server may have closed the idle connection, so a new one is tried.
             return self._exchange(method, path, body, content_type)
         if status >= 400:
             raise ApiError(status, f"{method} {path}: {_message(data)}")
@@ -141,7 +141,7 @@ class Client:
 
 
 def object_path(manifest: dict[str, Any]) -> str:
-    """Where an object lives, from its manifest: `/apis/apps/v1/namespaces/kube-system/deployments/coredns`."""
+    """Return the path of an object from its manifest: `/apis/apps/v1/namespaces/kube-system/deployments/coredns`."""
     version, kind, metadata = manifest["apiVersion"], manifest["kind"], manifest["metadata"]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     scope = "" if kind in CLUSTER_SCOPED else f"/namespaces/{metadata.get('namespace', 'default')}"

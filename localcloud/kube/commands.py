@@ -1,4 +1,4 @@
-"""Runs the few host tools that namespaces need (`ip`, `nft`, `nsenter`), with errors that say which one failed."""
+"""Runs the host's tools for namespaces (`ip`, `nft`, `nsenter`); an error names the command that failed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def run(argv: Sequence[str], *, stdin: str | None = None) -> str:
         What it wrote to stdout.
 
     Raises:
-        KubeError: It is missing, failed or hung; the message has its own last words.
+        KubeError: It is missing, failed or did not end; the message has its output.
     """
     try:
         done = subprocess.run(
@@ -33,7 +33,7 @@ def run(argv: Sequence[str], *, stdin: str | None = None) -> str:
 
 
 def succeeds(argv: Sequence[str]) -> bool:
-    """Whether a command ends with status 0; for removals, where failing means it was gone already."""
+    """Return whether a command ends with status 0."""
     try:
         run(argv)
     except KubeError:

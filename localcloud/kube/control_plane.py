@@ -1,6 +1,6 @@
 """One cluster's control plane: etcd, kube-apiserver, kube-controller-manager and kube-scheduler in the cloud namespace.
 
-plane = ControlPlane(instance, supervisor, ControlPlaneSpec("demo", "1.34", 0, None, None))
+plane = ControlPlane(instance, supervisor, ControlPlaneSpec("demo", "1.34", 0))
 plane.start(deadline=time.monotonic() + 60)
 plane.client.get("/api/v1/nodes")
 plane.stop()
@@ -59,14 +59,14 @@ class Webhook:
 
 @dataclass(frozen=True)
 class ControlPlaneSpec:
-    """What a control plane is to be.
+    """The specification of a control plane.
 
     Args:
         cluster: The cluster's name.
         version: Kubernetes' minor version, as EKS has it.
         index: k, unique among the instance's clusters, 0..63: sets ports and the pods' range.
         authentication: Answers TokenReviews for tokens that are no service account's.
-        pod_identity: Mutates pods whose service account has an association.
+        pod_identity: Changes pods whose service account has an association.
     """
 
     cluster: str
@@ -148,7 +148,7 @@ class ControlPlane:
         return self._client
 
     def start(self, deadline: float) -> None:
-        """Start everything from nothing; returns once the API server is ready and pods can be created.
+        """Start everything anew; return once the API server is ready and pods can be created.
 
         Args:
             deadline: In seconds of time.monotonic().
@@ -162,7 +162,7 @@ class ControlPlane:
         self._spawn("etcd", config.etcd_flags(self._plan))
         self._spawn("kube-apiserver", config.apiserver_flags(self._plan))
         self._wait_until("/livez/ping", deadline)
-        # Both only wait for the API server from here on, so they warm up while it finishes.
+        # These two start while the API server finishes its own start.
         self._spawn("kube-controller-manager", config.controller_manager_flags(self._plan))
         self._spawn("kube-scheduler", config.scheduler_flags(self._plan))
         self._wait_until("/readyz", deadline)
@@ -173,10 +173,10 @@ class ControlPlane:
             self.client.apply(config.pod_identity_webhook(self.spec.pod_identity.url, bundle))
 
     def stop(self) -> None:
-        """Stop the processes and remove the data; nodes are stopped before, by their owner."""
+        """Stop the processes and remove the data; the caller stops the nodes first."""
         for name in ("kube-scheduler", "kube-controller-manager"):
             self._supervisor.stop(self._process(name), grace_seconds=0)
-        # The API server's own graceful end waits for watches; its data is going anyway.
+        # A graceful end of the API server would wait for watches, and its data is deleted anyway.
         for name in ("kube-apiserver", "etcd"):
             self._supervisor.stop(self._process(name), grace_seconds=0)
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -187,11 +187,11 @@ class ControlPlane:
         delete_node(self.client, name)
 
     def drain(self, name: str, deadline: float) -> None:
-        """Cordon a node and evict its pods; returns when they are gone or at the deadline."""
+        """Cordon a node and evict its pods; return when they are gone or at the deadline."""
         drain(self.client, name, deadline)
 
     def allocate_pod_cidr(self) -> str:
-        """A /24 for a new node: the next in turn that no Node object holds."""
+        """Return a /24 for a new node: the next one that no node has."""
         with self.lock:
             taken = {node["spec"].get("podCIDR") for node in self.client.get("/api/v1/nodes")["items"]}
             taken |= {node.pod_cidr for node in self.nodes.values()}

@@ -1,7 +1,7 @@
-"""What the control plane's processes are told, as pure functions of where things are.
+"""The flags and configuration of the control plane's processes, as pure functions.
 
-The flags keep a small machine quick: etcd doesn't wait for the disk (its data dies with the cluster), nobody elects a
-leader of one, and a silent node is noticed after 16 s instead of 50 s.
+The flags suit a small machine: etcd does not wait for the disk (its data is deleted with the cluster), leader election
+is off, and a node that does not answer is NotReady after 16 s instead of 50 s.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_CLUSTERS = 64  # 100.64.0.0/10 has 64 ranges of /16
 
 @dataclass(frozen=True)
 class Plan:
-    """Where one cluster's control plane lives.
+    """The addresses and folders of one cluster's control plane.
 
     Args:
         index: k of the cluster, 0..63: API server on port 6443+k, pods in 100.(64+k).0.0/16.
@@ -51,7 +51,7 @@ class Plan:
 
     @property
     def pod_cidr(self) -> str:
-        """The range that nodes' pod ranges are cut from."""
+        """The range that contains the nodes' pod ranges."""
         return f"100.{64 + self.index}.0.0/16"
 
 
@@ -134,7 +134,7 @@ def controller_manager_flags(plan: Plan) -> list[str]:
         "--node-monitor-period=2s",
         "--node-monitor-grace-period=16s",
         "--terminated-pod-gc-threshold=100",
-        "--pvclaimbinder-sync-period=1s",  # a claim that is seen before its volume waits that long
+        "--pvclaimbinder-sync-period=1s",  # a claim that is created before its volume waits that long
         "--profiling=false",
     ]
 
@@ -150,7 +150,7 @@ def scheduler_flags(plan: Plan) -> list[str]:
 
 
 def pod_identity_webhook(url: str, ca_bundle: str) -> dict[str, Any]:
-    """The mutating webhook that gives pods their identity, as on EKS: a daemon that is away blocks no pod.
+    """Return the mutating webhook of pod identity; as on EKS, pods are created unchanged if it does not answer.
 
     Args:
         ca_bundle: base64 of the PEM that the webhook's certificate is signed by.

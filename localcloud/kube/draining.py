@@ -1,4 +1,4 @@
-"""Takes pods off nodes: eviction from a node that is leaving, and the end of those whose node is gone."""
+"""Removes pods from nodes: evicts those of a node that is being drained, ends those of a node that is gone."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from localcloud.kube.errors import ApiError
 POLL_SECONDS = 0.25
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 FINISHED = ("Succeeded", "Failed")
-RETRIED = (429, 500)  # a disruption budget says "not now"
+RETRIED = (429, 500)  # a disruption budget does not allow the eviction now
 
 
 def delete_node(client: Client, name: str) -> None:
     """Delete a Node object and finish the pods bound to it.
 
-    Kubernetes' own pod collector would do the second with the same words, but only after 40 s of quarantine.
+    Kubernetes' pod garbage collector does the same, with the same condition, but only after 40 s.
     """
     client.delete(f"/api/v1/nodes/{name}")
     for pod in pods_on(client, name):
@@ -29,7 +29,7 @@ def drain(client: Client, name: str, deadline: float) -> None:
     """Cordon a node and evict its pods, each with its own grace period.
 
     Args:
-        deadline: In seconds of time.monotonic(); what is left then stays.
+        deadline: In seconds of time.monotonic(); pods that are left then are not touched.
     """
     try:
         client.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": True}})
@@ -49,13 +49,13 @@ def drain(client: Client, name: str, deadline: float) -> None:
 
 
 def pods_on(client: Client, node: str) -> list[dict[str, Any]]:
-    """The pods bound to a node."""
+    """Return the pods bound to a node."""
     items: list[dict[str, Any]] = client.get(f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node}")["items"]
     return items
 
 
 def evictable(pod: dict[str, Any]) -> bool:
-    """Whether a drain waits for this pod: one that runs or is still being taken down, and no DaemonSet's or mirror."""
+    """Return whether a drain waits for this pod: not if it is finished, a DaemonSet's or a mirror pod."""
     metadata = pod["metadata"]
     owners = {owner["kind"] for owner in metadata.get("ownerReferences", [])}
     mirrored = MIRROR_ANNOTATION in metadata.get("annotations", {})
@@ -64,7 +64,7 @@ def evictable(pod: dict[str, Any]) -> bool:
 
 
 def orphan_status(pod: dict[str, Any], now: datetime) -> dict[str, Any]:
-    """The status that Kubernetes' pod collector gives a pod whose node is gone; job policies match on it."""
+    """Return the status that Kubernetes gives a pod whose node is gone; job policies match on it."""
     condition = {
         "type": "DisruptionTarget",
         "status": "True",
@@ -85,7 +85,7 @@ def finish_orphan(client: Client, pod: dict[str, Any]) -> None:
         client.patch(f"{path}/status", orphan_status(pod, datetime.now(UTC)))
         client.delete(path, {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}})
     except ApiError as error:
-        if error.status not in (404, 409):  # gone, or another of the same name by now
+        if error.status not in (404, 409):  # deleted, or replaced by another of the same name
             raise
 
 

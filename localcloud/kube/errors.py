@@ -18,7 +18,7 @@ class ApiError(KubeError):
     """The API server refused a request.
 
     Args:
-        status: HTTP status code; 0 when no answer came.
+        status: HTTP status code; 0 if there was no answer.
     """
 
     def __init__(self, status: int, message: str) -> None:

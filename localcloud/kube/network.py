@@ -5,9 +5,12 @@
     network.attach_node(link)     # a node's namespace, joined by a veth of its own
     network.destroy()
 
-Everything is layer 3. A node owns `<private ip>/32` and reaches everybody over the gateway 169.254.1.1, which the
-cloud namespace holds on its loopback and so answers ARP for on every link; the cloud namespace routes a node's address
-and pods to its link. Deleting the namespaces takes links, routes and nft rules along, so that the host keeps nothing.
+Everything is layer 3. A node has `<private ip>/32` and sends everything to the gateway 169.254.1.1. The cloud namespace
+has that address on its loopback, so it answers ARP for it on every link; it routes a node's address and pods to the
+node's link. Deleting the namespaces deletes their links, routes and nft rules.
+
+The host has one nft table per cloud, with the name of its namespace. It concerns packets to and from the link only:
+others than the host itself are kept out of the cloud, and the cloud reaches the ports of the host that `allow` opened.
 """
 
 from __future__ import annotations
@@ -17,20 +20,49 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localcloud.instance import Instance
-from localcloud.kube import cgroups
 from localcloud.kube.commands import run, succeeds
+from localcloud.kube.nodes import cgroups
 
 NETNS_DIR = Path("/run/netns")
 GATEWAY = "169.254.1.1"
 POD_IDENTITY_ADDRESS = "169.254.170.23"
 UPLINK = "uplink"
 
-# The host has no route back to nodes and pods, only to the cloud's own address, so what leaves takes that one.
+# The host has a route to the cloud's own address, but none to nodes and pods, so what leaves gets that address.
 MASQUERADE = f"""
 table ip localcloud {{
   chain postrouting {{
     type nat hook postrouting priority srcnat; policy accept;
     oifname "{UPLINK}" masquerade
+  }}
+}}
+"""
+
+
+# Without connection tracking, which would be switched on for all of the host's traffic. A TCP packet that is not the
+# first of its connection can only be the answer to a connection that the host has opened.
+FIREWALL = """
+table inet {table} {{
+  set host_ports {{
+    type inet_service
+  }}
+  chain input {{
+    type filter hook input priority filter - 10; policy accept;
+    iifname "lo" accept
+    iifname "{link}" jump from_cloud
+    ip daddr {subnet} drop
+  }}
+  chain from_cloud {{
+    ip daddr {host} tcp dport @host_ports accept
+    tcp flags & (syn | ack) == syn reject with tcp reset
+    meta l4proto tcp accept
+    icmp type {{ echo-reply, destination-unreachable, time-exceeded }} accept
+    drop
+  }}
+  chain forward {{
+    type filter hook forward priority filter - 10; policy accept;
+    iifname "{link}" drop
+    oifname "{link}" drop
   }}
 }}
 """
@@ -68,6 +100,16 @@ def interface_name(instance_id: str) -> str:
     return "n" + hashlib.sha256(instance_id.encode()).hexdigest()[:10]
 
 
+def firewall(instance: Instance) -> str:
+    """The host's rules for one cloud."""
+    return FIREWALL.format(
+        table=instance.netns,
+        link=instance.veth,
+        host=instance.host_address,
+        subnet=f"198.18.{instance.subnet}.0/30",
+    )
+
+
 class Network:
     """The cloud namespace of one instance; every method may be called again."""
 
@@ -75,7 +117,7 @@ class Network:
         self._instance = instance
 
     def create(self) -> None:
-        """Make the namespace and its link to the host, unless they are there."""
+        """Make the namespace, its link to the host and the host's rules, unless they exist."""
         instance = self._instance
         if not (NETNS_DIR / instance.netns).exists():
             run(["ip", "netns", "add", instance.netns])
@@ -94,9 +136,16 @@ class Network:
         inside = ["nsenter", f"--net={NETNS_DIR / instance.netns}", "nft"]
         if not succeeds([*inside, "list", "table", "ip", "localcloud"]):
             run([*inside, "-f", "-"], stdin=MASQUERADE)
+        if not succeeds(["nft", "list", "table", "inet", instance.netns]):
+            run(["nft", "-f", "-"], stdin=firewall(instance))
+            self.allow(instance.port)
+
+    def allow(self, port: int) -> None:
+        """Let nodes and pods connect to a TCP port of `host_address`; the AWS endpoint's is open from the start."""
+        run(["nft", "add", "element", "inet", self._instance.netns, "host_ports", f"{{ {port} }}"])
 
     def destroy(self) -> list[str]:
-        """Remove the link and the namespace, and the cgroup that the nodes had theirs in.
+        """Remove the link, the namespace, the host's rules, and the cgroup that the nodes' cgroups were in.
 
         Returns:
             What was there and is gone now.
@@ -108,6 +157,8 @@ class Network:
         if (NETNS_DIR / instance.netns).exists():
             run(["ip", "netns", "delete", instance.netns])
             removed.append(f"network namespace {instance.netns}")
+        if succeeds(["nft", "delete", "table", "inet", instance.netns]):
+            removed.append(f"nft table {instance.netns}")
         if cgroups.folders(instance.cgroup):
             cgroups.destroy(instance.cgroup)
             removed.append(f"cgroup {instance.cgroup}")

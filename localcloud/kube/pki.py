@@ -3,7 +3,7 @@
     authority = Authority.create("demo")
     pair = authority.issue("system:node:ip-10-0-1-23", organization="system:nodes")
 
-EC keys, because generating an RSA key takes longer than starting etcd.
+Keys are EC keys: generating an RSA key takes longer than starting etcd.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def private_pem(key: ec.EllipticCurvePrivateKey) -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can ever read."""
+    """Write a file that only its owner can read, from the moment it exists."""
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)

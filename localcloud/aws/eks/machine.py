@@ -89,11 +89,16 @@ class Machine(Protocol):
 
 
 class KubeMachine:
-    """`Machine` by `localcloud.kube`."""
+    """`Machine` by `localcloud.kube`.
 
-    def __init__(self, instance: Instance, supervisor: Supervisor) -> None:
+    Args:
+        driver_key: Access key and secret of the EFS driver.
+    """
+
+    def __init__(self, instance: Instance, supervisor: Supervisor, driver_key: tuple[str, str]) -> None:
         self._instance = instance
         self._supervisor = supervisor
+        self._driver_key = driver_key
 
     def control_plane(self, spec: dict[str, Any]) -> ControlPlane:
         """See `Machine.control_plane`."""
@@ -106,7 +111,8 @@ class KubeMachine:
         """See `Machine.node`."""
         from localcloud import kube
 
-        node: Node = kube.Node(self._instance, self._supervisor, control_plane, kube.NodeSpec(**spec))
+        key = kube.DriverKey(*self._driver_key)
+        node: Node = kube.Node(self._instance, self._supervisor, control_plane, kube.NodeSpec(**spec), key)
         return node
 
     def addons(self, control_plane: Any) -> Addons:

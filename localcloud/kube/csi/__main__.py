@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from localcloud.kube.csi import driver, efs, protocol
-from localcloud.kube.node_config import BROUGHT
+from localcloud.kube.nodes.config import EFS_DIR
 
 PLUGINS = Path("/var/lib/kubelet/plugins")
 REGISTRY = Path("/var/lib/kubelet/plugins_registry")
@@ -22,7 +22,7 @@ def main(node: str, zone: str) -> None:
         environment["AWS_ACCESS_KEY_ID"],
         environment["AWS_SECRET_ACCESS_KEY"],
     )
-    instance = driver.Driver(node, zone, Path(BROUGHT) / "efs", ask)
+    instance = driver.Driver(node, zone, Path(EFS_DIR), ask)
     socket = PLUGINS / driver.NAME / "csi.sock"
     services = [
         protocol.handler("csi.v1.Identity", instance.identity()),

@@ -34,7 +34,7 @@ class Driver:
         self._node, self._zone, self._root, self._ask = node, zone, root, ask
 
     def publish(self, request: Message, context: grpc.ServicerContext) -> Message:
-        """NodePublishVolume: bind-mount the volume at the pod's path; done already is fine."""
+        """NodePublishVolume: bind-mount the volume at the pod's path, unless it is mounted there."""
         try:
             volume = entered_by(parse(request.volume_id), list(request.volume_capability.mount.mount_flags))
             source = self._source(volume)
@@ -52,12 +52,12 @@ class Driver:
         return CSI["NodePublishVolumeResponse"]()
 
     def unpublish(self, request: Message, context: grpc.ServicerContext) -> Message:
-        """NodeUnpublishVolume: take the mount away; gone already is fine."""
+        """NodeUnpublishVolume: unmount the volume, if it is mounted."""
         target = Path(request.target_path)
         if is_bound(target):
             _run(context, ["umount", str(target)])
         if target.is_dir():
-            target.rmdir()  # never more than an empty directory: behind a mount there would be data
+            target.rmdir()  # fails if the volume is still mounted, so no data is deleted
         return CSI["NodeUnpublishVolumeResponse"]()
 
     def identity(self) -> dict[str, Rpc]:
@@ -126,7 +126,7 @@ def serve(socket: Path, handlers: list[grpc.GenericRpcHandler]) -> grpc.Server:
 
 
 def is_bound(target: Path) -> bool:
-    """Whether something is mounted at `target`; a bind mount of the same disk doesn't show in its device number."""
+    """Return whether something is mounted at `target`; os.path.ismount does not see bind mounts of the same disk."""
     quoted = str(target).replace(" ", "\\040")
     return any(line.split()[4] == quoted for line in Path("/proc/self/mountinfo").read_text().splitlines())
 

@@ -1,4 +1,4 @@
-"""What the driver asks the AWS endpoint before it mounts: that the file system can be reached from this zone."""
+"""Asks the AWS endpoint, before the driver mounts, whether the file system can be reached from the node's zone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NotMountable(Exception):
 
 @dataclass(frozen=True)
 class RootDirectory:
-    """An access point's root: where it is, and how it is made when it isn't there."""
+    """An access point's root: its path, and the owner and mode with which it is made if it does not exist."""
 
     path: str = "/"
     uid: int | None = None
@@ -38,7 +38,7 @@ class RootDirectory:
 
 
 def api(endpoint: str, region: str, key: str, secret: str) -> Ask:
-    """EFS of an AWS endpoint, as a function of path and query."""
+    """Return a function that sends a GET request, given by path and query, to EFS of an AWS endpoint."""
     signer = SigV4Auth(Credentials(key, secret), "elasticfilesystem", region)
 
     def ask(path: str, query: dict[str, str]) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def api(endpoint: str, region: str, key: str, secret: str) -> Ask:
 
 
 def check(ask: Ask, volume: Volume, zone: str) -> RootDirectory:
-    """Whether a node in `zone` could mount the volume, as mount.efs would find out.
+    """Check that a node in `zone` can mount the volume, as mount.efs does.
 
     Returns:
         The root to mount: the access point's, or the file system's.

@@ -1,8 +1,8 @@
 """The messages of the CSI and of kubelet's plug-in registration that the driver speaks, and how to serve them.
 
-Built from the tables below instead of by protoc: a driver uses a tenth of the protocol, and protobuf skips the fields
-that it doesn't know. Numbers and names are those of the CSI specification, version 1, and of kubelet's plug-in
-registration, v1; kubelet 1.34 speaks both with this driver in the tests.
+They are built from the tables below, not by protoc: the driver uses a tenth of the protocol, and protobuf skips unknown
+fields. Numbers and names are those of the CSI specification, version 1, and of kubelet's plug-in
+registration, v1; the tests use both with kubelet 1.34.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ REGISTRATION_MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
 
 @dataclass(frozen=True)
 class Rpc:
-    """One method of a service: the classes of what it takes and gives, and what answers it."""
+    """One method of a service: the classes of its request and response, and the function that answers."""
 
     request: Any
     response: Any
@@ -81,7 +81,7 @@ def build(package: str, messages: Mapping[str, Mapping[str, tuple[int, str]]]) -
 
 
 def handler(service: str, methods: Mapping[str, Rpc]) -> grpc.GenericRpcHandler:
-    """Something to add to a gRPC server."""
+    """Return a handler of a service, for a gRPC server."""
     return grpc.method_handlers_generic_handler(
         service,
         {

@@ -18,7 +18,7 @@ class InvalidVolume(ValueError):
 
 @dataclass(frozen=True)
 class Volume:
-    """A volume: a file system, a path in it, and the access point to enter by, if any."""
+    """A volume: a file system, a path in it, and an access point, if any."""
 
     file_system: str
     path: str = "/"
@@ -45,7 +45,7 @@ def parse(handle: str) -> Volume:
 
 
 def entered_by(volume: Volume, mount_flags: list[str]) -> Volume:
-    """The volume with what mount options say: `accesspoint=fsap-ID`, and `tls` and `iam`, which change nothing here.
+    """Apply mount options to a volume: `accesspoint=fsap-ID`; `tls` and `iam` change nothing here.
 
     Raises:
         InvalidVolume: The options name another access point than the handle.
@@ -63,6 +63,6 @@ def entered_by(volume: Volume, mount_flags: list[str]) -> Volume:
 
 
 def location(root: Path, volume: Volume, access_point_root: str) -> Path:
-    """The directory to mount; an access point's root comes first, the volume's path is inside it."""
+    """Return the directory to mount: the volume's path inside the access point's root."""
     inside = f"{access_point_root.strip('/')}/{volume.path.strip('/')}".strip("/")
     return root / volume.file_system / inside if inside else root / volume.file_system

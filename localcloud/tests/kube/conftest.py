@@ -13,7 +13,7 @@ import pytest
 from localcloud import kube
 from localcloud.instance import Instance
 from localcloud.supervise import Supervisor
-from localcloud.tests.kube.harness import READY_SECONDS, Cluster, FakeAws, node_spec, wait_for
+from localcloud.tests.kube.harness import DRIVER_KEY, READY_SECONDS, Cluster, FakeAws, node_spec, wait_for
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         plane.start(time.monotonic() + READY_SECONDS)
         for name, versions in made.addons.VERSIONS.items():
             made.addons.install(name, versions[0], {})
-        made.nodes += [kube.Node(instance, supervisor, plane, node_spec(number)) for number in range(2)]
+        made.nodes += [kube.Node(instance, supervisor, plane, node_spec(number), DRIVER_KEY) for number in range(2)]
         with ThreadPoolExecutor() as pool:
             list(pool.map(kube.Node.start, made.nodes))
         wait_for("both nodes Ready", lambda: all(node.ready() for node in made.nodes))

@@ -13,11 +13,13 @@ from typing import Any
 
 from localcloud import kube, tools
 from localcloud.instance import Instance
+from localcloud.kube.commands import run
 from localcloud.supervise import Supervisor
 
 FILE_SYSTEM = "fs-0123456789abcdef0"
 ACCESS_POINT = "fsap-0123456789abcdef0"
 READY_SECONDS = 180
+DRIVER_KEY = kube.DriverKey("AKIADRIVER", "secret")
 
 
 def node_spec(number: int) -> kube.NodeSpec:
@@ -102,6 +104,7 @@ def traces(instance: Instance) -> list[str]:
     found += [str(path) for path in Path("/run/netns").glob(f"{instance.netns}*")]
     found += [str(path) for path in Path("/sys/class/net").glob(f"{instance.veth}*")]
     found += [str(path) for path in Path("/sys/fs/cgroup").glob(f"*/{instance.cgroup}")]
+    found += [line for line in run(["nft", "list", "tables"]).splitlines() if instance.netns in line]
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             if str(instance.state) in entry.read_text():

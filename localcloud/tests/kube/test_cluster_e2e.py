@@ -7,14 +7,15 @@ import socket
 import subprocess
 import time
 import urllib.request
+import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from localcloud import tools
-from localcloud.kube import cgroups
 from localcloud.kube.draining import pods_on
+from localcloud.kube.nodes import cgroups
 from localcloud.tests.kube.harness import ACCESS_POINT, FILE_SYSTEM, READY_SECONDS, Cluster, traces, wait_for
 
 pytestmark = pytest.mark.e2e
@@ -76,7 +77,7 @@ def web(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def test_nodes_are_what_eks_would_call_them(cluster: Cluster) -> None:
+def test_nodes_have_the_provider_id_labels_and_address_of_eks(cluster: Cluster) -> None:
     node = json.loads(cluster.kubectl("get", "node", cluster.nodes[0].spec.name, "-o", "json"))
     assert node["spec"]["providerID"] == "aws:///us-west-2a/i-0123456789abcdef0"
     assert node["metadata"]["labels"]["eks.amazonaws.com/nodegroup"] == "workers"
@@ -91,7 +92,7 @@ def test_pods_share_an_efs_volume_across_nodes_owned_as_the_access_point_says(we
     assert (web.instance.state / "efs" / FILE_SYSTEM / "job" / "note").read_text() == "from one\n"
 
 
-def test_services_are_found_by_name_and_reach_pods_of_other_nodes_and_of_the_own(web: Cluster) -> None:
+def test_service_names_resolve_and_reach_pods_on_every_node(web: Cluster) -> None:
     for name in ("one", "two"):
         listing = web.kubectl("exec", "one", "--", "python3", "-c", FETCH, f"http://{name}.default.svc.cluster.local/")
         assert "Directory listing" in listing
@@ -140,6 +141,77 @@ def test_logs_describe_and_port_forward_work(web: Cluster) -> None:
         forward.wait()
 
 
+INTRUDE = """
+import json, os, pathlib, stat, sys
+mark, paths = sys.argv[1], sys.argv[2:]
+mounts = [pathlib.Path(f'/host/{number}') for number in range(len(paths))]
+for mount in mounts:
+    (mount / mark).write_text('written by a pod')
+shared = pathlib.Path('/host/0/var/lib/containerd')
+image = [next((shared / 'io.containerd.content.v1.content/blobs/sha256').iterdir())]
+layer = shared / 'io.containerd.snapshotter.v1.overlayfs/snapshots/1/fs'
+image += [next(path for path in layer.rglob('*') if path.is_file())]
+changed = []
+for path in image:
+    try:
+        with path.open('ab') as file:
+            file.write(mark.encode())
+        changed.append(path.name)
+    except OSError:
+        pass
+seen = [name for mount in (*mounts, pathlib.Path('/proc/1/root/root')) for name in os.listdir(mount)]
+try:
+    os.mknod('/tmp/disk', stat.S_IFBLK | 0o600, os.stat('/host/0/var').st_dev)
+    made = True
+except PermissionError:
+    made = False
+disks = [str(path) for path in pathlib.Path('/host/0/dev').iterdir() if path.is_block_device()]
+print(json.dumps({'seen': seen, 'disks': disks, 'made': made, 'changed': changed}))
+"""
+
+
+def intruder(node: str, paths: list[str]) -> dict[str, Any]:
+    """A privileged pod in its node's PID namespace that has mounted these paths of its node."""
+    names = [f"path-{number}" for number in range(len(paths))]
+    container = {
+        "name": "intruder",
+        "image": "localcloud/debian:12",
+        "command": ["sleep", "600"],
+        "securityContext": {"privileged": True},
+        "volumeMounts": [{"name": name, "mountPath": f"/host/{number}"} for number, name in enumerate(names)],
+    }
+    spec = {
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "hostPID": True,
+        "terminationGracePeriodSeconds": 0,
+        "containers": [container],
+        "volumes": [{"name": name, "hostPath": {"path": path}} for name, path in zip(names, paths, strict=True)],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "intruder"}, "spec": spec}
+
+
+def test_a_privileged_pod_with_host_paths_writes_to_its_node_and_to_no_file_of_the_host(cluster: Cluster) -> None:
+    mark = f"localcloud-{uuid.uuid4().hex}"
+    paths = ["/", "/root", "/etc", "/home", "/var"]
+    of_the_user = Path("/root", f"{mark}-of-the-user")
+    of_the_user.touch()
+    try:
+        cluster.apply(intruder(cluster.nodes[0].spec.name, paths))
+        cluster.kubectl("wait", "--for=condition=Ready", "pod/intruder", f"--timeout={READY_SECONDS}s")
+        report = json.loads(cluster.kubectl("exec", "intruder", "--", "python3", "-c", INTRUDE, mark, *paths))
+        assert report["seen"].count(mark) == len(paths) + 1  # /proc/1/root/root is the node's /root, too
+        assert of_the_user.name not in report["seen"]
+        assert [path for path in paths if Path(path, mark).exists()] == []
+        assert (report["disks"], report["made"]) == ([], False)
+        for name in report["changed"]:
+            assert [path for path in tools.node_image().rglob(name) if mark.encode() in path.read_bytes()] == []
+    finally:
+        cluster.kubectl("delete", "pod", "intruder", "--ignore-not-found")
+        of_the_user.unlink()
+        for path in paths:
+            Path(path, mark).unlink(missing_ok=True)
+
+
 def test_a_volume_without_mount_target_in_the_zone_is_refused_by_the_driver(cluster: Cluster) -> None:
     from localcloud.kube.csi import efs
     from localcloud.kube.csi.volume import Volume
@@ -149,7 +221,7 @@ def test_a_volume_without_mount_target_in_the_zone_is_refused_by_the_driver(clus
         efs.check(ask, Volume(FILE_SYSTEM), "us-west-2c")
 
 
-def test_z_a_power_cut_takes_everything_along_and_the_pods_end_with_the_node_object(web: Cluster) -> None:
+def test_z_a_power_cut_leaves_nothing_of_a_node_and_its_pods_end_with_the_node_object(web: Cluster) -> None:
     node = web.nodes[1]
     started = time.monotonic()
     node.power_off()

@@ -31,7 +31,7 @@ def test_tokens_are_checked_by_the_webhook_only_where_there_is_one() -> None:
     assert "--authentication-token-webhook-config-file=/state/webhook" in flags
 
 
-def test_the_certificate_is_good_for_every_way_to_call_the_server() -> None:
+def test_the_certificate_has_every_name_and_address_of_the_server() -> None:
     names = config.server_names(plan(), "us-west-2")
     assert {"198.18.7.2", "172.20.0.1", "kubernetes.default.svc.cluster.local"} <= set(names)
 
@@ -43,7 +43,7 @@ def test_the_issuer_has_eks_form_and_stays_the_same() -> None:
     assert len(issuer.rsplit("/", 1)[1]) == 32
 
 
-def test_a_daemon_that_is_away_blocks_no_pod() -> None:
+def test_pods_are_created_while_the_pod_identity_webhook_does_not_answer() -> None:
     webhook = config.pod_identity_webhook("https://198.18.7.1:8443/mutate", "Y2E=")["webhooks"][0]
     assert webhook["failurePolicy"] == "Ignore"
     assert webhook["clientConfig"] == {"url": "https://198.18.7.1:8443/mutate", "caBundle": "Y2E="}

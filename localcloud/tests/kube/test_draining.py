@@ -29,7 +29,7 @@ def pod(phase: str = "Running", **metadata: Any) -> dict[str, Any]:
         pytest.param(pod(annotations={"kubernetes.io/config.mirror": "x"}), False, id="a mirror"),
     ],
 )
-def test_a_drain_waits_for_pods_that_hold_the_node(given: dict[str, Any], waited: bool) -> None:
+def test_a_drain_waits_for_running_pods_but_not_for_those_of_daemon_sets(given: dict[str, Any], waited: bool) -> None:
     assert evictable(given) is waited
 
 

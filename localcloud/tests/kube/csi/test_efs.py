@@ -24,7 +24,7 @@ def aws(state: str = "available", zone: str = "us-west-2a", owner: str = FS) -> 
     return lambda path, query: answers[path]
 
 
-def test_a_mount_target_in_the_nodes_zone_is_needed() -> None:
+def test_a_volume_needs_a_mount_target_in_the_nodes_zone() -> None:
     assert check(aws(), Volume(FS), "us-west-2a") == RootDirectory()
     with pytest.raises(NotMountable, match="no available mount target in us-west-2b; there are some in: us-west-2a"):
         check(aws(), Volume(FS), "us-west-2b")
@@ -39,6 +39,6 @@ def test_an_access_point_gives_its_root_with_owner_and_mode() -> None:
     assert check(aws(), Volume(FS, "/", AP), "us-west-2a") == RootDirectory("/job", 7, 8, 0o750)
 
 
-def test_another_file_systems_access_point_is_refused() -> None:
+def test_an_access_point_of_another_file_system_is_refused() -> None:
     with pytest.raises(NotMountable, match="does not belong to"):
         check(aws(owner="fs-00000000"), Volume(FS, "/", AP), "us-west-2a")

@@ -7,7 +7,7 @@ from localcloud.kube.csi import protocol
 CSI = protocol.build("csi.v1", protocol.CSI_MESSAGES)
 
 
-def test_messages_survive_the_wire_with_their_field_numbers() -> None:
+def test_messages_are_encoded_with_the_field_numbers_of_the_specification() -> None:
     request = CSI["NodePublishVolumeRequest"](volume_id="fs-1", target_path="/pod", readonly=True)
     request.volume_capability.mount.mount_flags.append("tls")
     request.volume_context["k"] = "v"

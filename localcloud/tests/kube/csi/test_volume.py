@@ -20,7 +20,7 @@ FS, AP = "fs-0123456789abcdef0", "fsap-0123456789abcdef0"
         pytest.param(f"{FS}:/data:{AP}", Volume(FS, "/data", AP), id="path in an access point"),
     ],
 )
-def test_handles_of_the_real_driver_are_read(handle: str, volume: Volume) -> None:
+def test_volume_handles_of_the_official_driver_are_parsed(handle: str, volume: Volume) -> None:
     assert parse(handle) == volume
 
 

@@ -3,7 +3,7 @@
     python -I pod_identity_agent.py 169.254.170.23 http://198.18.0.1:24566 demo
 
 The AWS SDKs in pods ask it (AWS_CONTAINER_CREDENTIALS_FULL_URI) with the token that EKS mounted; it asks EKS Auth's
-AssumeRoleForPodIdentity, which knows the associations. Nothing but the standard library, for it runs on every node.
+AssumeRoleForPodIdentity, which knows the associations. It uses nothing but the standard library.
 https://docs.aws.amazon.com/eks/latest/APIReference/API_auth_AssumeRoleForPodIdentity.html
 """
 
@@ -22,12 +22,12 @@ from typing import Any
 PORT = 80
 PATH = "/v1/credentials"
 TIMEOUT_SECONDS = 10.0
-RENEW_SECONDS = 300.0  # credentials that live longer than this are given out again
+RENEW_SECONDS = 300.0  # credentials are renewed when they expire sooner than this
 CACHE_LIMIT = 1000
 
 
 class Refused(Exception):
-    """EKS Auth said no, or nothing; `status` is what the pod gets to see."""
+    """EKS Auth refused, or did not answer; `status` is the HTTP status for the pod."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class Refused(Exception):
 
 
 class Exchange:
-    """Tokens for credentials, remembered until they get old."""
+    """Exchanges tokens for credentials, and keeps the credentials until they are about to expire."""
 
     def __init__(self, endpoint: str, cluster: str) -> None:
         self._url = f"{endpoint}/clusters/{cluster}/assume-role-for-pod-identity"
@@ -72,7 +72,7 @@ class Exchange:
 
 
 def container_credentials(answer: dict[str, Any]) -> dict[str, Any]:
-    """EKS Auth's answer as SDKs want it."""
+    """Return EKS Auth's answer in the form that SDKs read."""
     given = answer["credentials"]
     moment = given["expiration"]
     if isinstance(moment, int | float):
@@ -88,7 +88,7 @@ def container_credentials(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def expiry(credentials: dict[str, Any]) -> float:
-    """When they end, in seconds of time.time()."""
+    """Return when credentials expire, in seconds of time.time()."""
     return datetime.fromisoformat(credentials["Expiration"].replace("Z", "+00:00")).timestamp()
 
 

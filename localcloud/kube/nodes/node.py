@@ -1,61 +1,76 @@
 """A node: a simulated host with its own network, file system and processes, that joins a cluster as a worker.
 
-    node = Node(instance, supervisor, control_plane, spec)
+    node = Node(instance, supervisor, control_plane, spec, driver_key)
     node.start()            # returns at once; ready() says when Kubernetes may use it
-    node.power_off()        # everything on it dies this instant
+    node.power_off()        # kills everything on it at once
 
-See init.py for what runs inside, node_config.py for what it is told.
+See init.py for what runs inside, config.py for what it is told.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import json
 import os
 import platform
 import shutil
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 from localcloud import tools
 from localcloud.instance import Instance
-from localcloud.kube import cgroups
-from localcloud.kube import node_config as config
 from localcloud.kube.commands import run
 from localcloud.kube.control_plane import ControlPlane
 from localcloud.kube.errors import ApiError, KubeError
 from localcloud.kube.kubeconfig import client_kubeconfig
 from localcloud.kube.network import NETNS_DIR, POD_IDENTITY_ADDRESS, Network, NodeLink
-from localcloud.kube.node_config import Machine, NodeSpec
+from localcloud.kube.nodes import cgroups, config, devices, rootfs
+from localcloud.kube.nodes.config import DriverKey, Machine, NodeSpec
 from localcloud.kube.pki import write_private
 from localcloud.supervise import Supervisor
 
 HERE = Path(__file__).resolve().parent
-CHECKOUT = HERE.parent.parent
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 CNI_FILE = "10-aws.conflist"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+ENVIRONMENT = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8"}
 
 
 class Node:
-    """One node; `start` makes everything, `stop` and `power_off` leave nothing."""
+    """One node; `start` makes everything, `stop` and `power_off` leave nothing.
 
-    def __init__(self, instance: Instance, supervisor: Supervisor, control_plane: ControlPlane, spec: NodeSpec) -> None:
+    Args:
+        driver_key: What the EFS driver signs its calls with.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        supervisor: Supervisor,
+        control_plane: ControlPlane,
+        spec: NodeSpec,
+        driver_key: DriverKey,
+    ) -> None:
         self.spec = spec
+        self._driver_key = driver_key
         self.pod_cidr = ""
         self._instance = instance
         self._supervisor = supervisor
         self._plane = control_plane
         self._process = f"node-{spec.instance_id}"
         self._directory = instance.state / "nodes" / spec.instance_id
+        self._root = self._directory / "root"
         self._cgroup = f"{instance.cgroup}/{spec.instance_id}"
 
     def start(self) -> None:
-        """Boot the node; returns when its init runs, some seconds before it is ready.
+        """Boot the node; return when its init runs, some seconds before it is ready.
 
         Raises:
-            KubeError: The host or the API server refused something; what was made so far is removed.
+            KubeError: The host or the API server refused a request; what was made so far is removed.
         """
         plane = self._plane
         with plane.lock:
@@ -65,7 +80,7 @@ class Node:
             self._register()
             Network(self._instance).attach_node(self._link())
             self._write_files()
-            with plane.lock:  # addons that come or go while we start see us, or we see them
+            with plane.lock:  # an addon that is installed meanwhile is started by one of the two threads
                 for addon in plane.node_addons:
                     self._write_addon(addon)
             self._spawn()
@@ -74,12 +89,12 @@ class Node:
             raise
 
     def stop(self) -> None:
-        """Shut down; drain before, if the pods matter."""
+        """Shut down; drain the node first if its pods matter."""
         self._supervisor.stop(self._process, grace_seconds=1)
         self._clean_up()
 
     def power_off(self) -> None:
-        """Cut the power: nothing on the node gets a chance to say goodbye. The Node object stays."""
+        """Kill everything on the node at once, like a power cut. The Node object stays."""
         self._supervisor.kill(self._process)
         self._clean_up()
 
@@ -102,7 +117,7 @@ class Node:
         self._poke()
 
     def disable(self, addon: str) -> None:
-        """Stop what an addon runs on nodes; its mounts and rules stay until the node goes, as on EKS."""
+        """Stop what an addon runs on nodes; its mounts and rules stay until the node is deleted, as on EKS."""
         (self._directory / "services" / f"{addon}.json").unlink(missing_ok=True)
         if addon == "vpc-cni":
             (self._directory / "cni" / CNI_FILE).unlink(missing_ok=True)
@@ -125,28 +140,30 @@ class Node:
 
     def _write_files(self) -> None:
         _remove(self._directory)
-        for name in ("kubelet", "pods", "kubernetes", "cni", "containerd-config", "services"):
+        for name in ("cni", "services", "content/upper", "content/work", "root"):
             (self._directory / name).mkdir(parents=True)
-        copy_image(tools.node_image(), self._directory / "containerd")
+        self._directory.chmod(0o700)
+        machine_id = hashlib.sha256(self.spec.instance_id.encode()).hexdigest()[:32]
+        rootfs.prepare(self._root, self.spec.name, self.spec.private_ip, machine_id)
+        rootfs.copy_image_databases(tools.node_image(), self._root / config.CONTAINERD_ROOT.lstrip("/"))
         self._write_credentials()
-        folder = self._directory / "kubernetes"
+        folder = self._root / config.KUBERNETES_DIR.lstrip("/")
         machine = Machine(os.cpu_count() or 1, _host_memory_mib())
-        kubelet = config.kubelet_config(self.spec, machine, self._cgroup)
-        (folder / "kubelet.json").write_text(config.document(kubelet))
+        (folder / "kubelet.json").write_text(config.document(config.kubelet_config(self.spec, machine)))
         proxy = config.kube_proxy_config(self.spec, self._plane.pod_cidr)
         (folder / "kube-proxy.json").write_text(config.document(proxy))
         (folder / "resolv.conf").write_text("")
-        containerd = self._directory / "containerd-config"
+        containerd = self._root / "etc" / "containerd"
         (containerd / "config.toml").write_text(config.containerd_config())
-        spec = config.base_runtime_spec(_default_runtime_spec(), str(tools.site_packages()))
+        spec = config.base_runtime_spec(_default_runtime_spec(), config.TRAINER_DIR)
         (containerd / "base.json").write_text(config.document(spec))
         self._write_service("containerd", [_host_binary("containerd"), "--config=/etc/containerd/config.toml"])
-        kubelet_argv = [str(tools.binary("kubelet")), *config.kubelet_flags(self.spec)]
+        kubelet_argv = [rootfs.program("kubelet"), *config.kubelet_flags(self.spec)]
         self._write_service("kubelet", kubelet_argv, after=config.CONTAINERD_SOCKET)
         os.mkfifo(self._directory / "control")
 
     def _write_credentials(self) -> None:
-        folder, authority = self._directory / "kubernetes", self._plane.authority
+        folder, authority = self._root / config.KUBERNETES_DIR.lstrip("/"), self._plane.authority
         ca_pem = authority.pair.certificate
         (folder / "ca.crt").write_text(ca_pem)
         authority.issue(self.spec.name, hosts=[self.spec.name, self.spec.private_ip]).write(folder, "kubelet")
@@ -158,59 +175,73 @@ class Node:
             write_private(folder / f"{name}.kubeconfig", client_kubeconfig(self._plane.endpoint, ca_pem, pair, name))
 
     def _write_addon(self, addon: str) -> None:
+        python = rootfs.Python.current()
         if addon == "vpc-cni":
-            draft = self._directory / "cni" / "draft"
-            draft.write_text(config.document(config.cni_config(self.pod_cidr)))
-            draft.rename(draft.with_name(CNI_FILE))
+            self._publish(config.document(config.cni_config(self.pod_cidr)), f"cni/{CNI_FILE}")
         elif addon == "kube-proxy":
-            argv = [str(tools.binary("kube-proxy")), f"--config={config.KUBERNETES_DIR}/kube-proxy.json"]
+            argv = [rootfs.program("kube-proxy"), f"--config={config.KUBERNETES_DIR}/kube-proxy.json"]
             self._write_service(addon, argv)
         elif addon == "aws-efs-csi-driver":
-            argv = [sys.executable, "-m", "localcloud.kube.csi", self.spec.name, self.spec.zone]
-            env = {"PYTHONPATH": str(CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1"}
-            operator = self._instance.credentials()
-            env |= {"AWS_ACCESS_KEY_ID": operator.access_key, "AWS_SECRET_ACCESS_KEY": operator.secret_key}
+            argv = [python.executable, "-m", "localcloud.kube.csi", self.spec.name, self.spec.zone]
+            env = {**python.environment, **self._driver_key.environment}
             env |= {"AWS_ENDPOINT_URL": self._instance.cloud_endpoint, "AWS_REGION": self.spec.region}
             self._write_service(addon, argv, env=env)
         elif addon == "eks-pod-identity-agent":
-            argv = [sys.executable, "-I", str(HERE / "pod_identity_agent.py")]
+            script = f"{config.TOOLS}/checkout/localcloud/kube/nodes/pod_identity_agent.py"
+            argv = [python.executable, "-I", script]
             argv += [POD_IDENTITY_ADDRESS, self._instance.cloud_endpoint, self.spec.cluster]
-            self._write_service(addon, argv)
+            self._write_service(addon, argv, env=python.environment)
 
     def _write_service(
         self, name: str, argv: list[str], *, after: str | None = None, env: dict[str, str] | None = None
     ) -> None:
         description = config.service(name, argv, log_prefix=self._process, after=after, env=env)
-        path = self._directory / "services" / f"{name}.json"
-        draft = path.with_suffix(".draft")
-        draft.write_text(config.document(description))
-        draft.rename(path)
+        self._publish(config.document(description), f"services/{name}.json")
+
+    def _publish(self, text: str, path: str) -> None:
+        """Put a whole file into a folder that the node sees.
+
+        Nothing is opened there: a pod that can write to the folder could have left a link to a file of the host.
+        """
+        draft = self._directory / f"draft-{threading.get_ident()}"
+        write_private(draft, text)
+        draft.rename(self._directory / path)
 
     def _spawn(self) -> None:
         instance = self._instance
-        (instance.state / "efs").mkdir(exist_ok=True)
-        (instance.state / "logs").mkdir(exist_ok=True)
-        image = tools.node_image()
-        plan = config.init_plan(
-            hostname=self.spec.name,
-            cgroups=[str(folder) for folder in cgroups.create(self._cgroup)],
-            folders={
-                "node": str(self._directory),
-                "image": str(image),
-                "efs": str(instance.state / "efs"),
-                "logs": str(instance.state / "logs"),
-            },
-            snapshots=sorted(path.name for path in (image / config.SNAPSHOTS).iterdir()),
+        sources = rootfs.Sources(
+            image=tools.node_image(),
+            trainer=tools.site_packages(),
+            programs={name: tools.binary(name) for name in ("kubelet", "kube-proxy")},
+            efs=instance.state / "efs",
+            logs=instance.state / "logs",
         )
+        for folder in (sources.efs, sources.logs):
+            folder.mkdir(exist_ok=True)
+        for name in config.SERVICES:
+            (sources.logs / f"{self._process}-{name}.log").touch()
+        cgroups.create(self._cgroup)
+        if (v2 := cgroups.create_v2(self._cgroup)) is not None:
+            devices.restrict(v2)
+        plan = {
+            "hostname": self.spec.name,
+            "root": str(self._root),
+            "overrides": config.KERNEL_OVERRIDES,
+            **cgroups.for_init(self._cgroup),
+            **rootfs.mounts(self._directory, sources, rootfs.Python.current()),
+        }
         path = self._directory / "plan.json"
         path.write_text(config.document(plan))
-        namespaces = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"]
+        namespaces = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child"]
         init = [sys.executable, "-I", str(HERE / "init.py"), str(path)]
         netns = NETNS_DIR / self._link().netns
-        self._supervisor.spawn(self._process, ["nsenter", f"--net={netns}", "--", *namespaces, "--", *init])
+        # An environment of its own: the daemon's may have a person's keys in it.
+        self._supervisor.spawn(
+            self._process, ["nsenter", f"--net={netns}", "--", *namespaces, "--", *init], env=ENVIRONMENT
+        )
 
     def _poke(self) -> None:
-        """Tell init to look at its services again; no matter if it isn't there."""
+        """Tell init to look at its services again, if it runs."""
         with contextlib.suppress(OSError):
             descriptor = os.open(self._directory / "control", os.O_WRONLY | os.O_NONBLOCK)
             try:
@@ -219,7 +250,7 @@ class Node:
                 os.close(descriptor)
 
     def _clean_up(self) -> None:
-        """Remove what a dead node leaves; its mounts went with its mount namespace."""
+        """Remove what a dead node leaves; its mounts ended with its mount namespace."""
         self._supervisor.kill(self._process)
         cgroups.destroy(self._cgroup)
         Network(self._instance).detach_node(self._link())
@@ -229,29 +260,8 @@ class Node:
                 del self._plane.nodes[self.spec.name]
 
 
-def copy_image(image: Path, target: Path) -> None:
-    """Give a node its containerd root: blobs by hard link, databases as copies, layers left to be mounted."""
-    layers = set((image / config.SNAPSHOTS).iterdir())
-
-    def duplicate(source: str, destination: str) -> None:
-        if source.endswith(".db"):
-            shutil.copy2(source, destination)
-        else:
-            os.link(source, destination)
-
-    def skip_layers(folder: str, names: list[str]) -> set[str]:
-        return {name for name in names if Path(folder, name).parent in layers}
-
-    try:
-        shutil.copytree(image, target, copy_function=duplicate, ignore=skip_layers)
-    except OSError as error:
-        raise KubeError(
-            f"{target} can't be made from {image} ({error}): keep the state directory and the cache on one file system"
-        ) from error
-
-
 def _remove(directory: Path) -> None:
-    """Delete a node's directory, but nothing that is mounted inside it."""
+    """Unmount what is mounted below a node's directory, then delete the directory."""
     for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
         point = line.split()[1]
         if point.startswith(f"{directory}/"):

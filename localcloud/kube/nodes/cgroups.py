@@ -10,9 +10,10 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
-V2_HYBRID = "unified"  # v2's mount beside v1's hierarchies; it has no controllers, so nothing is put there
+V2_HYBRID = "unified"  # where v2 is mounted in addition to v1; it has no controllers, only `devices` needs it
 DEATH_SECONDS = 5.0
 POLL_SECONDS = 0.02
 
@@ -29,10 +30,9 @@ def create(name: str, root: Path = CGROUP_ROOT) -> list[Path]:
     """Make the cgroup `name` (`lc-1f2e3d/i-0abc`) everywhere.
 
     Returns:
-        The folders in which the node's own processes belong. v2 allows processes in leaves only, so there it is a
-        child of the node's cgroup, next to the one that kubelet makes for pods.
+        Its folder in every hierarchy. The node's init joins them and, with v2, moves on to a leaf of its own.
     """
-    folders = []
+    made = []
     for hierarchy in hierarchies(root):
         unified = (hierarchy / "cgroup.controllers").exists()
         parent = hierarchy
@@ -44,12 +44,27 @@ def create(name: str, root: Path = CGROUP_ROOT) -> list[Path]:
             if not unified:
                 _inherit_cpuset(parent, folder)
             parent = folder
-        if unified:
-            _delegate(parent)
-            parent = parent / "system"
-            parent.mkdir(exist_ok=True)
-        folders.append(parent)
-    return folders
+        made.append(parent)
+    return made
+
+
+def create_v2(name: str, root: Path = CGROUP_ROOT) -> Path | None:
+    """Make the cgroup `name` in the hierarchy of v2; None if v2 is not mounted."""
+    for hierarchy in (root, root / V2_HYBRID):
+        if (hierarchy / "cgroup.controllers").exists():
+            (hierarchy / name).mkdir(parents=True, exist_ok=True)
+            return hierarchy / name
+    return None
+
+
+def for_init(name: str, root: Path = CGROUP_ROOT) -> dict[str, Any]:
+    """The part of init's plan about the cgroup `name`: what it joins, what the node sees of it, and v1's links."""
+    pairs = [[str(path / name), str(path.relative_to(root)).strip(".")] for path in hierarchies(root)]
+    joined = [folder for folder, _ in pairs]
+    if (root / V2_HYBRID / name).is_dir():
+        joined.append(str(root / V2_HYBRID / name))
+    links = {path.name: str(path.readlink()) for path in root.iterdir() if path.is_symlink()}
+    return {"joined": joined, "cgroups": pairs, "cgroup_links": links}
 
 
 def folders(name: str, root: Path = CGROUP_ROOT) -> list[Path]:
@@ -82,7 +97,7 @@ def destroy(name: str, root: Path = CGROUP_ROOT) -> None:
 
 
 def _inherit_cpuset(parent: Path, folder: Path) -> None:
-    """v1 makes a cpuset empty, and an empty one takes no process."""
+    """v1 makes a cpuset empty, and no process can join an empty one."""
     for name in ("cpuset.cpus", "cpuset.mems"):
         if (folder / name).exists() and not (folder / name).read_text().strip():
             (folder / name).write_text((parent / name).read_text())

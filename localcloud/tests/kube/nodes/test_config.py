@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from localcloud.kube import node_config as config
-from localcloud.kube.node_config import Machine, NodeSpec
+from localcloud.kube.nodes import config
+from localcloud.kube.nodes.config import Machine, NodeSpec
 
 
 def test_labels_of_the_kubernetes_namespace_are_on_the_node_before_kubelet_registers(spec: NodeSpec) -> None:
@@ -28,7 +28,7 @@ def test_labels_of_the_kubernetes_namespace_are_on_the_node_before_kubelet_regis
         ),
     ],
 )
-def test_taints_are_taken_in_both_forms(given: dict[str, str], made: dict[str, str]) -> None:
+def test_taints_of_eks_and_of_kubernetes_are_accepted(given: dict[str, str], made: dict[str, str]) -> None:
     assert config.taint(given) == made
 
 
@@ -43,10 +43,10 @@ def test_pods_may_request_what_the_instance_type_has(spec: NodeSpec, machine: Ma
     assert config.reserved(spec, machine) == {"cpu": cpu, "memory": memory}
 
 
-def test_kubelet_runs_on_cgroup_v1_below_the_nodes_own_cgroup(spec: NodeSpec) -> None:
-    kubelet = config.kubelet_config(spec, Machine(2, 8192), "lc-1f2e3d/i-1")
+def test_kubelet_runs_on_cgroup_v1_in_the_nodes_cgroup_namespace(spec: NodeSpec) -> None:
+    kubelet = config.kubelet_config(spec, Machine(2, 8192))
     assert kubelet["failCgroupV1"] is False
-    assert kubelet["cgroupRoot"] == "/lc-1f2e3d/i-1"
+    assert kubelet["cgroupRoot"] == "/"
     assert kubelet["providerID"] == "aws:///us-west-2a/i-0123456789abcdef0"
 
 
@@ -63,13 +63,6 @@ def test_site_packages_are_mounted_read_only_and_the_given_default_is_not_change
     assert "ro" in spec["mounts"][0]["options"]
     assert "rlimits" not in spec["process"]
     assert default["mounts"] == []
-
-
-def test_image_layers_are_mounted_not_copied() -> None:
-    plan = config.init_plan(hostname="n", cgroups=[], folders={"image": "/cache/image"}, snapshots=["1", "2"])
-    layers = [bind for bind in plan["binds"] if "/snapshots/" in bind[1]]
-    assert [bind[1].rsplit("/", 1)[1] for bind in layers] == ["1", "2"]
-    assert all(bind[0].startswith("/run/localcloud/image/") for bind in layers)
 
 
 def test_unix_sockets_of_a_node_are_short_wherever_the_state_directory_is(spec: NodeSpec) -> None:

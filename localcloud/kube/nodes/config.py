@@ -1,7 +1,7 @@
 """What a node's programs are told, as pure functions: kubelet, containerd, CNI, kube-proxy and init's plan.
 
-Inside its mount namespace a node has the usual paths (/var/lib/kubelet, /etc/cni/net.d, /run/containerd …), all its
-own.
+A node has a root file system of its own (see rootfs.py) with the usual paths (/var/lib/kubelet, /etc/cni/net.d,
+/run/containerd …).
 """
 
 from __future__ import annotations
@@ -16,6 +16,11 @@ from localcloud.kube.control_plane_config import CLUSTER_DOMAIN, DNS_ADDRESS
 
 MIB = 1 << 20
 BROUGHT = "/run/localcloud"
+EFS_DIR = f"{BROUGHT}/efs"
+TOOLS = "/opt/localcloud"
+TRAINER_DIR = f"{TOOLS}/trainer"
+CONTAINERD_ROOT = "/var/lib/containerd"
+SERVICES = ("containerd", "kubelet", "kube-proxy", "aws-efs-csi-driver", "eks-pod-identity-agent")
 KUBERNETES_DIR = "/etc/kubernetes"
 CNI_CONFIG_DIR = "/etc/cni/net.d"
 CNI_PLUGIN_DIR = "/usr/lib/cni"
@@ -27,7 +32,7 @@ MAX_PODS = 110
 KUBE_RESERVED_MEMORY_MIB = 255
 KUBE_RESERVED_CPU_MILLIS = 70
 
-# kubelet sets these for the whole kernel and fails if it can't. The node shows it a file that says they are so already.
+# kubelet sets these for the whole kernel. In a node, files with the wanted values are mounted over them.
 KERNEL_OVERRIDES = {
     "/proc/sys/vm/overcommit_memory": "1",
     "/proc/sys/vm/panic_on_oom": "0",
@@ -46,15 +51,15 @@ EFFECTS = {
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """What a node is to be.
+    """The specification of a node.
 
     Args:
         name: `ip-10-0-1-23.us-west-2.compute.internal`.
-        private_ip: Its EC2 instance's.
+        private_ip: The address of its EC2 instance.
         vcpus: Of the instance type; what pods may request, if the host has that much.
-        memory_mib: Likewise, in MiB.
+        memory_mib: Of the instance type, in MiB; see `vcpus`.
         zone: Availability zone.
-        labels: Beside those that every node has.
+        labels: In addition to those that every node has.
         taints: Of Kubernetes or of the EKS API (`NO_SCHEDULE`).
     """
 
@@ -72,15 +77,28 @@ class NodeSpec:
 
 
 @dataclass(frozen=True)
+class DriverKey:
+    """The AWS access key of the EFS driver, which may describe what it mounts and nothing else."""
+
+    access_key: str
+    secret: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The key as the environment variables of AWS SDKs."""
+        return {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret}
+
+
+@dataclass(frozen=True)
 class Machine:
-    """What the host really has."""
+    """CPUs and memory of the host."""
 
     cpus: int
     memory_mib: int
 
 
 def provider_id(spec: NodeSpec) -> str:
-    """How the cloud knows the node."""
+    """Return the cloud's name of the node."""
     return f"aws:///{spec.zone}/{spec.instance_id}"
 
 
@@ -121,14 +139,14 @@ def taint(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def reserved(spec: NodeSpec, machine: Machine) -> dict[str, str]:
-    """What kubelet holds back so that pods can request what the instance type has, not what the host has."""
+    """Return what kubelet reserves, so that pods can request what the instance type has, not what the host has."""
     cpu = max(0, machine.cpus - spec.vcpus) * 1000 + KUBE_RESERVED_CPU_MILLIS
     memory = max(0, machine.memory_mib - spec.memory_mib) + KUBE_RESERVED_MEMORY_MIB
     return {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}
 
 
-def kubelet_config(spec: NodeSpec, machine: Machine, cgroup: str) -> dict[str, Any]:
-    """KubeletConfiguration; `cgroup` is the node's, under which pods get theirs."""
+def kubelet_config(spec: NodeSpec, machine: Machine) -> dict[str, Any]:
+    """KubeletConfiguration; the node's cgroup namespace makes its own cgroup the root."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -145,7 +163,7 @@ def kubelet_config(spec: NodeSpec, machine: Machine, cgroup: str) -> dict[str, A
         "containerRuntimeEndpoint": f"unix://{CONTAINERD_SOCKET}",
         "providerID": provider_id(spec),
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": f"/{cgroup}",
+        "cgroupRoot": "/",
         "failCgroupV1": False,
         "failSwapOn": False,
         "clusterDomain": CLUSTER_DOMAIN,
@@ -217,7 +235,7 @@ def cni_config(pod_cidr: str) -> dict[str, Any]:
 def containerd_config() -> str:
     """containerd's configuration."""
     return f"""version = 2
-root = "/var/lib/containerd"
+root = "{CONTAINERD_ROOT}"
 state = "/run/containerd"
 disabled_plugins = [
   "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper",
@@ -257,36 +275,6 @@ def base_runtime_spec(default: Mapping[str, Any], site_packages: str | None) -> 
             {"destination": SITE_PACKAGES, "type": "bind", "source": site_packages, "options": options}
         )
     return spec
-
-
-def init_plan(
-    *, hostname: str, cgroups: Sequence[str], folders: Mapping[str, str], snapshots: Sequence[str]
-) -> dict[str, Any]:
-    """What init does before it starts services.
-
-    Args:
-        folders: The host's folders that the node needs, by name; it finds them at /run/localcloud/<name>. `node` is
-            its own, `image` the containerd root that its images come from.
-        snapshots: The image's unpacked layers, which are mounted rather than copied.
-    """
-    node = f"{BROUGHT}/node"
-    binds = [
-        [f"{node}/kubelet", "/var/lib/kubelet"],
-        [f"{node}/containerd", "/var/lib/containerd"],
-        [f"{node}/pods", "/var/log/pods"],
-        [f"{node}/kubernetes", KUBERNETES_DIR],
-        [f"{node}/cni", CNI_CONFIG_DIR],
-        [f"{node}/containerd-config", "/etc/containerd"],
-    ]
-    binds += [[f"{BROUGHT}/image/{SNAPSHOTS}/{name}", f"/var/lib/containerd/{SNAPSHOTS}/{name}"] for name in snapshots]
-    return {
-        "hostname": hostname,
-        "cgroups": list(cgroups),
-        "folders": dict(folders),
-        "private": ["/etc", "/var/lib", "/var/log"],
-        "binds": binds,
-        "overrides": KERNEL_OVERRIDES,
-    }
 
 
 def service(

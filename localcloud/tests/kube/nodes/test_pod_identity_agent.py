@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from localcloud.kube import pod_identity_agent as agent
+from localcloud.kube.nodes import pod_identity_agent as agent
 
 ANSWER = {
     "credentials": {"accessKeyId": "A", "secretAccessKey": "B", "sessionToken": "C", "expiration": 4000000000},

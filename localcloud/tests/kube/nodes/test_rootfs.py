@@ -1,0 +1,57 @@
+"""What a node's root is made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from localcloud.kube.nodes import config, rootfs
+
+
+def image(folder: Path) -> Path:
+    """A containerd root with one blob, two layers and a database."""
+    (folder / rootfs.CONTENT / "blobs").mkdir(parents=True)
+    (folder / rootfs.CONTENT / "blobs" / "blob").touch()
+    for layer in "12":
+        (folder / config.SNAPSHOTS / layer / "fs").mkdir(parents=True)
+    (folder / "meta.db").write_text("database")
+    return folder
+
+
+def planned(tmp_path: Path) -> dict[str, list[list[str]]]:
+    sources = rootfs.Sources(
+        image(tmp_path / "image"), Path("/cache/trainer"), {"kubelet": Path("/cache/kubelet")}, Path("/efs"), Path("/l")
+    )
+    python = rootfs.Python(Path("/home/me/python"), Path("/home/me/packages"), f"{config.TOOLS}/python/bin/python3")
+    return rootfs.mounts(tmp_path / "i-1", sources, python)
+
+
+def test_what_a_node_needs_of_the_host_is_read_only_but_for_efs_and_its_logs(tmp_path: Path) -> None:
+    plan = planned(tmp_path)
+    (_, efs), *logs = plan["read_write"]
+    assert efs == config.EFS_DIR
+    assert all(source.endswith(".log") for source, _ in logs)
+    read_only = dict(plan["read_only"])
+    assert read_only["/usr"] == "/usr"
+    assert read_only["/home/me/python"] == f"{config.TOOLS}/python"
+    assert read_only["/cache/kubelet"] == rootfs.program("kubelet")
+
+
+def test_image_layers_are_mounted_read_only_and_blobs_through_an_overlay(tmp_path: Path) -> None:
+    plan = planned(tmp_path)
+    layers = [target for _, target in plan["read_only"] if config.SNAPSHOTS in target]
+    assert [target.rsplit("/", 1)[1] for target in layers] == ["1", "2"]
+    assert plan["overlays"][0][0] == str(tmp_path / "image" / rootfs.CONTENT)
+    assert plan["overlays"][0][1] == str(tmp_path / "i-1" / "content" / "upper")
+
+
+def test_only_databases_of_the_image_are_copied(tmp_path: Path) -> None:
+    rootfs.copy_image_databases(image(tmp_path / "image"), tmp_path / "root")
+    assert [path.name for path in (tmp_path / "root").rglob("*") if path.is_file()] == ["meta.db"]
+    assert (tmp_path / "root" / rootfs.CONTENT).is_dir()
+
+
+def test_a_node_has_no_user_of_the_host_and_its_own_home(tmp_path: Path) -> None:
+    rootfs.prepare(tmp_path, "ip-10-0-0-5", "10.0.0.5", "0" * 32)
+    assert list((tmp_path / "root").iterdir()) == list((tmp_path / "home").iterdir()) == []
+    assert not (tmp_path / "etc" / "shadow").exists()
+    assert "10.0.0.5 ip-10-0-0-5" in (tmp_path / "etc" / "hosts").read_text()
