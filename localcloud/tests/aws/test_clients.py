@@ -266,3 +266,9 @@ def test_a_call_is_carried_out_in_the_region_that_was_signed(endpoint: str, clie
 def test_moto_answers_for_the_services_beyond(client: Clients, service: str, call: str, params: dict[str, Any]) -> None:
     answer = getattr(client(service), call)(**params)
     assert answer["ResponseMetadata"]["HTTPStatusCode"] == 200
+
+
+def test_the_arn_of_a_role_may_stand_in_the_middle_of_a_path(client: Clients) -> None:
+    eks, role = client("eks"), "arn:aws:iam::123456789012:role/path/a"
+    with pytest.raises(eks.exceptions.ResourceNotFoundException):
+        eks.list_associated_access_policies(clusterName="none", principalArn=role)
