@@ -8,7 +8,7 @@ export MYPY_CACHE_DIR ?= $(or $(TIDEWATER_CACHE),$(HOME)/.cache/tidewater)/mypy
 .PHONY: help install up down test unit e2e soak lint format bench bench-elastic
 
 help: ## this list
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1\t/' | expand -t 24
 
 install: ## set this machine up: tools, Python packages, the nodes' image (half an hour at first, then nothing)
 	@$(PYTHON) -m scripts.toolchain install
