@@ -5,10 +5,10 @@ STACK = "$$($(PYTHON) -m scripts.toolchain python)"
 # A fresh clone's type check would otherwise read torch's and boto3's sources again.
 export MYPY_CACHE_DIR ?= $(or $(TIDEWATER_CACHE),$(HOME)/.cache/tidewater)/mypy
 .DEFAULT_GOAL := help
-.PHONY: help install up down test unit e2e lint format bench bench-elastic
+.PHONY: help install up down test unit e2e soak lint format bench bench-elastic
 
 help: ## this list
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1\t/' | expand -t 24
 
 install: ## set this machine up: tools, Python packages, the nodes' image (half an hour at first, then nothing)
 	@$(PYTHON) -m scripts.toolchain install
@@ -28,14 +28,17 @@ format: install ## put the code into ruff's format
 	@$(STACK) -m ruff check --fix .
 	@$(STACK) -m ruff format .
 
-test: lint ## every check and every test; the end-to-end run takes most of the time
-	@$(STACK) -m pytest
+test: lint unit e2e ## every check and every test but those of `make soak`
 
-unit: install ## the tests that need neither root nor minutes
-	@$(STACK) -m pytest -m "not e2e"
+unit: install ## the tests that need neither root nor minutes, two at a time
+	@$(STACK) -m pytest -n 2 -m "not e2e and not soak"
 
 e2e: install ## the tests that start real processes
-	@$(STACK) -m pytest -m e2e
+	@$(STACK) -m pytest -m "e2e and not soak"
+
+soak: install ## what only takes long: a hundred schedules of faults, and the tests marked `soak`
+	@TIDEWATER_SCHEDULES=0:100 $(STACK) -m pytest tests/trainer/schedules/test_schedules.py
+	@$(STACK) -m pytest -m soak
 
 bench: install ## time what a user waits for; rows go to benchmarks/out/
 	@$(STACK) -m benchmarks

@@ -1,18 +1,14 @@
-"""The life of a stack, in the order in which a person lives it: up, look, resize, break, destroy.
+"""The life of a stack, in the order in which a person lives it: up, look, resize, break.
 
-Each test goes on from where the one before it left the same cloud, so a run of a single test needs
-the ones above it.
+Each test starts from the cloud as the test before it left it, so a single test needs the ones above it. The next module
+tests how a stack ends, on the same cloud.
 """
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
 from tests.e2e.checkout import SHORT_TRAINING, Checkout, parse_logfmt, wait_until
-from tests.e2e.inventory import Inventory, added, aws_inventory, host_leftovers
 from tests.e2e.training import (
     assert_committed_once,
     assert_steps_only_grow,
@@ -29,17 +25,10 @@ from tests.e2e.training import (
 SECRET_SIGNATURE = "4dabf18193072939515e22adb298388d"
 """The key by which Pulumi's state marks a secret value."""
 
-pytestmark = [pytest.mark.e2e, pytest.mark.incremental]
+pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
 
 
-@pytest.fixture(scope="module")
-def account(checkout: Checkout) -> Inventory:
-    """What the account held before the stack was made."""
-    checkout.run("python -m localcloud start")
-    return aws_inventory(checkout.cloud())
-
-
-def test_make_up_ends_with_training_progressing(checkout: Checkout, account: Inventory) -> None:
+def test_make_up_ends_with_training_progressing(checkout: Checkout) -> None:
     output = checkout.make("up")
     assert "pulumi config set workers" in output.text  # what to run next
     assert "pulumi destroy" in output.text
@@ -49,13 +38,7 @@ def test_make_up_ends_with_training_progressing(checkout: Checkout, account: Inv
 def test_make_up_again_changes_nothing(checkout: Checkout) -> None:
     before = identities(checkout)
     checkout.make("up")
-    assert identities(checkout) == before
-
-
-def test_preview_shows_no_changes_and_up_changes_nothing(checkout: Checkout) -> None:
     checkout.run("pulumi preview --expect-no-changes")
-    before = identities(checkout)
-    checkout.run("pulumi up --yes --expect-no-changes")
     assert identities(checkout) == before
 
 
@@ -216,12 +199,6 @@ def test_without_any_worker_left_training_resumes_from_s3(checkout: Checkout) ->
     assert_committed_once(logs)
 
 
-def _changes(summary: str) -> dict[str, Any]:
-    """The changes by kind of operation, from the last line of `--json` output."""
-    changes: dict[str, Any] = json.loads(summary)["changeSummary"]
-    return changes
-
-
 def test_refresh_sees_drift_and_up_repairs_it(checkout: Checkout) -> None:
     vpc = checkout.aws("ec2 describe-vpcs --filters Name=tag-key,Values=Project")["Vpcs"][0]
     subnets = checkout.aws(f"ec2 describe-subnets --filters Name=vpc-id,Values={vpc['VpcId']}")
@@ -250,8 +227,6 @@ def test_refresh_sees_drift_and_up_repairs_it(checkout: Checkout) -> None:
     ("key", "value", "named"),
     [
         pytest.param("workers", "99", "maxWorkers", id="out-of-range"),
-        pytest.param("workers", "many", "workers", id="wrong-type"),
-        pytest.param("vpcCidr", "10.0.0.0/99", "vpcCidr", id="bad-cidr"),
         pytest.param("instanceTypes[0]", "z9.huge", "z9.huge", id="unknown-instance-type"),
     ],
 )
@@ -290,21 +265,3 @@ def test_a_finished_job_stays_finished_in_a_pod_with_several_processes_too(check
         pods = {pod["metadata"]["uid"] for pod in checkout.worker_pods()}
         checkout.run("pulumi up --yes --expect-no-changes")
         assert {pod["metadata"]["uid"] for pod in checkout.worker_pods()} == pods
-
-
-def test_destroy_leaves_nothing(checkout: Checkout, account: Inventory) -> None:
-    checkout.run("pulumi destroy --yes")
-    assert added(account, aws_inventory(checkout.cloud())) == {}
-    instance = json.loads((checkout.state / "instance.json").read_text())["id"]
-    nodes = [
-        item
-        for item in host_leftovers(instance, checkout.state)
-        if "kubelet" in item or "containerd" in item or "node" in item
-    ]
-    assert nodes == []
-
-
-def test_stop_leaves_nothing_on_the_host(checkout: Checkout) -> None:
-    instance = json.loads((checkout.state / "instance.json").read_text())["id"]
-    checkout.run("python -m localcloud stop")
-    assert host_leftovers(instance, checkout.state) == []

@@ -1,6 +1,6 @@
-"""Interruptions: `up` and `destroy` killed half way, and a cloud that lost its daemon.
+"""The end of a stack: its cloud's daemon is killed, `up` is killed and completed, `destroy` is killed and completed.
 
-Runs after the life of a stack, on the same checkout, whose cloud is stopped by then.
+Runs after the life of a stack, on the same checkout, while that stack trains.
 """
 
 from __future__ import annotations
@@ -14,50 +14,66 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.checkout import COMMAND_TIMEOUT_SECONDS, Checkout, Output, wait_until
-from tests.e2e.inventory import aws_inventory, host_leftovers, processes_of
+from tests.e2e.inventory import Inventory, added, aws_inventory, host_leftovers, processes_of
 
-pytestmark = [pytest.mark.e2e, pytest.mark.incremental]
-
+pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
 
 SETTLE_SECONDS = 1.5
-"""What is quick to make is made by then; what is awaited for long, and was printed as the sign, is still under way."""
+"""Resources that are quick to make exist by then; the resource whose creation was printed is still being made."""
 
 
-def _kill_once_printed(checkout: Checkout, command: str, sign: str, times: int = 1) -> None:
-    """Starts `command`, and kills its whole process group soon after it has printed `sign` so often."""
+@pytest.fixture(scope="module")
+def account(checkout: Checkout) -> Inventory:
+    """What the account holds after the restart of its cloud, before the stack is made anew."""
+    return aws_inventory(checkout.cloud())
+
+
+def _kill_once_printed(checkout: Checkout, command: str, sign: str, times: int = 1) -> str:
+    """Start `command`, kill its process group soon after it has printed `sign` that many times; return its output."""
     log = Path(checkout.path, "killed.log")
     deadline = time.monotonic() + COMMAND_TIMEOUT_SECONDS
     with log.open("w") as out:
         process = checkout.start(command, stdout=out, stderr=out)
         while log.read_text().count(sign) < times:
             assert process.poll() is None, f"{command} ended by itself:\n{log.read_text()}"
-            assert time.monotonic() < deadline, f"{sign!r} never came:\n{log.read_text()}"
+            assert time.monotonic() < deadline, f"{sign!r} was not printed:\n{log.read_text()}"
             time.sleep(0.2)
         time.sleep(SETTLE_SECONDS)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def _cancel(checkout: Checkout) -> None:
-    """Releases the lock of an update that was killed."""
-    checkout.run("pulumi cancel --yes", expect=None)
+    return log.read_text()
 
 
 def _repeat(checkout: Checkout, command: str) -> Output:
-    """Runs an interrupted command again, as its user would: `pulumi cancel` if the engine asks."""
+    """Run an interrupted command again as its user would: after `pulumi cancel` if the engine asks for it."""
     first = checkout.run(command, expect=None)
     if first.status != 0 and "pulumi cancel" in first.text:
-        _cancel(checkout)
+        checkout.run("pulumi cancel --yes")
         return checkout.run(command)
     assert first.status == 0, str(first)
     return first
 
 
-def test_up_killed_half_way_completes_the_second_time(checkout: Checkout) -> None:
-    checkout.run("python -m localcloud start")
-    checkout.run("pulumi stack select local")
-    _kill_once_printed(checkout, "pulumi up --yes", "Cluster tidewater-local-eksCluster creating")
-    _cancel(checkout)
+def test_start_after_a_killed_daemon_cleans_up_and_says_so(checkout: Checkout) -> None:
+    status = json.loads((checkout.state / "daemon.json").read_text())
+    instance = json.loads((checkout.state / "instance.json").read_text())["id"]
+    assert processes_of(instance, checkout.state)
+    os.kill(status["pid"], signal.SIGKILL)
+    wait_until("everything to end with the daemon", lambda: not processes_of(instance, checkout.state))
+    started = checkout.run("python -m localcloud start")
+    assert "cleaned" in started.text
+    listed = checkout.aws("eks list-clusters")
+    assert listed["clusters"] == []
+
+
+def test_make_up_says_that_the_old_stack_is_gone_and_makes_it_anew(checkout: Checkout, account: Inventory) -> None:
+    said = _kill_once_printed(checkout, "make up", "Cluster tidewater-local-eksCluster")
+    assert "forgetting the stack's state" in said
+    assert account
+
+
+def test_up_killed_half_way_completes_the_next_time(checkout: Checkout) -> None:
+    checkout.run("pulumi cancel --yes", expect=None)
     _kill_once_printed(checkout, "pulumi up --yes", "Job job-dataset-digits creating")
     _repeat(checkout, "pulumi up --yes")
     checkout.run("pulumi preview --expect-no-changes")
@@ -71,29 +87,16 @@ def test_a_second_make_up_trains_again(checkout: Checkout) -> None:
     assert "step=" in checkout.make("up").text
 
 
-def test_destroy_killed_half_way_completes_the_second_time(checkout: Checkout) -> None:
+def test_destroy_killed_half_way_leaves_nothing_the_second_time(checkout: Checkout, account: Inventory) -> None:
     _kill_once_printed(checkout, "pulumi destroy --yes", " deleted ", times=20)
     _repeat(checkout, "pulumi destroy --yes")
-    left = aws_inventory(checkout.cloud())
-    assert left["clusters"] == left["buckets"] == left["file systems"] == frozenset()
-
-
-def test_start_after_a_killed_daemon_cleans_up_and_says_so(checkout: Checkout) -> None:
-    checkout.run("pulumi up --yes")
-    status = json.loads((checkout.state / "daemon.json").read_text())
+    assert added(account, aws_inventory(checkout.cloud())) == {}
     instance = json.loads((checkout.state / "instance.json").read_text())["id"]
-    assert processes_of(instance, checkout.state)
-    os.kill(status["pid"], signal.SIGKILL)
-    wait_until("everything to end with the daemon", lambda: not processes_of(instance, checkout.state))
-    started = checkout.run("python -m localcloud start")
-    assert "cleaned" in started.text
-    listed = checkout.aws("eks list-clusters")
-    assert listed["clusters"] == []
-    assert "step=" in checkout.make("up").text  # says that the old stack is gone, and makes it anew
+    left = host_leftovers(instance, checkout.state)
+    assert [item for item in left if "kubelet" in item or "containerd" in item or "node" in item] == []
 
 
-def test_stop_after_all_that_leaves_nothing(checkout: Checkout) -> None:
-    checkout.run("pulumi destroy --yes")
+def test_stop_leaves_nothing_on_the_host(checkout: Checkout) -> None:
     instance = json.loads((checkout.state / "instance.json").read_text())["id"]
     checkout.run("python -m localcloud stop")
     assert host_leftovers(instance, checkout.state) == []

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import io
+import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from scripts import toolchain
-from tests.trainer.schedules.farm import Farm
-from tests.trainer.workers import Worker, free_port, run_etcd
+from tests.trainer.schedules.farm import Farm, ForkedScript
+from tests.trainer.workers import Program, Worker, free_port, run_etcd
 from trainer.observe.log import Log
+
+IMAGES = ("-m", "examples.images.train")
 
 
 @pytest.fixture
@@ -34,30 +38,27 @@ def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
 
 
 @pytest.fixture
-def start(etcd: str, digits: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., Worker]]:
-    """Starts workers of one job; what still runs at the end of the test is killed."""
-    started = []
+def start(
+    etcd: str, farm: Farm, digits: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Worker]]:
+    """Starts workers of one job and kills those that still run at the end of the test.
 
-    def start_worker(name: str, *arguments: str, python: tuple[str, ...] = ("-m", "examples.images.train")) -> Worker:
-        job = request.node.name
-        common = [
-            "--job",
-            job,
-            "--etcd",
-            etcd,
-            "--host",
-            "127.0.0.1",
-            "--data",
-            str(digits),
-            "--checkpoints",
-            str(tmp_path / "checkpoints"),
-            "--report-every",
-            "1",
-        ]
-        started.append(Worker(name, [*common, *arguments], tmp_path, python))
+    The script that comes with the stack is forked from a process that has imported everything. Another script is
+    started as a program, and so is a worker of several processes: it starts its processes with its own command line.
+    """
+    started: list[Worker] = []
+    common = ["--job", request.node.name, "--etcd", etcd, "--host", "127.0.0.1", "--report-every", "1"]
+    common += ["--data", str(digits), "--checkpoints", str(tmp_path / "checkpoints")]
+
+    def start_worker(name: str, *arguments: str, python: tuple[str, ...] = ()) -> Worker:
+        log, given = tmp_path / f"{name}-{time.monotonic_ns()}.log", [*common, *arguments]
+        if python or "--processes" in arguments:
+            started.append(Program(name, given, log, python or IMAGES))
+        else:
+            started.append(ForkedScript(farm, name, given, log))
         return started[-1]
 
     yield start_worker
     for worker in started:
-        worker.process.kill()
-        worker.process.wait()
+        worker.signal(signal.SIGKILL)
+        worker.wait()

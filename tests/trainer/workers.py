@@ -111,14 +111,23 @@ class Logged:
 
 
 class Worker(Logged):
-    """One worker process, and what it has logged so far; ``python`` is what python is to run."""
+    """One worker process and what it has logged so far."""
 
-    def __init__(
-        self, name: str, arguments: list[str], folder: Path, python: tuple[str, ...] = ("-m", "examples.images.train")
-    ) -> None:
-        super().__init__(name, folder / f"{name}-{time.monotonic_ns()}.log")
+    def signal(self, number: signal.Signals) -> None:
+        raise NotImplementedError
+
+    def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
+        """Wait for its end; return the exit code."""
+        raise NotImplementedError
+
+
+class Program(Worker):
+    """A worker that is started as a program; ``python`` is what python is to run."""
+
+    def __init__(self, name: str, arguments: list[str], log_path: Path, python: tuple[str, ...]) -> None:
+        super().__init__(name, log_path)
         with self._path.open("w") as log:
-            self.process = subprocess.Popen(
+            self._process = subprocess.Popen(
                 [sys.executable, *python, "--worker", name, *arguments],
                 cwd=CHECKOUT,
                 stdout=log,
@@ -128,10 +137,10 @@ class Worker(Logged):
             )
 
     def poll(self) -> int | None:
-        return self.process.poll()
+        return self._process.poll()
 
     def signal(self, number: signal.Signals) -> None:
-        self.process.send_signal(number)
+        self._process.send_signal(number)
 
     def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
-        return self.process.wait(seconds)
+        return self._process.wait(seconds)

@@ -10,6 +10,7 @@ import itertools
 import signal
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from contract import exit_codes
@@ -24,13 +25,23 @@ COMMON = (
     *("--checkpoint-every", "10", "--data-workers", "0"),
 )
 _PACE = ("--min-step-seconds", "0.02", "--lease-seconds", "3", "--heartbeat-seconds", "1")
-_HIT_SECONDS = 1.5
+_HIT_SECONDS = 5.0
+"""For a victim to reach its moment: a joiner first becomes a member, and may have to outlast a frozen worker."""
 _SETTLE_SECONDS = 30.0
 BOUND_SECONDS = 10.0
 """No survivor stands still for longer, whatever comes together; see the docs for the bounds of single faults."""
 
 MOST_CHANGES = 3.0
 """Generations for each kill, freeze, thaw, join and leave: more would be a membership that doesn't settle."""
+
+
+@dataclass(frozen=True)
+class Aim:
+    """A strike that was meant for a named moment."""
+
+    point: str
+    hit: bool
+    """The victim reached the moment; otherwise it was struck wherever it was."""
 
 
 class Arena:
@@ -42,6 +53,8 @@ class Arena:
         """The longest pause of a survivor in each schedule."""
         self.changes: list[float] = []
         """How many generations each schedule took for each thing that happened."""
+        self.aims: list[Aim] = []
+        """Every strike at a named moment, in all schedules."""
 
     def play(self, schedule: Schedule) -> None:
         """Bring the job to the schedule's size, carry the schedule out, and check what must hold."""
@@ -51,6 +64,7 @@ class Arena:
         for move in schedule.moves:
             round_.make(move)
         round_.settle()
+        self.aims += round_.aims
         self.job.wait_for_all(_SETTLE_SECONDS)
         self._check(round_)
 
@@ -125,6 +139,7 @@ class _Round:
         self.anchor = anchor
         self.generation = job.book.last[anchor.name].generation
         self.happened = 0
+        self.aims: list[Aim] = []
         self._job = job
         self._armed: list[tuple[Move, list[Forked]]] = []
         self._thaws: list[tuple[float, Forked]] = []
@@ -162,7 +177,8 @@ class _Round:
         ]
 
     def _strike_one(self, move: Move) -> None:
-        candidates = self._candidates()
+        aimed_at = [victims[0] for _, victims in self._armed if len(victims) == 1]
+        candidates = [worker for worker in self._candidates() if worker not in aimed_at]
         if not candidates:
             self._join()
             return
@@ -203,15 +219,18 @@ class _Round:
             self.happened += 1
 
     def _await_hits(self) -> None:
-        """Wait for the armed moments; who has not got there by then is struck wherever it is."""
+        """Wait for the armed moments; a victim that does not get there in time is struck wherever it is."""
         armed, self._armed = self._armed, []
         deadline = time.monotonic() + _HIT_SECONDS
         for move, victims in armed:
             while time.monotonic() < deadline and not any(was_hit(worker.folder, move.point) for worker in victims):
+                if all(worker.poll() is not None for worker in victims):
+                    break
                 self._pass(0.005)
             for worker in victims:
                 disarm(worker.folder, move.point)
             hit = [worker for worker in victims if was_hit(worker.folder, move.point)]
+            self.aims.append(Aim(move.point, bool(hit)))
             for worker in hit:
                 worker.has_sent_itself(STRIKES[move.kind])
                 self._struck(move, worker)

@@ -23,7 +23,7 @@ from typing import Any, Self
 from tests.processes import state
 from tests.trainer.schedules.ledger import Book, Final
 from tests.trainer.schedules.points import arm
-from tests.trainer.workers import CHECKOUT, PATIENCE_SECONDS, Logged
+from tests.trainer.workers import CHECKOUT, PATIENCE_SECONDS, Logged, Worker
 
 _STOP_SECONDS = 10.0
 """For a process to stop that has been about to send itself SIGSTOP; on a busy machine, too."""
@@ -100,6 +100,27 @@ class Farm:
                 self._condition.notify_all()
         with self._condition:
             self._condition.notify_all()
+
+
+class ForkedScript(Worker):
+    """A worker that trains with ``examples.images.train``, forked instead of started as a program."""
+
+    def __init__(self, farm: Farm, name: str, arguments: list[str], log: Path) -> None:
+        Logged.__init__(self, name, log)
+        self._farm, self._request = farm, str(log)
+        argv = ["--worker", name, *arguments]
+        self._pid = farm.fork({"id": self._request, "log": str(log), "netns": "", "argv": argv})
+
+    def poll(self) -> int | None:
+        return self._farm.code(self._request)
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, number)
+
+    def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
+        return self._farm.wait(self._request, seconds)
 
 
 class Forked(Logged):
@@ -181,6 +202,7 @@ class Job:
         where = ["--worker", process, "--host", host, "--checkpoints", str(self.checkpoints)]
         request = {
             "id": str(folder),
+            "log": str(folder / "log"),
             "netns": netns,
             "argv": [*self._arguments, *where, *arguments],
             "options": {"folder": str(folder), "ledgers": str(self.ledgers), "process": process, **options},

@@ -1,9 +1,10 @@
 """Random schedules of what can happen to the workers of a job; a function of the seed and nothing else.
 
     schedule(17).moves
+    schedule(ONE_PER_MOMENT[3])
 
-Every fault has its turn at every named moment, since the first move follows from the seed's remainder; the rest is
-chance.
+The seed decides which fault the first move is and at which named moment, so that seeds in a row bring every fault to
+every moment; everything else is random.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ _WEIGHTS = (35, 15, 30, 20)
 _MOST_MOVES = 5
 _SHORT, _LONG = 0.3, 2.2
 """A freeze that the others should sit out, and one after which they have gone on without the frozen worker."""
+
+ONE_PER_MOMENT = tuple(moment + len(points.ALL) * (moment % len(_STRIKES)) for moment, _ in enumerate(points.ALL))
+"""Seeds whose first moves are at every named moment once, with every fault in turn."""
 
 
 @dataclass(frozen=True)

@@ -55,5 +55,6 @@ def test_a_broken_sampler_is_found_and_its_samples_are_named(
     assert any(SAYS[breakage] in problem for problem in problems), problems
 
 
+@pytest.mark.soak
 def test_the_real_sampler_passes_the_same_check(farm: Farm, tmp_path: Path, etcd: str) -> None:
     assert train(farm, tmp_path / "job", etcd, "") == []

@@ -1,7 +1,8 @@
-"""A hundred random schedules of kills, freezes, joins and leaves: no sample is lost or repeated, replicas stay equal.
+"""Random schedules of kills, freezes, joins and leaves: no sample is lost or repeated, replicas stay equal.
 
-    pytest tests/trainer/schedules/test_schedules.py -k "schedule and 17"           # one schedule, on a job of its own
-    TIDEWATER_SCHEDULES=100:400 pytest tests/trainer/schedules/test_schedules.py    # others
+    pytest tests/trainer/schedules/test_schedules.py                                # one schedule per named moment
+    TIDEWATER_SCHEDULES=0:100 pytest tests/trainer/schedules/test_schedules.py      # a hundred, as `make soak` does
+    TIDEWATER_SCHEDULES=17:18 pytest tests/trainer/schedules/test_schedules.py      # one, on a job of its own
 
 Real processes, gloo and etcd. All schedules hit one long-lived job one after the other, so that what a schedule leaves
 behind has to be dealt with by the next; after a failure the next one gets a new job.
@@ -12,19 +13,23 @@ from __future__ import annotations
 import itertools
 import os
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from contract import exit_codes
 from tests.trainer.schedules import points
-from tests.trainer.schedules.arena import COMMON, Arena
+from tests.trainer.schedules.arena import COMMON, Aim, Arena
 from tests.trainer.schedules.farm import Farm, Job
 from tests.trainer.schedules.ledger import Book
-from tests.trainer.schedules.plan import KINDS, schedule
+from tests.trainer.schedules.plan import KINDS, ONE_PER_MOMENT, schedule
 from tests.trainer.schedules.script import TOTAL
 
-SEEDS = range(*map(int, os.environ.get("TIDEWATER_SCHEDULES", "0:100").split(":")))
+ASKED_FOR = os.environ.get("TIDEWATER_SCHEDULES")
+SEEDS = range(*map(int, ASKED_FOR.split(":"))) if ASKED_FOR else ONE_PER_MOMENT
+HIT_RATE = 0.8
+"""Of the strikes at named moments, at least so many must find their victim there."""
 CALM_SECONDS = 300.0
 NOISE = 1e-4
 """Of the mean loss of an epoch, relative. Other world sizes add in another order, and nothing else differs."""
@@ -38,6 +43,7 @@ class Ring:
         self.arena: Arena | None = None
         self.pauses: list[float] = []
         self.changes: list[float] = []
+        self.aims: list[Aim] = []
 
     def enter(self) -> Arena:
         if self.arena is None:
@@ -69,6 +75,12 @@ def test_every_kind_of_fault_and_every_named_moment_has_its_turn() -> None:
     assert schedule(17) == schedule(17)
 
 
+def test_one_schedule_per_moment_is_enough_to_bring_each_moment_and_each_strike() -> None:
+    first = [schedule(seed).moves[0] for seed in ONE_PER_MOMENT]
+    assert [move.point for move in first] == list(points.ALL)
+    assert [move.kind for move in first[:6]] == ["kill", "freeze", "leave"] * 2
+
+
 @pytest.mark.e2e
 @pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"schedule-{seed}")
 def test_no_sample_is_lost_or_repeated_and_replicas_stay_equal(ring: Ring, seed: int) -> None:
@@ -82,6 +94,18 @@ def test_no_sample_is_lost_or_repeated_and_replicas_stay_equal(ring: Ring, seed:
         raise
     ring.pauses.append(arena.pauses[-1])
     ring.changes.append(arena.changes[-1])
+    ring.aims += arena.aims
+    arena.aims.clear()
+
+
+@pytest.mark.e2e
+def test_most_strikes_find_their_victim_at_the_named_moment(ring: Ring) -> None:
+    if not ring.aims:  # this test was asked for alone
+        test_no_sample_is_lost_or_repeated_and_replicas_stay_equal(ring, seed=0)
+    missed = Counter(aim.point for aim in ring.aims if not aim.hit)
+    hits = sum(aim.hit for aim in ring.aims)
+    print(f"{hits} of {len(ring.aims)} strikes came at their moment; missed: {dict(missed)}")
+    assert hits >= HIT_RATE * len(ring.aims), f"{hits} of {len(ring.aims)}; missed: {dict(missed)}"
 
 
 @pytest.mark.e2e

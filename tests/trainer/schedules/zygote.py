@@ -2,9 +2,10 @@
 
     python -m tests.trainer.schedules.zygote < requests > reports       # see ``farm``
 
-A worker that starts as a program spends three seconds on imports; one that is forked is there in a tenth of a
-second, which is what lets a hundred schedules be tried. The zygote itself computes nothing and has one thread, so
-that the copies have nothing half done in them. One JSON object per line: requests in, reports out.
+A worker that starts as a program spends three seconds on imports; a forked one starts within a tenth of a second. That
+makes a hundred schedules affordable. The zygote computes nothing and has one thread, so that its copies have nothing
+half done in them. One JSON object per line: requests in, reports out. A request with options is for ``script``; one
+without is for the script that comes with the stack, ``examples.images.train``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import select
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +65,15 @@ def main() -> None:
 def _import_everything() -> None:
     import torch._dynamo
 
+    import examples.images
     import tests.trainer.schedules.script
     import trainer
 
-    for module in pkgutil.walk_packages(trainer.__path__, "trainer."):
-        if not module.name.endswith("__main__"):
-            with contextlib.suppress(ImportError):  # parts that need what a worker does not: a chart, say
-                importlib.import_module(module.name)
+    for package in (trainer, examples.images):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                with contextlib.suppress(ImportError):  # parts that need what a worker does not: a chart, say
+                    importlib.import_module(module.name)
     assert torch._dynamo  # the optimizer would import it at its first step
     assert tests.trainer.schedules.script
 
@@ -93,12 +96,12 @@ def _become(request: Mapping[str, Any], bind: Callable[[], None], *unwanted: int
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         libc = ctypes.CDLL(None, use_errno=True)
         bind()
-        _redirect(Path(request["options"]["folder"]) / "log")
+        _redirect(Path(request["log"]))
         for file in unwanted:
             os.close(file)
         if request["netns"]:
             _enter_network(libc, request["netns"])
-        code = _train(request)
+        code = _train(request) if "options" in request else _train_images(request["argv"])
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1
     except BaseException:
@@ -115,6 +118,13 @@ def _train(request: Mapping[str, Any]) -> int:
     options = dict(request["options"])
     options["folder"], options["ledgers"] = Path(options["folder"]), Path(options["ledgers"])
     return main(Options(**options), list(request["argv"]))
+
+
+def _train_images(argv: Sequence[str]) -> int:
+    import trainer
+    from examples.images.train import flags, training
+
+    return trainer.run(training, argv, flags=flags)
 
 
 def _redirect(log: Path) -> None:
