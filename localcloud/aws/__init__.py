@@ -1,1 +1,12 @@
-"""AWS's APIs on one endpoint: moto behind a gateway that authenticates, authorizes and adds what moto lacks."""
+"""AWS's APIs on one endpoint: moto behind a gateway that checks signatures and policies, and adds what moto lacks.
+
+gateway      the WSGI application; read it first
+access       checks a request's signature and the policies
+principals   whose credentials these are; the reader of moto's IAM and STS
+policy       evaluates policy documents
+requests/    finds the one operation that a request is for
+replies      refusals in the form of each AWS protocol
+ec2          the EC2 operations that EKS needs
+eks/         the EKS API; webhooks: the HTTPS server that API servers call
+moto_rules, efs_rules, s3_rules   rules of AWS that moto lacks
+"""
