@@ -6,7 +6,6 @@ principals   whose credentials these are; the reader of moto's IAM and STS
 policy       evaluates policy documents
 requests/    finds the one operation that a request is for
 replies      refusals in the form of each AWS protocol
-ec2          the EC2 operations that EKS needs
-eks/         the EKS API; webhooks: the HTTPS server that API servers call
+eks/         the EKS API; ec2: the EC2 operations that it needs; webhooks: the HTTPS server that API servers call
 moto_rules, efs_rules, s3_rules   rules of AWS that moto lacks
 """
