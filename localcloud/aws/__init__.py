@@ -1,1 +1,11 @@
-"""AWS's APIs on one endpoint: moto behind a gateway that authenticates, authorizes and adds what moto lacks."""
+"""AWS's APIs on one endpoint: moto behind a gateway that checks signatures and policies, and adds what moto lacks.
+
+gateway      the WSGI application; read it first
+access       checks a request's signature and the policies
+principals   whose credentials these are; the reader of moto's IAM and STS
+policy       evaluates policy documents
+requests/    finds the one operation that a request is for
+replies      refusals in the form of each AWS protocol
+eks/         the EKS API; ec2: the EC2 operations that it needs; webhooks: the HTTPS server that API servers call
+moto_rules, efs_rules, s3_rules   rules of AWS that moto lacks
+"""

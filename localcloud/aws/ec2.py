@@ -1,6 +1,6 @@
-"""The seam to EC2 for services that act in the account: EKS's node groups, interfaces and security groups.
+"""Access to EC2 for EKS: instances of node groups, network interfaces and security groups.
 
-In this process it is moto's backend (`MotoEc2`); a test passes a fake that keeps state.
+The daemon uses moto's backend (`MotoEc2`); tests pass a fake that keeps state.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any, Protocol
 from localcloud.errors import CloudError
 
 AMI = "ami-0e15c10ca1c10ad00"
-# AWS keeps the first four addresses of a subnet, and the last one.
+# AWS reserves the first four addresses of a subnet and the last one.
 FIRST_HOST = 4
 
 
 @dataclass(frozen=True)
 class Subnet:
-    """What EKS asks of a subnet."""
+    """The properties of a subnet that EKS needs."""
 
     id: str
     vpc_id: str
@@ -46,7 +46,7 @@ class Launched:
 
 @dataclass(frozen=True)
 class LaunchSpec:
-    """What a node group runs."""
+    """The instance that a node group launches."""
 
     subnet: str
     instance_type: str
@@ -57,44 +57,44 @@ class LaunchSpec:
 
 
 class Ec2(Protocol):
-    """What EKS does with EC2."""
+    """The EC2 operations that EKS needs."""
 
     def subnet(self, identity: str) -> Subnet | None:
-        """The subnet, or None."""
+        """Return the subnet, or None."""
 
     def security_group_exists(self, identity: str) -> bool:
-        """Whether there is such a group."""
+        """Return whether the security group exists."""
 
     def instance_type(self, name: str) -> InstanceType | None:
-        """The type's size, or None."""
+        """Return the size of the instance type, or None."""
 
     def launch_template(self, identity: str | None, name: str | None, version: str | None) -> Mapping[str, Any] | None:
-        """The template's `id`, `name`, `version` and `data`, or None."""
+        """Return the launch template's `id`, `name`, `version` and `data`, or None."""
 
     def create_security_group(self, name: str, description: str, vpc_id: str, tags: Mapping[str, str]) -> str:
-        """A group whose members may talk with each other."""
+        """Create a group whose members may connect to each other; return its id."""
 
     def delete_security_group(self, identity: str) -> None:
-        """Delete it, unless something still uses it."""
+        """Delete the group, unless something still uses it."""
 
     def create_interface(self, subnet: str, groups: Sequence[str], description: str, tags: Mapping[str, str]) -> str:
-        """A network interface that belongs to a service."""
+        """Create a network interface that a service manages; return its id."""
 
     def delete_interface(self, identity: str) -> None:
-        """Delete it, if it is there."""
+        """Delete the network interface, if it exists."""
 
     def run(self, spec: LaunchSpec) -> Launched:
         """Run one instance."""
 
     def terminate(self, identity: str) -> None:
-        """Terminate it, if it is there."""
+        """Terminate the instance, if it exists."""
 
     def running(self) -> set[str]:
-        """The ids of running instances."""
+        """Return the ids of the running instances."""
 
 
 class MotoEc2:
-    """`Ec2` over moto's backend in this process."""
+    """`Ec2` backed by moto in this process."""
 
     def __init__(self, account: str, region: str) -> None:
         self._account = account
@@ -159,7 +159,7 @@ class MotoEc2:
         try:
             self._backend.delete_security_group(group_id=identity)
         except EC2ClientError:
-            # EKS leaves a group that something else uses, and so does this.
+            # Like EKS, leave a group that something else uses.
             return
 
     def create_interface(self, subnet: str, groups: Sequence[str], description: str, tags: Mapping[str, str]) -> str:
@@ -206,9 +206,9 @@ class MotoEc2:
         return Launched(str(instance.id), str(instance.private_ip), str(instance.private_dns_name))
 
     def _next_address(self, subnet: str) -> str:
-        """An address that was not in use a moment ago, unlike moto's choice, which is the lowest free one.
+        """Return a free address that was not used recently; moto would take the lowest free one.
 
-        A replacement would otherwise get the dead node's address and, with it, its name in Kubernetes.
+        With moto's choice a replacement would get the dead node's address, and so its name in Kubernetes.
         """
         found = self._backend.get_subnet(subnet)
         network = ipaddress.ip_network(found.cidr_block)

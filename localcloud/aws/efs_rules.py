@@ -1,4 +1,4 @@
-"""What moto's EFS lacks: backup policies, updates, deleting policies, and errors instead of crashes."""
+"""EFS operations that moto lacks (backup policies, updates, deleting policies), and errors where moto would crash."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ JSON_HEADERS: dict[str, str | int] = {"Content-Type": "application/json"}
 
 
 def install() -> None:
-    """Add to moto's classes; safe to call once per process."""
+    """Add the operations to moto's classes. Call this once per process."""
     from moto.efs.models import EFSBackend
     from moto.efs.responses import EFSResponse
 
@@ -24,7 +24,7 @@ def install() -> None:
 
 
 def put_backup_policy(self: Any) -> tuple[str, dict[str, str | int]]:
-    """PutBackupPolicy: EFS keeps whether AWS Backup takes the file system daily."""
+    """PutBackupPolicy: record whether AWS Backup backs the file system up every day."""
     system = _file_system(self)
     status = self._get_param("BackupPolicy")["Status"]
     system._backup = status == "ENABLED"
@@ -32,13 +32,13 @@ def put_backup_policy(self: Any) -> tuple[str, dict[str, str | int]]:
 
 
 def delete_file_system_policy(self: Any) -> tuple[str, dict[str, str | int]]:
-    """DeleteFileSystemPolicy: back to the default, which lets everybody in."""
+    """DeleteFileSystemPolicy: return to the default policy, which allows every client."""
     _file_system(self).file_system_policy = None
     return "{}", JSON_HEADERS
 
 
 def update_file_system(self: Any) -> tuple[str, dict[str, str | int]]:
-    """UpdateFileSystem: the throughput mode."""
+    """UpdateFileSystem: change the throughput mode."""
     system = _file_system(self)
     system.throughput_mode = self._get_param("ThroughputMode") or system.throughput_mode
     provisioned = self._get_param("ProvisionedThroughputInMibps")
@@ -75,7 +75,7 @@ def _check_access_point(backend: Any) -> None:
 
 
 def _name_interfaces(backend: Any) -> None:
-    """Mount targets' interfaces say what they are for, belong to EFS and are in use, as on AWS."""
+    """Give mount targets' interfaces the description, manager and status that they have on AWS."""
     original = backend.create_mount_target
 
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,9 +1,9 @@
-"""Rules that AWS keeps and moto doesn't, laid over moto's own methods at start-up.
+"""Rules that AWS enforces and moto doesn't, added to moto's own methods at start-up.
 
     install()    # once, before the first request
 
-They matter here because a program is judged by how it takes its stack down: a deletion in the wrong order, or
-something left in a VPC, has to fail as it does on AWS instead of vanishing without a trace.
+A program must be able to test how it destroys its stack: a deletion in the wrong order, or a resource that is left in
+a VPC, must fail as it does on AWS. moto deletes silently in these cases.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 from localcloud.aws import efs_rules, s3_rules
 from localcloud.aws.requests import outgoing
 
-# moto recognizes only keys of twenty capitals and digits; the operator's is a word.
+# moto recognizes only keys of twenty capital letters and digits; other access keys can have another form.
 _ANY_ACCESS_KEY = re.compile(r"AWS.*?(?:Credential=| )(?P<access_key>[^/:=\s]+)[:/]")
 
 
 def install() -> None:
-    """Wrap moto's methods; safe to call once per process."""
+    """Wrap moto's methods. Call this once per process."""
     from moto.core.responses import BaseResponse
     from moto.ec2.models import EC2Backend
     from moto.s3.models import FakeBucket
@@ -43,7 +43,7 @@ def install() -> None:
 
 
 def _carry_out_what_was_decided(response: Any) -> None:
-    """moto takes operation and region from the gateway, instead of searching the request for them itself."""
+    """Make moto use the gateway's operation and region. moto would otherwise search the request for them itself."""
     from moto.moto_server.werkzeug_app import BackendRequest
 
     def action(self: Any) -> str:
@@ -73,7 +73,7 @@ def _before(owner: Any, name: str, check: Callable[..., None]) -> None:
 
 
 def _neutral(self: Any, action: str, resource: str) -> Any:
-    """Bucket policies are enforced by the gateway; moto refuses a call when a Deny's condition does not hold."""
+    """Turn off moto's check of bucket policies: the gateway enforces them, and moto's check gets conditions wrong."""
     from moto.iam.access_control import PermissionResult
 
     return PermissionResult.NEUTRAL
@@ -141,7 +141,7 @@ def _refuse_used_address(ec2: Any, address: str | None = None, allocation_id: st
 
 
 def _keep_rule_descriptions() -> None:
-    """moto remembers the description of a rule with a CIDR, and drops those of rules with a group or prefix list."""
+    """Keep the descriptions of rules that name a group or a prefix list; moto keeps only those of rules with a CIDR."""
     from moto.ec2.models.security_groups import SecurityGroupRule
 
     original = SecurityGroupRule.__init__
@@ -156,7 +156,7 @@ def _keep_rule_descriptions() -> None:
 
 
 def _free_what_gateways_held(backend: Any) -> None:
-    """A deleted NAT gateway lets go of its address and its interface, so that subnet and address can be deleted."""
+    """Release a deleted NAT gateway's address and interface, so that its subnet and address can be deleted."""
     original = backend.delete_nat_gateway
 
     def wrapped(self: Any, nat_gateway_id: str) -> Any:
@@ -177,7 +177,7 @@ def _free_what_gateways_held(backend: Any) -> None:
 
 
 def _route_endpoints(backend: Any) -> None:
-    """Gateway endpoints come and go with their routes, and vanish when deleted."""
+    """Add and remove a gateway endpoint's routes with the endpoint, and forget deleted endpoints."""
     from moto.ec2.exceptions import EC2ClientError
 
     modify, delete = backend.modify_vpc_endpoint, backend.delete_vpc_endpoints
@@ -214,7 +214,7 @@ def _route_endpoints(backend: Any) -> None:
 
 
 def _drop_interfaces_of_terminated(backend: Any) -> None:
-    """An interface that was made with its instance goes with it."""
+    """Delete a terminated instance's primary network interface with it."""
     original = backend.terminate_instances
 
     def wrapped(self: Any, instance_ids: list[str]) -> Any:

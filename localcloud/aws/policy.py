@@ -1,9 +1,9 @@
-"""Evaluates IAM policy documents, purely: may this principal do this action on this resource?
+"""Evaluate IAM policy documents: is this principal allowed to do this action on this resource? No side effects.
 
     evaluate([document], Query(action="s3:GetObject", resource="arn:aws:s3:::bucket/key"))   # Decision.ALLOW
 
-moto has an evaluator too, but it refuses a call as soon as one statement's condition isn't met, so a policy with a
-condition on one of its statements can't be used with it.
+moto has an evaluator too, but it refuses a call as soon as the condition of one statement isn't met, so policies with
+conditions don't work with it.
 Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-logic.html
 """
 
@@ -22,7 +22,7 @@ UNKNOWN_RESOURCE = ""
 
 
 class Decision(Enum):
-    """What a set of documents says; a principal may act only on ALLOW."""
+    """The result of an evaluation. Only ALLOW permits the call; SILENT means that no statement applies."""
 
     ALLOW = "allow"
     DENY = "deny"
@@ -34,10 +34,10 @@ class Query:
     """One question to the policies.
 
     Args:
-        resource: An ARN, or UNKNOWN_RESOURCE where the gateway doesn't work one out: any Allow then matches, and
-            only those Denys that name every resource.
+        resource: An ARN, or UNKNOWN_RESOURCE if the gateway doesn't determine one. Then an Allow matches whatever
+            resource it names, and a Deny matches only if it names every resource (`*`).
         context: Condition keys in lower case with their values.
-        principals: Every name the caller goes by (ARNs, account, `service:NAME`), for resource-based policies.
+        principals: Every name of the caller (ARNs, account, `service:NAME`), for resource-based policies.
     """
 
     action: str
@@ -47,7 +47,7 @@ class Query:
 
 
 def evaluate(documents: Iterable[Document], query: Query) -> Decision:
-    """An explicit Deny wins over any Allow; without either the documents are silent."""
+    """Return DENY if a statement denies, else ALLOW if a statement allows, else SILENT."""
     decision = Decision.SILENT
     for document in documents:
         for statement in _listed(document.get("Statement")):
@@ -104,7 +104,7 @@ def _conditions_hold(statement: Document, query: Query) -> bool:
         for key, wanted in keys.items():
             held = _condition_holds(operator, query.context.get(key.lower(), ()), _listed(wanted))
             if held is None:
-                # An operator we can't evaluate must never let a call through.
+                # An unknown operator must never allow a call: an Allow with one doesn't apply, a Deny with one does.
                 return statement.get("Effect") == "Deny"
             if not held:
                 return False

@@ -1,4 +1,4 @@
-"""Who a set of credentials belongs to, and which policies speak for them: the only reader of moto's IAM and STS.
+"""Find the owner of credentials and the owner's policies. Only this module reads moto's IAM and STS.
 
 principals = MotoPrincipals(account="123456789012", region="us-west-2")
 principals.create_operator(instance.credentials())
@@ -18,7 +18,7 @@ from localcloud.instance import Credentials
 
 OPERATOR = "operator"
 PARTITION = "aws"
-# What the EFS driver asks before it mounts.
+# The calls that the EFS driver makes before it mounts a volume.
 EFS_DRIVER_ACTIONS = (
     "elasticfilesystem:DescribeFileSystems",
     "elasticfilesystem:DescribeMountTargets",
@@ -27,11 +27,11 @@ EFS_DRIVER_ACTIONS = (
 
 
 class UnknownCredentials(Exception):
-    """No user and no role session has this access key (or its session token is another)."""
+    """No user or role session has this access key, or the session token is wrong."""
 
 
 class ExpiredCredentials(Exception):
-    """The role session's time is over."""
+    """The role session has expired."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class Principal:
     """A caller.
 
     Args:
-        arn: As `sts get-caller-identity` says it: a user's, or an assumed role's session.
-        identity_arn: The user's or the role's own ARN; access entries and trust policies name this one.
-        policies: Documents attached to it; a call needs an Allow among them.
-        session_policy: A second set that must allow too, when the session was started with one.
+        arn: The ARN that `sts get-caller-identity` returns: a user, or a session of an assumed role.
+        identity_arn: The ARN of the user or the role itself. Access entries and trust policies use this one.
+        policies: The documents attached to the user or role.
+        session_policy: The policy that the session was started with, if any. It must allow the call too.
     """
 
     arn: str
@@ -54,13 +54,13 @@ class Principal:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every name by which a resource-based policy may mean this caller."""
+        """Every name that a resource-based policy can use for this caller."""
         return (self.arn, self.identity_arn, self.account, f"arn:{PARTITION}:iam::{self.account}:root")
 
 
 @dataclass(frozen=True)
 class Role:
-    """What is needed of a role to assume it."""
+    """The parts of a role that decide who can assume it."""
 
     arn: str
     trust: Mapping[str, Any]
@@ -79,23 +79,23 @@ class SessionCredentials:
 
 
 class Principals(Protocol):
-    """The seam to IAM and STS."""
+    """Access to IAM and STS; tests pass a fake."""
 
     def find(self, access_key: str, session_token: str | None) -> Principal:
-        """The owner of these credentials; raises UnknownCredentials or ExpiredCredentials."""
+        """Return the owner of these credentials; raise UnknownCredentials or ExpiredCredentials."""
 
     def role(self, arn: str) -> Role | None:
-        """The role with this ARN, or None."""
+        """Return the role with this ARN, or None."""
 
     def assume(self, role_arn: str, session_name: str, seconds: int) -> SessionCredentials:
-        """Start a role session without asking whether anyone may."""
+        """Start a role session without checking the role's trust policy."""
 
     def bucket_policy(self, bucket: str) -> Mapping[str, Any] | None:
-        """The policy document of an S3 bucket, or None."""
+        """Return the policy document of an S3 bucket, or None."""
 
 
 class MotoPrincipals:
-    """`Principals` over moto's backends in this process."""
+    """`Principals` backed by moto in this process."""
 
     def __init__(self, account: str, region: str) -> None:
         self._account = account
@@ -103,7 +103,7 @@ class MotoPrincipals:
         self._agents: dict[str, Principal] = {}
 
     def create_operator(self, credentials: Credentials) -> None:
-        """Create the user who may do everything, with this access key."""
+        """Create the operator, a user who may do everything, with this access key."""
         from moto.iam.models import AccessKey
 
         iam = self._iam()
@@ -120,10 +120,10 @@ class MotoPrincipals:
         iam.access_keys[key.physical_resource_id] = key
 
     def create_agent(self, name: str, actions: Sequence[str]) -> tuple[str, str]:
-        """Make a principal for an agent of the cloud's own, which IAM's lists don't show.
+        """Create a principal for one of the cloud's own agents. IAM's list operations don't show it.
 
         Args:
-            actions: What it may do, on any resource.
+            actions: The actions it may do, on any resource.
 
         Returns:
             A random access key and its secret.

@@ -1,10 +1,10 @@
-"""Deletions in a bucket whose versioning is suspended, as S3 makes them.
+"""Delete objects in a bucket whose versioning is suspended as S3 does.
 
     install()    # once, before the first request
 
-moto takes such a bucket for one that never had versions: deleting one version takes them all, and fails where one of
-them is a delete marker, so that a bucket that had been in use could not be emptied any more once a stack's versioning
-was taken down. S3's rules: https://docs.aws.amazon.com/AmazonS3/latest/userguide/DeletingObjectsfromVersioningSuspendedBuckets.html
+moto treats such a bucket like one that never had versions: deleting one version deletes all of them, and fails if one
+of them is a delete marker. A bucket with old versions could then not be emptied after a stack had suspended its
+versioning. S3's rules: https://docs.aws.amazon.com/AmazonS3/latest/userguide/DeletingObjectsfromVersioningSuspendedBuckets.html
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import Any
 
 _NULL = "null"
-"""The version id of what is written, and of markers that are set, while versioning is suspended."""
+"""The version id of objects and delete markers that are written while versioning is suspended."""
 
 
 def install() -> None:
-    """Wrap moto's method; safe to call once per process."""
+    """Wrap moto's method. Call this once per process."""
     from moto.s3.models import S3Backend
 
     backend: Any = S3Backend
@@ -49,6 +49,6 @@ def _marker(latest: Any) -> Any:
 
 def _keep(bucket: Any, key: str, versions: list[Any]) -> None:
     if key in bucket.keys:
-        bucket.keys.setlist(key, versions)  # lets go of the memory of the others
+        bucket.keys.setlist(key, versions)  # frees the memory of the other versions
         if not versions:
             bucket.keys.pop(key)

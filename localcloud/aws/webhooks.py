@@ -1,4 +1,4 @@
-"""The HTTPS listener that API servers call: authentication of tokens and pod identity's mutating webhook."""
+"""The HTTPS server that API servers call: token authentication and the mutating webhook of pod identity."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ WSGI = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 def application(eks: Eks, endpoint: str) -> WSGI:
-    """Serves `/authenticate/CLUSTER` and `/pod-identity/CLUSTER`.
+    """Return the application that serves `/authenticate/CLUSTER` and `/pod-identity/CLUSTER`.
 
     Args:
-        endpoint: The AWS endpoint as pods see it.
+        endpoint: The URL of the AWS endpoint for pods.
     """
 
     def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -41,7 +41,7 @@ def application(eks: Eks, endpoint: str) -> WSGI:
 
 
 def server_tls(address: str) -> tuple[ssl.SSLContext, str]:
-    """A server context with a fresh certificate for `address`, and the PEM of the authority that signed it."""
+    """Return a server context with a new certificate for `address`, and the PEM of the authority that signed it."""
     authority = Authority.create("localcloud webhooks")
     pair = authority.issue("localcloud", hosts=[address])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

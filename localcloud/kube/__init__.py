@@ -1,15 +1,13 @@
 """Kubernetes on one machine: control planes, nodes, the network between them, and EKS addons.
 
-from localcloud import kube
-
-network = kube.Network(instance)
-network.create()
-plane = kube.ControlPlane(instance, supervisor, kube.ControlPlaneSpec("demo", "1.34", 0))
-plane.start(time.monotonic() + 60)
-addons = kube.Addons(plane)
-addons.install("vpc-cni", kube.Addons.VERSIONS["vpc-cni"][0], {})
-node = kube.Node(instance, supervisor, plane, kube.NodeSpec(...), kube.DriverKey(access_key, secret))
-node.start()
+control_plane  etcd and the Kubernetes servers of one cluster; read it first. control_plane_config: their flags
+nodes/         simulated hosts that run containerd and kubelet
+network        the network namespaces, and the host's firewall rules
+addons         EKS addons; addon_manifests: their Kubernetes objects
+draining       evicts a node's pods, and ends the pods of a dead node
+client         a client of the API server; kubeconfig: kubeconfig documents; pki: certificates
+commands       runs `ip`, `nft` and similar programs; errors: the exceptions
+csi/           the EFS CSI driver of a node
 """
 
 from __future__ import annotations

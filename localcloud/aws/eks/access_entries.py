@@ -1,7 +1,7 @@
 """Access entries and access policies: who may log in to a cluster, as whom, and with which rights.
 
-EKS has an authorizer of its own for access policies; here an associated policy becomes a role binding to a group that
-only this entry's principal is put in when it logs in (see `token`).
+EKS has its own authorizer for access policies. Here an associated policy becomes a role binding for a group; only this
+entry's principal gets the group when it logs in (see `token`).
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ BINDING_LABEL = "eks.amazonaws.com/access-entry"
 
 
 def encoded(text: str) -> str:
-    """Base64 of a text."""
+    """Return a text in Base64."""
     return base64.b64encode(text.encode()).decode()
 
 
 def group_of(principal_arn: str) -> str:
-    """The group that stands for an entry's policies."""
+    """Return the Kubernetes group that an entry's policies are bound to."""
     return f"eks:access-entry:{principal_arn}"
 
 
@@ -74,14 +74,14 @@ def describe(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
 
 
 def list_all(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """ListAccessEntries, of those with one policy if that is asked."""
+    """ListAccessEntries; with `associatedPolicyArn` only the entries that have this policy."""
     state, policy = _entries_of(eks, params), params.get("associatedPolicyArn")
     arns = [arn for arn, entry in sorted(state.entries.items()) if policy is None or policy in entry.policies]
     return page(arns, params, "accessEntries")
 
 
 def update(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """UpdateAccessEntry: groups and user name."""
+    """UpdateAccessEntry: change groups and user name."""
     state, entry = _entry_of(eks, params)
     groups = entry.groups if params.get("kubernetesGroups") is None else _groups(params["kubernetesGroups"])
     username = str(params.get("username") or entry.username)
@@ -101,7 +101,7 @@ def delete(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
 
 
 def associate_policy(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """AssociateAccessPolicy; again with another scope changes the scope."""
+    """AssociateAccessPolicy; a second call for the same policy changes its scope."""
     state, entry = _entry_of(eks, params)
     policy, scope = str(params["policyArn"]), dict(params.get("accessScope") or {})
     if policy.removeprefix(POLICY_PREFIX) not in POLICIES:
@@ -111,7 +111,7 @@ def associate_policy(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> 
     if scope.get("type") not in ("cluster", "namespace"):
         raise invalid(f"accessScope.type {scope.get('type')!r} is neither cluster nor namespace")
     if (scope["type"] == "namespace") != bool(scope.get("namespaces")):
-        raise invalid("accessScope.namespaces goes with type namespace, and only with it")
+        raise invalid("accessScope.namespaces is required with type namespace and not allowed with type cluster")
     now = time.time()
     before = entry.policies.get(policy, {})
     association = {
@@ -151,7 +151,7 @@ def list_policies(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Jso
 
 
 def add_creator(eks: Eks, state: ClusterState, caller: Principal) -> None:
-    """The entry that EKS makes for a cluster's creator, with full rights."""
+    """Add the entry that EKS creates for a cluster's creator, with full rights."""
     arn, now = caller.identity_arn, time.time()
     policy = POLICY_PREFIX + "AmazonEKSClusterAdminPolicy"
     scope = {"type": "cluster", "namespaces": []}
@@ -161,14 +161,14 @@ def add_creator(eks: Eks, state: ClusterState, caller: Principal) -> None:
 
 
 def add_node_role(eks: Eks, state: ClusterState, role_arn: str) -> None:
-    """The entry that EKS makes for a managed node group's role."""
+    """Add the entry that EKS creates for a managed node group's role."""
     with state.lock:
         if state.cluster.authentication_mode != "CONFIG_MAP" and role_arn not in state.entries:
             state.entries[role_arn] = _entry(eks, state, role_arn, "EC2_LINUX", {})
 
 
 def bindings(entry: AccessEntry) -> list[Json]:
-    """The role bindings that an entry's policies come to."""
+    """Return the role bindings for an entry's policies."""
     made = []
     digest = hashlib.sha256(entry.principal_arn.encode()).hexdigest()[:12]
     for arn, association in entry.policies.items():
@@ -180,7 +180,7 @@ def bindings(entry: AccessEntry) -> list[Json]:
 
 
 def sync_bindings(state: ClusterState, entry: AccessEntry) -> None:
-    """Make the cluster's bindings for this entry what they should be; nothing while the control plane starts."""
+    """Create and delete the cluster's role bindings for this entry; do nothing while the control plane starts."""
     if state.plane is None or state.cluster.status not in ("ACTIVE", "UPDATING"):
         return
     client = state.plane.client

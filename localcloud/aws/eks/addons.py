@@ -1,4 +1,4 @@
-"""Addon operations. Installing is `localcloud.kube`'s; here is what the API remembers and answers."""
+"""Addon operations: what the API stores and returns. `localcloud.kube` installs the addons."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def list_all(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
 
 
 def update(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """UpdateAddon: version, configuration, identities."""
+    """UpdateAddon: change version, configuration and pod identities."""
     state, addon = _find(eks, params)
     version = _version(eks, addon.name, params.get("addonVersion") or addon.version)
     configuration = params.get("configurationValues", addon.configuration)
@@ -82,7 +82,7 @@ def update(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
 
 
 def delete(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """DeleteAddon; with `preserve` the software stays and EKS stops managing it."""
+    """DeleteAddon; with `preserve` the software stays installed and EKS stops managing it."""
     state, addon = _find(eks, params)
     with state.lock:
         del state.addons[addon.name]
@@ -105,14 +105,14 @@ def versions(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
 
 
 def configuration_schema(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """DescribeAddonConfiguration: any object is accepted."""
+    """DescribeAddonConfiguration; the schema accepts any object."""
     version = _version(eks, str(params["addonName"]), params.get("addonVersion"))
     schema = {"$schema": "http://json-schema.org/draft-06/schema#", "type": "object"}
     return {"addonName": params["addonName"], "addonVersion": version, "configurationSchema": json.dumps(schema)}
 
 
 def refresh(state: ClusterState) -> bool:
-    """Take over what the software says of itself; returns whether any addon is still on its way."""
+    """Update the addons' status from the installed software; return whether any addon is not ACTIVE yet."""
     software, moving = state.software, False
     for name, addon in list(state.addons.items()):
         if software is None or addon.status in ("CREATE_FAILED", "UPDATE_FAILED"):
@@ -129,7 +129,7 @@ def refresh(state: ClusterState) -> bool:
 
 
 def parsed(configuration: str | None) -> Json:
-    """The configuration values as an object, or the API's error about them."""
+    """Return the configuration values as an object; raise the API's error if they are not one."""
     if not configuration:
         return {}
     try:
@@ -209,7 +209,9 @@ def _versions_json(name: str, numbers: list[str]) -> Json:
 def _version(eks: Eks, name: str, version: Any) -> str:
     known = eks.machine.addon_versions()
     if name not in known:
-        raise invalid(f"Addon {name} specified is not supported: there are {', '.join(sorted(known))}", addonName=name)
+        raise invalid(
+            f"Addon {name} specified is not supported: available are {', '.join(sorted(known))}", addonName=name
+        )
     if version is not None and version not in known[name]:
         raise invalid(
             f"Addon version {version} specified is not supported: {name} has {', '.join(known[name])}", addonName=name

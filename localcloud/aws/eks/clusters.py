@@ -21,7 +21,7 @@ UNSUPPORTED = ("outpostConfig", "remoteNetworkConfig", "computeConfig", "storage
 
 
 def create(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """CreateCluster: the answer comes at once, the control plane some seconds later."""
+    """CreateCluster; the control plane is ready some seconds after the reply."""
     name = str(params["name"])
     if not NAME.fullmatch(name):
         raise invalid(f"The cluster name {name!r} must match {NAME.pattern}", clusterName=name)
@@ -58,7 +58,7 @@ def list_all(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
 
 
 def delete(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """DeleteCluster: node groups have to go first."""
+    """DeleteCluster; node groups must be deleted first."""
     name = str(params["name"])
     state = eks.find(name)
     with state.lock:
@@ -77,7 +77,7 @@ def delete(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
 
 
 def update_config(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """UpdateClusterConfig: one kind of change per call, as on AWS."""
+    """UpdateClusterConfig; one kind of change per call, as on AWS."""
     name = str(params["name"])
     state = eks.find_active(name)
     _refuse_unsupported(params)
@@ -94,7 +94,7 @@ def update_config(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Jso
 
 
 def update_version(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """UpdateClusterVersion: there is only one version."""
+    """UpdateClusterVersion; always an error, as there is only one version."""
     state = eks.find_active(str(params["name"]))
     version = _version(params.get("version"))
     if version == state.cluster.version:
@@ -112,7 +112,7 @@ def describe_update(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> J
 
 
 def list_updates(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """ListUpdates, of the cluster itself unless a node group or addon is named."""
+    """ListUpdates of the cluster, or of the node group or addon that the call names."""
     state = eks.find(str(params["name"]))
     wanted = (params.get("nodegroupName"), params.get("addonName"))
     found = [update.id for update in state.updates.values() if (update.nodegroup, update.addon) == wanted]
@@ -179,7 +179,7 @@ def _logging(given: Mapping[str, Any]) -> Json:
     for entry in given.get("clusterLogging") or []:
         unknown = set(entry.get("types") or []) - set(LOG_TYPES)
         if unknown:
-            raise invalid(f"logging: unknown log types {sorted(unknown)}: there are {', '.join(LOG_TYPES)}")
+            raise invalid(f"logging: unknown log types {sorted(unknown)}: available are {', '.join(LOG_TYPES)}")
         enabled = enabled | set(entry["types"]) if entry.get("enabled") else enabled - set(entry["types"])
     parts = [(True, [name for name in LOG_TYPES if name in enabled])]
     parts.append((False, [name for name in LOG_TYPES if name not in enabled]))
@@ -223,7 +223,7 @@ def _endpoint_access(given: Mapping[str, Any], current: Mapping[str, Any]) -> Js
 
 
 def _make_network(eks: Eks, state: ClusterState) -> None:
-    """The cluster's security group, and its interfaces in two of the subnets."""
+    """Create the cluster's security group, and network interfaces in two of its subnets."""
     cluster = state.cluster
     tags = {"Name": f"eks-cluster-sg-{cluster.name}", f"kubernetes.io/cluster/{cluster.name}": "owned"}
     group = eks.ec2.create_security_group(

@@ -1,4 +1,4 @@
-"""EKS's exceptions, with the members that its shapes have.
+"""EKS's exceptions, with the members of their shapes in the API.
 
 https://docs.aws.amazon.com/eks/latest/APIReference/API_Operations.html lists which operation raises which.
 """
@@ -19,7 +19,7 @@ STATUS = {
 
 
 class EksError(Exception):
-    """An error of the API: `code` is the exception's name, `members` its further fields."""
+    """An error of the API. `code` is the exception's name; `members` are its other fields."""
 
     def __init__(self, code: str, message: str, members: Mapping[str, str | None] | None = None) -> None:
         super().__init__(message)
@@ -29,25 +29,25 @@ class EksError(Exception):
 
     @property
     def status(self) -> int:
-        """HTTP status."""
+        """Return the HTTP status."""
         return STATUS[self.code]
 
 
 def not_found(message: str, **members: str) -> EksError:
-    """What was asked for isn't there."""
+    """Return the error for a resource that doesn't exist."""
     return EksError("ResourceNotFoundException", message, members)
 
 
 def in_use(message: str, **members: str) -> EksError:
-    """The name is taken, or something else still needs it."""
+    """Return the error for a name that exists already, or a resource that something else still needs."""
     return EksError("ResourceInUseException", message, members)
 
 
 def invalid(message: str, **members: str) -> EksError:
-    """A parameter's value can't be accepted."""
+    """Return the error for a parameter with an invalid value."""
     return EksError("InvalidParameterException", message, members)
 
 
 def refused(message: str, **members: str) -> EksError:
-    """The request can't be served in the state that things are in."""
+    """Return the error for a request that the resource's current state doesn't allow."""
     return EksError("InvalidRequestException", message, members)

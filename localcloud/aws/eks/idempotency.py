@@ -1,12 +1,12 @@
-"""`clientRequestToken`: a create call that comes again makes nothing again.
+"""`clientRequestToken`: a repeated create call creates nothing.
 
     answer = once(eks, "CreateAddon", params, lambda: addons.create(eks, caller, params))
 
-The same token with the same parameters gets the first call's answer, as the API reference has it
-(https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateCapability.html is the page that spells it out; the
-other create operations only say that the token makes them idempotent). With other parameters it is an
-InvalidParameterException, the one of their errors that is about what was sent. A token is forgotten with what it
-made, so that the same program can make the same thing anew after having deleted it.
+A call with the same token and the same parameters gets the first call's reply
+(https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateCapability.html says so; the pages of the other create
+operations say only that the token makes them idempotent). With other parameters the call fails with
+InvalidParameterException, which all of these operations can raise. A token is forgotten when the resource that it
+created is deleted, so the same program can create it again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from localcloud.aws.eks.state import Eks
 
 @dataclass(frozen=True)
 class Shape:
-    """Where a create operation's answer has the ARN of what was made, and which parameter names the cluster."""
+    """Where a create operation's reply has the new resource's ARN, and which parameter names the cluster."""
 
     member: str
     arn: str
@@ -39,16 +39,16 @@ SHAPES: Mapping[str, Shape] = {
 
 
 def once(eks: Eks, operation: str, params: Mapping[str, Any], carry_out: Callable[[], Json]) -> Json:
-    """What `carry_out()` answers, or has answered when this call was made before.
+    """Return the reply of `carry_out()`, or the stored reply if this call was made before.
 
     Raises:
-        EksError: the token belongs to a call with other parameters.
+        EksError: The token belongs to a call with other parameters.
     """
     shape, token = SHAPES.get(operation), str(params.get("clientRequestToken") or "")
     if shape is None or not token:
         return carry_out()
     cluster, key = str(params[shape.cluster]), (operation, token)
-    # One at a time: of two that come at once, as when a client has lost patience, the second is a repetition too.
+    # One call at a time: of two calls at once (a client that retries after a timeout), the second is a repetition.
     with eks.creating:
         there = eks.clusters.get(cluster)
         before = there.creations.get(key) if there else None
@@ -69,7 +69,7 @@ def _repeated(before: Creation, operation: str, params: Mapping[str, Any], clust
     if different:
         raise invalid(
             f"clientRequestToken {params['clientRequestToken']} belongs to a {operation} with another value of "
-            f"{', '.join(different)}: send a token of its own with every other request",
+            f"{', '.join(different)}: use a new token for a different request",
             clusterName=cluster,
         )
     return before.answer

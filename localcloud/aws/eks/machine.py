@@ -1,4 +1,4 @@
-"""The seam to what runs clusters: `localcloud.kube` in the daemon, a fake that keeps state in tests."""
+"""The interface to what runs clusters: `localcloud.kube` in the daemon, a fake that keeps state in tests."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from localcloud.supervise import Supervisor
 
 
 class ControlPlane(Protocol):
-    """A cluster's API server and what belongs to it."""
+    """A cluster's API server, etcd, controller manager and scheduler."""
 
     @property
     def endpoint(self) -> str:
-        """URL of the API server."""
+        """Return the URL of the API server."""
 
     @property
     def issuer(self) -> str:
-        """OIDC issuer of service accounts' tokens."""
+        """Return the OIDC issuer of the service accounts' tokens."""
 
     @property
     def ca_pem(self) -> str:
-        """Certificate of the cluster's authority."""
+        """Return the certificate of the cluster's authority."""
 
     def start(self, deadline: float) -> None:
-        """Start everything; returns when the API server is ready."""
+        """Start everything; return when the API server is ready."""
 
     def stop(self) -> None:
         """Stop everything and remove its data."""
@@ -37,62 +37,62 @@ class ControlPlane(Protocol):
 
     @property
     def client(self) -> Any:
-        """A `localcloud.kube.client.Client` with full rights."""
+        """Return a `localcloud.kube.client.Client` with full rights."""
 
 
 class Node(Protocol):
     """A simulated host."""
 
     def start(self) -> None:
-        """Boot it."""
+        """Start the node."""
 
     def stop(self) -> None:
-        """Shut it down."""
+        """Shut the node down."""
 
     def power_off(self) -> None:
-        """Cut its power."""
+        """End all of the node's processes at once, as in a power cut."""
 
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Return whether the node runs."""
 
     def ready(self) -> bool:
-        """Whether Kubernetes calls it Ready."""
+        """Return whether the node is Ready in Kubernetes."""
 
 
 class Addons(Protocol):
     """The addons of one control plane."""
 
     def install(self, name: str, version: str, configuration: dict[str, Any]) -> None:
-        """Install or update."""
+        """Install or update an addon."""
 
     def remove(self, name: str) -> None:
-        """Remove."""
+        """Remove an addon."""
 
     def status(self, name: str) -> str:
-        """ACTIVE, CREATING or DEGRADED."""
+        """Return an addon's status: ACTIVE, CREATING or DEGRADED."""
 
 
 class Machine(Protocol):
-    """Makes them."""
+    """Creates control planes, nodes and addons."""
 
     def control_plane(self, spec: dict[str, Any]) -> ControlPlane:
-        """A control plane; `spec` has the fields of `localcloud.kube.ControlPlaneSpec`."""
+        """Return a new control plane; `spec` has the fields of `localcloud.kube.ControlPlaneSpec`."""
 
     def node(self, control_plane: ControlPlane, spec: dict[str, Any]) -> Node:
-        """A node; `spec` has the fields of `localcloud.kube.NodeSpec`."""
+        """Return a new node; `spec` has the fields of `localcloud.kube.NodeSpec`."""
 
     def addons(self, control_plane: ControlPlane) -> Addons:
-        """The addons of a control plane."""
+        """Return the addons of a control plane."""
 
     def addon_versions(self) -> dict[str, list[str]]:
-        """What can be installed: name to versions, newest first."""
+        """Return the addons that can be installed: name to versions, newest first."""
 
 
 class KubeMachine:
-    """`Machine` by `localcloud.kube`.
+    """`Machine` implemented with `localcloud.kube`.
 
     Args:
-        driver_key: Access key and secret of the EFS driver.
+        driver_key: The access key and secret of the EFS driver.
     """
 
     def __init__(self, instance: Instance, supervisor: Supervisor, driver_key: tuple[str, str]) -> None:
@@ -130,7 +130,7 @@ class KubeMachine:
 
 
 def webhook(url: str, ca_pem: str) -> Any:
-    """A `localcloud.kube.Webhook`."""
+    """Return a `localcloud.kube.Webhook`."""
     from localcloud import kube
 
     return kube.Webhook(url, ca_pem)

@@ -1,4 +1,4 @@
-"""What EKS remembers, as values: every change makes a new one, and `*_json` is how the API shows it."""
+"""What EKS stores, as immutable values; `*_json` returns a value as the API shows it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = re.compile(r"[0-9A-Za-z][A-Za-z0-9_-]{0,99}")
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster; the configuration fields hold the API's own shapes."""
+    """A cluster. The configuration fields have the API's own shapes."""
 
     name: str
     arn: str
@@ -44,13 +44,13 @@ class Cluster:
 
     @property
     def authentication_mode(self) -> str:
-        """CONFIG_MAP, API or API_AND_CONFIG_MAP."""
+        """Return CONFIG_MAP, API or API_AND_CONFIG_MAP."""
         return str(self.access_config["authenticationMode"])
 
 
 @dataclass(frozen=True)
 class Nodegroup:
-    """A managed node group: `desired` nodes of one shape over its subnets."""
+    """A managed node group: `desired` nodes of one instance type in its subnets."""
 
     name: str
     cluster: str
@@ -80,12 +80,12 @@ class Nodegroup:
 
     @property
     def desired(self) -> int:
-        """How many nodes there should be."""
+        """Return how many nodes there should be."""
         return 0 if self.status == "DELETING" else int(self.scaling["desiredSize"])
 
 
 class Phase(Enum):
-    """Where a node is in its life."""
+    """The state of a node in its life cycle."""
 
     STARTING = "starting"
     UP = "up"
@@ -100,7 +100,7 @@ class Worker:
     """One EC2 instance of a node group.
 
     Args:
-        launched_at: On the monotonic clock, as is `died_at`, which stays None until the last process has ended.
+        launched_at: On the monotonic clock, like `died_at`. `died_at` is None until the node's last process has ended.
     """
 
     instance_id: str
@@ -133,7 +133,7 @@ class Addon:
 
 @dataclass(frozen=True)
 class AccessEntry:
-    """Who may log in, as whom; `policies` maps a policy's ARN to its association."""
+    """A principal that may log in, its user name and groups; `policies` maps a policy's ARN to its association."""
 
     principal_arn: str
     cluster: str
@@ -149,7 +149,7 @@ class AccessEntry:
 
 @dataclass(frozen=True)
 class Association:
-    """A service account whose pods get credentials for a role."""
+    """A pod identity association: the pods of a service account get credentials for a role."""
 
     id: str
     cluster: str
@@ -167,7 +167,7 @@ class Association:
 
 @dataclass(frozen=True)
 class Update:
-    """A change in progress or done, of a cluster, one of its node groups or one of its addons."""
+    """A change of a cluster, node group or addon, in progress or done."""
 
     id: str
     kind: str
@@ -180,7 +180,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Creation:
-    """A create call that carried a `clientRequestToken`, the ARN of what it made, and its answer."""
+    """A create call with a `clientRequestToken`, the ARN of the resource that it created, and its reply."""
 
     params: Mapping[str, Any]
     arn: str
@@ -188,7 +188,7 @@ class Creation:
 
 
 def cluster_json(cluster: Cluster) -> Json:
-    """The API's view of a cluster."""
+    """Return a cluster as the API shows it."""
     view: Json = {
         "name": cluster.name,
         "arn": cluster.arn,
@@ -214,7 +214,7 @@ def cluster_json(cluster: Cluster) -> Json:
 
 
 def nodegroup_json(group: Nodegroup) -> Json:
-    """The API's view of a node group."""
+    """Return a node group as the API shows it."""
     view: Json = {
         "nodegroupName": group.name,
         "nodegroupArn": group.arn,
@@ -247,7 +247,7 @@ def nodegroup_json(group: Nodegroup) -> Json:
 
 
 def addon_json(addon: Addon) -> Json:
-    """The API's view of an addon."""
+    """Return an addon as the API shows it."""
     view: Json = {
         "addonName": addon.name,
         "clusterName": addon.cluster,
@@ -271,7 +271,7 @@ def addon_json(addon: Addon) -> Json:
 
 
 def entry_json(entry: AccessEntry) -> Json:
-    """The API's view of an access entry."""
+    """Return an access entry as the API shows it."""
     return {
         "clusterName": entry.cluster,
         "principalArn": entry.principal_arn,
@@ -286,7 +286,7 @@ def entry_json(entry: AccessEntry) -> Json:
 
 
 def association_json(association: Association) -> Json:
-    """The API's view of a pod identity association."""
+    """Return a pod identity association as the API shows it."""
     view: Json = {
         "clusterName": association.cluster,
         "namespace": association.namespace,
@@ -307,7 +307,7 @@ def association_json(association: Association) -> Json:
 
 
 def update_json(update: Update) -> Json:
-    """The API's view of an update."""
+    """Return an update as the API shows it."""
     return {
         "id": update.id,
         "status": update.status,

@@ -1,4 +1,4 @@
-"""Node group operations: create, describe, list, update, delete. What follows from them is `reconcile`'s."""
+"""Node group operations: create, describe, list, update, delete. `reconcile` starts and ends the nodes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def list_all(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
 
 
 def delete(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """DeleteNodegroup: its nodes are drained, then terminated."""
+    """DeleteNodegroup; the nodes are drained, then terminated."""
     state, found = _find(eks, params)
     with state.lock:
         found.group = replace(found.group, status="DELETING", modified_at=time.time())
@@ -62,7 +62,7 @@ def delete(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
 
 
 def update_config(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """UpdateNodegroupConfig: done when the Auto Scaling group knows of it, not when the nodes are there."""
+    """UpdateNodegroupConfig; as on AWS, the update is done before the new nodes are ready."""
     state, found = _find(eks, params)
     with state.lock:
         group = found.group
@@ -93,7 +93,7 @@ def update_config(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Jso
 
 
 def update_version(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """UpdateNodegroupVersion: a new launch template version is noted, for nodes launched from now on."""
+    """UpdateNodegroupVersion; a new launch template version applies only to nodes that are launched later."""
     state, found = _find(eks, params)
     version = params.get("version")
     if version is not None and version != found.group.version:
@@ -107,7 +107,7 @@ def update_version(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Js
 
 
 def kubernetes_taints(group: Nodegroup) -> list[Json]:
-    """The taints as nodes have them."""
+    """Return the group's taints in the form of Kubernetes."""
     return [
         {"key": taint["key"], "value": taint.get("value") or "", "effect": EFFECTS[taint["effect"]]}
         for taint in group.taints
@@ -115,7 +115,7 @@ def kubernetes_taints(group: Nodegroup) -> list[Json]:
 
 
 def node_labels(group: Nodegroup) -> dict[str, str]:
-    """The labels that nodes of the group get: its own and EKS's."""
+    """Return the labels of the group's nodes: the group's own and EKS's."""
     return {
         **group.labels,
         "eks.amazonaws.com/nodegroup": group.name,

@@ -49,7 +49,7 @@ def add(
     owner_arn: str | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> Association:
-    """Record an association; one per service account.
+    """Record an association. A service account can have only one.
 
     Args:
         subject: Namespace and name of the service account.
@@ -82,7 +82,7 @@ def describe(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
 
 
 def list_all(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """ListPodIdentityAssociations, of a namespace or service account if that is asked."""
+    """ListPodIdentityAssociations; with `namespace` or `serviceAccount` only the matching ones."""
     wanted = {"namespace": params.get("namespace"), "serviceAccount": params.get("serviceAccount")}
     keys = ("clusterName", "namespace", "serviceAccount", "associationArn", "associationId", "ownerArn")
     views = [association_json(found) for found in eks.find(str(params["clusterName"])).associations.values()]
@@ -95,7 +95,7 @@ def list_all(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
 
 
 def update(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """UpdatePodIdentityAssociation: another role."""
+    """UpdatePodIdentityAssociation: change the role."""
     state, found = _find(eks, params)
     role = str(params.get("roleArn") or found.role_arn)
     subject = (found.namespace, found.service_account)
@@ -121,7 +121,7 @@ def delete(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
 
 
 def session_tags(eks: Eks, state: ClusterState, subject: tuple[str, str]) -> dict[str, tuple[str, ...]]:
-    """The tags that EKS puts on the session, as condition keys: trust policies narrow a role down by them.
+    """Return the session tags that EKS sets, as condition keys. Trust policies can restrict a role with them.
 
     https://docs.aws.amazon.com/eks/latest/userguide/pod-id-abac.html
     """
@@ -136,7 +136,7 @@ def session_tags(eks: Eks, state: ClusterState, subject: tuple[str, str]) -> dic
 
 
 def association_of(state: ClusterState, namespace: str, service_account: str) -> Association | None:
-    """The association of a service account, if it has one."""
+    """Return the association of a service account, or None."""
     for found in list(state.associations.values()):
         if (found.namespace, found.service_account) == (namespace, service_account):
             return found
@@ -144,10 +144,10 @@ def association_of(state: ClusterState, namespace: str, service_account: str) ->
 
 
 def assume_role(eks: Eks, cluster: str, token: str) -> Json:
-    """AssumeRoleForPodIdentity: credentials of the role that the token's service account is associated with.
+    """AssumeRoleForPodIdentity: return credentials for the role of the token's service account.
 
     Raises:
-        EksError: The cluster doesn't accept the token, nothing is associated, or the role no longer trusts EKS.
+        EksError: The cluster rejects the token, the account has no association, or the role no longer trusts EKS.
     """
     state = eks.find_active(cluster)
     namespace, account, pod = _reviewed(state, token)
@@ -178,7 +178,7 @@ def assume_role(eks: Eks, cluster: str, token: str) -> Json:
 
 
 def _reviewed(state: ClusterState, token: str) -> tuple[str, str, str]:
-    """Namespace, service account and pod of a token, as the cluster itself reads it."""
+    """Return the namespace, service account and pod of a token; the cluster's API server checks the token."""
     if state.plane is None:
         raise EksError("InvalidTokenException", f"Cluster {state.cluster.name} is not ready to check tokens")
     review = {

@@ -1,7 +1,7 @@
-"""The mutating webhook that gives pods of an associated service account what AWS's SDKs look for.
+"""The mutating webhook that adds what AWS's SDKs need to the pods of an associated service account.
 
-https://github.com/aws/amazon-eks-pod-identity-webhook. One thing is added: the endpoint of this cloud, without which
-the SDKs would call AWS itself.
+https://github.com/aws/amazon-eks-pod-identity-webhook. It also sets the endpoint
+of this cloud; without it the SDKs would call AWS itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CREDENTIALS_URI = "http://169.254.170.23/v1/credentials"
 
 
 def environment(region: str, endpoint: str) -> dict[str, str]:
-    """The variables for each container."""
+    """Return the environment variables for each container."""
     return {
         "AWS_STS_REGIONAL_ENDPOINTS": "regional",
         "AWS_DEFAULT_REGION": region,
@@ -34,7 +34,7 @@ def environment(region: str, endpoint: str) -> dict[str, str]:
 
 
 def patch(pod: Mapping[str, Any], variables: Mapping[str, str]) -> list[Json]:
-    """JSON patch that adds variables, token volume and mounts; a pod that has them already stays as it is."""
+    """Return the JSON patch that adds variables, token volume and mounts; empty if the pod has them already."""
     spec = pod["spec"]
     if any(volume["name"] == VOLUME for volume in spec.get("volumes") or []):
         return []

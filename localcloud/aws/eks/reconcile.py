@@ -1,6 +1,6 @@
-"""Makes a cluster what its state says: the one thread per cluster that acts, with a pool for what takes long.
+"""Bring each cluster into the state that the API's calls asked for: one thread per cluster, and a pool for long work.
 
-`rules.decide` says what to do; each action here is done once and leaves the worker in the phase that follows from it.
+`rules.decide` chooses the actions. Each action here is done once and moves the worker into its next phase.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SELF_MANAGED = ("vpc-cni", "kube-proxy", "coredns")
 
 
 def run(eks: Eks, state: ClusterState) -> None:
-    """A cluster's whole life: start, keep, and take down once it is DELETING."""
+    """Start a cluster, reconcile it until it is DELETING, then take it down."""
     try:
         start(eks, state)
     except Exception as error:
@@ -40,7 +40,7 @@ def run(eks: Eks, state: ClusterState) -> None:
         try:
             moving = step(eks, state, time.monotonic())
         except Exception:
-            # One bad round must not end the cluster's care; the next round sees the same state again.
+            # After a failed round the loop goes on; the next round sees the same state again.
             log.exception("cluster %s: a round failed", state.cluster.name)
             moving = False
         state.wake.wait(BUSY_POLL_SECONDS if moving else IDLE_POLL_SECONDS)
@@ -50,7 +50,7 @@ def run(eks: Eks, state: ClusterState) -> None:
 
 
 def start(eks: Eks, state: ClusterState) -> None:
-    """Start the control plane and what EKS puts on a new cluster."""
+    """Start the control plane and what EKS installs in a new cluster."""
     began = time.monotonic()
     plane = eks.machine.control_plane(control_plane_spec(eks, state.cluster))
     state.plane = plane
@@ -70,10 +70,10 @@ def start(eks: Eks, state: ClusterState) -> None:
 
 
 def step(eks: Eks, state: ClusterState, now: float) -> bool:
-    """One round over node groups and addons.
+    """Reconcile the node groups and addons once.
 
     Returns:
-        Whether something is still on its way, so that the next round should come soon.
+        Whether a change is in progress, so that the next round should start soon.
     """
     moving = addons.refresh(state)
     running = eks.ec2.running()
@@ -90,7 +90,7 @@ def step(eks: Eks, state: ClusterState, now: float) -> bool:
 
 
 def observe(state: ClusterState, found: GroupState, running: set[str]) -> None:
-    """See which nodes have become Ready, and which have died without EC2 knowing."""
+    """Record which nodes have become Ready, and which have died while their instance still runs."""
     for identity, worker in list(found.workers.items()):
         node = found.nodes.get(identity)
         if node is None or worker.phase is not Phase.UP or identity not in running:
@@ -104,7 +104,7 @@ def observe(state: ClusterState, found: GroupState, running: set[str]) -> None:
 
 
 def occupied(state: ClusterState, workers: list[Worker]) -> set[str]:
-    """The instances whose nodes run pods that nobody has asked to end."""
+    """Return the instances whose nodes run pods that are not being deleted."""
     if state.plane is None:
         return set()
     pods = state.plane.client.get("/api/v1/pods?fieldSelector=status.phase=Running")["items"]
@@ -113,7 +113,7 @@ def occupied(state: ClusterState, workers: list[Worker]) -> set[str]:
 
 
 def conclude(state: ClusterState, found: GroupState, now: float) -> None:
-    """The status that follows from the nodes."""
+    """Set the node group's status from its nodes."""
     workers = list(found.workers.values())
     with state.lock:
         group = found.group
@@ -130,7 +130,7 @@ def conclude(state: ClusterState, found: GroupState, now: float) -> None:
 
 
 def act(eks: Eks, state: ClusterState, found: GroupState, action: rules.Action) -> None:
-    """Do one action; what takes longer than a moment goes to the pool."""
+    """Do one action; long work is done in the pool."""
     match action:
         case rules.Launch(subnet):
             launch(eks, state, found, subnet)
@@ -143,7 +143,7 @@ def act(eks: Eks, state: ClusterState, found: GroupState, action: rules.Action) 
         case rules.PowerOff(identity, clean):
             worker = found.workers[identity]
             _set(state, found, replace(worker, phase=Phase.DEAD, ready=False))
-            # A stopped instance is as good as lost to an Auto Scaling group, which terminates it.
+            # An Auto Scaling group terminates a stopped instance and replaces it.
             eks.ec2.terminate(identity)
             eks.pool.submit(_guarded, power_off, state, found, identity, clean)
         case rules.Forget(identity):
@@ -152,7 +152,7 @@ def act(eks: Eks, state: ClusterState, found: GroupState, action: rules.Action) 
 
 
 def launch(eks: Eks, state: ClusterState, found: GroupState, subnet: str) -> None:
-    """Run an instance, then boot its node in the background."""
+    """Run an instance, then start its node in the background."""
     group = found.group
     spec = LaunchSpec(
         subnet=subnet,
@@ -174,7 +174,7 @@ def launch(eks: Eks, state: ClusterState, found: GroupState, subnet: str) -> Non
 
 
 def boot(state: ClusterState, found: GroupState, worker: Worker) -> None:
-    """Start a node; an instance whose node fails is terminated, and the next try waits a little."""
+    """Start a node. If it fails, its instance is terminated and the next launch waits RETRY_SECONDS."""
     try:
         found.nodes[worker.instance_id].start()
         phase = Phase.UP
@@ -190,7 +190,7 @@ def boot(state: ClusterState, found: GroupState, worker: Worker) -> None:
 
 
 def drain(state: ClusterState, found: GroupState, worker: Worker) -> None:
-    """Evict a node's pods; after the deadline it goes anyway, as with a forced update."""
+    """Evict a node's pods. After the deadline the node is ended anyway, as in a forced update."""
     try:
         if state.plane is not None:
             state.plane.drain(worker.node_name, time.monotonic() + DRAIN_SECONDS)
@@ -204,7 +204,7 @@ def drain(state: ClusterState, found: GroupState, worker: Worker) -> None:
 
 
 def power_off(state: ClusterState, found: GroupState, identity: str, clean: bool) -> None:
-    """End the node's processes; a drained node has nothing left that its object could be kept for."""
+    """End the node's processes. The Node object of a drained node can be deleted at once."""
     node = found.nodes[identity]
     try:
         if clean:
@@ -218,7 +218,7 @@ def power_off(state: ClusterState, found: GroupState, identity: str, clean: bool
 
 
 def forget(state: ClusterState, found: GroupState, worker: Worker) -> None:
-    """Delete the Node object, as the cloud controller manager does for instances that are gone."""
+    """Delete the Node object, as the cloud controller manager does for instances that no longer exist."""
     found.nodes.pop(worker.instance_id, None)
     heirs = {other.node_name for group in state.groups.values() for other in group.workers.values()}
     # An address, and with it the node's name, may have been given to another instance meanwhile.
@@ -227,7 +227,7 @@ def forget(state: ClusterState, found: GroupState, worker: Worker) -> None:
 
 
 def relabel(state: ClusterState, found: GroupState, worker: Worker) -> None:
-    """Bring changed labels and taints to a node that is there already."""
+    """Apply changed labels and taints to an existing node."""
     if state.plane is None:
         return
     wanted = nodegroups.node_labels(found.group)
@@ -243,7 +243,7 @@ def relabel(state: ClusterState, found: GroupState, worker: Worker) -> None:
 
 
 def take_down(eks: Eks, state: ClusterState) -> None:
-    """Stop the control plane and return what the cluster held in the account."""
+    """Stop the control plane and delete the cluster's network interfaces and security group."""
     name = state.cluster.name
     try:
         if state.plane is not None:
@@ -260,7 +260,7 @@ def take_down(eks: Eks, state: ClusterState) -> None:
 
 
 def shut_down(eks: Eks) -> None:
-    """End all nodes and control planes because the daemon ends; the account is not touched."""
+    """End all nodes and control planes when the daemon ends; the account is not changed."""
     states = list(eks.clusters.values())
     for state in states:
         state.stopping = True
@@ -281,7 +281,7 @@ def _install_self_managed(eks: Eks, state: ClusterState, name: str) -> None:
 
 
 def _guarded(work: Callable[..., Any], *args: Any) -> None:
-    """Run something in the pool, where an exception would otherwise vanish."""
+    """Run work in the pool and log its exception, which the pool would drop."""
     try:
         work(*args)
     except CloudError as error:

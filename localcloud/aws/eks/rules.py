@@ -1,4 +1,4 @@
-"""What a node group does next: pure, total over the phases of its nodes, and done by `reconcile`.
+"""Decide what a node group does next. Pure functions for every phase of a node; `reconcile` does the actions.
 
 decide(group, workers, running, now)    # [Launch("subnet-1"), PowerOff("i-2"), ...]
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from localcloud.aws.eks.model import Nodegroup, Phase, Worker
 
-# The cloud controller manager looks whether a silent node's instance still exists every few seconds.
+# Every few seconds the cloud controller manager checks whether the instance of an unresponsive node still exists.
 NODE_OBJECT_SECONDS = 5.0
 LIVING = (Phase.STARTING, Phase.UP)
 
@@ -39,7 +39,7 @@ class Terminate:
 
 @dataclass(frozen=True)
 class PowerOff:
-    """The instance is gone: cut the node's power; `clean` if it was drained before."""
+    """End the node of an instance that no longer runs; `clean` if the node was drained before."""
 
     instance_id: str
     clean: bool
@@ -64,12 +64,13 @@ def decide(
     launch_after: float = 0.0,
     busy: Collection[str] = (),
 ) -> list[Action]:
-    """The actions that bring a node group nearer to its desired size.
+    """Return the next actions that bring a node group to its desired size.
 
     Args:
-        running: The instance ids that EC2 says run.
-        now: Monotonic clock, in seconds, as is `launch_after`: no launch before, since the last one failed.
-        busy: The instance ids whose nodes run pods.
+        running: The ids of the instances that run, according to EC2.
+        now: Monotonic clock, in seconds.
+        launch_after: No launch before this time, on the same clock; set when a launch has failed.
+        busy: The ids of the instances whose nodes run pods.
     """
     actions: list[Action] = [
         action for worker in workers if (action := _for_worker(worker, worker.instance_id in running, now))
@@ -95,7 +96,7 @@ def _for_worker(worker: Worker, running: bool, now: float) -> Action | None:
 
 
 def launch_subnets(subnets: Sequence[str], living: Sequence[Worker], count: int) -> list[str]:
-    """Where the next instances go: always the subnet with the fewest, in the group's order."""
+    """Return the subnets of the next instances: each goes to the subnet with the fewest, in the group's order."""
     load = Counter(dict.fromkeys(subnets, 0))
     load.update(worker.subnet for worker in living)
     chosen = []
@@ -107,16 +108,16 @@ def launch_subnets(subnets: Sequence[str], living: Sequence[Worker], count: int)
 
 
 def surplus(group: Nodegroup, workers: Sequence[Worker]) -> int:
-    """How many nodes are above the desired size; 0 if none is."""
+    """Return how many nodes there are above the desired size."""
     return max(0, sum(worker.phase in LIVING for worker in workers) - group.desired)
 
 
 def victims(living: Sequence[Worker], count: int, busy: Collection[str] = ()) -> list[Worker]:
-    """Who goes first: from the zones with the most nodes, there a node without pods, and of these the newest.
+    """Return the nodes to end: from the zone with the most nodes, first those without pods, and of these the newest.
 
-    AWS balances the zones and then leaves it to chance between instances of the same template and hour
-    (https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-termination-policies.html); a chance
-    may as well spare the pods.
+    AWS balances the zones and then chooses at random between instances of the same template and hour
+    (https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-termination-policies.html). Nodes without
+    pods first is one of the choices that AWS could make.
     """
     left = list(living)
     chosen = []
@@ -129,5 +130,5 @@ def victims(living: Sequence[Worker], count: int, busy: Collection[str] = ()) ->
 
 
 def settled(group: Nodegroup, workers: Sequence[Worker]) -> bool:
-    """Whether the group has exactly the nodes it should have, all of them Ready."""
+    """Return whether the group has exactly its desired number of nodes, all of them Ready."""
     return len(workers) == group.desired and all(worker.phase is Phase.UP and worker.ready for worker in workers)

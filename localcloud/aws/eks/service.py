@@ -1,4 +1,4 @@
-"""The EKS endpoint: finds the operation that a request is for, calls it, writes the answer or the error."""
+"""The EKS endpoint: call the function of an operation, return its reply or error."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ OPERATIONS: Mapping[str, Handler] = {
 
 
 class EksService:
-    """`gateway.Service` for everything signed for `eks`; nothing is left to moto."""
+    """`gateway.Service` for every call that is signed for `eks`; moto's EKS is not used."""
 
     def __init__(self, eks: Eks) -> None:
         self._eks = eks
@@ -83,14 +83,14 @@ class EksService:
 
 
 def answer(eks: Eks, caller: Principal, operation: str, params: Mapping[str, Any]) -> Json:
-    """Return what an operation answers; a create call that is repeated with its token is not carried out again."""
+    """Return an operation's reply. A create call that is repeated with its token is not carried out again."""
     return idempotency.once(eks, operation, params, lambda: OPERATIONS[operation](eks, caller, params))
 
 
 def auth_app(eks: Eks) -> Callable[[dict[str, Any], Callable[..., Any]], Any]:
-    """The EKS Auth endpoint, where a pod's token is the credential.
+    """Return the application of the EKS Auth endpoint, where a pod's token is the credential.
 
-    The node's agent calls it; the API server that issued the token vouches for it.
+    The pod identity agent of a node calls it; the API server that issued the token checks it.
     """
 
     def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
@@ -110,7 +110,7 @@ def auth_app(eks: Eks) -> Callable[[dict[str, Any], Callable[..., Any]], Any]:
 
 
 def is_auth_call(method: str, path: str) -> bool:
-    """Whether a request is for the EKS Auth endpoint."""
+    """Return whether a request is for the EKS Auth endpoint."""
     parts = path.split("/")
     return (
         method == "POST"

@@ -1,4 +1,4 @@
-"""What a cluster or a node group asks of `localcloud.kube` and of EC2, from what EKS remembers of them."""
+"""Build the specifications for `localcloud.kube` and the tags for EC2 from EKS's clusters and node groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from localcloud.aws.eks.state import Eks
 
 
 def control_plane_spec(eks: Eks, cluster: Cluster) -> dict[str, Any]:
-    """Fields of `ControlPlaneSpec`."""
+    """Return the fields of `ControlPlaneSpec`."""
     return {
         "cluster": cluster.name,
         "version": cluster.version,
@@ -22,7 +22,7 @@ def control_plane_spec(eks: Eks, cluster: Cluster) -> dict[str, Any]:
 
 
 def node_spec(eks: Eks, group: Nodegroup, worker: Worker, launched: Launched) -> dict[str, Any]:
-    """Fields of `NodeSpec`; the type was checked when the group was made."""
+    """Return the fields of `NodeSpec`. The instance type was checked when the group was created."""
     size = eks.ec2.instance_type(group.instance_type)
     return {
         "name": worker.node_name,
@@ -40,7 +40,7 @@ def node_spec(eks: Eks, group: Nodegroup, worker: Worker, launched: Launched) ->
 
 
 def instance_tags(group: Nodegroup) -> dict[str, str]:
-    """The tags that EKS and its Auto Scaling group put on a node group's instances."""
+    """Return the tags that EKS and its Auto Scaling group set on a node group's instances."""
     return {
         "eks:cluster-name": group.cluster,
         "eks:nodegroup-name": group.name,

@@ -1,7 +1,7 @@
-"""The clusters of this account while the daemon runs; killing the daemon empties the account, as it does moto's.
+"""The clusters of this account. They are in the daemon's memory, like moto's state, and end with it.
 
-Handlers of API calls and the reconciler share a `ClusterState` under its lock; what is inside it are values that are
-replaced, never changed.
+The handlers of API calls and the reconciler share a `ClusterState` and change it under its lock. The values in it are
+immutable and are replaced.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ClusterState:
 
     cluster: Cluster
     creations: Mapping[tuple[str, str], Creation] = field(default_factory=dict)
-    """The calls that made it and what is in it, by operation and `clientRequestToken` (see `idempotency`)."""
+    """The create calls for the cluster and its parts, by operation and `clientRequestToken` (see `idempotency`)."""
     groups: dict[str, GroupState] = field(default_factory=dict)
     addons: dict[str, Addon] = field(default_factory=dict)
     entries: dict[str, AccessEntry] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class ClusterState:
         return self.cluster
 
     def arns(self) -> set[str]:
-        """The ARNs of the cluster and of what is in it, except what is being deleted."""
+        """Return the ARNs of the cluster and its parts, except of those that are being deleted."""
         ending: list[Cluster | Nodegroup] = [self.cluster, *(member.group for member in list(self.groups.values()))]
         lasting: list[Addon | AccessEntry | Association] = [
             *self.addons.values(),
@@ -89,11 +89,11 @@ class ClusterState:
 
 @dataclass(frozen=True)
 class Settings:
-    """What EKS is told at start.
+    """The settings of EKS.
 
     Args:
-        webhooks: `webhooks(kind, cluster)` is the `localcloud.kube.Webhook` of `authenticate` or `pod-identity`.
-        changed: Called after a control plane has started, before its cluster is ACTIVE, and after one was deleted.
+        webhooks: `webhooks(kind, cluster)` returns the `localcloud.kube.Webhook` of `authenticate` or `pod-identity`.
+        changed: Called after a control plane has started and before its cluster is ACTIVE, and after a deletion.
     """
 
     account: str
@@ -103,7 +103,7 @@ class Settings:
 
 
 class Eks:
-    """All clusters, and the seams to what they are made of."""
+    """All clusters, with the interfaces to EC2, IAM and the machine."""
 
     def __init__(self, settings: Settings, ec2: Ec2, principals: Principals, machine: Machine) -> None:
         self.settings = settings
@@ -116,7 +116,7 @@ class Eks:
         self.pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="eks")
 
     def find(self, name: str) -> ClusterState:
-        """The cluster with this name, or the API's error."""
+        """Return the cluster with this name; raise the API's error if there is none."""
         with self.lock:
             state = self.clusters.get(name)
         if state is None:
@@ -124,18 +124,18 @@ class Eks:
         return state
 
     def find_active(self, name: str) -> ClusterState:
-        """The same, but it has to be ACTIVE."""
+        """Return the cluster with this name; raise the API's error if there is none or it is not ACTIVE."""
         state = self.find(name)
         if state.cluster.status != "ACTIVE":
             raise in_use(f"Cluster '{name}' is not in ACTIVE status (it is {state.cluster.status})", clusterName=name)
         return state
 
     def arn(self, kind: str, *parts: str) -> str:
-        """An ARN of ours."""
+        """Return the ARN of an EKS resource of this account."""
         return f"arn:aws:eks:{self.settings.region}:{self.settings.account}:{kind}/{'/'.join(parts)}"
 
     def free_index(self) -> int:
-        """The lowest number that no cluster has; addresses and ports derive from it."""
+        """Return the lowest number that no cluster has. A cluster's addresses and ports derive from its number."""
         taken = {state.cluster.index for state in self.clusters.values()}
         return next(number for number in range(256) if number not in taken)
 
@@ -147,7 +147,7 @@ class Eks:
         field_name: str,
         context: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
-        """A role must exist and trust the service that is to assume it; `context` adds condition keys."""
+        """Raise an EksError unless the role exists and trusts the service; `context` adds condition keys."""
         role = self.principals.role(arn)
         if role is None:
             raise invalid(
@@ -163,7 +163,7 @@ class Eks:
                 )
 
     def trust_context(self) -> dict[str, tuple[str, ...]]:
-        """The condition keys by which trust policies guard against confused deputies."""
+        """Return the condition keys with which trust policies prevent the confused deputy problem."""
         return {
             "aws:sourceaccount": (self.settings.account,),
             "aws:sourcearn": (f"arn:aws:eks:{self.settings.region}:{self.settings.account}:cluster/any",),
@@ -180,8 +180,8 @@ class Eks:
     ) -> Update:
         """Record a change.
 
-        The reply to the call that made it says InProgress, as EKS's does; it is done by the time anybody asks again,
-        unless the caller keeps it open in `state.updates`.
+        As on EKS, the returned update is InProgress. The stored one is Successful already; a caller can replace it in
+        `state.updates`.
         """
         listed = tuple({"type": name, "value": str(value)} for name, value in params.items())
         update = Update(str(uuid.uuid4()), kind, time.time(), listed, nodegroup=nodegroup, addon=addon)
@@ -190,24 +190,26 @@ class Eks:
 
 
 def new_id(length: int = 17) -> str:
-    """Random lower-case hexadecimal digits."""
+    """Return random lower-case hexadecimal digits."""
     return secrets.token_hex((length + 1) // 2)[:length]
 
 
 def page(items: list[Any], params: Mapping[str, Any], key: str) -> Json:
-    """One page of a list and the token for the next."""
+    """Return one page of a list and the token for the next page."""
     token = params.get("nextToken")
     try:
         start = int(base64.b64decode(token, validate=True)) if token else 0
     except ValueError as error:
-        raise invalid(f"nextToken {token!r} is not one that this API gave") from error
+        raise invalid(
+            f"nextToken {token!r} was not returned by this API: use the nextToken of the previous page"
+        ) from error
     end = start + int(params.get("maxResults") or MAX_RESULTS)
     following = base64.b64encode(str(end).encode()).decode() if end < len(items) else None
     return {key: items[start:end], **({"nextToken": following} if following else {})}
 
 
 def checked_tags(tags: Any) -> Tags:
-    """Tags as given, or the API's error about them."""
+    """Return the tags; raise the API's error if a key is reserved."""
     for name in tags or {}:
         if str(name).lower().startswith("aws:"):
             raise invalid(f"Tag key {name!r} is reserved: it must not start with aws:")

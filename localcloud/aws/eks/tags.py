@@ -1,4 +1,4 @@
-"""Tags of whatever has an ARN in EKS."""
+"""Tags of EKS resources, by ARN."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def untag(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
 
 
 def _find(eks: Eks, arn: str) -> tuple[Tags, Setter]:
-    """The tags of the resource with this ARN, and what replaces them."""
+    """Return the tags of the resource with this ARN, and a function that replaces them."""
     for state in list(eks.clusters.values()):
         if state.cluster.arn == arn:
             return state.cluster.tags, partial(_set_cluster, state)

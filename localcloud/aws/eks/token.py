@@ -1,7 +1,7 @@
-"""Checks the tokens of `aws eks get-token` and says who is logging in: the API server's authentication webhook.
+"""The API server's authentication webhook: check a token of `aws eks get-token` and return the user.
 
 A token is `k8s-aws-v1.` and the base64url of a presigned STS GetCallerIdentity URL that has the header x-k8s-aws-id,
-with the cluster's name, among those it signs. EKS sends that URL to STS; here the signature is checked directly.
+with the cluster's name, among the signed headers. EKS sends the URL to STS; here the signature is checked directly.
 https://github.com/kubernetes-sigs/aws-iam-authenticator
 """
 
@@ -29,12 +29,12 @@ LIFETIME = timedelta(minutes=15)
 
 
 class BadToken(Exception):
-    """The token proves nothing; the message says why."""
+    """The token is not valid; the message says why."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Who the API server is to take the caller for."""
+    """The user that the API server sees."""
 
     username: str
     groups: tuple[str, ...]
@@ -42,10 +42,10 @@ class Identity:
 
 
 def verify(token: str, cluster: str, principals: Principals, now: datetime) -> Principal:
-    """The caller that made this token for this cluster.
+    """Return the caller that made this token for this cluster.
 
     Raises:
-        BadToken: It is malformed, for another cluster, expired or wrongly signed, or nobody has its key.
+        BadToken: It is malformed, for another cluster, expired or wrongly signed, or its access key is unknown.
     """
     url = urlsplit(_decoded(token))
     query = dict(received.signed_pairs(url.query))
@@ -62,14 +62,14 @@ def verify(token: str, cluster: str, principals: Principals, now: datetime) -> P
     except sigv4.MalformedSignature as error:
         raise BadToken(str(error)) from error
     except (UnknownCredentials, ExpiredCredentials) as error:
-        raise BadToken(f"nobody has the access key {error}") from error
+        raise BadToken(f"unknown access key {error}") from error
     if not sigv4.matches(signature, caller.secret, request, EMPTY_HASH):
         raise BadToken("its signature does not match: wrong secret key, or made for another cluster")
     return caller
 
 
 def identity(entry: AccessEntry, caller: Principal) -> Identity:
-    """User name and groups that an entry gives its principal."""
+    """Return the user name and groups that an entry gives its principal."""
     session = caller.arn.rpartition("/")[2]
     username = entry.username.replace("{{SessionName}}", session).replace("{{SessionNameRaw}}", session)
     username = username.replace("{{AccountID}}", caller.account)
@@ -79,7 +79,7 @@ def identity(entry: AccessEntry, caller: Principal) -> Identity:
 
 
 def authenticate(state: ClusterState, principals: Principals, token: str, now: datetime | None = None) -> Identity:
-    """Who logs in with this token.
+    """Return the user that logs in with this token.
 
     Raises:
         BadToken: The token is bad, or its owner has no access entry.

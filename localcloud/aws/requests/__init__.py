@@ -1,9 +1,10 @@
-"""From a request on the wire to one operation, and from that operation to the request that moto is given.
+"""Find the one operation that a request is for, and write the request for moto from that operation.
 
 received    the request as it arrived
-sigv4       its signature
-payload     its body, compared with the hash that was signed
-operations  the one operation that it is for
-questions   that operation in IAM's terms: action, resource and condition keys
-outgoing    the request that moto carries out, which can be only that operation
+sigv4       checks the signature
+payload     compares the body with the signed hash, and decodes it
+operations  finds the operation by botocore's models; rest: the same for REST protocols
+questions   the operation in IAM's terms: action, resource and condition keys
+outgoing    the request for moto, written from the operation
+errors      Refused, the exception for a request that may not pass
 """

@@ -1,6 +1,9 @@
-"""The EFS CSI driver of one node: answers to `efs.csi.aws.com` and bind-mounts a directory per file system.
+"""The EFS CSI driver of one node: `efs.csi.aws.com`, which bind-mounts a directory per file system.
 
     python -m localcloud.kube.csi NODE_NAME ZONE      # AWS_ENDPOINT_URL, AWS_REGION and credentials in the environment
 
-protocol.py has the messages, volume.py reads volume handles, efs.py asks the AWS endpoint, driver.py mounts.
+driver     mounts volumes; read it first
+volume     parses volume handles
+efs        asks the AWS endpoint whether a volume may be mounted
+protocol   the messages of CSI and of kubelet's registration
 """

@@ -1,4 +1,4 @@
-"""An account that keeps state: the gateway with moto and an EKS whose machines are fakes, in this process."""
+"""Serve an account in this process: the gateway with moto, and an EKS whose machines are fakes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ OPERATOR = Credentials("localcloud", "localcloud")
 
 
 def serve_account() -> Iterator[str]:
-    """An empty account for as long as the generator lives; yields its endpoint.
+    """Serve an empty account until the generator ends; yield its endpoint.
 
-    moto's state belongs to the process, so there is one account at a time: another begins by forgetting the last.
+    moto's state belongs to the process, so there is one account at a time: a new one clears the state.
     """
     from localcloud.daemon import MOTO_SETTINGS
 
@@ -48,7 +48,7 @@ def serve_account() -> Iterator[str]:
 
 @cache
 def _lay_rules() -> None:
-    """Once per process, as the daemon does."""
+    """Install the rules once per process, as the daemon does."""
     from localcloud.aws import moto_rules
 
     moto_rules.install()

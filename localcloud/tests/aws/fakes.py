@@ -1,4 +1,4 @@
-"""Stand-ins for what is outside the EKS API: EC2, IAM and the machine that runs clusters. They keep state."""
+"""Fakes of what the EKS API uses: EC2, IAM and the machine that runs clusters. They keep state."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ OPERATOR = Principal(f"arn:aws:iam::{ACCOUNT}:user/operator", f"arn:aws:iam::{AC
 
 
 def trust(*services: str, actions: Sequence[str] = ("sts:AssumeRole",)) -> Json:
-    """A trust policy for services."""
+    """Return a trust policy for services."""
     statement = {"Effect": "Allow", "Principal": {"Service": list(services)}, "Action": list(actions)}
     return {"Version": "2012-10-17", "Statement": [statement]}
 
 
 @dataclass
 class FakePrincipals:
-    """`Principals` over dictionaries."""
+    """`Principals` backed by dictionaries."""
 
     roles: dict[str, Role] = field(default_factory=dict)
     keys: dict[str, Principal] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class FakeEc2:
 
 
 class FakeClient:
-    """An API server's objects by path, and the reviews it answers."""
+    """An API server: its objects by path, and its replies to reviews."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str | None, str], Json] = {}
@@ -185,7 +185,7 @@ class FakePlane:
 
 @dataclass
 class FakeNode:
-    """A node that is Ready once it was started, unless told to fail."""
+    """A node that is Ready once it is started, unless it is set to fail."""
 
     spec: Json
     fails: bool = False
@@ -233,7 +233,7 @@ class FakeAddons:
 
 
 class FakeMachine:
-    """`Machine` that hands out the fakes and keeps them."""
+    """`Machine` that creates the fakes and remembers them."""
 
     def __init__(self) -> None:
         self.planes: list[FakePlane] = []
@@ -259,7 +259,7 @@ class FakeMachine:
 
 
 class InlinePool:
-    """An executor that does the work at once, in the caller's thread."""
+    """An executor that does the work at once in the caller's thread."""
 
     def submit(self, work: Any, *args: Any) -> Any:
         work(*args)
@@ -274,7 +274,7 @@ class _Done:
 
 @dataclass
 class World:
-    """An EKS API with fakes around it, whose rounds a test turns itself."""
+    """An EKS API with fakes; the test runs the reconciler's rounds."""
 
     eks: Eks
     ec2: FakeEc2
@@ -319,19 +319,19 @@ class World:
         return group
 
     def turn(self, rounds: int = 1, later_seconds: float = 0.0) -> None:
-        """Let the reconciler do some rounds, now or later."""
+        """Run some rounds of the reconciler, now or at a later time."""
         from localcloud.aws.eks import reconcile
 
         for _ in range(rounds):
             reconcile.step(self.eks, self.eks.clusters["demo"], time.monotonic() + later_seconds)
 
     def status(self, name: str = "workers") -> str:
-        """A node group's status."""
+        """Return a node group's status."""
         return str(self.call("DescribeNodegroup", clusterName="demo", nodegroupName=name)["nodegroup"]["status"])
 
 
 def world(monkeypatch: Any) -> World:
-    """A fresh account; no thread runs, so that nothing happens but what a test asks for."""
+    """A new account. No thread runs, so only the test's calls change anything."""
     monkeypatch.setattr(threading.Thread, "start", lambda self: None)
     ec2, principals, machine = FakeEc2(), FakePrincipals(), FakeMachine()
     eks = Eks(Settings(ACCOUNT, REGION, lambda kind, cluster: (kind, cluster)), ec2, principals, machine)

@@ -1,4 +1,4 @@
-"""What the table of `test_smuggling.py` sends: requests signed as a pod's role, over a raw connection."""
+"""Send the requests of the table in `test_smuggling.py`: signed as a pod's role, over a raw connection."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ ASSUME = urlencode({"Action": "AssumeRole", "Version": "2011-06-15", "RoleArn": 
 
 @dataclass(frozen=True)
 class Attempt:
-    """A request; `{...}` in `target` and `body` stand for the ids of the account's resources.
+    """A request; `{...}` in `target` and `body` are replaced by the ids of the account's resources.
 
     Args:
         signed: The headers that the signature covers, in addition to what botocore adds.
-        added: Header lines that are sent in addition, outside the signature.
+        added: Header lines that are sent too, but not signed.
         scope: The service in the credential scope.
-        signed_body: The body that the signature is made for, where another one is sent.
+        signed_body: The body that the signature is made for, if it is not the one that is sent.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Attempt:
 
 
 def send(endpoint: str, credentials: Credentials, attempt: Attempt, ids: dict[str, str]) -> tuple[int, bytes]:
-    """Send an attempt; return the status and the body of the answer."""
+    """Send an attempt; return the status and the body of the response."""
 
     def filled(text: str) -> str:
         for name, value in ids.items():
@@ -71,7 +71,7 @@ def send(endpoint: str, credentials: Credentials, attempt: Attempt, ids: dict[st
 def exchange(
     endpoint: str, method: str, target: str, host: str, headers: Iterable[tuple[str, Any]], body: bytes
 ) -> tuple[int, bytes]:
-    """One request with exactly these header lines."""
+    """Send one request with exactly these header lines."""
     lines = list(headers)
     connection = http.client.HTTPConnection(urlsplit(endpoint).netloc, timeout=60)
     connection.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
@@ -90,14 +90,14 @@ def exchange(
 
 @dataclass(frozen=True)
 class Account:
-    """The account that the attempts are made on."""
+    """The account that receives the attempts."""
 
     credentials: Credentials
     ids: dict[str, str]
     operator: Any
 
     def state(self) -> str:
-        """Everything that an attempt could change, as text."""
+        """Return everything that an attempt could change, as text."""
         client = self.operator
         s3, listed = client("s3"), {}
         for bucket in [found["Name"] for found in s3.list_buckets()["Buckets"]]:
@@ -120,7 +120,7 @@ class Account:
         return json.dumps(seen, sort_keys=True, default=str)
 
     def others(self) -> str:
-        """What the role may not change, where a call that it may make is aimed at something else."""
+        """Return the resources that the role may not change with the calls that it may make."""
         kms, s3 = self.operator("kms"), self.operator("s3")
         return json.dumps(
             [
@@ -149,7 +149,7 @@ STATEMENTS = [
 
 
 def account(operator: Any, endpoint: str) -> Account:
-    """Make the account: a role `pod` with few rights, and what it has none on."""
+    """Create the account: a role `pod` with few rights, and resources that it has no rights on."""
     iam, s3, efs = operator("iam"), operator("s3"), operator("efs")
     for bucket in ("code", "private"):
         s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": REGION})
@@ -185,12 +185,12 @@ def account(operator: Any, endpoint: str) -> Account:
 
 
 def session(account: Account, endpoint: str) -> Any:
-    """boto3 clients of the pod's role."""
+    """Return a boto3 session of the pod's role."""
     held = account.credentials
     made = boto3.Session(held.access_key, held.secret_key, held.token, region_name=REGION)
     return lambda service: made.client(service, endpoint_url=endpoint)
 
 
 def sha256(text: str) -> str:
-    """The hash of a body, as `x-amz-content-sha256` says it."""
+    """Return the hash of a body in the form of `x-amz-content-sha256`."""
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What the agents of nodes may do on the AWS side."""
+"""The permissions of the nodes' agents in AWS."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from localcloud.tests.aws.fakes import ACCOUNT, REGION
 
 @pytest.fixture(scope="module")
 def driver() -> Iterator[Any]:
-    """boto3 with the key of the EFS driver."""
+    """A boto3 session with the key of the EFS driver."""
     from werkzeug.serving import make_server
 
     from localcloud.aws.gateway import Gateway

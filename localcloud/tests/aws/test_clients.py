@@ -1,4 +1,4 @@
-"""What real clients send for the operations that the stack uses passes, whatever is in the names and the bodies."""
+"""The operations that the stack uses work with real clients, whatever the names and the bodies contain."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def bucket(client: Clients) -> str:
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_an_object_is_kept_under_any_name(client: Clients, bucket: str, key: str) -> None:
+def test_an_object_can_have_any_name(client: Clients, bucket: str, key: str) -> None:
     s3 = client("s3")
     s3.put_object(Bucket=bucket, Key=key, Body=b"body", Metadata={"with_underscore": "1", "with-dash": "2"})
     assert s3.get_object(Bucket=bucket, Key=key)["Body"].read() == b"body"
@@ -107,7 +107,7 @@ def test_multipart_uploads_and_ranges(client: Clients, bucket: str) -> None:
     s3.delete_object(Bucket=bucket, Key="large")
 
 
-def test_presigned_uploads_and_their_query(client: Clients, bucket: str) -> None:
+def test_presigned_urls_upload_and_apply_their_query_parameters(client: Clients, bucket: str) -> None:
     s3 = client("s3")
     url = s3.generate_presigned_url("put_object", Params={"Bucket": bucket, "Key": "up"})
     urllib.request.urlopen(urllib.request.Request(url, data=b"up", method="PUT", headers={"Content-Type": ""}))
@@ -125,7 +125,7 @@ def test_virtual_hosted_addresses_name_the_bucket_in_the_host(endpoint: str, cli
 
 
 @pytest.mark.parametrize("signed", [True, False], ids=["signed chunks", "unsigned chunks with a checksum"])
-def test_streamed_uploads_are_kept_without_their_chunks(
+def test_uploads_in_chunks_are_stored_without_the_chunk_headers(
     endpoint: str, client: Clients, bucket: str, signed: bool
 ) -> None:
     kind = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD" if signed else "STREAMING-UNSIGNED-PAYLOAD-TRAILER"
@@ -186,7 +186,7 @@ def test_streamed_uploads_are_kept_without_their_chunks(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_a_bucket_is_set_to_can_be_read(client: Clients, setting: str, value: dict[str, Any]) -> None:
+def test_a_buckets_settings_can_be_read_back(client: Clients, setting: str, value: dict[str, Any]) -> None:
     s3 = client("s3")
     if "set-up" not in [found["Name"] for found in s3.list_buckets()["Buckets"]]:
         s3.create_bucket(Bucket="set-up", CreateBucketConfiguration={"LocationConstraint": REGION})
@@ -263,12 +263,12 @@ def test_a_call_is_carried_out_in_the_region_that_was_signed(endpoint: str, clie
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_moto_answers_for_the_services_beyond(client: Clients, service: str, call: str, params: dict[str, Any]) -> None:
+def test_moto_answers_for_other_services(client: Clients, service: str, call: str, params: dict[str, Any]) -> None:
     answer = getattr(client(service), call)(**params)
     assert answer["ResponseMetadata"]["HTTPStatusCode"] == 200
 
 
-def test_the_arn_of_a_role_may_stand_in_the_middle_of_a_path(client: Clients) -> None:
+def test_a_path_may_contain_the_arn_of_a_role(client: Clients) -> None:
     eks, role = client("eks"), "arn:aws:iam::123456789012:role/path/a"
     with pytest.raises(eks.exceptions.ResourceNotFoundException):
         eks.list_associated_access_policies(clusterName="none", principalArn=role)

@@ -1,4 +1,4 @@
-"""The account as boto3 sees it: who may do what, and the rules that moto leaves out."""
+"""The account through boto3: permissions, and the rules that moto lacks."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ def test_the_operator_is_a_user_of_the_account(operator: Clients) -> None:
         ("kms", "list_keys", "UnrecognizedClientException"),
     ],
 )
-def test_strangers_are_refused_in_the_words_of_each_service(endpoint: str, service: str, call: str, code: str) -> None:
+def test_unknown_keys_are_refused_with_each_services_own_error(
+    endpoint: str, service: str, call: str, code: str
+) -> None:
     refused(code, getattr(session(endpoint, "stranger", "secret")(service), call))
 
 
@@ -65,7 +67,7 @@ def test_a_wrong_secret_is_refused(endpoint: str) -> None:
 
 @pytest.fixture(scope="module")
 def trainer(endpoint: str, operator: Clients) -> Clients:
-    """A role that may list and read `code/` in a bucket, as its credentials' holder."""
+    """A session of a role that may list and read `code/` in a bucket."""
     iam, s3 = operator("iam"), operator("s3")
     s3.create_bucket(Bucket="code", CreateBucketConfiguration={"LocationConstraint": REGION})
     s3.put_object(Bucket="code", Key="code/a b+c.zip", Body=b"zip")
@@ -85,7 +87,7 @@ def trainer(endpoint: str, operator: Clients) -> Clients:
     return session(endpoint, made["AccessKeyId"], made["SecretAccessKey"], made["SessionToken"])
 
 
-def test_a_role_may_do_what_its_policy_says(trainer: Clients) -> None:
+def test_a_role_may_do_what_its_policy_allows(trainer: Clients) -> None:
     s3 = trainer("s3")
     assert s3.get_object(Bucket="code", Key="code/a b+c.zip")["Body"].read() == b"zip"
     assert s3.list_objects_v2(Bucket="code", Prefix="code/")["KeyCount"] == 1
@@ -102,13 +104,13 @@ def test_a_role_may_do_nothing_else(trainer: Clients) -> None:
     refused("AccessDeniedException", trainer("eks").list_clusters)
 
 
-def test_a_role_is_assumed_only_by_those_it_trusts(operator: Clients) -> None:
+def test_only_principals_in_the_trust_policy_may_assume_a_role(operator: Clients) -> None:
     document = json.dumps(fakes.trust("pods.eks.amazonaws.com"))
     role = operator("iam").create_role(RoleName="pods", AssumeRolePolicyDocument=document)["Role"]["Arn"]
     refused("AccessDenied", lambda: operator("sts").assume_role(RoleArn=role, RoleSessionName="test"))
 
 
-def test_a_bucket_that_demands_tls_works_over_the_local_endpoint(operator: Clients) -> None:
+def test_a_bucket_that_requires_tls_works_over_the_local_endpoint(operator: Clients) -> None:
     s3 = operator("s3")
     s3.create_bucket(Bucket="tls", CreateBucketConfiguration={"LocationConstraint": REGION})
     deny: dict[str, Any] = {"Effect": "Deny", "Principal": "*", "Action": "s3:*", "Resource": "arn:aws:s3:::tls/*"}
@@ -133,7 +135,7 @@ def subnet(operator: Clients, vpc: str, number: int = 0) -> str:
     return identity
 
 
-def test_nothing_is_deleted_while_something_hangs_on_it(operator: Clients, vpc: str) -> None:
+def test_a_resource_that_another_one_uses_is_not_deleted(operator: Clients, vpc: str) -> None:
     ec2 = operator("ec2")
     first, gateway = subnet(operator, vpc), ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
     ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
@@ -151,7 +153,7 @@ def test_nothing_is_deleted_while_something_hangs_on_it(operator: Clients, vpc: 
     ec2.delete_vpc(VpcId=vpc)
 
 
-def test_a_security_group_stays_while_a_rule_or_an_interface_uses_it(operator: Clients, vpc: str) -> None:
+def test_a_security_group_that_a_rule_or_an_interface_uses_is_not_deleted(operator: Clients, vpc: str) -> None:
     ec2, efs = operator("ec2"), operator("efs")
     one, two = (
         ec2.create_security_group(GroupName=name, Description=name, VpcId=vpc)["GroupId"] for name in ("one", "two")
@@ -169,7 +171,7 @@ def test_a_security_group_stays_while_a_rule_or_an_interface_uses_it(operator: C
     ec2.delete_security_group(GroupId=two)
 
 
-def test_a_gateway_endpoint_takes_its_routes_along(operator: Clients, vpc: str) -> None:
+def test_a_gateway_endpoint_is_deleted_with_its_routes(operator: Clients, vpc: str) -> None:
     ec2 = operator("ec2")
     tables = [ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"] for _ in range(2)]
     service = f"com.amazonaws.{REGION}.s3"
@@ -188,14 +190,14 @@ def test_a_gateway_endpoint_takes_its_routes_along(operator: Clients, vpc: str) 
     refused("InvalidVpcEndpointId.NotFound", lambda: ec2.describe_vpc_endpoints(VpcEndpointIds=[identity]))
 
 
-def test_a_terminated_instance_leaves_no_interface(operator: Clients, vpc: str) -> None:
+def test_a_terminated_instances_interface_is_deleted(operator: Clients, vpc: str) -> None:
     ec2, where = operator("ec2"), subnet(operator, vpc)
     made = ec2.run_instances(ImageId="ami-1", MinCount=1, MaxCount=1, SubnetId=where, InstanceType="m5.large")
     ec2.terminate_instances(InstanceIds=[made["Instances"][0]["InstanceId"]])
     ec2.delete_subnet(SubnetId=where)
 
 
-def test_file_systems_have_backup_policies_updates_and_errors(operator: Clients) -> None:
+def test_file_systems_have_backup_policies_updates_and_errors_of_efs(operator: Clients) -> None:
     efs = operator("efs")
     system = efs.create_file_system(CreationToken="efs", ThroughputMode="elastic", Encrypted=True)["FileSystemId"]
     efs.put_backup_policy(FileSystemId=system, BackupPolicy={"Status": "ENABLED"})
@@ -212,7 +214,7 @@ def test_file_systems_have_backup_policies_updates_and_errors(operator: Clients)
     refused("AccessPointNotFound", lambda: efs.delete_access_point(AccessPointId="fsap-00000000"))
 
 
-def test_clusters_over_the_wire_have_ekss_shapes(operator: Clients, vpc: str) -> None:
+def test_eks_replies_have_the_shapes_of_the_api(operator: Clients, vpc: str) -> None:
     eks, iam = operator("eks"), operator("iam")
     document = json.dumps(fakes.trust("eks.amazonaws.com"))
     role = iam.create_role(RoleName="wire", AssumeRolePolicyDocument=document)["Role"]["Arn"]

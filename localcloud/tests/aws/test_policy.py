@@ -1,4 +1,4 @@
-"""Policies are evaluated as IAM documents it."""
+"""Policies are evaluated as the IAM documentation says."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ LIST = statement(
         "an unknown resource is in no narrow deny",
     ],
 )
-def test_statements(statements: list[dict[str, Any]], query: dict[str, Any], expected: Decision) -> None:
+def test_statements_are_evaluated(statements: list[dict[str, Any]], query: dict[str, Any], expected: Decision) -> None:
     assert ask(*statements, **query) is expected
 
 
@@ -67,7 +67,7 @@ def test_statements(statements: list[dict[str, Any]], query: dict[str, Any], exp
     [("code/a", Decision.ALLOW), ("data/a", Decision.SILENT), (None, Decision.SILENT)],
     ids=["inside", "outside", "absent"],
 )
-def test_a_condition_that_is_not_met_only_takes_its_own_statement_away(prefix: str | None, expected: Decision) -> None:
+def test_an_unmet_condition_disables_only_its_own_statement(prefix: str | None, expected: Decision) -> None:
     context = {} if prefix is None else {"s3:prefix": (prefix,)}
     query = Query("s3:ListBucket", "arn:aws:s3:::b", context)
     document = {"Statement": [LIST, statement()]}
@@ -98,7 +98,7 @@ def test_a_condition_that_is_not_met_only_takes_its_own_statement_away(prefix: s
     ],
     ids=str,
 )
-def test_conditions(condition: dict[str, Any], holds: bool) -> None:
+def test_conditions_are_evaluated(condition: dict[str, Any], holds: bool) -> None:
     context = {
         "k": ("v",),
         "aws:securetransport": ("true",),
@@ -111,7 +111,7 @@ def test_conditions(condition: dict[str, Any], holds: bool) -> None:
     assert ask(statement(Condition=condition), context=context) is expected
 
 
-def test_an_operator_we_cannot_evaluate_denies_rather_than_allows() -> None:
+def test_an_unknown_operator_never_allows_a_call() -> None:
     condition = {"BinaryEquals": {"k": "v"}}
     context = {"k": ("v",)}
     assert ask(statement(Condition=condition), context=context) is Decision.SILENT
@@ -129,6 +129,6 @@ def test_an_operator_we_cannot_evaluate_denies_rather_than_allows() -> None:
     ],
     ids=["anybody", "the account", "by name", "another account", "a service"],
 )
-def test_principals(principal: Any, expected: Decision) -> None:
+def test_principals_of_a_statement_are_matched(principal: Any, expected: Decision) -> None:
     names = ("arn:aws:iam::1:user/u", "1", "arn:aws:iam::1:root")
     assert ask(statement(Principal=principal), principals=names) is expected

@@ -1,4 +1,4 @@
-"""Deletions in a bucket whose versioning is suspended, as S3 makes them."""
+"""A bucket whose versioning is suspended deletes objects as S3 does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def s3(endpoint: str) -> Iterator[Any]:
-    """S3 with a bucket whose objects have versions, before its versioning is suspended."""
+    """S3 with a bucket whose objects have versions; its versioning is not suspended yet."""
     client = boto3.client(
         "s3", REGION, endpoint_url=endpoint, aws_access_key_id="localcloud", aws_secret_access_key="localcloud"
     )
@@ -52,7 +52,7 @@ def empty(s3: Any) -> None:
         assert len(answer["Deleted"]) == len(objects)
 
 
-def test_one_that_had_been_in_use_can_be_emptied_and_deleted(s3: Any) -> None:
+def test_a_used_bucket_can_be_emptied_and_deleted(s3: Any) -> None:
     put(s3, b"one")
     s3.delete_object(Bucket=BUCKET, Key="a")
     put(s3, b"two")
@@ -81,7 +81,7 @@ def test_deleting_without_a_version_hides_the_object_and_keeps_its_versions(s3: 
         assert [entry["VersionId"] == "null" for entry in listed(s3)] == [False, True]
 
 
-def test_a_bucket_that_never_had_versions_is_as_it_was(s3: Any) -> None:
+def test_a_bucket_without_versions_deletes_objects_as_before(s3: Any) -> None:
     s3.create_bucket(Bucket="plain", CreateBucketConfiguration={"LocationConstraint": REGION})
     s3.put_object(Bucket="plain", Key="a", Body=b"")
     s3.delete_object(Bucket="plain", Key="a")

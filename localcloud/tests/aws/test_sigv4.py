@@ -1,4 +1,4 @@
-"""Signatures are accepted when botocore made them with the right secret over just this request, and only then."""
+"""A signature is accepted only if botocore made it for this request with the right secret."""
 
 from __future__ import annotations
 
@@ -47,26 +47,26 @@ def holds(request: Received, secret: str = "secret") -> bool:
     ],
     ids=["root", "escaped path", "query", "s3 key with blank and plus"],
 )
-def test_a_signature_by_botocore_holds(auth: type[SigV4Auth], service: str, url: str) -> None:
+def test_a_signature_by_botocore_is_accepted(auth: type[SigV4Auth], service: str, url: str) -> None:
     assert holds(signed(auth, service, url))
 
 
-def test_the_body_is_covered() -> None:
+def test_a_changed_body_is_refused() -> None:
     request = signed(SigV4Auth, "ec2", "http://127.0.0.1:1/", "POST", b"Action=DescribeVpcs")
     assert holds(request)
     assert not holds(replace(request, body=b"Action=DeleteVpc"))
 
 
-def test_another_secret_does_not_hold() -> None:
+def test_a_signature_with_another_secret_is_refused() -> None:
     assert not holds(signed(SigV4Auth, "ec2", "http://127.0.0.1:1/"), secret="guessed")
 
 
-def test_a_signed_header_that_was_changed_does_not_hold() -> None:
+def test_a_changed_signed_header_is_refused() -> None:
     request = signed(SigV4Auth, "ec2", "http://127.0.0.1:1/")
     assert not holds(replace(request, headers={**request.headers, "host": "elsewhere:1"}))
 
 
-def test_a_presigned_url_holds_and_says_how_long() -> None:
+def test_a_presigned_url_is_accepted_and_has_its_lifetime() -> None:
     request = AWSRequest("GET", "http://127.0.0.1:1/?Action=GetCallerIdentity&Version=2011-06-15")
     SigV4QueryAuth(CREDENTIALS, "sts", "us-west-2", expires=60).add_auth(request)
     seen = as_seen(request)
@@ -85,6 +85,6 @@ def test_an_unsigned_request_has_no_signature() -> None:
     ["AWS4-HMAC-SHA256 Credential=a/b/c", "AWS4-HMAC-SHA256 Credential=k/20260101/r/s/aws4_request, Signature=x"],
     ids=["short scope", "no signed headers"],
 )
-def test_a_mutilated_header_is_named_as_such(header: str) -> None:
+def test_a_malformed_header_is_reported_as_malformed(header: str) -> None:
     with pytest.raises(MalformedSignature):
         sigv4.parse(Received("GET", "/", "", {"authorization": header, "x-amz-date": "20260101T000000Z"}))

@@ -1,6 +1,6 @@
-"""Requests that mean one operation to the policies and another one to the service: none is carried out or answered.
+"""Requests that could mean one operation to the policies and another to the service: none is carried out or answered.
 
-Each is signed correctly by a pod's role with few rights; see `smuggling.STATEMENTS`.
+Each request is correctly signed as a pod's role with few rights; see `smuggling.STATEMENTS`.
 """
 
 from __future__ import annotations
@@ -337,15 +337,13 @@ def test_an_ambiguous_request_is_neither_carried_out_nor_answered(
     ],
     ids=lambda attempt: attempt.name,
 )
-def test_what_an_operation_is_not_given_in_its_place_does_not_count(
-    endpoint: str, account: Account, attempt: Attempt
-) -> None:
+def test_parameters_in_the_wrong_place_are_ignored(endpoint: str, account: Account, attempt: Attempt) -> None:
     before = account.others()
     smuggling.send(endpoint, account.credentials, attempt, account.ids)
     assert account.others() == before
 
 
-def test_the_role_of_the_table_may_do_what_its_policy_says(endpoint: str, account: Account) -> None:
+def test_the_tables_role_may_do_what_its_policy_allows(endpoint: str, account: Account) -> None:
     client = smuggling.session(account, endpoint)
     assert client("s3").get_object(Bucket="code", Key="code/x")["Body"].read() == b"x"
     assert client("kms").list_keys()["Keys"]

@@ -1,4 +1,4 @@
-"""Fixtures of the Kubernetes tests: a node that exists on paper only, and one real cluster with two nodes."""
+"""Fixtures of the Kubernetes tests: a specification of a node, and one real cluster with two nodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def spec() -> kube.NodeSpec:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two Ready nodes with every addon; what stop leaves on the host is for a test to see."""
+    """A cluster with two Ready nodes and every addon. A test checks that stopping it leaves nothing on the host."""
     instance = Instance.create(tmp_path_factory.mktemp("cloud"))
     supervisor = Supervisor(instance)
     network = kube.Network(instance)

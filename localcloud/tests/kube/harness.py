@@ -1,4 +1,4 @@
-"""What the tests of a real cluster share: a handle to it, a fake AWS beside it, and what it would leave on the host."""
+"""Helpers for tests of a real cluster: a handle to it, a fake AWS, and a search for what it leaves on the host."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def node_spec(number: int) -> kube.NodeSpec:
 
 @dataclass
 class Cluster:
-    """A running cluster, and kubectl for it."""
+    """A running cluster, with kubectl for it."""
 
     instance: Instance
     supervisor: Supervisor
@@ -69,7 +69,7 @@ def wait_for(what: str, condition: Callable[[], bool], seconds: float = READY_SE
 
 
 class FakeAws(BaseHTTPRequestHandler):
-    """EFS with one file system, reachable from zone a and b; EKS Auth that knows one token."""
+    """EFS with one file system and mount targets in zones a and b; EKS Auth that accepts one token."""
 
     def do_GET(self) -> None:
         root = {"Path": "/job", "CreationInfo": {"OwnerUid": 1000, "OwnerGid": 1000, "Permissions": "0750"}}
@@ -98,7 +98,7 @@ class FakeAws(BaseHTTPRequestHandler):
 
 
 def traces(instance: Instance) -> list[str]:
-    """What of an instance is on the host: mounts, namespaces, links, cgroups, processes in them."""
+    """Return what an instance has on the host: mounts, namespaces, links, cgroups and the processes in them."""
     found = [line for line in Path("/proc/self/mounts").read_text().splitlines() if instance.netns in line]
     found += [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(instance.state) in line]
     found += [str(path) for path in Path("/run/netns").glob(f"{instance.netns}*")]

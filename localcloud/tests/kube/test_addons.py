@@ -1,4 +1,4 @@
-"""What addons put into a cluster."""
+"""The objects that addons create in a cluster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from localcloud.kube.addons import Addons, deployment_status, objects_of
 from localcloud.kube.client import object_path
 
 
-def test_coredns_answers_on_the_address_that_kubelet_gives_to_pods() -> None:
+def test_coredns_has_the_address_that_kubelet_gives_to_pods() -> None:
     service = next(each for each in objects_of("coredns", {}) if each["kind"] == "Service")
     assert service["spec"]["clusterIP"] == "172.20.0.10"
     assert service["metadata"]["name"] == "kube-dns"
@@ -50,7 +50,7 @@ def test_every_addon_has_versions_in_eks_form() -> None:
         ),
     ],
 )
-def test_a_deployment_is_active_once_its_current_form_is_available(status: dict[str, Any], expected: str) -> None:
+def test_a_deployment_is_active_once_its_current_generation_is_available(status: dict[str, Any], expected: str) -> None:
     assert deployment_status({"metadata": {"generation": 2}, "status": status}) == expected
 
 
@@ -69,5 +69,5 @@ def test_a_deployment_is_active_once_its_current_form_is_available(status: dict[
         ),
     ],
 )
-def test_an_objects_path_follows_from_its_manifest(manifest: dict[str, Any], path: str) -> None:
+def test_an_objects_path_is_derived_from_its_manifest(manifest: dict[str, Any], path: str) -> None:
     assert object_path(manifest) == path

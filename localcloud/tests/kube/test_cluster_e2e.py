@@ -1,4 +1,4 @@
-"""A real cluster of two nodes: what works on it, what a power cut looks like, and that nothing stays behind."""
+"""A real cluster of two nodes: what works on it, the effects of a power cut, and that stopping removes everything."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FETCH = "import urllib.request, sys; print(urllib.request.urlopen(sys.argv[1], t
 
 
 def web_pod(name: str, node: str) -> dict[str, Any]:
-    """A pod that serves the volume over HTTP."""
+    """Return a pod that serves the volume over HTTP."""
     container = {
         "name": "web",
         "image": "localcloud/debian:12",
@@ -69,7 +69,7 @@ def service(name: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def web(cluster: Cluster) -> Cluster:
-    """One pod on each node, each behind a service, both on one volume."""
+    """One pod on each node, each with a service; both mount one volume."""
     names = [node.spec.name for node in cluster.nodes]
     cluster.apply(*volume(), web_pod("one", names[0]), web_pod("two", names[1]), service("one"), service("two"))
     cluster.kubectl("wait", "--for=condition=Ready", "pod/one", "pod/two", f"--timeout={READY_SECONDS}s")
@@ -85,20 +85,20 @@ def test_nodes_have_the_provider_id_labels_and_address_of_eks(cluster: Cluster) 
     assert node["status"]["addresses"][0] == {"type": "InternalIP", "address": "10.0.0.5"}
 
 
-def test_pods_share_an_efs_volume_across_nodes_owned_as_the_access_point_says(web: Cluster) -> None:
+def test_pods_on_two_nodes_share_an_efs_volume_with_the_access_points_owner(web: Cluster) -> None:
     web.kubectl("exec", "one", "--", "sh", "-c", "echo from one > /data/note")
     assert web.kubectl("exec", "two", "--", "cat", "/data/note") == "from one\n"
     assert web.kubectl("exec", "two", "--", "stat", "-c", "%u:%g %a", "/data").strip() == "1000:1000 750"
     assert (web.instance.state / "efs" / FILE_SYSTEM / "job" / "note").read_text() == "from one\n"
 
 
-def test_service_names_resolve_and_reach_pods_on_every_node(web: Cluster) -> None:
+def test_service_names_resolve_and_services_reach_pods_on_every_node(web: Cluster) -> None:
     for name in ("one", "two"):
         listing = web.kubectl("exec", "one", "--", "python3", "-c", FETCH, f"http://{name}.default.svc.cluster.local/")
         assert "Directory listing" in listing
 
 
-def test_pods_reach_the_api_server_and_the_aws_endpoint_but_no_outside_name(web: Cluster) -> None:
+def test_pods_reach_the_api_server_and_the_aws_endpoint_but_resolve_no_outside_name(web: Cluster) -> None:
     probe = (
         "import ssl, socket, time, urllib.request\n"
         "c = socket.create_connection(('kubernetes.default', 443), 30)\n"
@@ -112,7 +112,7 @@ def test_pods_reach_the_api_server_and_the_aws_endpoint_but_no_outside_name(web:
     assert web.kubectl("exec", "one", "--", "python3", "-c", probe) == "refused in True\n"
 
 
-def test_the_pod_identity_agent_answers_pods(web: Cluster) -> None:
+def test_the_pod_identity_agent_gives_credentials_to_pods(web: Cluster) -> None:
     probe = (
         "import urllib.request as u\n"
         "r = u.Request('http://169.254.170.23/v1/credentials', headers={'Authorization': 'token'})\n"
@@ -171,7 +171,7 @@ print(json.dumps({'seen': seen, 'disks': disks, 'made': made, 'changed': changed
 
 
 def intruder(node: str, paths: list[str]) -> dict[str, Any]:
-    """A privileged pod in its node's PID namespace that has mounted these paths of its node."""
+    """Return a privileged pod in its node's PID namespace that mounts these paths of the node."""
     names = [f"path-{number}" for number in range(len(paths))]
     container = {
         "name": "intruder",
@@ -190,7 +190,7 @@ def intruder(node: str, paths: list[str]) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "intruder"}, "spec": spec}
 
 
-def test_a_privileged_pod_with_host_paths_writes_to_its_node_and_to_no_file_of_the_host(cluster: Cluster) -> None:
+def test_a_privileged_pod_with_host_paths_writes_only_to_its_node(cluster: Cluster) -> None:
     mark = f"localcloud-{uuid.uuid4().hex}"
     paths = ["/", "/root", "/etc", "/home", "/var"]
     of_the_user = Path("/root", f"{mark}-of-the-user")
@@ -199,7 +199,7 @@ def test_a_privileged_pod_with_host_paths_writes_to_its_node_and_to_no_file_of_t
         cluster.apply(intruder(cluster.nodes[0].spec.name, paths))
         cluster.kubectl("wait", "--for=condition=Ready", "pod/intruder", f"--timeout={READY_SECONDS}s")
         report = json.loads(cluster.kubectl("exec", "intruder", "--", "python3", "-c", INTRUDE, mark, *paths))
-        assert report["seen"].count(mark) == len(paths) + 1  # /proc/1/root/root is the node's /root, too
+        assert report["seen"].count(mark) == len(paths) + 1  # /proc/1/root/root is also the node's /root
         assert of_the_user.name not in report["seen"]
         assert [path for path in paths if Path(path, mark).exists()] == []
         assert (report["disks"], report["made"]) == ([], False)
@@ -221,7 +221,7 @@ def test_a_volume_without_mount_target_in_the_zone_is_refused_by_the_driver(clus
         efs.check(ask, Volume(FILE_SYSTEM), "us-west-2c")
 
 
-def test_z_a_power_cut_leaves_nothing_of_a_node_and_its_pods_end_with_the_node_object(web: Cluster) -> None:
+def test_a_power_cut_ends_a_node_and_its_pods_are_deleted_with_the_node_object(web: Cluster) -> None:
     node = web.nodes[1]
     started = time.monotonic()
     node.power_off()
@@ -237,7 +237,7 @@ def test_z_a_power_cut_leaves_nothing_of_a_node_and_its_pods_end_with_the_node_o
     assert "from one" in (web.instance.state / "efs" / FILE_SYSTEM / "job" / "note").read_text()
 
 
-def test_zz_draining_evicts_pods_and_stopping_leaves_nothing_on_the_host(web: Cluster) -> None:
+def test_draining_evicts_pods_and_stopping_removes_everything_from_the_host(web: Cluster) -> None:
     node = web.nodes[0]
     web.plane.drain(node.spec.name, time.monotonic() + READY_SECONDS)
     assert pods_on(web.plane.client, node.spec.name) == []

@@ -1,4 +1,4 @@
-"""What the control plane's processes are told."""
+"""The configuration of the control plane's processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_nodes_are_limited_to_their_own_objects() -> None:
     assert "--enable-admission-plugins=NodeRestriction" in flags
 
 
-def test_tokens_are_checked_by_the_webhook_only_where_there_is_one() -> None:
+def test_tokens_are_checked_by_the_webhook_only_if_there_is_one() -> None:
     assert not any("webhook" in flag for flag in config.apiserver_flags(plan()))
     flags = config.apiserver_flags(plan(webhook=Path("/state/webhook")))
     assert "--authentication-token-webhook-config-file=/state/webhook" in flags
@@ -36,7 +36,7 @@ def test_the_certificate_has_every_name_and_address_of_the_server() -> None:
     assert {"198.18.7.2", "172.20.0.1", "kubernetes.default.svc.cluster.local"} <= set(names)
 
 
-def test_the_issuer_has_eks_form_and_stays_the_same() -> None:
+def test_the_issuer_has_eks_form_and_does_not_change() -> None:
     issuer = config.issuer_url("us-west-2", "seed")
     assert issuer == config.issuer_url("us-west-2", "seed")
     assert issuer.startswith("https://oidc.eks.us-west-2.amazonaws.com/id/")

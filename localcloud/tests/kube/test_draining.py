@@ -1,4 +1,4 @@
-"""Which pods a drain waits for, and how those of a dead node end."""
+"""Which pods a drain waits for, and what happens to the pods of a dead node."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def test_a_drain_waits_for_running_pods_but_not_for_those_of_daemon_sets(given: 
     assert evictable(given) is waited
 
 
-def test_pods_of_a_lost_node_fail_as_disrupted_so_that_job_policies_ignore_it() -> None:
+def test_pods_of_a_lost_node_fail_with_the_disruption_condition() -> None:
     status = orphan_status(pod(), NOW)["status"]
     assert status["phase"] == "Failed"
     assert status["conditions"][0]["type"] == "DisruptionTarget"
     assert status["conditions"][0]["lastTransitionTime"] == "2026-01-02T03:04:05Z"
 
 
-def test_a_finished_pod_of_a_lost_node_keeps_its_outcome() -> None:
+def test_a_finished_pod_of_a_lost_node_keeps_its_phase() -> None:
     assert "phase" not in orphan_status(pod("Succeeded"), NOW)["status"]
 
 
 class FakeClient(Client):
-    """Holds one pod; remembers what was asked."""
+    """Has one pod, and records the calls."""
 
     def __init__(self, patch_status: int) -> None:
         self.calls: list[str] = []
@@ -75,7 +75,7 @@ def test_deleting_a_node_marks_and_deletes_its_pods() -> None:
     ]
 
 
-def test_a_pod_that_is_gone_meanwhile_is_no_error_but_a_refusal_is() -> None:
+def test_a_deleted_pod_is_ignored_but_a_refusal_is_an_error() -> None:
     delete_node(FakeClient(404), "node")
     with pytest.raises(ApiError):
         delete_node(FakeClient(403), "node")

@@ -1,4 +1,4 @@
-"""Who reaches a cloud's addresses, and what of the host a cloud reaches."""
+"""Which machines reach a cloud's addresses, and which addresses of the host a cloud reaches."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from localcloud.tests.kube.harness import FakeAws, traces
 pytestmark = pytest.mark.e2e
 
 OUTSIDER = "lctest-outsider"
-OUTSIDE_HOST, OUTSIDE = "198.51.100.1", "198.51.100.2"  # of TEST-NET-2
+OUTSIDE_HOST, OUTSIDE = "198.51.100.1", "198.51.100.2"  # in TEST-NET-2
 CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 3); print('connected')"
 SEND = "import socket, sys; socket.socket(type=socket.SOCK_DGRAM).sendto(b'hello', (sys.argv[1], int(sys.argv[2])))"
 
 
 def connects(netns: str, address: str, port: int) -> bool:
-    """Whether a process in a network namespace can open a TCP connection."""
+    """Return whether a process in a network namespace can open a TCP connection."""
     return succeeds(["ip", "netns", "exec", netns, "python3", "-c", CONNECT, address, str(port)])
 
 
 @contextlib.contextmanager
 def served(address: str, port: int = 0) -> Iterator[int]:
-    """An HTTP server of the host."""
+    """Run an HTTP server on the host."""
     server = ThreadingHTTPServer((address, port), FakeAws)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
@@ -45,7 +45,7 @@ def served(address: str, port: int = 0) -> Iterator[int]:
 
 @pytest.fixture
 def make_cloud(tmp_path: Path) -> Iterator[Callable[[str], Instance]]:
-    """Networks of clouds, each with one node."""
+    """Create networks of clouds, each with one node."""
     made: list[Instance] = []
 
     def make(name: str) -> Instance:
@@ -63,7 +63,7 @@ def make_cloud(tmp_path: Path) -> Iterator[Callable[[str], Instance]]:
 
 @pytest.fixture
 def outsider() -> Iterator[str]:
-    """A machine beside the host, with the host as its gateway."""
+    """Another machine, with the host as its gateway."""
     run(["ip", "netns", "add", OUTSIDER])
     try:
         run(["ip", "link", "add", "lctest0", "type", "veth", "peer", "name", "eth0", "netns", OUTSIDER])
@@ -108,7 +108,7 @@ def test_another_machine_reaches_neither_the_endpoint_nor_the_cloud(
 
 @contextlib.contextmanager
 def listening(cloud: Instance) -> Iterator[tuple[int, Callable[[], bytes]]]:
-    """A UDP socket in the cloud namespace, and the first datagram that it gets."""
+    """Listen on a UDP socket in the cloud namespace; yield its port and a function that reads a datagram."""
     receive = (
         "import socket, sys\n"
         "s = socket.socket(type=socket.SOCK_DGRAM)\n"
@@ -140,7 +140,7 @@ def test_the_host_reaches_servers_in_the_cloud(make_cloud: Callable[[str], Insta
         process.wait()
 
 
-def test_two_clouds_do_not_reach_each_other_and_one_ends_without_the_other(
+def test_two_clouds_do_not_reach_each_other_and_stop_independently(
     make_cloud: Callable[[str], Instance],
 ) -> None:
     one, two = make_cloud("one"), make_cloud("two")

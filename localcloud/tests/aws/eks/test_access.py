@@ -49,19 +49,19 @@ def login(world: World, value: str, **later: float) -> token.Identity:
     return token.authenticate(world.eks.clusters["demo"], world.principals, value, now)
 
 
-def test_a_user_with_an_entry_logs_in_under_its_arn(world: World) -> None:
+def test_a_user_with_an_entry_logs_in_with_its_arn_as_name(world: World) -> None:
     world.call("CreateAccessEntry", clusterName="demo", principalArn=USER, kubernetesGroups=["devs"])
     assert login(world, made_token()).username == USER
     assert login(world, made_token()).groups == ("devs",)
 
 
-def test_a_role_session_logs_in_through_its_roles_entry(world: World) -> None:
+def test_a_role_session_logs_in_with_its_roles_entry(world: World) -> None:
     world.call("CreateAccessEntry", clusterName="demo", principalArn=ROLE)
     found = login(world, made_token("BOB", "bob's secret"))
     assert found.username == f"arn:aws:sts::{ACCOUNT}:assumed-role/admin/bob"
 
 
-def test_a_token_holds_for_a_quarter_of_an_hour(world: World) -> None:
+def test_a_token_is_valid_for_fifteen_minutes(world: World) -> None:
     world.call("CreateAccessEntry", clusterName="demo", principalArn=USER)
     value = made_token()
     assert login(world, value, minutes=14).username == USER
@@ -75,7 +75,7 @@ def test_a_token_holds_for_a_quarter_of_an_hour(world: World) -> None:
         (made_token, "no access entry"),
         (lambda: made_token(secret="guessed"), "signature does not match"),
         (lambda: made_token(cluster="other"), "signature does not match"),
-        (lambda: made_token(key="NOBODY"), "nobody has the access key"),
+        (lambda: made_token(key="NOBODY"), "unknown access key"),
         (lambda: made_token(action="GetSessionToken"), "not a presigned GetCallerIdentity"),
         (lambda: token.PREFIX + "###", "base64url"),
         (lambda: token.PREFIX + UNSIGNED, "does not cover"),
@@ -89,7 +89,7 @@ def test_a_bad_token_is_refused_with_the_reason(world: World, value: Callable[[]
         login(world, value())
 
 
-def test_the_webhook_leaves_foreign_tokens_to_others_and_says_why_it_refuses(world: World) -> None:
+def test_the_webhook_ignores_other_tokens_and_gives_a_reason_for_a_refusal(world: World) -> None:
     def review(value: str) -> dict[str, Any]:
         request = {"apiVersion": "authentication.k8s.io/v1", "spec": {"token": value}}
         status: dict[str, Any] = token.review(world.eks, "demo", request)["status"]
@@ -101,7 +101,7 @@ def test_the_webhook_leaves_foreign_tokens_to_others_and_says_why_it_refuses(wor
     assert review(made_token())["user"]["username"] == USER
 
 
-def test_an_associated_policy_becomes_a_binding_and_its_group_is_the_entrys(world: World) -> None:
+def test_an_associated_policy_creates_a_binding_for_the_entrys_group(world: World) -> None:
     world.call("CreateAccessEntry", clusterName="demo", principalArn=USER)
     scope = {"type": "cluster"}
     world.call("AssociateAccessPolicy", clusterName="demo", principalArn=USER, policyArn=ADMIN, accessScope=scope)
@@ -112,7 +112,7 @@ def test_an_associated_policy_becomes_a_binding_and_its_group_is_the_entrys(worl
     assert bindings[0]["subjects"][0]["name"] in login(world, made_token()).groups
 
 
-def test_a_scope_of_namespaces_binds_there_only_and_moves_with_the_scope(world: World) -> None:
+def test_a_namespace_scope_binds_only_in_its_namespaces_and_follows_changes(world: World) -> None:
     world.call("CreateAccessEntry", clusterName="demo", principalArn=USER)
     for namespaces in (["a", "b"], ["b"]):
         scope = {"type": "namespace", "namespaces": namespaces}
@@ -121,7 +121,7 @@ def test_a_scope_of_namespaces_binds_there_only_and_moves_with_the_scope(world: 
 
 
 @pytest.mark.parametrize("operation", ["DisassociateAccessPolicy", "DeleteAccessEntry"])
-def test_bindings_go_with_the_association_and_with_the_entry(world: World, operation: str) -> None:
+def test_bindings_are_deleted_with_the_association_or_the_entry(world: World, operation: str) -> None:
     world.call("CreateAccessEntry", clusterName="demo", principalArn=USER)
     scope = {"type": "cluster"}
     world.call("AssociateAccessPolicy", clusterName="demo", principalArn=USER, policyArn=VIEW, accessScope=scope)
@@ -129,14 +129,14 @@ def test_bindings_go_with_the_association_and_with_the_entry(world: World, opera
     assert bindings_for(world, USER) == []
 
 
-def test_the_creator_is_administrator_unless_told_not_to(world: World) -> None:
+def test_the_creator_is_administrator_unless_this_is_turned_off(world: World) -> None:
     assert world.call("ListAccessEntries", clusterName="demo")["accessEntries"] == [fakes.OPERATOR.identity_arn]
     access = {"authenticationMode": "API", "bootstrapClusterCreatorAdminPermissions": False}
     world.cluster("closed", accessConfig=access)
     assert world.call("ListAccessEntries", clusterName="closed")["accessEntries"] == []
 
 
-def test_in_config_map_mode_there_are_no_entries(world: World) -> None:
+def test_config_map_mode_has_no_access_entries(world: World) -> None:
     world.cluster("old", accessConfig={"authenticationMode": "CONFIG_MAP"})
     with pytest.raises(EksError, match="authentication mode must be set to one of"):
         world.call("ListAccessEntries", clusterName="old")
@@ -152,7 +152,7 @@ def test_in_config_map_mode_there_are_no_entries(world: World) -> None:
     ],
     ids=["principal", "type", "reserved group", "username of a node"],
 )
-def test_a_bad_entry_is_named(world: World, params: dict[str, Any], text: str) -> None:
+def test_a_bad_entry_is_refused_with_the_parameter_at_fault(world: World, params: dict[str, Any], text: str) -> None:
     with pytest.raises(EksError, match=text):
         world.call("CreateAccessEntry", **({"clusterName": "demo", "principalArn": USER} | params))
 
@@ -166,7 +166,9 @@ def test_a_bad_entry_is_named(world: World, params: dict[str, Any], text: str) -
     ],
     ids=["policy", "scope", "no namespaces"],
 )
-def test_a_bad_association_is_named(world: World, policy: str, scope: dict[str, Any], text: str) -> None:
+def test_a_bad_association_is_refused_with_the_parameter_at_fault(
+    world: World, policy: str, scope: dict[str, Any], text: str
+) -> None:
     world.call("CreateAccessEntry", clusterName="demo", principalArn=USER)
     with pytest.raises(EksError, match=text):
         world.call("AssociateAccessPolicy", clusterName="demo", principalArn=USER, policyArn=policy, accessScope=scope)

@@ -1,4 +1,4 @@
-"""Addons: versions, configuration, health, and what deletion leaves."""
+"""Addons: versions, configuration, health and deletion."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def status(world: World, name: str = "vpc-cni") -> str:
     return str(world.call("DescribeAddon", clusterName="demo", addonName=name)["addon"]["status"])
 
 
-def test_an_addon_is_installed_in_its_newest_version_unless_told(world: World) -> None:
+def test_an_addon_without_version_gets_the_newest_one(world: World) -> None:
     assert create(world)["addonVersion"] == "v1.20.4-eksbuild.1"
     assert status(world) == "CREATING"
     world.turn()
@@ -51,12 +51,12 @@ def test_configuration_is_passed_on_as_an_object(world: World, text: str) -> Non
     ],
     ids=["name", "version", "a list", "garbage"],
 )
-def test_a_bad_parameter_is_named(world: World, params: dict[str, Any], text: str) -> None:
+def test_a_bad_parameter_is_refused_by_name(world: World, params: dict[str, Any], text: str) -> None:
     with pytest.raises(EksError, match=text):
         create(world, **params)
 
 
-def test_an_addon_whose_pods_do_not_run_is_degraded_and_recovers(world: World) -> None:
+def test_an_addon_is_degraded_while_its_pods_do_not_run(world: World) -> None:
     world.machine.software.statuses["coredns"] = "DEGRADED"
     create(world, addonName="coredns")
     world.turn()
@@ -67,7 +67,7 @@ def test_an_addon_whose_pods_do_not_run_is_degraded_and_recovers(world: World) -
     assert status(world, "coredns") == "ACTIVE"
 
 
-def test_deletion_removes_the_software_unless_it_is_preserved(world: World) -> None:
+def test_deletion_removes_the_software_unless_preserve_is_set(world: World) -> None:
     create(world)
     world.call("DeleteAddon", clusterName="demo", addonName="vpc-cni", preserve="true")
     assert "vpc-cni" in world.machine.software.installed
@@ -91,7 +91,7 @@ def test_an_update_changes_version_and_configuration(world: World) -> None:
     assert world.machine.software.installed["vpc-cni"] == ("v1.20.3-eksbuild.1", {"x": 1})
 
 
-def test_identities_of_an_addon_are_associations_that_go_with_it(world: World) -> None:
+def test_an_addons_pod_identity_associations_are_deleted_with_it(world: World) -> None:
     wanted = [{"serviceAccount": "aws-node", "roleArn": world.pod_role}]
     addon = create(world, podIdentityAssociations=wanted)
     listed = world.call("ListPodIdentityAssociations", clusterName="demo")["associations"]

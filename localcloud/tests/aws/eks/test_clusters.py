@@ -1,4 +1,4 @@
-"""Clusters: what CreateCluster accepts, how a cluster goes through its states, and what deletion leaves."""
+"""Clusters: the parameters of CreateCluster, the states of a cluster, updates and deletion."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_cluster_is_creating_until_its_control_plane_runs(world: World) -> Non
     assert seen["version"] == "1.34"
 
 
-def test_the_kubeconfig_names_a_cluster_before_it_is_active_and_no_longer_when_it_is_gone(world: World) -> None:
+def test_the_kubeconfig_has_a_cluster_before_it_is_active_and_until_it_is_deleted(world: World) -> None:
     seen: list[dict[str, tuple[str, str | None]]] = []
 
     def changed(eks: Eks) -> None:
@@ -70,7 +70,9 @@ def test_a_cluster_has_a_security_group_and_an_interface_in_two_zones(world: Wor
     ],
     ids=lambda value: value if isinstance(value, str) else next(iter(value)),
 )
-def test_a_bad_parameter_is_named_and_leaves_nothing(world: World, params: dict[str, Any], text: str) -> None:
+def test_a_bad_parameter_is_refused_by_name_and_creates_nothing(
+    world: World, params: dict[str, Any], text: str
+) -> None:
     given = {"roleArn": world.cluster_role, "resourcesVpcConfig": {"subnetIds": ["subnet-a", "subnet-b"]}}
     with pytest.raises(EksError, match=text) as caught:
         world.call("CreateCluster", **({"name": "demo"} | given | params))
@@ -79,7 +81,7 @@ def test_a_bad_parameter_is_named_and_leaves_nothing(world: World, params: dict[
     assert world.ec2.interfaces == {}
 
 
-def test_a_name_is_taken_once(world: World) -> None:
+def test_a_cluster_name_can_be_used_only_once(world: World) -> None:
     world.cluster()
     with pytest.raises(EksError, match="already exists") as caught:
         world.cluster()
@@ -94,7 +96,7 @@ def test_a_cluster_with_node_groups_is_not_deleted(world: World) -> None:
     assert caught.value.code == "ResourceInUseException"
 
 
-def test_deletion_protection_holds_until_it_is_turned_off(world: World) -> None:
+def test_a_cluster_with_deletion_protection_is_not_deleted(world: World) -> None:
     world.cluster(deletionProtection=True)
     with pytest.raises(EksError, match="deletion protection"):
         world.call("DeleteCluster", name="demo")
@@ -113,7 +115,7 @@ def test_a_deleted_cluster_leaves_nothing_in_the_account(world: World) -> None:
     assert (caught.value.code, caught.value.status) == ("ResourceNotFoundException", 404)
 
 
-def test_an_update_of_logging_is_seen_and_its_update_succeeds(world: World) -> None:
+def test_an_update_of_logging_changes_the_cluster_and_succeeds(world: World) -> None:
     world.cluster()
     change = {"clusterLogging": [{"types": ["api", "audit"], "enabled": True}]}
     update = world.call("UpdateClusterConfig", name="demo", logging=change)["update"]
@@ -125,7 +127,7 @@ def test_an_update_of_logging_is_seen_and_its_update_succeeds(world: World) -> N
         world.call("UpdateClusterConfig", name="demo", logging=change)
 
 
-def test_an_update_of_public_access_keeps_the_rest(world: World) -> None:
+def test_an_update_of_public_access_keeps_the_other_settings(world: World) -> None:
     world.cluster()
     world.call("UpdateClusterConfig", name="demo", resourcesVpcConfig={"publicAccessCidrs": ["192.0.2.0/24"]})
     seen = world.call("DescribeCluster", name="demo")["cluster"]["resourcesVpcConfig"]
@@ -161,7 +163,7 @@ def test_tags_of_every_kind_of_resource_can_be_changed(world: World) -> None:
         world.call("ListTagsForResource", resourceArn="arn:aws:eks:us-west-2:123456789012:cluster/none")
 
 
-def test_two_clusters_have_different_indices_and_a_free_one_is_used_again(world: World) -> None:
+def test_clusters_have_different_indices_and_a_free_index_is_reused(world: World) -> None:
     world.cluster("a")
     world.cluster("b")
     assert [state.cluster.index for state in world.eks.clusters.values()] == [0, 1]
@@ -170,7 +172,7 @@ def test_two_clusters_have_different_indices_and_a_free_one_is_used_again(world:
     assert world.eks.clusters["c"].cluster.index == 0
 
 
-def test_bootstrapped_addons_are_installed_without_being_managed(world: World) -> None:
+def test_bootstrapped_addons_are_installed_but_not_listed(world: World) -> None:
     world.cluster(bootstrapSelfManagedAddons=True)
     assert sorted(world.machine.software.installed) == ["coredns", "kube-proxy", "vpc-cni"]
     assert world.call("ListAddons", clusterName="demo")["addons"] == []

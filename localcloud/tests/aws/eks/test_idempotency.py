@@ -1,4 +1,4 @@
-"""Create calls with a `clientRequestToken`: however often they come, one thing is made."""
+"""Create calls with a `clientRequestToken`: repeated calls create one resource."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """A create operation: what to send, and how what it makes goes away."""
+    """A create operation: its parameters, and how to delete what it creates."""
 
     operation: str
     member: str
@@ -113,21 +113,21 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def active(world: World, made: Mapping[str, Any]) -> None:
-    """Let what was made become ACTIVE."""
+    """Run the reconciler, so that the created resource becomes ACTIVE."""
     if made.get("name") == "another":
         reconcile.start(world.eks, world.eks.clusters["another"])
     world.turn()
 
 
 @every_kind
-def test_the_same_request_again_gets_the_same_answer(world: World, kind: Kind) -> None:
+def test_a_repeated_request_gets_the_same_reply(world: World, kind: Kind) -> None:
     made = kind.create(world, "one")
     active(world, made)
     assert kind.create(world, "one") == made
 
 
 @every_kind
-def test_another_request_for_the_same_thing_is_told_that_it_exists(world: World, kind: Kind) -> None:
+def test_another_token_for_an_existing_resource_is_refused(world: World, kind: Kind) -> None:
     kind.create(world, "one")
     for token in ("two", ""):
         with pytest.raises(EksError, match="already") as caught:
@@ -136,7 +136,7 @@ def test_another_request_for_the_same_thing_is_told_that_it_exists(world: World,
 
 
 @every_kind
-def test_a_token_with_other_parameters_is_refused_with_their_names(world: World, kind: Kind) -> None:
+def test_a_token_with_other_parameters_is_refused_with_the_parameters_names(world: World, kind: Kind) -> None:
     made = kind.create(world, "one")
     with pytest.raises(EksError, match=r"clientRequestToken one .* another value of tags:") as caught:
         kind.create(world, "one", tags={"a": "1"})
@@ -145,7 +145,7 @@ def test_a_token_with_other_parameters_is_refused_with_their_names(world: World,
 
 
 @every_kind
-def test_after_a_deletion_the_same_request_makes_it_anew(world: World, kind: Kind) -> None:
+def test_a_request_that_is_repeated_after_a_deletion_creates_a_new_resource(world: World, kind: Kind) -> None:
     made = kind.create(world, "one")
     active(world, made)
     kind.delete(world, made)
@@ -155,7 +155,7 @@ def test_after_a_deletion_the_same_request_makes_it_anew(world: World, kind: Kin
 
 
 @pytest.mark.parametrize("kind", KINDS[:2], ids=lambda kind: kind.operation)
-def test_what_is_being_deleted_is_not_handed_out(world: World, kind: Kind) -> None:
+def test_a_resource_that_is_being_deleted_is_not_returned(world: World, kind: Kind) -> None:
     made = kind.create(world, "one")
     active(world, made)
     world.call(kind.operation.replace("Create", "Delete"), **kind.params(world))
@@ -163,7 +163,7 @@ def test_what_is_being_deleted_is_not_handed_out(world: World, kind: Kind) -> No
         kind.create(world, "one")
 
 
-def test_a_request_that_failed_is_carried_out_when_it_is_repeated(world: World) -> None:
+def test_a_failed_request_is_carried_out_when_it_is_repeated(world: World) -> None:
     kind = KINDS[-1]
     role = world.principals.roles.pop(world.pod_role)
     with pytest.raises(EksError, match="does not exist"):
@@ -172,7 +172,7 @@ def test_a_request_that_failed_is_carried_out_when_it_is_repeated(world: World) 
     assert kind.create(world, "one")["associationId"]
 
 
-def test_a_token_counts_for_one_operation_in_one_cluster(world: World) -> None:
+def test_a_token_is_valid_for_one_operation_in_one_cluster(world: World) -> None:
     world.cluster("other")
     entry: Values = {"principalArn": USER, "clientRequestToken": "one"}
     made = world.call("CreateAccessEntry", clusterName="demo", **entry)["accessEntry"]
@@ -180,7 +180,7 @@ def test_a_token_counts_for_one_operation_in_one_cluster(world: World) -> None:
     assert KINDS[2].create(world, "one")["addonName"] == "vpc-cni"
 
 
-def test_of_two_requests_at_once_one_is_carried_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_of_two_simultaneous_requests_is_carried_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = KINDS[-1]
     monkeypatch.undo()  # threads run again
     checked, go_on, ask = threading.Event(), threading.Event(), world.principals.role
@@ -195,7 +195,7 @@ def test_of_two_requests_at_once_one_is_carried_out(world: World, monkeypatch: p
         first = pool.submit(kind.create, world, "one")
         assert checked.wait(10)
         second = pool.submit(kind.create, world, "one")
-        time.sleep(0.1)  # so that it has come while the first is being carried out
+        time.sleep(0.1)  # so that it arrives while the first is being carried out
         go_on.set()
         assert first.result(10) == second.result(10)
     assert len(world.eks.clusters["demo"].associations) == 1

@@ -1,4 +1,4 @@
-"""Node groups from call to nodes: instances come, die, are replaced and go."""
+"""Node groups: instances are launched, replaced and terminated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_group_is_active_once_its_nodes_are_ready(world: World) -> None:
     assert {launch.subnet for launch in world.ec2.launched} == {"subnet-a", "subnet-b"}
 
 
-def test_a_node_is_told_its_labels_taints_and_size(world: World) -> None:
+def test_a_node_gets_its_labels_taints_and_size(world: World) -> None:
     taint = {"key": "gpu", "value": "true", "effect": "NO_SCHEDULE"}
     world.nodegroup(1, labels={"role": "worker"}, taints=[taint])
     world.turn()
@@ -39,7 +39,7 @@ def test_a_node_is_told_its_labels_taints_and_size(world: World) -> None:
     assert (spec["vcpus"], spec["memory_mib"], spec["instance_type"]) == (2, 8192, "m5.large")
 
 
-def test_a_terminated_instance_is_a_power_cut_and_is_replaced(world: World) -> None:
+def test_a_terminated_instances_node_loses_power_and_is_replaced(world: World) -> None:
     world.nodegroup(2)
     world.turn(2)
     victim = sorted(world.ec2.running())[0]
@@ -72,7 +72,7 @@ def test_a_node_whose_processes_died_is_replaced(world: World) -> None:
     assert len(world.ec2.running()) == 1
 
 
-def test_a_node_that_fails_to_start_is_tried_again_after_a_while(world: World) -> None:
+def test_a_failed_start_is_retried_after_a_delay(world: World) -> None:
     world.machine.next_node_fails = True
     world.nodegroup(1)
     world.turn(3)
@@ -82,7 +82,7 @@ def test_a_node_that_fails_to_start_is_tried_again_after_a_while(world: World) -
     assert world.status() == "CREATING" or world.status() == "ACTIVE"
 
 
-def test_scaling_in_drains_before_it_terminates(world: World) -> None:
+def test_scaling_in_drains_nodes_before_terminating_them(world: World) -> None:
     world.nodegroup(2)
     world.turn(2)
     scaling = {"minSize": 0, "maxSize": 8, "desiredSize": 1}
@@ -107,7 +107,7 @@ def test_scaling_out_adds_only_the_missing_nodes(world: World) -> None:
     assert len(world.ec2.running()) == 3
 
 
-def test_deleting_a_group_ends_with_no_instance_and_no_group(world: World) -> None:
+def test_deleting_a_group_terminates_its_instances(world: World) -> None:
     world.nodegroup(2)
     world.turn(2)
     world.call("DeleteNodegroup", clusterName="demo", nodegroupName="workers")
@@ -118,7 +118,7 @@ def test_deleting_a_group_ends_with_no_instance_and_no_group(world: World) -> No
         world.status()
 
 
-def test_nodes_that_never_join_fail_the_group_with_the_reason(world: World) -> None:
+def test_a_group_whose_nodes_never_join_fails_with_the_reason(world: World) -> None:
     world.nodegroup(1)
     world.turn()
     for node in world.machine.nodes.values():
@@ -129,7 +129,7 @@ def test_nodes_that_never_join_fail_the_group_with_the_reason(world: World) -> N
     assert group["health"]["issues"][0]["code"] == "NodeCreationFailure"
 
 
-def test_changed_labels_reach_the_nodes_that_are_there(world: World) -> None:
+def test_changed_labels_are_applied_to_existing_nodes(world: World) -> None:
     world.nodegroup(1, labels={"old": "1", "kept": "1"})
     world.turn(3)
     world.call(
@@ -145,7 +145,7 @@ def test_changed_labels_reach_the_nodes_that_are_there(world: World) -> None:
     assert patches[1][1]["spec"]["taints"] == [{"key": "own", "effect": "NoSchedule"}]
 
 
-def test_the_nodes_role_gets_an_access_entry(world: World) -> None:
+def test_the_node_role_gets_an_access_entry(world: World) -> None:
     world.nodegroup(0)
     entry = world.call("DescribeAccessEntry", clusterName="demo", principalArn=world.node_role)["accessEntry"]
     assert (entry["type"], entry["kubernetesGroups"]) == ("EC2_LINUX", ["system:nodes"])
@@ -166,21 +166,21 @@ def test_the_nodes_role_gets_an_access_entry(world: World) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else next(iter(value)),
 )
-def test_a_bad_parameter_is_named(world: World, params: dict[str, Any], text: str) -> None:
+def test_a_bad_parameter_is_refused_by_name(world: World, params: dict[str, Any], text: str) -> None:
     with pytest.raises(EksError, match=text) as caught:
         world.nodegroup(1, **params)
     assert caught.value.code == "InvalidParameterException"
     assert world.call("ListNodegroups", clusterName="demo")["nodegroups"] == []
 
 
-def test_a_launch_template_is_passed_on_and_shown(world: World) -> None:
+def test_a_launch_template_is_used_and_shown(world: World) -> None:
     shown = world.nodegroup(1, launchTemplate={"id": "lt-1", "version": "3"})
     world.turn()
     assert shown["launchTemplate"] == {"id": "lt-1", "name": "workers", "version": "3"}
     assert world.ec2.launched[0].launch_template == shown["launchTemplate"]
 
 
-def test_a_name_is_taken_once(world: World) -> None:
+def test_a_node_group_name_can_be_used_only_once(world: World) -> None:
     world.nodegroup(0)
     with pytest.raises(EksError, match="NodeGroup already exists"):
         world.nodegroup(0)

@@ -1,4 +1,4 @@
-"""Pods get credentials for the role that their service account is associated with, and nothing else."""
+"""Pods get credentials only for the role that their service account is associated with."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def associate(world: World, account: str = "trainer", **more: Any) -> dict[str, 
 
 
 def accept(world: World, account: str = "trainer") -> None:
-    """Let the cluster vouch for the token of a pod."""
+    """Make the cluster accept the token of a pod."""
     world.machine.planes[0].client.review = {
         "authenticated": True,
         "user": {
@@ -46,7 +46,7 @@ def accept(world: World, account: str = "trainer") -> None:
 
 
 def distrust(world: World) -> None:
-    """A good token, but the role's trust policy has changed."""
+    """Accept the token, but remove EKS from the role's trust policy."""
     accept(world)
     world.principals.roles[world.pod_role] = Role(world.pod_role, fakes.trust("ec2.amazonaws.com"))
 
@@ -63,7 +63,7 @@ def pod(account: str = "trainer", **container: Any) -> dict[str, Any]:
     return {"spec": {"serviceAccountName": account, "containers": [{"name": "c", **container}]}}
 
 
-def test_the_token_of_an_associated_account_is_worth_the_roles_credentials(world: World) -> None:
+def test_a_token_of_an_associated_account_is_exchanged_for_the_roles_credentials(world: World) -> None:
     made = associate(world)
     accept(world)
     answer = pod_identities.assume_role(world.eks, "demo", "jwt")
@@ -87,7 +87,7 @@ def test_the_token_of_an_associated_account_is_worth_the_roles_credentials(world
     ],
     ids=["the cluster refuses the token", "no association", "the role no longer trusts EKS"],
 )
-def test_nothing_else_is_worth_anything(world: World, prepare: Any, code: str) -> None:
+def test_other_tokens_are_refused(world: World, prepare: Any, code: str) -> None:
     associate(world)
     prepare(world)
     with pytest.raises(EksError) as caught:
@@ -107,14 +107,14 @@ def test_a_role_that_does_not_trust_eks_cannot_be_associated(world: World) -> No
         )
 
 
-def test_an_account_has_one_association(world: World) -> None:
+def test_a_service_account_can_have_only_one_association(world: World) -> None:
     made = associate(world)
     with pytest.raises(EksError, match=made["associationId"]) as caught:
         associate(world)
     assert caught.value.code == "ResourceInUseException"
 
 
-def test_associations_are_listed_by_account_changed_and_deleted(world: World) -> None:
+def test_associations_can_be_listed_by_account_changed_and_deleted(world: World) -> None:
     made, _ = associate(world), associate(world, "other")
     listed = world.call("ListPodIdentityAssociations", clusterName="demo", serviceAccount="trainer")["associations"]
     assert [found["associationId"] for found in listed] == [made["associationId"]]
@@ -123,7 +123,7 @@ def test_associations_are_listed_by_account_changed_and_deleted(world: World) ->
         world.call("DescribePodIdentityAssociation", clusterName="demo", associationId=made["associationId"])
 
 
-def test_pods_of_the_account_get_variables_and_token(world: World) -> None:
+def test_pods_of_an_associated_account_get_variables_and_token(world: World) -> None:
     associate(world)
     changes = {change["path"]: change["value"] for change in admit(world, pod())}
     names = {entry["name"]: entry["value"] for entry in changes["/spec/containers/0/env"]}
@@ -135,7 +135,7 @@ def test_pods_of_the_account_get_variables_and_token(world: World) -> None:
     assert names["AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"] == f"{mount}/{source['path']}"
 
 
-def test_what_a_pod_sets_itself_is_kept(world: World) -> None:
+def test_variables_that_a_pod_sets_itself_are_kept(world: World) -> None:
     associate(world)
     own = {"name": "AWS_REGION", "value": "eu-west-1"}
     changes = {change["path"]: change["value"] for change in admit(world, pod(env=[own]))}
@@ -143,7 +143,7 @@ def test_what_a_pod_sets_itself_is_kept(world: World) -> None:
     assert regions == [own]
 
 
-def test_other_pods_are_left_alone(world: World) -> None:
+def test_other_pods_are_not_changed(world: World) -> None:
     associate(world)
     assert admit(world, pod("other")) == []
     assert admit(world, pod(), namespace="elsewhere") == []

@@ -1,4 +1,4 @@
-"""What a node group does next, for every situation its nodes can be in."""
+"""The next actions of a node group, for every state of its nodes."""
 
 from __future__ import annotations
 
@@ -49,42 +49,42 @@ def running(*workers: Worker) -> set[str]:
     return {worker.instance_id for worker in workers}
 
 
-def test_missing_nodes_are_launched_over_the_subnets_in_turn() -> None:
+def test_missing_nodes_are_launched_in_each_subnet_in_turn() -> None:
     assert decide(group(3), [], set(), NOW) == [Launch("subnet-a"), Launch("subnet-b"), Launch("subnet-a")]
 
 
-def test_a_missing_node_is_launched_where_there_are_fewest() -> None:
+def test_a_missing_node_is_launched_in_the_subnet_with_the_fewest_nodes() -> None:
     one = worker(1, "a")
     assert decide(group(2), [one], running(one), NOW) == [Launch("subnet-b")]
 
 
-def test_a_complete_group_is_left_alone() -> None:
+def test_a_complete_group_gets_no_actions() -> None:
     workers = [worker(1, "a"), worker(2, "b", Phase.STARTING)]
     assert decide(group(2), workers, running(*workers), NOW) == []
 
 
-def test_a_terminated_instance_loses_its_power_and_is_replaced_at_once() -> None:
+def test_a_terminated_instance_is_powered_off_and_replaced_at_once() -> None:
     gone, kept = worker(1, "a"), worker(2, "b")
     actions = decide(group(2), [gone, kept], running(kept), NOW)
     assert actions == [PowerOff("i-1", clean=False), Launch("subnet-a")]
 
 
-def test_an_instance_terminated_while_its_node_starts_is_replaced_too() -> None:
+def test_an_instance_that_is_terminated_while_its_node_starts_is_replaced() -> None:
     gone = worker(1, "a", Phase.STARTING)
     assert decide(group(1), [gone], set(), NOW) == [PowerOff("i-1", clean=False), Launch("subnet-a")]
 
 
-def test_a_node_that_died_by_itself_has_its_instance_terminated() -> None:
+def test_the_instance_of_a_failed_node_is_terminated() -> None:
     broken = worker(1, "a", Phase.FAILED)
     assert decide(group(1), [broken], running(broken), NOW) == [Terminate("i-1"), Launch("subnet-a")]
 
 
-def test_after_a_failed_start_the_next_launch_waits() -> None:
+def test_the_next_launch_after_a_failed_start_is_delayed() -> None:
     assert decide(group(1), [], set(), NOW, launch_after=NOW + 1) == []
     assert decide(group(1), [], set(), NOW, launch_after=NOW) == [Launch("subnet-a")]
 
 
-def test_the_node_object_of_a_dead_node_goes_some_seconds_after_its_last_process() -> None:
+def test_a_dead_nodes_object_is_deleted_some_seconds_after_its_last_process() -> None:
     dying, dead = worker(1, phase=Phase.DEAD), worker(2, phase=Phase.DEAD, died_at=NOW - 5)
     just = worker(3, phase=Phase.DEAD, died_at=NOW - 4)
     assert decide(group(0), [dying, dead, just], set(), NOW) == [Forget("i-2")]
@@ -100,7 +100,7 @@ def test_a_surplus_node_is_drained_then_terminated_then_shut_down() -> None:
     assert decide(group(0), [drained], set(), NOW) == [PowerOff("i-1", clean=True)]
 
 
-def test_deleting_a_group_drains_all_of_it() -> None:
+def test_deleting_a_group_drains_all_its_nodes() -> None:
     workers = [worker(1, "a"), worker(2, "b")]
     actions = decide(group(2, "DELETING"), workers, running(*workers), NOW)
     assert sorted(actions, key=str) == [Drain("i-1"), Drain("i-2")]
@@ -119,17 +119,17 @@ def test_deleting_a_group_drains_all_of_it() -> None:
     ],
     ids=["the newest", "fullest zone first", "newest there", "zones in turn", "one zone", "none", "too few"],
 )
-def test_who_goes_first(zones: str, count: int, chosen: list[str]) -> None:
+def test_the_newest_node_of_the_fullest_zone_is_ended_first(zones: str, count: int, chosen: list[str]) -> None:
     workers = [worker(number, zone) for number, zone in enumerate(zones, 1)]
     assert [victim.instance_id for victim in victims(workers, count)] == chosen
 
 
-def test_between_equals_a_node_without_pods_goes_first() -> None:
+def test_a_node_without_pods_is_ended_before_its_equals() -> None:
     workers = [worker(1, "a"), worker(2, "b"), worker(3, "a")]
     assert [victim.instance_id for victim in victims(workers, 2, busy={"i-2"})] == ["i-3", "i-1"]
 
 
-def test_a_group_is_settled_when_just_the_wanted_nodes_are_ready() -> None:
+def test_a_group_is_settled_when_exactly_the_desired_nodes_are_ready() -> None:
     assert settled(group(1), [worker(1)])
     assert not settled(group(1), [worker(1, phase=Phase.STARTING)])
     assert not settled(group(1), [worker(1), worker(2, phase=Phase.DEAD)])

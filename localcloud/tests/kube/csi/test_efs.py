@@ -1,4 +1,4 @@
-"""What EFS has to say before a volume is mounted."""
+"""What the driver asks EFS before it mounts a volume."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_file_system_that_is_being_deleted_is_not_mounted() -> None:
         check(aws(state="deleting"), Volume(FS), "us-west-2a")
 
 
-def test_an_access_point_gives_its_root_with_owner_and_mode() -> None:
+def test_an_access_point_has_a_root_with_owner_and_mode() -> None:
     assert check(aws(), Volume(FS, "/", AP), "us-west-2a") == RootDirectory("/job", 7, 8, 0o750)
 
 

@@ -1,4 +1,4 @@
-"""The CSI's messages on the wire."""
+"""The encoding of CSI messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node's programs are told."""
+"""The configuration of a node's programs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_kubelet_runs_on_cgroup_v1_in_the_nodes_cgroup_namespace(spec: NodeSpec)
     assert kubelet["providerID"] == "aws:///us-west-2a/i-0123456789abcdef0"
 
 
-def test_kube_proxy_leaves_the_kernels_conntrack_limits_alone(spec: NodeSpec) -> None:
+def test_kube_proxy_does_not_change_the_kernels_conntrack_limits(spec: NodeSpec) -> None:
     proxy = config.kube_proxy_config(spec, "100.64.0.0/16")
     assert proxy["mode"] == "nftables"
     assert proxy["conntrack"]["maxPerCore"] == 0
@@ -65,11 +65,11 @@ def test_site_packages_are_mounted_read_only_and_the_given_default_is_not_change
     assert default["mounts"] == []
 
 
-def test_unix_sockets_of_a_node_are_short_wherever_the_state_directory_is(spec: NodeSpec) -> None:
+def test_unix_socket_paths_are_short_for_any_state_directory(spec: NodeSpec) -> None:
     assert len(config.CONTAINERD_SOCKET) < 108
     assert "--root-dir=/var/lib/kubelet" in config.kubelet_flags(spec)
 
 
-def test_a_specification_can_not_be_changed(spec: NodeSpec) -> None:
+def test_a_specification_is_immutable(spec: NodeSpec) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         spec.name = "other"  # type: ignore[misc]

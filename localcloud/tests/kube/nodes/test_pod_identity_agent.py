@@ -20,7 +20,7 @@ ANSWER = {
 
 
 class FakeExchange(agent.Exchange):
-    """Knows the token `good`; counts how often EKS Auth was asked."""
+    """Accepts the token `good`, and counts the calls to EKS Auth."""
 
     def __init__(self) -> None:
         super().__init__("http://unused", "demo")
@@ -49,7 +49,7 @@ def fetch(server: agent.Server, path: str, token: str) -> str:
     return text
 
 
-def test_credentials_have_the_form_that_sdks_read() -> None:
+def test_credentials_have_the_form_that_sdks_expect() -> None:
     made = agent.container_credentials(ANSWER)
     assert (made["AccessKeyId"], made["SecretAccessKey"], made["Token"]) == ("A", "B", "C")
     assert made["Expiration"] == "2096-10-02T07:06:40Z"
@@ -63,7 +63,7 @@ def test_a_token_is_exchanged_once_while_the_credentials_are_fresh(server: agent
     assert server.exchange.asked == 1
 
 
-def test_credentials_about_to_expire_are_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_that_expire_soon_are_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
     exchange = FakeExchange()
     exchange.credentials("good")
     monkeypatch.setattr("time.time", lambda: 4000000000 - 60.0)
@@ -79,7 +79,7 @@ def test_credentials_about_to_expire_are_asked_for_again(monkeypatch: pytest.Mon
         pytest.param("/latest/meta-data", "good", 404, id="other path"),
     ],
 )
-def test_refusals_reach_the_pod(server: agent.Server, path: str, token: str, status: int) -> None:
+def test_refusals_are_passed_to_the_pod(server: agent.Server, path: str, token: str, status: int) -> None:
     with pytest.raises(urllib.error.HTTPError) as caught:
         fetch(server, path, token)
     assert caught.value.code == status

@@ -1,4 +1,4 @@
-"""What a node's root is made of."""
+"""The root file system of a node."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def planned(tmp_path: Path) -> dict[str, list[list[str]]]:
     return rootfs.mounts(tmp_path / "i-1", sources, python)
 
 
-def test_what_a_node_needs_of_the_host_is_read_only_but_for_efs_and_its_logs(tmp_path: Path) -> None:
+def test_host_folders_in_a_node_are_read_only_except_efs_and_logs(tmp_path: Path) -> None:
     plan = planned(tmp_path)
     (_, efs), *logs = plan["read_write"]
     assert efs == config.EFS_DIR
@@ -44,13 +44,13 @@ def test_image_layers_are_mounted_read_only_and_blobs_through_an_overlay(tmp_pat
     assert plan["overlays"][0][1] == str(tmp_path / "i-1" / "content" / "upper")
 
 
-def test_only_databases_of_the_image_are_copied(tmp_path: Path) -> None:
+def test_only_the_databases_of_the_image_are_copied(tmp_path: Path) -> None:
     rootfs.copy_image_databases(image(tmp_path / "image"), tmp_path / "root")
     assert [path.name for path in (tmp_path / "root").rglob("*") if path.is_file()] == ["meta.db"]
     assert (tmp_path / "root" / rootfs.CONTENT).is_dir()
 
 
-def test_a_node_has_no_user_of_the_host_and_its_own_home(tmp_path: Path) -> None:
+def test_a_node_has_no_users_of_the_host_and_an_empty_home(tmp_path: Path) -> None:
     rootfs.prepare(tmp_path, "ip-10-0-0-5", "10.0.0.5", "0" * 32)
     assert list((tmp_path / "root").iterdir()) == list((tmp_path / "home").iterdir()) == []
     assert not (tmp_path / "etc" / "shadow").exists()
