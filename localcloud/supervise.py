@@ -70,15 +70,12 @@ class Supervisor:
         *,
         env: Mapping[str, str] | None = None,
         netns: bool = False,
-        log: Path | None = None,
-        cwd: Path | None = None,
     ) -> Process:
-        """Start `argv` detached under `name`.
+        """Start `argv` detached under `name`; its output is appended to `state/logs/<name>.log`.
 
         Args:
             env: The whole environment; ours when None.
             netns: Run inside the cloud's network namespace.
-            log: Where output is appended; `state/logs/<name>.log` when None.
 
         Raises:
             ProcessFailed: A running process has this name, or the program can't be executed.
@@ -87,9 +84,9 @@ class Supervisor:
             raise ProcessFailed(f"process name {name!r} is not a file name: use letters, digits, '.', '_' and '-'")
         if self.alive(name):
             raise ProcessFailed(f"process {name} runs already: stop it first")
-        log = log or self._logs / f"{name}.log"
+        log = self._logs / f"{name}.log"
         prefix = ["nsenter", f"--net=/run/netns/{self._instance.netns}", "--"] if netns else []
-        process = Process(name, _popen(name, [*prefix, *map(str, argv)], env, cwd, log), log)
+        process = Process(name, _popen(name, [*prefix, *map(str, argv)], env, log), log)
         with self._lock:
             self._processes[name] = process
         return process
@@ -154,16 +151,13 @@ class Supervisor:
                     del self._processes[process.name]
 
 
-def _popen(
-    name: str, command: list[str], env: Mapping[str, str] | None, cwd: Path | None, log: Path
-) -> subprocess.Popen[bytes]:
+def _popen(name: str, command: list[str], env: Mapping[str, str] | None, log: Path) -> subprocess.Popen[bytes]:
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         try:
             return subprocess.Popen(
                 command,
                 env=None if env is None else dict(env),
-                cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

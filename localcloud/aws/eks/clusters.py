@@ -13,8 +13,8 @@ from localcloud.aws.eks.errors import in_use, invalid, not_found, refused
 from localcloud.aws.eks.model import NAME, VERSIONS, Cluster, Json, cluster_json, update_json
 from localcloud.aws.eks.state import ClusterState, Eks, checked_tags, new_id, page
 from localcloud.aws.principals import Principal
+from localcloud.kube.control_plane_config import SERVICE_CIDR
 
-SERVICE_CIDR = "172.20.0.0/16"
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 MODES = ("API", "API_AND_CONFIG_MAP", "CONFIG_MAP")
 UNSUPPORTED = ("outpostConfig", "remoteNetworkConfig", "computeConfig", "storageConfig", "zonalShiftConfig")

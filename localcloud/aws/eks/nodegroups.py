@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from localcloud.aws.ec2 import AMI
 from localcloud.aws.eks import access_entries
 from localcloud.aws.eks.errors import in_use, invalid, not_found
 from localcloud.aws.eks.model import NAME, Json, Nodegroup, nodegroup_json, update_json
@@ -120,7 +121,7 @@ def node_labels(group: Nodegroup) -> dict[str, str]:
         **group.labels,
         "eks.amazonaws.com/nodegroup": group.name,
         "eks.amazonaws.com/capacityType": group.capacity_type,
-        "eks.amazonaws.com/nodegroup-image": "ami-0e15c10ca1c10ad00",
+        "eks.amazonaws.com/nodegroup-image": AMI,
     }
 
 

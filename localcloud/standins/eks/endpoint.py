@@ -8,17 +8,17 @@ import urllib.error
 import urllib.request
 from typing import Final
 
-PATIENCE_SECONDS: Final = 300.0
+_PATIENCE_SECONDS: Final = 300.0
 _PAUSE_SECONDS: Final = 5.0
 _REQUEST_SECONDS: Final = 1.0
 
 
-def reachable(url: str, patience_seconds: float = PATIENCE_SECONDS) -> bool:
+def reachable(url: str) -> bool:
     """Wait until `URL/healthz` answers; give up without an error: the first use of the cluster reports a better one.
 
     Any answer counts, a refusal of the anonymous caller too: the server is there.
     """
-    deadline = time.monotonic() + patience_seconds
+    deadline = time.monotonic() + _PATIENCE_SECONDS
     anybody = ssl.create_default_context()
     anybody.check_hostname = False
     anybody.verify_mode = ssl.CERT_NONE

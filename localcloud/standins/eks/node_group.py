@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pulumi.errors import InputPropertyError
 from pulumi.provider.experimental.property_value import PropertyValue, ResourceReference
 
 from localcloud.standins.eks.algebra import (
@@ -16,9 +15,7 @@ from localcloud.standins.eks.algebra import (
     is_set,
     is_truthy,
     member,
-    path,
     record,
-    text,
 )
 from localcloud.standins.eks.ami import ami_type
 from localcloud.standins.eks.arguments import check_node_group
@@ -75,8 +72,6 @@ async def node_group(scope: Scope, name: str, inputs: Mapping[str, PropertyValue
     """Register the children of the component and returns its outputs."""
     check_node_group(inputs)
     core = await Core.of(scope, inputs["cluster"])
-    role_arn = await _role_arn(scope, inputs)
-    await _check_role(scope, core, role_arn)
     template = await _launch_template(scope, name, inputs)
     fields: dict[str, PropertyValue | str | float | bool | None] = {key: inputs.get(key, NULL) for key in _PASSED_ON}
     fields |= {
@@ -84,7 +79,7 @@ async def node_group(scope: Scope, name: str, inputs: Mapping[str, PropertyValue
         "clusterName": inputs["clusterName"]
         if is_truthy(inputs.get("clusterName", NULL))
         else core.cluster.output("name"),
-        "nodeRoleArn": role_arn,
+        "nodeRoleArn": await _role_arn(scope, inputs),
         "scalingConfig": combine(scaling_config, inputs.get("scalingConfig", NULL)),
         "subnetIds": first_set(inputs.get("subnetIds", NULL), core.subnet_ids),
         "launchTemplate": inputs.get("launchTemplate", NULL),
@@ -106,18 +101,6 @@ async def _role_arn(scope: Scope, inputs: Mapping[str, PropertyValue]) -> Proper
     if is_truthy(inputs.get("nodeRoleArn", NULL)):
         return inputs["nodeRoleArn"]
     return (await scope.resource(inputs["nodeRole"], "nodeRole")).output("arn")
-
-
-async def _check_role(scope: Scope, core: Core, role_arn: PropertyValue) -> None:
-    """Nodes of a cluster without access entries get in only through the roles that the cluster knows."""
-    if text(path(core.cluster.output("accessConfig"), "authenticationMode")) != "CONFIG_MAP":
-        return
-    references = member(core.data, "instanceRoles").value
-    roles = [await scope.resource(role, "instanceRoles") for role in references] if isinstance(references, list) else []
-    arns = [text(role.output("arn")) for role in roles]
-    if None not in arns and text(role_arn) not in [None, *arns]:
-        reason = "A managed node group cannot be created without first setting its role in the cluster's instanceRoles"
-        raise InputPropertyError("nodeRole", reason)
 
 
 def _ami_type(inputs: Mapping[str, PropertyValue]) -> PropertyValue:

@@ -60,10 +60,10 @@ class Cluster:
         self.kubectl("apply", "-f", "-", stdin="\n---\n".join(json.dumps(each) for each in objects))
 
 
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = READY_SECONDS) -> float:
+def wait_for(what: str, condition: Callable[[], bool]) -> float:
     started = time.monotonic()
     while not condition():
-        assert time.monotonic() - started < seconds, f"not within {seconds} s: {what}"
+        assert time.monotonic() - started < READY_SECONDS, f"not within {READY_SECONDS} s: {what}"
         time.sleep(0.1)
     return time.monotonic() - started
 

@@ -59,10 +59,10 @@ def _authorize(call: Call, direction: str, permissions: list[Tree], group: str =
         )
 
 
-def _revoke(call: Call, direction: str, permissions: list[Tree], group: str = "") -> None:
+def _revoke(call: Call, direction: str, permissions: list[Tree]) -> None:
     act = getattr(call.client("ec2"), f"revoke_security_group_{direction}")
     for item in permissions:
-        arguments = {"GroupId": group or call.id, "IpPermissions": [item]}
+        arguments = {"GroupId": call.id, "IpPermissions": [item]}
         ignore_absent(lambda arguments=arguments: act(**arguments), _ABSENT)  # type: ignore[misc]
 
 

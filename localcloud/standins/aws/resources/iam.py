@@ -11,8 +11,8 @@ from localcloud.standins.aws.entry import ALL, Call, Entry, Naming, Tree, absent
 from localcloud.standins.aws.resources.eks import timestamp
 
 
-def _name(inputs: Tree, key: str = "name") -> str:
-    return inputs.get(key) or f"{inputs.get('namePrefix', 'terraform-')}{secrets.token_hex(13)}"
+def _name(inputs: Tree) -> str:
+    return inputs.get("name") or f"{inputs.get('namePrefix', 'terraform-')}{secrets.token_hex(13)}"
 
 
 def document(value: Any) -> str:

@@ -34,7 +34,6 @@ class Resource:
     id: str
     inputs: Tree
     outputs: Tree
-    secret: frozenset[str] = frozenset()
 
     @property
     def urn(self) -> str:
