@@ -1,9 +1,8 @@
-"""Decides whether a request may pass: a valid signature of a known caller, and policies that allow the operation.
+"""Decide whether a request may pass: it needs a valid signature of a known caller, and policies that allow it.
 
     call = authorize(environ, principals, account)     # raises Refused
 
-Unlike moto, which accepts any credentials unless told otherwise, this account is closed to everybody but those it
-knows.
+By default moto accepts any credentials. This module refuses unknown ones.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ CLOCK_SKEW = timedelta(minutes=15)
 
 @dataclass(frozen=True)
 class Authorized:
-    """A call that may pass: whose it is, by which access key, and the operation that was decided on."""
+    """A call that may pass: its caller, the access key, and the operation that the policies allow."""
 
     caller: Principal
     access_key: str
@@ -35,7 +34,7 @@ def authorize(environ: dict[str, Any], principals: Principals, account: str, now
     """Authenticate a WSGI request, find its operation and ask the policies.
 
     Raises:
-        Refused: See `authenticate` and `operations.identify`; or the policies don't allow the call.
+        Refused: The policies don't allow the call; or see `authenticate` and `operations.identify`.
     """
     request = received.read(environ)
     caller, signature = authenticate(request, principals, now or datetime.now(UTC))
@@ -57,7 +56,7 @@ def authenticate(request: Received, principals: Principals, now: datetime) -> tu
     """Return the caller of a request and its signature.
 
     Raises:
-        Refused: No signature, a wrong one, an old one, unknown credentials, or another body than the signed one.
+        Refused: The signature is missing, wrong or expired, the credentials are unknown, or the body was changed.
     """
     try:
         signature = sigv4.parse(request)
@@ -88,7 +87,7 @@ def authenticate(request: Received, principals: Principals, now: datetime) -> tu
 
 
 def _refuse_unsigned_headers(request: Received, signature: sigv4.Signature) -> None:
-    """As on AWS, the signature covers the host and every header of AWS's."""
+    """Raise Refused unless the signature covers the host and every `x-amz-` header, as AWS requires."""
     wanted = {"host", *(name for name in request.headers if name.startswith("x-amz-"))}
     missing = sorted(wanted - set(signature.signed_headers))
     if missing:
@@ -115,7 +114,7 @@ def _allowed(caller: Principal, operation: Operation, question: Query, principal
 def _trusted(
     caller: Principal, operation: Operation, question: Query, principals: Principals, identity: Decision
 ) -> bool:
-    """The trust policy must name the caller; if it names only the account, the caller's policy must allow it too."""
+    """Return whether the trust policy names the caller, or names the account and the caller's policies allow it."""
     role = principals.role(str(operation.params.get("RoleArn", "")))
     if role is None:
         return False

@@ -1,7 +1,7 @@
-"""The WSGI application behind the AWS endpoint: authorize, then our own service or moto's, then what follows from it.
+"""The WSGI application of the AWS endpoint: authorize a request, pass it to our own service or to moto, call followers.
 
-Both are given the operation that was decided on. moto's application is chosen here by that operation's service, and not
-by moto's dispatcher, so that neither a host nor a path leads to another one, such as moto's own dashboards.
+Both get the operation that the policies were checked for. The gateway chooses moto's application by that operation's
+service. moto's own dispatcher is not used: it can choose another application by host or path, such as its dashboard.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ Follower = Callable[[Authorized], None]
 
 
 class Service(Protocol):
-    """A service of ours, chosen by the name in the signature."""
+    """One of our own services, chosen by the service name in the signature."""
 
     def handle(self, call: Authorized) -> Response:
         """Answer a call."""
 
 
 class Gateway:
-    """Routes each request of the AWS endpoint.
+    """Routes the requests of the AWS endpoint.
 
     Args:
-        services: Ours, by signing name.
-        unsigned: Applications that authenticate by themselves, by a predicate on method and path.
-        followers: Called after moto has done an operation, by `service:Operation`.
+        services: Our own services, by signing name.
+        unsigned: Applications that need no signature, each with a predicate on method and path.
+        followers: Functions to call after moto has done an operation, by `service:Operation`.
     """
 
     def __init__(

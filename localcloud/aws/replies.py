@@ -1,4 +1,4 @@
-"""Refusals in the form that each AWS protocol has for errors."""
+"""Refusals in the error format of each AWS protocol."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 from werkzeug.wrappers import Response
 
 _SIGNATURE = {"s3": "SignatureDoesNotMatch", "query": "SignatureDoesNotMatch", "json": "InvalidSignatureException"}
-# reason -> (HTTP status, {family: error code}); "query" also serves IAM and STS, "json" everything else.
+# reason -> (HTTP status, {family: error code}); "query" is for IAM and STS, "json" for every other service.
 CODES: Mapping[str, tuple[int, Mapping[str, str]]] = {
     "unsigned": (403, {"s3": "AccessDenied", "ec2": "MissingParameter", "json": "MissingAuthenticationTokenException"}),
     "malformed": (400, {"s3": "AuthorizationHeaderMalformed", "json": "IncompleteSignatureException"}),
@@ -53,7 +53,7 @@ FAMILIES = {"s3": "s3", "ec2": "ec2", "iam": "query", "sts": "query", "autoscali
 
 
 def refusal(reason: str, message: str, service: str) -> Response:
-    """The reply to a request that may not pass."""
+    """Return the reply to a request that may not pass."""
     status, codes = CODES[reason]
     family = FAMILIES.get(service, "json")
     code = codes.get(family) or codes.get("query") or codes["json"]
@@ -73,6 +73,6 @@ def refusal(reason: str, message: str, service: str) -> Response:
 
 
 def json_error(status: int, code: str, message: str, **members: str) -> Response:
-    """An error of a JSON or REST-JSON service; `members` are further members of the exception's shape."""
+    """Return an error of a JSON or REST-JSON service; `members` are other members of the exception's shape."""
     body = json.dumps({"__type": code, "message": message, **members})
     return Response(body, status, {"x-amzn-ErrorType": code}, content_type="application/json")

@@ -1,4 +1,4 @@
-"""Why a request is refused."""
+"""The exception for a request that may not pass."""
 
 from __future__ import annotations
 

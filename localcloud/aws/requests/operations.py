@@ -1,11 +1,11 @@
-"""Finds the one operation that a request is for, by botocore's models; what is not exactly one operation is refused.
+"""Find the operation that a request is for, by botocore's models; refuse a request that is not for exactly one.
 
     operation = identify(request, "sts", "us-west-2", account)
 
-The policies decide on this operation, and `outgoing` writes moto's request from it, so that moto never reads the
-request that was received. The service is the one of the credential scope, the protocol is one of that service's, and
-the operation's name comes from the one place where that protocol has it: the header X-Amz-Target (JSON), the parameter
-Action (query) or method, path and query (REST). As on AWS, what an operation has no parameter for does not count.
+The policies are checked for this operation, and `outgoing` writes moto's request from it, so moto never reads the
+received request. The service is the one in the credential scope; the protocol is one of that service's. The operation's
+name is read from one place per protocol: the header X-Amz-Target (JSON), the parameter Action (query), or method, path
+and query (REST). As on AWS, input that is no parameter of the operation is ignored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from localcloud.aws.requests.received import Received, form_pairs
 
 JSON_TYPES = ("application/json", "application/x-amz-json-1.0", "application/x-amz-json-1.1")
 FORM_TYPE = "application/x-www-form-urlencoded"
-# Two services that share their name in the credential scope, by the version of the API that their requests name.
+# Services that share a name in the credential scope; the API version in the request tells them apart.
 BY_VERSION = {("elb", "2015-12-01"): "elbv2"}
 
 
@@ -31,16 +31,16 @@ class Operation:
     """One call.
 
     Args:
-        service: As in the credential scope.
-        name: As in botocore's model.
-        params: Its parameters, by the names of the model; a form's by the names of the form.
+        service: Its name in the credential scope.
+        name: Its name in botocore's model.
+        params: Its parameters by their names in the model, or by their names in the form.
         backend: moto's name for the service.
         target: The header X-Amz-Target of the JSON protocol.
-        labels: What the path names, by the labels in the model's path.
+        labels: The parameters in the path, by their names in the model's path.
         path: Percent-encoded, written from the model's path and `labels`.
-        query: Those of its parameters that belong in the query.
-        headers: Those of its parameters that belong in headers, by names in lower case.
-        body: As it is, or a form's parameters.
+        query: The parameters that belong in the query.
+        headers: The parameters that belong in headers, by header names in lower case.
+        body: The body as it was received, or the parameters of a form.
     """
 
     service: str
@@ -63,7 +63,7 @@ def identify(request: Received, service: str, region: str, account: str) -> Oper
     """Return the operation that a request is for.
 
     Raises:
-        Refused: It is for none, or what it is for can be read in two ways.
+        Refused: The request is for no operation, or could be for two.
     """
     backend = _backend(service, region, request)
     model = None if backend is None else _model(backend, request)
@@ -81,7 +81,7 @@ def identify(request: Received, service: str, region: str, account: str) -> Oper
 
 
 def _backend(service: str, region: str, request: Received) -> str | None:
-    """moto's choice by the credential scope, made once; the path and the target tell apart services of one scope."""
+    """Return moto's name for the service. Path and target tell apart services with the same credential scope."""
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
     environ = {
@@ -96,14 +96,14 @@ def _backend(service: str, region: str, request: Received) -> str | None:
     try:
         host = dispatcher.infer_service_region_host(environ, request.path)
     except (IndexError, KeyError, ValueError):
-        # It looks for the version of the API within the target, and finds none.
+        # moto looks for the API version in the target; this one has none.
         return None
     found = dispatcher.get_backend_for_host(host)
     return None if found is None else str(found)
 
 
 def _model(backend: str, request: Received) -> Any:
-    """The model of the service that moto calls `backend`, or None when it is moto's own."""
+    """Return the model of the service that moto calls `backend`, or None if it is no AWS service."""
     from moto.core.utils import get_service_model
 
     service = backend
@@ -116,7 +116,7 @@ def _model(backend: str, request: Received) -> Any:
 
 @cache
 def _botocore_names() -> Mapping[str, str]:
-    """botocore's names of services by moto's, which have no hyphens."""
+    """Return botocore's names of services by moto's names, which have no hyphens."""
     import botocore.session
 
     names = {name.replace("-", ""): name for name in botocore.session.get_session().get_available_services()}
@@ -191,7 +191,7 @@ def _rest(found: Operation, request: Received, model: Any) -> Operation:
 
 
 def _path(found: Operation, request: Received) -> str:
-    """Only SQS has a path in these protocols: that of the queue."""
+    """Return the path. In these protocols only SQS has one: the path of the queue."""
     if request.path != "/" and found.backend != "sqs":
         raise Refused("unidentified", f"{request.path} is no path of {found.service}", found.service)
     return request.path
@@ -223,7 +223,7 @@ def _document(body: bytes, service: str) -> dict[str, Any]:
 
 
 def _written(document: Mapping[str, Any]) -> bytes:
-    """JSON in which nothing looks like a form's parameters, for which moto also searches a body."""
+    """Return JSON in which nothing looks like a form's parameters, because moto also searches bodies for those."""
     return json.dumps(document).replace("&", "\\u0026").replace("=", "\\u003d").encode()
 
 

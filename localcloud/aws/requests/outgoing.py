@@ -1,6 +1,6 @@
-"""The request that moto carries out: written from the operation that was decided on, never from the received one.
+"""Write the request for moto from the operation that the policies were checked for, not from the received request.
 
-`moto_rules` makes moto take the operation's name, labels and region from the environment, by `decided`.
+`moto_rules` makes moto read the operation's name, labels and region from the environment, with `decided`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def environ(operation: Operation, access_key: str, received: Mapping[str, Any]) 
     """Return the WSGI environment of the request.
 
     Args:
-        access_key: The caller's, by which moto knows whose call it is.
-        received: The environment of the received request; only what describes the connection is taken from it.
+        access_key: The caller's access key, which moto uses to find the caller.
+        received: The environment of the received request; only the values about the connection are used.
     """
     body = urlencode(operation.body).encode() if isinstance(operation.body, tuple) else operation.body
     query = urlencode(operation.query)
@@ -51,7 +51,7 @@ def environ(operation: Operation, access_key: str, received: Mapping[str, Any]) 
 
 
 def decided(given: Mapping[str, Any]) -> Operation:
-    """Return the operation of an environment that was made here."""
+    """Return the operation of an environment that `environ` has made."""
     operation: Operation = given[_OPERATION]
     return operation
 
@@ -75,7 +75,7 @@ def _headers(operation: Operation) -> dict[str, Any]:
 
 
 def _host(operation: Operation, received: str) -> str:
-    """moto reads buckets and regions from hosts of AWS; queues have the received host in their addresses."""
+    """Return the host. moto reads buckets and regions from AWS's hosts, and uses the received host in queues' URLs."""
     if operation.service == "s3" or "amazonaws" in received.lower() or not _HOST.fullmatch(received):
         return f"{operation.service}.{operation.region}.amazonaws.com"
     return received

@@ -1,4 +1,4 @@
-"""Compares a body with the hash that its request's signature covers, and decodes what S3's clients stream in chunks.
+"""Compare a request's body with the signed hash, and decode the chunks that S3's clients stream.
 
 Source: https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-streaming.html
 """
@@ -26,7 +26,7 @@ def signed_hash(request: Received, signature: Signature) -> str:
     """Return the hash that the signature should cover.
 
     Raises:
-        Refused: The request says another hash than its body has.
+        Refused: The hash in the request is not the hash of the body.
     """
     actual, stated = hashlib.sha256(request.body).hexdigest(), request.headers.get(HASH_HEADER)
     if signature.service != "s3":
@@ -41,7 +41,7 @@ def signed_hash(request: Received, signature: Signature) -> str:
 
 
 def decoded(request: Received, signature: Signature, secret: str) -> Received:
-    """Return the request with its body as the operation means it: without chunks and without compression.
+    """Return the request with the body decoded: without chunks and compression.
 
     Raises:
         Refused: A chunk, its signature or a trailing checksum is wrong.
@@ -67,7 +67,7 @@ def decoded(request: Received, signature: Signature, secret: str) -> Received:
 
 @dataclass
 class _Chain:
-    """The signatures of chunks; each covers the one before."""
+    """Verifies the signatures of chunks; each signature covers the one before."""
 
     signature: Signature
     secret: str

@@ -1,6 +1,6 @@
-"""An operation in IAM's terms: the questions that the policies have to answer before it is carried out.
+"""An operation in IAM's terms: the queries that the policies must allow before it is carried out.
 
-The name of IAM's action is the operation's, except in S3, where a table says so.
+The name of IAM's action is the operation's name, except in S3, which has a table of actions.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ S3_ACTIONS = {
     "PutPublicAccessBlock": "PutBucketPublicAccessBlock",
     "DeletePublicAccessBlock": "PutBucketPublicAccessBlock",
 }
-# The action on an object of which the request names a version.
+# The actions of requests that name a version of an object.
 S3_VERSION_ACTIONS = {
     action: action.replace("Object", "ObjectVersion")
     for action in (
@@ -71,7 +71,7 @@ S3_VERSION_ACTIONS = {
         "DeleteObjectTagging",
     )
 }
-# Headers of S3 that are condition keys, by the operation's parameter.
+# S3's condition keys, by the operation's parameter.
 S3_CONDITIONS = {
     "Prefix": "s3:prefix",
     "Delimiter": "s3:delimiter",
@@ -80,31 +80,31 @@ S3_CONDITIONS = {
     "SSEKMSKeyId": "s3:x-amz-server-side-encryption-aws-kms-key-id",
     "ACL": "s3:x-amz-acl",
 }
-# What an operation of IAM is on, by its parameter; the first of these that it has counts.
+# The resource types of IAM operations, by parameter; the first parameter that the operation has is used.
 IAM_RESOURCES = {
     "InstanceProfileName": "instance-profile",
     "GroupName": "group",
     "RoleName": "role",
     "UserName": "user",
 }
-# Calls that AWS answers for whoever has valid credentials.
+# Calls that AWS allows for every caller with valid credentials.
 ALWAYS_ALLOWED = {("sts", "GetCallerIdentity"), ("sts", "GetSessionToken")}
 
 
 def questions(operation: Operation, principals: tuple[str, ...], address: str) -> list[Query]:
-    """Return what the policies have to allow, all of it.
+    """Return the queries that the policies must allow, all of them.
 
     Args:
         principals: Every name of the caller.
         address: The caller's IP address.
 
     Raises:
-        Refused: The operation is on objects that can't be told from its parameters.
+        Refused: The parameters don't say which objects the operation is on.
     """
     if (operation.service, operation.name) in ALWAYS_ALLOWED:
         return []
     context: dict[str, tuple[str, ...]] = {
-        # The endpoint is on loopback or on the cloud's own link; there is no wire on which anybody could listen.
+        # The endpoint is on loopback and on the cloud's own link, so nobody can read the traffic on the way.
         "aws:securetransport": ("true",),
         "aws:sourceip": (address,),
         "aws:requestedregion": (operation.region,),
@@ -144,7 +144,7 @@ def _resource(operation: Operation) -> str:
 
 
 def _s3(operation: Operation) -> Iterator[tuple[str, str]]:
-    """The actions and their resources; a copy also reads its source, and every deleted object counts."""
+    """Yield actions with their resources. A copy also reads its source; DeleteObjects deletes several objects."""
     params, action = operation.params, S3_ACTIONS.get(operation.name, operation.name)
     bucket, key = params.get("Bucket"), params.get("Key")
     if operation.name == "DeleteObjects":
@@ -164,7 +164,7 @@ def _versioned(action: str, version: Any) -> str:
 
 
 def _deleted(operation: Operation) -> list[Mapping[str, Any]]:
-    """The objects of a DeleteObjects call, read as moto reads them."""
+    """Return the objects of a DeleteObjects call, parsed as moto parses them."""
     from xml.parsers.expat import ExpatError
 
     import xmltodict  # type: ignore[import-untyped]

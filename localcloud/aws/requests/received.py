@@ -1,4 +1,4 @@
-"""A request as it arrived: encoded path and query, headers by their names in lower case, and the body."""
+"""A request as it was received: encoded path and query, headers by lower-case names, and the body."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import unquote, unquote_plus
 
 from localcloud.aws.requests.errors import Refused
 
-# Query parameters that authenticate a presigned URL; they are no parameters of the operation.
+# The query parameters with which a presigned URL is signed; they are not parameters of the operation.
 PRESIGNED = frozenset(
     f"X-Amz-{name}"
     for name in ("Algorithm", "Credential", "Date", "Expires", "SignedHeaders", "Signature", "Security-Token")
@@ -35,18 +35,18 @@ class Received:
 
     @cached_property
     def parameters(self) -> list[tuple[str, str]]:
-        """The decoded parameters of the query, without those that authenticate."""
+        """Return the decoded parameters of the query, without those of a presigned URL's signature."""
         return [(name, value) for name, value in form_pairs(self.query) if name not in PRESIGNED]
 
 
 def signed_pairs(query: str) -> list[tuple[str, str]]:
-    """Return the decoded parameters of a query as signatures see them: '+' stands for itself."""
+    """Return the decoded parameters of a query as signatures use them: '+' is a plus."""
     pairs = [part.partition("=") for part in query.split("&") if part]
     return [(unquote(name), unquote(value)) for name, _, value in pairs]
 
 
 def form_pairs(text: str) -> list[tuple[str, str]]:
-    """Return the decoded parameters of a query or a form as services see them: '+' stands for a space."""
+    """Return the decoded parameters of a query or a form as services use them: '+' is a space."""
     pairs = [part.partition("=") for part in text.split("&") if part]
     return [(unquote_plus(name), unquote_plus(value)) for name, _, value in pairs]
 
@@ -55,7 +55,7 @@ def read(environ: Mapping[str, Any]) -> Received:
     """Read the request of a WSGI environment.
 
     Raises:
-        Refused: It has no length, or a target that is an address instead of a path.
+        Refused: It has no length, or its target is a URL instead of a path.
     """
     if "HTTP_TRANSFER_ENCODING" in environ:
         raise Refused("length", "You must provide the Content-Length HTTP header.", "s3")
@@ -81,7 +81,7 @@ def read(environ: Mapping[str, Any]) -> Received:
 def _headers(environ: Mapping[str, Any]) -> dict[str, str]:
     from moto.core.request import PRESERVED_HEADER_NAMES_ENVIRON_KEY
 
-    # Metadata of S3 objects whose names have an underscore; the server has no other header of that kind.
+    # S3 metadata with an underscore in its name; the server passes on no other header of that kind.
     written = environ.get(PRESERVED_HEADER_NAMES_ENVIRON_KEY) or {}
     headers = {}
     for key, value in environ.items():

@@ -1,4 +1,4 @@
-"""Matches a request of a REST protocol with its operation, and writes its path, query and headers from the model."""
+"""Match a request of a REST protocol with its operation; write its path, query and headers from the model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from localcloud.aws.requests.received import Received
 UNRESERVED = "-_.~"
 _LABEL = re.compile(r"{([^}+]+)(\+?)}")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
-# What moto carries out. Where a request names another subresource, moto takes it for one of these.
+# The operations that moto has. moto would treat a request for another subresource as one of these.
 S3_OPERATIONS = frozenset(
     """
     AbortMultipartUpload CompleteMultipartUpload CopyObject CreateBucket CreateMultipartUpload DeleteBucket
@@ -41,10 +41,10 @@ class Matched:
     """A request of a REST protocol.
 
     Args:
-        params: What path, query and headers give, by the model's names.
-        lists: The names of parameters of the query that may be given more than once.
-        payload: The member that is the whole body, or "".
-        in_body: The model's names of the members of the body, by their names in it.
+        params: The parameters from path, query and headers, by their names in the model.
+        lists: The names of query parameters that may be given more than once.
+        payload: The name of the member that is the whole body, or "".
+        in_body: The names in the model of the body's members, by their names in the body.
         has_type: Whether the Content-Type is one of the operation's parameters.
         json: Whether the body is a JSON document.
     """
@@ -64,24 +64,24 @@ class Matched:
 
 
 def members(operation: Any) -> Mapping[str, str]:
-    """Return the model's names of an operation's members, by their names on the wire."""
+    """Return the names in the model of an operation's members, by their names in requests."""
     shape = operation.input_shape
     found = {} if shape is None else shape.members
     return {str(member.serialization.get("name", name)): str(name) for name, member in found.items()}
 
 
 def match(request: Received, model: Any, service: str) -> Matched:
-    """Return what a request is for.
+    """Return the operation that a request is for, and its parameters.
 
     Raises:
-        Refused: The path is no operation's, or another one's when it is decoded once more.
+        Refused: No operation has this path, or the path is another operation's when it is decoded.
     """
     operation, labels = _routed(request, request.path, model, service)
     path = _path(operation, labels)
     if model.service_name == "s3":
         _check_s3(operation.name, labels, service)
     elif model.service_name != "eks" and _decoded(request, path, model, service) != operation.name:
-        # moto's applications see the decoded path; our EKS has none, and roles' ARNs in the middle of its paths.
+        # moto's applications match the decoded path. Our EKS doesn't, and its paths may contain roles' ARNs.
         raise Refused("ambiguous", f"The path {request.path} has an encoded slash", service)
     shape = operation.input_shape
     found = {} if shape is None else shape.members
@@ -114,7 +114,7 @@ def match(request: Received, model: Any, service: str) -> Matched:
 
 
 def _decoded(request: Received, path: str, model: Any, service: str) -> str:
-    """The operation of the path as it is once it is decoded."""
+    """Return the operation of the decoded path."""
     return str(_routed(request, quote(unquote(path), safe=f"/{UNRESERVED}:@"), model, service)[0].name)
 
 
@@ -135,7 +135,7 @@ def _routed(request: Received, path: str, model: Any, service: str) -> tuple[Any
         **{"HTTP_" + name.upper().replace("-", "_"): value for name, value in request.headers.items()},
     }
     try:
-        # The router for the content type would be one for another protocol.
+        # The protocol selects the router. moto selects it by content type, which could be another protocol's.
         operation, labels = get_service_router(model.service_name)._get_router(model.protocol).match(Request(environ))
     except NotFound as error:
         message = f"{request.method} {request.path} is no operation of {service}"

@@ -1,10 +1,10 @@
-"""Checks AWS Signature Version 4, in the Authorization header or in the query of a presigned URL.
+"""Check AWS Signature Version 4, in the Authorization header or in the query of a presigned URL.
 
     signature = parse(request)
     if signature and matches(signature, secret, request, body_hash): ...
 
-botocore's signer computes what the signature should be. Only what a signer chooses and a verifier is told is replaced:
-which headers are signed, the time, and the hash of the body.
+botocore's signer computes the expected signature. Three values that a signer chooses are taken from the request: the
+names of the signed headers, the time, and the hash of the body.
 Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
 """
 
@@ -30,12 +30,12 @@ _SCOPE = re.compile(r"(?P<key>[^/]+)/(?P<date>\d{8})/(?P<region>[a-z0-9-]+)/(?P<
 
 
 class MalformedSignature(ValueError):
-    """The request is signed, but not in a way that can be read."""
+    """The request has a signature that can't be parsed."""
 
 
 @dataclass(frozen=True)
 class Signature:
-    """A parsed signature; `expires_seconds` is None unless it came in the query of a presigned URL."""
+    """A parsed signature; `expires_seconds` is None unless it is in the query of a presigned URL."""
 
     access_key: str
     date: str
@@ -49,10 +49,10 @@ class Signature:
 
     @property
     def time(self) -> datetime:
-        """When it was signed.
+        """Return when the request was signed.
 
         Raises:
-            MalformedSignature: The timestamp isn't one.
+            MalformedSignature: The timestamp can't be parsed.
         """
         try:
             return datetime.strptime(self.timestamp, SIGV4_TIMESTAMP).replace(tzinfo=UTC)
@@ -61,10 +61,10 @@ class Signature:
 
 
 def parse(request: Received) -> Signature | None:
-    """Return the signature of a request, or None when it has none.
+    """Return the signature of a request, or None if it has none.
 
     Raises:
-        MalformedSignature: There is one, but it lacks parts.
+        MalformedSignature: The signature is incomplete.
     """
     header = request.headers.get("authorization", "")
     pairs = signed_pairs(request.query)
@@ -81,7 +81,7 @@ def parse(request: Received) -> Signature | None:
 
 
 def matches(signature: Signature, secret: str, request: Received, body_hash: str) -> bool:
-    """Return whether `secret` made this signature over this request."""
+    """Return whether this signature of the request was made with `secret`."""
     signer, seen = _signer(signature, secret), _signed_request(signature, request, body_hash)
     text = signer.string_to_sign(seen, signer.canonical_request(seen))
     in_scope = signature.timestamp.startswith(signature.date)
@@ -89,7 +89,7 @@ def matches(signature: Signature, secret: str, request: Received, body_hash: str
 
 
 def chunk_signature(signature: Signature, secret: str, kind: str, *hashes: str) -> str:
-    """Return the signature of a part of a streamed body: its previous signature and the hashes of what it has."""
+    """Return the signature of a chunk of a streamed body, made from the previous signature and the chunk's hashes."""
     signer, request = _signer(signature, secret), AWSRequest("PUT", "http://localhost/")
     request.context["timestamp"] = signature.timestamp
     scope = signer.credential_scope(request)
@@ -98,7 +98,7 @@ def chunk_signature(signature: Signature, secret: str, kind: str, *hashes: str) 
 
 
 def _signer(signature: Signature, secret: str) -> SigV4Auth:
-    # S3 signs the path as it was sent; every other service signs it normalized and encoded once more.
+    # For S3 the path is signed as it was sent; for other services it is normalized and encoded again.
     kind = S3SigV4Auth if signature.service == "s3" else SigV4Auth
     signer: SigV4Auth = kind(Credentials(signature.access_key, secret), signature.service, signature.region)
     signer.headers_to_sign = _signed_headers  # type: ignore[method-assign]
@@ -106,7 +106,7 @@ def _signer(signature: Signature, secret: str) -> SigV4Auth:
 
 
 def _signed_headers(request: AWSRequest) -> Any:
-    """The ones that the signature names, also those that botocore itself doesn't sign."""
+    """Return the headers that the signature names, also those that botocore doesn't sign itself."""
     headers = HTTPHeaders()
     for name in request.context["signed_headers"]:
         headers[name] = request.context["received"].headers.get(name, "")
