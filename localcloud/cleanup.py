@@ -1,4 +1,4 @@
-"""Removes from the host what carries one cloud's id: after a stop there is nothing, after a crash there is much.
+"""Removes what one cloud left on the host. A clean stop leaves nothing; a crash leaves mounts, namespaces and cgroups.
 
     sweep(instance)   # ["network namespace lc-1f2e3d", "2 cgroups", ...]
 
@@ -130,7 +130,7 @@ def _remove_link(instance: Instance) -> list[str]:
 
 
 def _remove_rules(instance: Instance) -> list[str]:
-    """The host's nft table of this cloud; it comes after the link, which it protects."""
+    """Remove this cloud's nft table from the host. It protects the link, so the link is removed first."""
     delete = ["nft", "delete", "table", "inet", instance.netns]
     removed = subprocess.run(delete, capture_output=True, check=False)
     return [f"nft table {instance.netns}"] if removed.returncode == 0 else []

@@ -134,7 +134,7 @@ def logs(arguments: argparse.Namespace) -> int:
         print("\n".join(names))
         return 0
     if arguments.name not in names:
-        raise CloudError(f"there is no log {arguments.name!r}: there are {', '.join(names) or 'none'}")
+        raise CloudError(f"there is no log {arguments.name!r}; the logs are: {', '.join(names) or 'none'}")
     return subprocess.call(["tail", *(["-F"] if arguments.follow else ["-n", "100"]), folder / f"{arguments.name}.log"])
 
 
@@ -301,4 +301,4 @@ def _check_unmounted(instance: Instance) -> None:
 
 def _last_line(log: Path) -> str:
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "its log is empty"

@@ -1,6 +1,6 @@
 """The daemon: one process that serves the AWS endpoint and owns everything the cloud runs.
 
-The account is in its memory, as moto's is, so a killed daemon has lost its account. `incarnation`, in
+moto keeps the account in memory, so a killed daemon loses its account. `incarnation`, in
 `state/daemon.json` and in the status, is new at every start, so that callers can tell. The daemon and all that it
 runs are in a PID namespace of their own (see `namespace`), which ends with it.
 """
@@ -41,13 +41,13 @@ def serve(instance: Instance, pid: int) -> None:
     """Run until SIGTERM or SIGINT; leaves nothing behind.
 
     Args:
-        instance: Whose daemon this is.
+        instance: The cloud that this daemon serves.
         pid: The process that users signal: the one outside of the daemon's PID namespace.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     os.environ.update(MOTO_SETTINGS)
-    # Not an event, whose lock a handler that interrupts it would wait for.
+    # Not an event: a signal handler that interrupts Event.wait would wait for its lock for ever.
     asked_to_end: queue.SimpleQueue[None] = queue.SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: asked_to_end.put(None))

@@ -1,4 +1,4 @@
-"""Who this cloud is: the identity, addresses, paths and operator that everything of one state directory shares.
+"""The identity of one cloud: the names, addresses, paths and operator that all parts of one state directory share.
 
     instance = Instance.create(Path(".localcloud"))   # `localcloud start`
     instance = Instance.load(Path(".localcloud"))     # every other command: makes nothing
@@ -107,7 +107,7 @@ class Instance:
 
     @classmethod
     def named(cls, state: Path) -> Instance:
-        """Return the instance of a state directory whose addresses can't be read: its names on this host are known."""
+        """Return the instance of a directory whose record can't be read. Only its names on this host are valid."""
         state = _resolved(state)
         return cls(_identity(state), state, subnet=0, port=0)
 

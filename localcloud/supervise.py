@@ -39,7 +39,7 @@ class Process:
 
     @property
     def runs(self) -> bool:
-        """Whether it has not ended yet."""
+        """Return whether the process runs."""
         return self.child.poll() is None
 
     def signal(self, number: int) -> None:
@@ -49,7 +49,7 @@ class Process:
                 os.killpg(self.child.pid, number)
 
     def wait(self, deadline: float) -> None:
-        """Return when it has ended, or at `deadline` on the monotonic clock."""
+        """Return when the process has ended, or at `deadline` on the monotonic clock."""
         while self.runs and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
 
@@ -102,7 +102,7 @@ class Supervisor:
         self.stop(name, grace_seconds=0)
 
     def alive(self, name: str) -> bool:
-        """Whether the process started as `name` runs."""
+        """Return whether the process started as `name` runs."""
         process = self.find(name)
         return process is not None and process.runs
 

@@ -1,4 +1,4 @@
-"""Where the programs and folders are that the cloud runs but doesn't bring: the folder that `LOCALCLOUD_TOOLS` names.
+"""The folder that `LOCALCLOUD_TOOLS` names: programs and folders that the cloud needs and does not contain.
 
     bin/              etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kube-proxy
     node-image/       a containerd root with the nodes' images imported and unpacked

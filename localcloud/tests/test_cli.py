@@ -107,7 +107,7 @@ def test_an_unknown_log_is_answered_with_those_there_are(
     logs.mkdir()
     (logs / "daemon.log").write_text("")
     assert cli.main(["logs", "--state", str(instance.state), "demon"]) == 1
-    assert "there are daemon" in capsys.readouterr().err
+    assert "the logs are: daemon" in capsys.readouterr().err
 
 
 def test_without_root_the_remedy_is_named() -> None:

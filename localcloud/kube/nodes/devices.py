@@ -1,10 +1,10 @@
-"""Keeps a node from the host's disks and memory: which devices its processes may open, as a program in the kernel.
+"""Keeps a node away from the host's disks and memory: a program in the kernel lists the devices that it may open.
 
     restrict(Path("/sys/fs/cgroup/unified/lc-1f2e3d/i-0abc"))
 
 A privileged container may make any device node or mount a devtmpfs. The kernel asks a BPF program of the cgroup before
 it opens one or makes one; the program belongs to the cgroup and goes with it. Only cgroup v2 has such programs, but its
-hierarchy needs no controllers for them, so the one that systems with v1 mount as well will do.
+hierarchy needs no controllers for them. So the v2 hierarchy that systems with v1 also mount is sufficient.
 """
 
 from __future__ import annotations

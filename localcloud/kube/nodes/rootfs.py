@@ -1,4 +1,4 @@
-"""The root file system of a node: a folder of its own, and what of the host is mounted into it.
+"""The root file system of a node: a folder of its own, with parts of the host mounted into it.
 
     prepare(root, names)                     # folders, links and /etc
     copy_image_databases(image, root / "var/lib/containerd")
@@ -25,7 +25,7 @@ FOLDERS = (
 )  # fmt: skip
 PROGRAM_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")  # links into /usr, or folders of old
 LINKS = {"var/run": "/run", "etc/mtab": "/proc/self/mounts", "etc/os-release": "../usr/lib/os-release"}
-# Read by the dynamic linker and by the network tools; nothing here is a person's.
+# Read by the dynamic linker and by the network tools; they hold nothing private.
 COPIED = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "protocols", "services", "nsswitch.conf")
 CHECKOUT = Path(__file__).resolve().parents[3]
 CONTENT = "io.containerd.content.v1.content"
