@@ -25,18 +25,9 @@ from localcloud.kube.pki import Pair
 
 TIMEOUT_SECONDS = 15.0
 FIELD_MANAGER = "eks"
-PLURALS = {
-    "NetworkPolicy": "networkpolicies",
-    "Endpoints": "endpoints",
-    "PriorityClass": "priorityclasses",
-    "StorageClass": "storageclasses",
-}
 CLUSTER_SCOPED = frozenset(
-    {
-        "Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding", "CSIDriver", "StorageClass",
-        "PriorityClass", "MutatingWebhookConfiguration", "CustomResourceDefinition",
-    }
-)  # fmt: skip
+    {"PersistentVolume", "ClusterRole", "ClusterRoleBinding", "CSIDriver", "MutatingWebhookConfiguration"}
+)
 
 
 class Client:
@@ -145,7 +136,7 @@ def object_path(manifest: dict[str, Any]) -> str:
     version, kind, metadata = manifest["apiVersion"], manifest["kind"], manifest["metadata"]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     scope = "" if kind in CLUSTER_SCOPED else f"/namespaces/{metadata.get('namespace', 'default')}"
-    return f"{root}{scope}/{PLURALS.get(kind, kind.lower() + 's')}/{metadata['name']}"
+    return f"{root}{scope}/{kind.lower()}s/{metadata['name']}"
 
 
 def _send(

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from localcloud.aws.ec2 import Ec2
-from localcloud.aws.eks.errors import EksError, in_use, invalid, not_found
+from localcloud.aws.eks.errors import in_use, invalid, not_found
 from localcloud.aws.eks.machine import Addons, ControlPlane, Machine, Node
 from localcloud.aws.eks.model import (
     AccessEntry,
@@ -189,7 +189,7 @@ class Eks:
         return update
 
 
-def new_id(length: int = 17) -> str:
+def new_id(length: int) -> str:
     """Return random lower-case hexadecimal digits."""
     return secrets.token_hex((length + 1) // 2)[:length]
 
@@ -214,15 +214,3 @@ def checked_tags(tags: Any) -> Tags:
         if str(name).lower().startswith("aws:"):
             raise invalid(f"Tag key {name!r} is reserved: it must not start with aws:")
     return dict(tags or {})
-
-
-__all__ = [
-    "ClusterState",
-    "Eks",
-    "EksError",
-    "GroupState",
-    "Settings",
-    "checked_tags",
-    "new_id",
-    "page",
-]

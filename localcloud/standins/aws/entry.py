@@ -156,12 +156,13 @@ class Entry:
         return name in self.replace_on or name == "region" or (self.replace_on == ALL and name != "tags")
 
 
-def wait(call: Call, done: Callable[[], bool], what: str, pause: float = 0.2) -> None:
+def wait(call: Call, done: Callable[[], bool], what: str) -> None:
     """Poll until `done()`; the pause grows to a second.
 
     Raises:
         PluginError: the deadline passed; the message contains `what`.
     """
+    pause = 0.2
     while not done():
         if time.monotonic() >= call.deadline:
             raise PluginError(f"timed out waiting for {what}")

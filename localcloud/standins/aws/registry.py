@@ -17,18 +17,6 @@ from localcloud.standins.aws.resources import (
     s3_objects,
 )
 
-_MODULES = (
-    ec2_gateways,
-    ec2_network,
-    ec2_security,
-    ec2_templates,
-    efs,
-    eks,
-    eks_access,
-    iam,
-    kms_logs,
-    s3,
-    s3_objects,
-)
+_MODULES = (ec2_gateways, ec2_network, ec2_security, ec2_templates, efs, eks, eks_access, iam, kms_logs, s3, s3_objects)
 
 ENTRIES: dict[str, Entry] = {entry.token: entry for module in _MODULES for entry in module.ENTRIES}

@@ -63,8 +63,8 @@ def test_a_deployment_is_active_once_its_current_generation_is_available(status:
             id="core",
         ),
         pytest.param(
-            {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "a"}},
-            "/apis/scheduling.k8s.io/v1/priorityclasses/a",
+            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "a"}},
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles/a",
             id="cluster-scoped",
         ),
     ],

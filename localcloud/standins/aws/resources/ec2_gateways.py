@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from localcloud.standins.aws.entry import (
-    Call,
-    Entry,
-    Tree,
-    ignore_absent,
-    retry,
-    tag_map,
-    wait,
-    words,
-)
+from localcloud.standins.aws.entry import Call, Entry, Tree, ignore_absent, retry, tag_map, wait, words
 from localcloud.standins.aws.resources.ec2_common import delete, first, tag_specification, update_tags
 from localcloud.standins.serve import PluginError
 

@@ -27,16 +27,14 @@ def conditions(**values: str) -> list[dict[str, str]]:
     ]
 
 
-def deployment(
-    *, revision: str = "1", generation: int = 1, observed: int = 1, available: str = "True"
-) -> dict[str, Any]:
+def deployment(*, revision: str = "1", generation: int = 1, available: str = "True") -> dict[str, Any]:
     rolled = {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}
     return {
         "metadata": {
             "uid": "d", "generation": generation, "annotations": {"deployment.kubernetes.io/revision": revision},
         },
         "spec": {"replicas": 2},
-        "status": {"observedGeneration": observed, "conditions": [*conditions(Available=available), rolled]},
+        "status": {"observedGeneration": 1, "conditions": [*conditions(Available=available), rolled]},
     }  # fmt: skip
 
 
