@@ -1,6 +1,6 @@
 """Puts the engine and the stand-in plug-ins where the engine uses them without a warning.
 
-    install(state / "bin", state / "pulumi-home", python, ("aws", "eks", "kubernetes"))
+    install(folder / "bin", folder / "pulumi-home", python, ("aws", "eks", "kubernetes"))
 
 The engine (v3.250.0, `workspace/plugins.go`) looks for the language host next to its own executable, with symbolic
 links resolved, and for providers in folders of `$PULUMI_HOME/plugins` that are named after kind, name and version. A
