@@ -31,7 +31,7 @@ for step in itertools.count(1):
 
 
 @pytest.mark.e2e
-def test_each_step_of_two_workers_is_paired_with_one_of_plain_training_once_both_are_there(tmp_path: Path) -> None:
+def test_each_step_of_two_workers_is_paired_with_a_plain_training_step_once_both_workers_run(tmp_path: Path) -> None:
     site = Site(
         python=Path(sys.executable),
         etcd=Path(),

@@ -29,7 +29,7 @@ def nodes_that(command: str) -> System:
 
 
 @pytest.mark.parametrize(("command", "over"), [(f"echo torch.{REFUSED}; exit 1", True), ("exit 1", False)])
-def test_a_job_is_over_when_a_node_is_refused_for_good_and_not_when_one_fails(
+def test_a_job_is_over_when_a_node_is_refused_permanently_and_not_when_a_node_fails(
     tmp_path: Path, command: str, over: bool
 ) -> None:
     with Job(nodes_that(command), a_site(tmp_path)) as job:
@@ -38,7 +38,7 @@ def test_a_job_is_over_when_a_node_is_refused_for_good_and_not_when_one_fails(
         assert job.is_over(0) is over
 
 
-def test_a_job_given_up_leaves_no_node_and_the_next_are_another_attempt(tmp_path: Path) -> None:
+def test_an_abandoned_job_leaves_no_node_and_the_next_nodes_belong_to_a_new_attempt(tmp_path: Path) -> None:
     with Job(nodes_that("exec sleep 60"), a_site(tmp_path)) as job:
         job.start()
         first = job.nodes[0]
@@ -52,7 +52,7 @@ def test_a_job_given_up_leaves_no_node_and_the_next_are_another_attempt(tmp_path
         assert job.nodes[0].last_lines() == "attempt 2"
 
 
-def test_another_attempt_of_torchrun_meets_in_another_rendezvous(tmp_path: Path) -> None:
+def test_each_attempt_of_torchrun_uses_its_own_rendezvous(tmp_path: Path) -> None:
     def rendezvous(attempt: int) -> set[str]:
         site = replace(a_site(tmp_path), attempt=attempt)
         return {

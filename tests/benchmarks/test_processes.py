@@ -18,7 +18,7 @@ def with_child(folder: Path) -> Process:
     return process
 
 
-def test_a_process_ends_with_its_descendants_even_when_they_are_frozen(tmp_path: Path) -> None:
+def test_ending_a_process_also_ends_its_frozen_descendants(tmp_path: Path) -> None:
     process = with_child(tmp_path)
     pids = process.tree()
     process.signal(signal.SIGSTOP)
@@ -32,7 +32,7 @@ def test_a_process_ends_with_its_descendants_even_when_they_are_frozen(tmp_path:
     assert not any(map(is_alive, pids))
 
 
-def test_a_signal_can_be_for_the_first_process_alone(tmp_path: Path) -> None:
+def test_a_signal_can_be_sent_to_the_first_process_only(tmp_path: Path) -> None:
     process = with_child(tmp_path)
     child = process.tree()[1]
     process.signal(signal.SIGTERM, whole_tree=False)
@@ -49,7 +49,7 @@ def test_the_end_of_a_log_is_shown(tmp_path: Path) -> None:
     assert process.last_lines(1) == "two three"
 
 
-def test_nobody_listens_at_a_free_port() -> None:
+def test_no_process_listens_on_a_free_port() -> None:
     assert not wait_for_port(free_port(), 0.2)
 
 

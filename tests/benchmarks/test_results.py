@@ -32,19 +32,19 @@ def test_a_partial_run_replaces_its_rows_and_leaves_the_others() -> None:
     ]
 
 
-def test_rows_that_are_no_longer_measured_come_last() -> None:
+def test_rows_that_are_no_longer_measured_are_last() -> None:
     merged = results.merge([row("of old", "x"), row(KILL, "torchft")], [], SYSTEMS)
     assert [one.measure for one in merged] == [KILL, "of old"]
 
 
-def test_written_rows_are_read_back(tmp_path: Path) -> None:
+def test_written_rows_can_be_read_back(tmp_path: Path) -> None:
     file = tmp_path / "elastic.json"
     assert results.read(file) == []
     file.write_text(json.dumps([asdict(row(KILL, "torchft"))]))
     assert results.read(file) == [row(KILL, "torchft")]
 
 
-def test_a_median_that_is_the_cap_is_said_to_be_more() -> None:
+def test_a_median_equal_to_the_cap_is_shown_as_more_than_the_cap() -> None:
     caps = {"SIGSTOP: next committed step": 120.0}
     frozen = faults.STOP.headline
     rows = [row(frozen, "torchrun", 120.0), row(frozen, "torchft", 5.0), row(KILL, "x", 500)]
@@ -53,7 +53,7 @@ def test_a_median_that_is_the_cap_is_said_to_be_more() -> None:
     ]
 
 
-def test_every_measure_has_its_place_in_the_table() -> None:
+def test_every_measure_is_in_the_table() -> None:
     headlines = {fault.headline for fault in faults.FAULTS.values()}
     assert headlines <= set(results.MEASURES)
     assert faults.unit("SIGTERM: steps lost") == "steps"
@@ -71,7 +71,7 @@ def test_the_ratio_of_steps_is_the_median_of_their_pairs() -> None:
     assert paced.ratio([Pair(2.0, 1.0), Pair(3.0, 2.0), Pair(90.0, 1.0)]) == 2.0
 
 
-def test_the_time_that_checkpoints_take_is_a_share_of_the_run_with_them() -> None:
+def test_checkpoint_time_is_a_share_of_the_run_with_checkpoints() -> None:
     turn = [1.0] * 4 + [3.0, 1.0, 2.0] + [1.0] * 20
     assert paced.shares_lost([turn], at=4) == pytest.approx([100 * 3 / sum(turn)])
 

@@ -29,13 +29,13 @@ def test_a_line_that_a_killed_worker_left_half_written_is_skipped() -> None:
     assert parse(1, text) == [Line(1, 17, 3, 52.0, 0.41, 48), Line(1, 18, 3, 52.5, 0.40, 48)]
 
 
-def test_a_step_of_a_pair_has_ended_when_the_last_worker_has_ended_it() -> None:
+def test_a_step_of_two_workers_ends_when_the_last_worker_ends_it() -> None:
     first = "100000000 101000000 120000000\n133000000 135000000 155000000\n170000000 171000000 190000000\n"
     second = "103000000 104000000 119000000\n134000000 134500000 156000000\n"
     assert pairs([first, second]) == [Pair(system=0.014, plain=0.021)]
 
 
-def test_going_on_means_a_step_by_the_survivors_alone() -> None:
+def test_training_continues_with_the_first_step_by_the_survivors_alone() -> None:
     lines = [
         line(0, 7, 10.1),  # in flight when the signal came: all three had done their part
         line(2, 8, 10.2, world=2),  # by the worker that was given up
@@ -46,30 +46,30 @@ def test_going_on_means_a_step_by_the_survivors_alone() -> None:
     assert first_step(lines, nodes={0, 1}, world=2, after=11.0) is None
 
 
-def test_a_gap_is_between_steps_of_one_worker() -> None:
+def test_a_gap_is_measured_between_steps_of_one_worker() -> None:
     lines = [line(0, 1, 1.0), line(1, 1, 1.4), line(0, 2, 2.0), line(1, 2, 1.9), line(2, 2, 9.0)]
     assert longest_gap(lines, nodes={0, 1}, begin=0.0, end=10.0) == pytest.approx(1.0)
 
 
-def test_a_gap_counts_if_it_touches_the_time_in_question() -> None:
+def test_a_gap_counts_if_it_overlaps_the_measured_time() -> None:
     lines = [line(0, step, at) for step, at in enumerate((0.0, 5.0, 5.1, 5.9, 6.0, 10.0))]
     assert longest_gap(lines, nodes={0}, begin=5.05, end=5.95) == pytest.approx(0.8)
     assert longest_gap(lines, nodes={0}, begin=4.0, end=5.05) == pytest.approx(5.0)
     assert longest_gap([], nodes={0}, begin=0.0, end=1.0) == 0.0
 
 
-def test_steps_made_again_after_a_checkpoint_are_lost() -> None:
+def test_steps_repeated_after_a_checkpoint_count_as_lost() -> None:
     before = [line(0, step, step / 10) for step in range(150)]
     assert steps_lost(before, line(0, 101, 70.0, world=2)) == 49
     assert steps_lost(before, line(0, 150, 70.0, world=2)) == 0
 
 
-def test_the_same_step_noted_by_two_workers_is_not_lost() -> None:
+def test_a_step_recorded_by_two_workers_does_not_count_as_lost() -> None:
     lines = [line(0, 9, 1.0), line(1, 8, 1.0), line(0, 10, 1.3, world=2)]
     assert steps_lost(lines, line(1, 9, 1.2, world=2)) == 0
 
 
-def test_kept_samples_count_each_step_once_and_only_those_of_the_time_in_question() -> None:
+def test_kept_samples_count_each_step_of_the_measured_time_once() -> None:
     lines = [
         line(0, 1, 0.5),
         line(0, 2, 1.5),
@@ -82,11 +82,11 @@ def test_kept_samples_count_each_step_once_and_only_those_of_the_time_in_questio
     assert kept_samples(lines, 1.0, 3.5) == 48 + 48 + 32
 
 
-def test_a_step_that_was_done_before_does_not_count_when_it_is_made_again() -> None:
+def test_a_repeated_step_is_not_counted_again() -> None:
     assert kept_samples([line(0, 7, 0.5), line(0, 7, 1.5)], 1.0, 2.0) == 0
 
 
-def test_a_steps_time_is_from_the_step_before_it() -> None:
+def test_a_steps_time_starts_at_the_end_of_the_previous_step() -> None:
     lines = [line(0, 4, 1.0), line(0, 5, 1.25), line(1, 6, 1.3), line(0, 6, 1.75), line(0, 8, 9.0)]
     assert step_seconds(lines, node=0, first=5, last=8) == pytest.approx([0.25, 0.5])
 
@@ -97,14 +97,14 @@ def even(node: int, begin: float, end: float, *, pace: int, first: int) -> list[
     return [line(node, first + index, begin + (index + 0.5) / pace, samples=1) for index in range(count)]
 
 
-def test_a_disturbance_lasts_until_the_killed_worker_trains_with_all_others_again() -> None:
+def test_a_disturbance_lasts_until_the_killed_worker_trains_with_all_the_others_again() -> None:
     lines = [line(1, 5, 10.2), line(0, 6, 11.0, world=2), line(1, 7, 17.0, world=2), line(1, 8, 18.0)]
     assert disturbances(lines, [(10.5, 1)], world=3, end=99.0) == [Span(10.5, 18.0)]
     assert disturbances(lines, [(20.0, 1)], world=3, end=99.0) == [Span(20.0, 99.0)]
     assert disturbances(lines, [(21.0, 1), (10.5, 1)], world=3, end=99.0) == [Span(10.5, 99.0)]
 
 
-def test_goodput_is_the_same_on_a_machine_that_becomes_slower_in_the_middle() -> None:
+def test_goodput_is_the_same_on_a_machine_that_becomes_slower_halfway() -> None:
     fast = [*even(0, 0, 100, pace=10, first=0), *even(0, 110, 200, pace=10, first=1000)]
     slow = [*even(0, 200, 300, pace=5, first=1900), *even(0, 310, 400, pace=5, first=2400)]
     trace, record = Span(30.0, 370.0), Span(0.0, 400.0)
@@ -114,14 +114,14 @@ def test_goodput_is_the_same_on_a_machine_that_becomes_slower_in_the_middle() ->
     assert kept_samples([*fast, *slow], trace.begin, trace.end) == undisturbed - 10 * 10 - 10 * 5
 
 
-def test_steps_made_again_are_work_that_an_undisturbed_run_would_not_have_lost() -> None:
+def test_repeated_steps_lower_the_goodput() -> None:
     lines = [*even(0, 0, 50, pace=10, first=0), *even(0, 60, 100, pace=10, first=400)]
     undisturbed = undisturbed_samples(lines, [Span(50.0, 60.0)], Span(0.0, 100.0), Span(0.0, 100.0))
     assert undisturbed == pytest.approx(1000)
     assert kept_samples(lines, 0.0, 100.0) == 800
 
 
-def test_a_worker_that_never_came_back_is_measured_by_the_pace_before() -> None:
+def test_if_a_worker_never_returns_goodput_uses_the_pace_before_the_kill() -> None:
     lines = even(0, 0, 50, pace=10, first=0)
     undisturbed = undisturbed_samples(lines, [Span(50.0, 120.0)], Span(20.0, 100.0), Span(0.0, 120.0))
     assert undisturbed == pytest.approx(800)
