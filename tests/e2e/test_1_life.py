@@ -28,7 +28,7 @@ SECRET_SIGNATURE = "4dabf18193072939515e22adb298388d"
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
 
 
-def test_make_up_ends_with_training_progressing(checkout: Checkout) -> None:
+def test_make_up_returns_when_training_progresses(checkout: Checkout) -> None:
     output = checkout.make("up")
     assert "pulumi config set workers" in output.text  # what to run next
     assert "pulumi destroy" in output.text
@@ -42,7 +42,7 @@ def test_make_up_again_changes_nothing(checkout: Checkout) -> None:
     assert identities(checkout) == before
 
 
-def test_outputs_are_there_and_the_kubeconfig_is_a_secret(checkout: Checkout) -> None:
+def test_outputs_exist_and_the_kubeconfig_is_a_secret(checkout: Checkout) -> None:
     for name in ("clusterName", "namespace", "jobName", "workerSelector", "bucket", "codeUri"):
         assert checkout.outputs[name]
     assert checkout.outputs["fileSystemId"].startswith("fs-")
@@ -68,7 +68,7 @@ def test_kubectl_logs_exec_describe_and_port_forward_work(checkout: Checkout) ->
     assert "etcdserver" in forwarded.text
 
 
-def test_someone_without_an_access_entry_is_refused(checkout: Checkout) -> None:
+def test_an_identity_without_an_access_entry_is_refused(checkout: Checkout) -> None:
     checkout.aws("iam create-user --user-name stranger")
     key = checkout.aws("iam create-access-key --user-name stranger")["AccessKey"]
     credentials = f"export AWS_ACCESS_KEY_ID={key['AccessKeyId']} AWS_SECRET_ACCESS_KEY={key['SecretAccessKey']}"
@@ -102,7 +102,7 @@ def test_resize_to_three_keeps_the_first_two_processes(checkout: Checkout) -> No
     assert_steps_only_grow(checkout)
 
 
-def test_a_terminated_node_is_replaced_while_training_goes_on(checkout: Checkout) -> None:
+def test_a_terminated_node_is_replaced_while_training_continues(checkout: Checkout) -> None:
     lost = running_workers(checkout)[-1]
     node = node_of(checkout, lost)
     survivors = {name: who for name, who in identities(checkout).items() if name != lost}
@@ -116,7 +116,7 @@ def test_a_terminated_node_is_replaced_while_training_goes_on(checkout: Checkout
     assert_steps_only_grow(checkout)
 
 
-def test_a_deleted_worker_pod_comes_back_and_joins(checkout: Checkout) -> None:
+def test_a_deleted_worker_pod_is_recreated_and_joins(checkout: Checkout) -> None:
     lost = running_workers(checkout)[0]
     survivors = {name: who for name, who in identities(checkout).items() if name != lost}
     checkout.run(f"kubectl delete pod -n {checkout.namespace} {lost}")
@@ -125,7 +125,7 @@ def test_a_deleted_worker_pod_comes_back_and_joins(checkout: Checkout) -> None:
     assert_steps_only_grow(checkout)
 
 
-def test_a_job_whose_checkpoints_are_in_s3_trains_with_the_rights_for_its_own(checkout: Checkout) -> None:
+def test_a_job_with_checkpoints_in_s3_may_access_only_its_own_checkpoints(checkout: Checkout) -> None:
     checkout.run(
         "pulumi config set jobName bucketed && pulumi config set checkpoints s3 && "
         "pulumi config set trainerArgs -- '--epochs 1500 --min-step-seconds 0.1 --report-every 1 --checkpoint-every 50'"
@@ -148,7 +148,7 @@ def _checkpoints_in_s3(checkout: Checkout) -> list[int]:
     return sorted(int(key.split("/")[2].split("-")[1]) for key in keys if key.endswith("/manifest.json"))
 
 
-def test_a_worker_deleted_by_force_is_missed_by_nobody(checkout: Checkout) -> None:
+def test_training_continues_after_a_worker_is_deleted_by_force(checkout: Checkout) -> None:
     lost = running_workers(checkout)[-1]
     survivors = {name: who for name, who in identities(checkout).items() if name != lost}
     generation, step = latest_generation(checkout), latest_step(checkout)
@@ -160,7 +160,7 @@ def test_a_worker_deleted_by_force_is_missed_by_nobody(checkout: Checkout) -> No
         assert_committed_once([printed(lost), *map(checkout.logs, running_workers(checkout))])
 
 
-def test_a_drained_node_loses_its_worker_without_a_failure_and_gets_one_back(checkout: Checkout) -> None:
+def test_a_worker_leaves_a_drained_node_without_a_failure_and_returns_later(checkout: Checkout) -> None:
     leaver = running_workers(checkout)[0]
     node = node_of(checkout, leaver)
     survivors = {name: who for name, who in identities(checkout).items() if name != leaver}
@@ -179,7 +179,7 @@ def test_a_drained_node_loses_its_worker_without_a_failure_and_gets_one_back(che
         assert_committed_once([printed(leaver), *map(checkout.logs, running_workers(checkout))])
 
 
-def test_without_any_worker_left_training_resumes_from_s3(checkout: Checkout) -> None:
+def test_training_resumes_from_s3_after_all_workers_are_lost(checkout: Checkout) -> None:
     before = identities(checkout)
     step, saved = latest_step(checkout), _checkpoints_in_s3(checkout)[-1]
     checkout.run(
@@ -199,7 +199,7 @@ def test_without_any_worker_left_training_resumes_from_s3(checkout: Checkout) ->
     assert_committed_once(logs)
 
 
-def test_refresh_sees_drift_and_up_repairs_it(checkout: Checkout) -> None:
+def test_refresh_detects_drift_and_up_repairs_it(checkout: Checkout) -> None:
     vpc = checkout.aws("ec2 describe-vpcs --filters Name=tag-key,Values=Project")["Vpcs"][0]
     subnets = checkout.aws(f"ec2 describe-subnets --filters Name=vpc-id,Values={vpc['VpcId']}")
     interfaces = checkout.aws("ec2 describe-network-interfaces")["NetworkInterfaces"]
@@ -230,7 +230,9 @@ def test_refresh_sees_drift_and_up_repairs_it(checkout: Checkout) -> None:
         pytest.param("instanceTypes[0]", "z9.huge", "z9.huge", id="unknown-instance-type"),
     ],
 )
-def test_a_bad_config_is_refused_before_anything_changes(checkout: Checkout, key: str, value: str, named: str) -> None:
+def test_an_invalid_config_is_refused_before_anything_changes(
+    checkout: Checkout, key: str, value: str, named: str
+) -> None:
     before = identities(checkout)
     with checkout.config(key, value):
         refused = checkout.fails("pulumi up --yes")
@@ -249,7 +251,7 @@ def test_resize_to_one_leaves_one_worker_training(checkout: Checkout) -> None:
     assert_steps_only_grow(checkout)
 
 
-def test_a_finished_job_stays_finished_in_a_pod_with_several_processes_too(checkout: Checkout) -> None:
+def test_a_finished_job_with_several_processes_per_pod_stays_finished(checkout: Checkout) -> None:
     with checkout.config("jobName", "short"), checkout.config("trainerArgs", f"{SHORT_TRAINING} --processes 2"):
         checkout.run("pulumi up --yes")
         checkout.forget_outputs()

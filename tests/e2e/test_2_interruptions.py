@@ -54,7 +54,7 @@ def _repeat(checkout: Checkout, command: str) -> Output:
     return first
 
 
-def test_start_after_a_killed_daemon_cleans_up_and_says_so(checkout: Checkout) -> None:
+def test_start_after_a_killed_daemon_cleans_up_and_reports_it(checkout: Checkout) -> None:
     status = json.loads((checkout.state / "daemon.json").read_text())
     instance = json.loads((checkout.state / "instance.json").read_text())["id"]
     assert processes_of(instance, checkout.state)
@@ -66,20 +66,22 @@ def test_start_after_a_killed_daemon_cleans_up_and_says_so(checkout: Checkout) -
     assert listed["clusters"] == []
 
 
-def test_make_up_says_that_the_old_stack_is_gone_and_makes_it_anew(checkout: Checkout, account: Inventory) -> None:
+def test_make_up_reports_that_the_old_stack_is_gone_and_creates_it_again(
+    checkout: Checkout, account: Inventory
+) -> None:
     said = _kill_once_printed(checkout, "make up", "Cluster tidewater-local-eksCluster")
     assert "forgetting the stack's state" in said
     assert account
 
 
-def test_up_killed_half_way_completes_the_next_time(checkout: Checkout) -> None:
+def test_an_interrupted_up_is_completed_by_the_next_up(checkout: Checkout) -> None:
     checkout.run("pulumi cancel --yes", expect=None)
     _kill_once_printed(checkout, "pulumi up --yes", "Job job-dataset-digits creating")
     _repeat(checkout, "pulumi up --yes")
     checkout.run("pulumi preview --expect-no-changes")
 
 
-def test_kubectl_finds_the_cluster_of_a_stack_that_was_made_again(checkout: Checkout) -> None:
+def test_kubectl_finds_the_cluster_of_a_recreated_stack(checkout: Checkout) -> None:
     assert "etcd" in checkout.run("kubectl get pods --all-namespaces").text
 
 
@@ -87,7 +89,7 @@ def test_a_second_make_up_trains_again(checkout: Checkout) -> None:
     assert "step=" in checkout.make("up").text
 
 
-def test_destroy_killed_half_way_leaves_nothing_the_second_time(checkout: Checkout, account: Inventory) -> None:
+def test_an_interrupted_destroy_is_completed_by_the_next_destroy(checkout: Checkout, account: Inventory) -> None:
     _kill_once_printed(checkout, "pulumi destroy --yes", " deleted ", times=20)
     _repeat(checkout, "pulumi destroy --yes")
     assert added(account, aws_inventory(checkout.cloud())) == {}
