@@ -53,5 +53,5 @@ def waiting(reason: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_a_pod_is_doing_is_said_as_kubectl_says_it(status: dict[str, Any], said: str) -> None:
+def test_a_pods_state_is_shown_as_kubectl_shows_it(status: dict[str, Any], said: str) -> None:
     assert doing({"status": status}) == said

@@ -43,7 +43,7 @@ def forgotten(session: FakeSession) -> bool:
 
 
 @pytest.mark.parametrize("recorded", [(VPC, ROLE), (ROLE,)], ids=["whole", "killed before it had a network"])
-def test_a_stack_whose_cloud_is_gone_is_forgotten_but_its_settings_are_kept(
+def test_a_stack_whose_cloud_is_gone_is_removed_and_its_settings_are_kept(
     recorded: tuple[Mapping[str, Any], ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     session = FakeSession(recorded=recorded)
@@ -88,14 +88,14 @@ def test_the_lock_of_a_killed_update_is_released(
     assert session.asked == (["pulumi cancel --yes --stack local"] if released else [])
 
 
-def test_identifiers_are_those_of_one_type() -> None:
+def test_only_identifiers_of_the_given_type_are_listed() -> None:
     assert identifiers([VPC, {"type": "aws:ec2/subnet:Subnet", "id": "s"}, {"type": VPC["type"]}], VPC["type"]) == [
         "vpc-1"
     ]
 
 
 @pytest.mark.parametrize("following", ["kubectl logs x", ["kubectl logs x"], {"logs": "kubectl logs x"}])
-def test_what_to_run_next_is_printed_whatever_shape_it_has(following: Any) -> None:
+def test_the_next_command_is_printed_from_any_type_of_output(following: Any) -> None:
     words = next_words(following)
     assert ". ./activate" in words
     assert "kubectl logs x" in words

@@ -48,14 +48,14 @@ def tally_of(text: str) -> Tally:
     return tally
 
 
-def test_what_is_done_is_counted_and_what_is_in_progress_is_named() -> None:
+def test_finished_resources_are_counted_and_resources_in_progress_are_named() -> None:
     assert tally_of(PROGRESS).summary(now=15.0) == (
         "  3 created, 1 replaced, 1 deleted; "
         "in progress: Cluster tidewater-eksCluster (5 s), Eip nat (5 s), Job dataset (5 s)"
     )
 
 
-def test_of_many_in_progress_the_longest_are_named() -> None:
+def test_of_many_resources_in_progress_the_slowest_are_named() -> None:
     tally = Tally()
     for number in range(5):
         tally.take(f" -  aws:efs:MountTarget t{number} deleting (0s)", now=float(number))
@@ -69,7 +69,7 @@ def test_errors_outputs_the_summary_and_slow_resources_are_shown(line: str) -> N
     assert Tally().take(line, now=0.0) == line
 
 
-def test_a_slow_resource_is_shown_without_what_it_waited_for() -> None:
+def test_a_slow_resource_is_shown_without_the_resources_it_waited_for() -> None:
     line = " +  kubernetes:batch/v1:Job dataset created (19s) Waiting for Job to succeed"
     assert Tally().take(line, now=0.0) == " +  kubernetes:batch/v1:Job dataset created (19s)"
 

@@ -29,20 +29,20 @@ def executable(path: Path, prints: str) -> Path:
     return path
 
 
-def test_a_build_in_the_cache_is_used_without_asking_it(tmp_path: Path) -> None:
+def test_a_cached_build_is_used_without_running_it(tmp_path: Path) -> None:
     built = executable(paths.tool_path(KUBECTL), "anything")
     assert toolchain.binary("kubectl") == built
     assert not Path(f"{built}.asked").exists()
 
 
-def test_a_fitting_binary_on_path_is_used_and_asked_once(tmp_path: Path) -> None:
+def test_a_suitable_binary_on_path_is_used_and_its_version_is_read_once(tmp_path: Path) -> None:
     other = executable(tmp_path / "bin" / "kubectl", "Client Version: v1.34.4")
     assert toolchain.binary("kubectl") == other
     assert toolchain.binary("kubectl") == other
     assert Path(f"{other}.asked").read_text() == "asked\n"
 
 
-def test_a_changed_binary_on_path_is_asked_again(tmp_path: Path) -> None:
+def test_the_version_of_a_changed_binary_on_path_is_read_again(tmp_path: Path) -> None:
     other = executable(tmp_path / "bin" / "kubectl", "Client Version: v1.34.4")
     assert found.locate(KUBECTL) == other
     executable(other, "Client Version: v1.35.0")
@@ -50,13 +50,13 @@ def test_a_changed_binary_on_path_is_asked_again(tmp_path: Path) -> None:
     assert found.locate(KUBECTL) is None
 
 
-def test_another_version_on_path_is_not_used_and_the_error_says_what_to_run(tmp_path: Path) -> None:
+def test_a_wrong_version_on_path_is_not_used_and_the_error_names_the_command_to_run(tmp_path: Path) -> None:
     executable(tmp_path / "bin" / "kubectl", "Client Version: v1.32.4-dispatcher")
     with pytest.raises(toolchain.ToolMissing, match=r"kubectl v1\.34\.4 is not set up .* `make up`"):
         toolchain.binary("kubectl")
 
 
-def test_a_dynamically_linked_binary_does_not_fit_an_image_that_holds_nothing_else(tmp_path: Path) -> None:
+def test_a_dynamically_linked_binary_is_not_used_for_an_image_without_libraries(tmp_path: Path) -> None:
     executable(tmp_path / "bin" / "etcd", "etcd Version: 3.5.21")
     assert found.locate(TOOLS["etcd"]) is None
 
@@ -72,11 +72,11 @@ def test_a_dynamically_linked_binary_does_not_fit_an_image_that_holds_nothing_el
         pytest.param("", False, id="nothing"),
     ],
 )
-def test_only_exactly_the_pinned_version_fits(reported: str, expected: bool) -> None:
+def test_only_the_exact_pinned_version_is_accepted(reported: str, expected: bool) -> None:
     assert found.fits(KUBECTL, reported) is expected
 
 
-def test_nothing_set_up_is_an_error_that_names_the_remedy() -> None:
+def test_a_missing_installation_is_an_error_that_names_the_remedy() -> None:
     for missing in (toolchain.stack_python, toolchain.trainer_site_packages, toolchain.node_image):
         with pytest.raises(toolchain.ToolMissing, match="run `make up`"):
             missing()

@@ -33,7 +33,7 @@ def blob(blobs: dict[str, bytes], descriptor: dict[str, Any]) -> bytes:
     return data
 
 
-def test_every_image_is_named_and_every_digest_holds(blobs: dict[str, bytes]) -> None:
+def test_every_image_has_its_name_and_every_digest_is_correct(blobs: dict[str, bytes]) -> None:
     index = json.loads(blobs["index.json"])
     names = [manifest["annotations"]["io.containerd.image.name"] for manifest in index["manifests"]]
     assert names == ["docker.io/localcloud/a:1", "docker.io/localcloud/b:1"]

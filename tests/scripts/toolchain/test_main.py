@@ -13,7 +13,7 @@ from scripts.toolchain import __main__ as command
 from scripts.toolchain import paths, stack_python
 
 
-def test_on_a_machine_that_is_set_up_installing_is_quiet_and_quick() -> None:
+def test_installing_again_prints_nothing_and_builds_nothing() -> None:
     begin = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "scripts.toolchain", "install"],

@@ -15,7 +15,7 @@ from scripts.toolchain.errors import StepFailed
 
 
 @pytest.mark.parametrize(("version", "fits"), [((3, 11), True), ((3, 10), False), ((3, 12), False)])
-def test_only_the_pods_python_will_do(version: tuple[int, int], fits: bool) -> None:
+def test_only_the_python_version_of_the_pods_is_accepted(version: tuple[int, int], fits: bool) -> None:
     if fits:
         python_packages.check_python(version, "python3")
         return
@@ -23,15 +23,15 @@ def test_only_the_pods_python_will_do(version: tuple[int, int], fits: bool) -> N
         python_packages.check_python(version, "python3")
 
 
-def test_a_missing_go_is_named_with_the_version_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_go_is_an_error_that_names_the_version_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(StepFailed, match=r"Go isn't on PATH: install Go 1\.\d+"):
         go_tools.check_go(paths.HERE / "kubernetes")
 
 
-def test_a_go_that_refuses_the_module_is_an_error_with_its_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_go_about_the_module_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go = tmp_path / "go"
     go.write_text("#!/bin/sh\necho 'go: go.mod requires go >= 1.25.0 (running go 1.19)' >&2\nexit 1\n")
     go.chmod(0o755)
@@ -40,7 +40,7 @@ def test_a_go_that_refuses_the_module_is_an_error_with_its_words(
         go_tools.check_go(paths.HERE / "kubernetes")
 
 
-def test_missing_packages_without_root_say_so_with_their_reasons(
+def test_without_root_missing_packages_are_listed_with_their_reasons(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(debian, "PACKAGES", (Package("containerd", str(tmp_path / "absent"), "runs containers"),))
@@ -49,7 +49,9 @@ def test_missing_packages_without_root_say_so_with_their_reasons(
         debian.step().run(Console(lambda line: None), tmp_path / "log")
 
 
-def test_another_distribution_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_another_distribution_the_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(debian, "PACKAGES", (Package("runc", str(tmp_path / "absent"), "starts them"),))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
@@ -64,7 +66,7 @@ def test_the_debian_layer_has_a_shell_python_and_ps_and_keeps_no_sources() -> No
     assert any('>"$1/etc/apt/sources.list"' in part for part in command)
 
 
-def test_images_over_the_same_layer_differ_in_configuration_only() -> None:
+def test_images_with_the_same_layer_differ_only_in_configuration() -> None:
     images = {image.name.removeprefix("docker.io/localcloud/"): image for image in image_build.images(Path("/w"))}
     assert images.keys() == {"pause:1", "debian:12", "pytorch:2.15.0", "aws-cli:1", "etcd:3.5.21", "coredns:1.12.4"}
     assert images["pytorch:2.15.0"].layer == images["debian:12"].layer == images["aws-cli:1"].layer
@@ -72,7 +74,7 @@ def test_images_over_the_same_layer_differ_in_configuration_only() -> None:
     assert "Entrypoint" not in images["etcd:3.5.21"].config
 
 
-def test_another_recipe_makes_another_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_recipe_is_built_in_a_new_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     before = image_build.folder()
     assert image_build.folder() == before
     monkeypatch.setattr(image_build, "DEBIAN_PACKAGES", ("python3",))

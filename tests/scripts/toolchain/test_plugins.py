@@ -30,7 +30,7 @@ def installed(tmp_path: Path, *standins: str) -> Path:
     return tmp_path / "home" / "plugins"
 
 
-def test_a_provider_stand_in_has_the_version_that_the_installed_sdk_asks_for(tmp_path: Path, users: Path) -> None:
+def test_a_provider_stand_in_has_the_version_that_the_installed_sdk_requires(tmp_path: Path, users: Path) -> None:
     cache = installed(tmp_path, "eks")
     (folder,) = cache.glob("resource-eks-v*")
     assert folder.name == f"resource-eks-v{plugins._version(stack_python(), 'eks')}"
@@ -58,21 +58,23 @@ def test_the_engine_is_copied_where_hard_links_are_impossible(
     assert (tmp_path / "bin" / "pulumi").stat().st_ino == copied, "an unchanged engine is not copied again"
 
 
-def test_a_stand_in_replaces_the_official_plug_in_until_it_is_left_off(tmp_path: Path, users: Path) -> None:
+def test_a_stand_in_replaces_the_official_plug_in_unless_it_is_switched_off(tmp_path: Path, users: Path) -> None:
     assert not (installed(tmp_path, "aws", "eks") / "resource-aws-v99.0.0").exists()
     cache = installed(tmp_path, "eks")
     assert (cache / "resource-aws-v99.0.0" / "pulumi-resource-aws").read_text() == "official"
     assert [path.name for path in cache.glob("resource-aws-*")] == ["resource-aws-v99.0.0"]
 
 
-def test_other_official_plug_ins_are_found_in_folders_that_the_engine_lists(tmp_path: Path, users: Path) -> None:
+def test_other_official_plug_ins_are_in_folders_that_the_engine_lists(tmp_path: Path, users: Path) -> None:
     folder = installed(tmp_path, "aws") / "resource-random-v99.0.0"
     assert folder.is_dir()
     assert not folder.is_symlink()  # the engine lists only real folders
     assert (folder / "pulumi-resource-random").read_text() == "official"
 
 
-def test_a_plug_in_removed_from_the_users_cache_is_gone_and_a_downloaded_one_stays(tmp_path: Path, users: Path) -> None:
+def test_a_plug_in_removed_from_the_users_cache_disappears_and_a_downloaded_one_stays(
+    tmp_path: Path, users: Path
+) -> None:
     cache = installed(tmp_path, "aws")
     (cache / "resource-tls-v1.0.0").mkdir()
     (cache / "resource-tls-v1.0.0" / "pulumi-resource-tls").write_text("downloaded by the engine")

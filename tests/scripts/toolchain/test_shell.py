@@ -41,7 +41,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path / "s", shells / "bin", shells / "home", tmp_path / "tools", python, cloud)
 
 
-def test_tools_are_pointed_at_the_cloud(place: Place) -> None:
+def test_tools_use_the_local_cloud(place: Place) -> None:
     after = shell.environment(PERSON, place).applied_to(PERSON)
     assert after["PATH"] == f"{place.commands}:{place.python.parent}:/usr/bin:/bin"
     assert after["AWS_ENDPOINT_URL"] == "http://127.0.0.1:24600"
@@ -53,13 +53,13 @@ def test_tools_are_pointed_at_the_cloud(place: Place) -> None:
     assert after["NO_PROXY"] == after["no_proxy"].join(["intra,", ""]) == "intra,127.0.0.1,localhost,198.18.7.1"
 
 
-def test_a_persons_real_aws_settings_are_taken_away(place: Place) -> None:
+def test_a_users_real_aws_settings_are_removed(place: Place) -> None:
     after = shell.environment(PERSON, place).applied_to(PERSON)
     assert "AWS_PROFILE" not in after
     assert "AWS_ENDPOINT_URL_S3" not in after
 
 
-def test_before_the_first_start_there_is_no_endpoint_yet(place: Place) -> None:
+def test_before_the_first_start_no_endpoint_is_set(place: Place) -> None:
     after = shell.environment(PERSON, replace(place, cloud={})).applied_to(PERSON)
     assert "AWS_ENDPOINT_URL" not in after
     assert "never-started" in after["AWS_ACCESS_KEY_ID"]  # AWS refuses it, whatever profile the person has
@@ -74,16 +74,16 @@ def test_before_the_first_start_there_is_no_endpoint_yet(place: Place) -> None:
         pytest.param("aws, eks", ("aws", "eks"), id="some"),
     ],
 )
-def test_each_stand_in_can_be_left_off(value: str | None, expected: tuple[str, ...]) -> None:
+def test_each_stand_in_can_be_switched_off(value: str | None, expected: tuple[str, ...]) -> None:
     assert shell.standins_of(value) == expected
 
 
-def test_an_unknown_stand_in_is_named() -> None:
+def test_an_unknown_stand_in_is_an_error_that_names_it() -> None:
     with pytest.raises(StepFailed, match="LOCALCLOUD_STANDINS names gcp: choose from aws, eks, kubernetes"):
         shell.standins_of("aws,gcp")
 
 
-def test_an_older_version_that_a_state_asks_for_is_the_stand_ins_too(place: Place) -> None:
+def test_the_stand_in_also_serves_an_older_version_that_a_state_requires(place: Place) -> None:
     switch = "PULUMI_ENABLE_LEGACY_PLUGIN_SEARCH"
     assert shell.environment(PERSON, place).set[switch] == "true"
     assert switch not in shell.environment(PERSON, replace(place, standins=())).set
@@ -95,20 +95,20 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "around" / "state"
 
 
-def test_preparing_makes_no_state_directory(state: Path) -> None:
+def test_preparing_creates_no_state_directory(state: Path) -> None:
     state.parent.mkdir()
     assert shell.prepare(state).cloud == {}
     assert not state.exists()
 
 
-def test_after_a_start_the_clouds_own_word_is_taken_for_its_address_and_keys(state: Path) -> None:
+def test_after_a_start_address_and_keys_are_read_from_the_cloud(state: Path) -> None:
     made = Instance.create(state)
     cloud = shell.prepare(state).cloud
     assert cloud == json.loads(json.dumps(cli.exports(made)))
     assert (state / "pulumi").is_dir()
 
 
-def test_a_folder_of_another_program_is_refused_and_left_alone(state: Path) -> None:
+def test_a_folder_of_another_program_is_refused_and_not_changed(state: Path) -> None:
     state.mkdir(parents=True)
     (state / "thesis.tex").touch()
     with pytest.raises(StepFailed, match=f"{state} is not a state directory"):

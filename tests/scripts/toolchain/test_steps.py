@@ -38,7 +38,7 @@ def making(target: Path, disk_gib: float = 0.0) -> Step:
     return Step(target.name, target.exists, make, disk_gib)
 
 
-def test_a_step_that_is_done_is_skipped_without_a_word(cache: Path, console: Console, lines: list[str]) -> None:
+def test_a_finished_step_is_skipped_silently(cache: Path, console: Console, lines: list[str]) -> None:
     step = making(cache / "thing")
     install([step], console)
     assert lines[0] == "[1/1] thing"
@@ -49,7 +49,7 @@ def test_a_step_that_is_done_is_skipped_without_a_word(cache: Path, console: Con
     assert lines == []
 
 
-def test_steps_after_a_failed_one_do_not_run_and_those_before_it_stay(cache: Path, console: Console) -> None:
+def test_steps_after_a_failed_step_do_not_run_and_the_results_before_it_stay(cache: Path, console: Console) -> None:
     def fail(console: Console, log: Path) -> None:
         raise StepFailed("the reason")
 
@@ -74,7 +74,7 @@ def test_an_interrupted_step_leaves_nothing_behind(cache: Path) -> None:
     assert list(cache.iterdir()) == []
 
 
-def test_a_draft_replaces_what_was_there(cache: Path) -> None:
+def test_a_draft_replaces_the_previous_result(cache: Path) -> None:
     target = cache / "folder"
     target.mkdir(parents=True)
     (target / "old").write_text("")
@@ -84,12 +84,12 @@ def test_a_draft_replaces_what_was_there(cache: Path) -> None:
     assert [path.name for path in target.iterdir()] == ["new"]
 
 
-def test_too_little_space_is_found_before_a_step_begins(cache: Path) -> None:
+def test_insufficient_disk_space_is_reported_before_a_step_begins(cache: Path) -> None:
     with pytest.raises(StepFailed, match=r"big may need 7 GiB in .* and 1\.0 GiB are free: .* TIDEWATER_CACHE"):
         steps.check_disk(making(cache / "big", disk_gib=7), 1 << 30, cache)
 
 
-def test_a_cache_that_cannot_be_made_is_an_error_that_names_the_variable(
+def test_a_cache_that_cannot_be_created_is_an_error_that_names_the_variable(
     tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -98,7 +98,7 @@ def test_a_cache_that_cannot_be_made_is_an_error_that_names_the_variable(
         install([making(paths.cache() / "thing")], console)
 
 
-def test_a_second_set_up_waits_for_the_first_and_says_so(cache: Path, console: Console, lines: list[str]) -> None:
+def test_a_second_set_up_waits_for_the_first_and_reports_it(cache: Path, console: Console, lines: list[str]) -> None:
     cache.mkdir(parents=True)
     held = (
         "import sys\n"
@@ -138,12 +138,12 @@ def test_a_failing_command_shows_the_end_of_its_log_and_the_remedy(tmp_path: Pat
     assert tail == ["    begin", "    dial tcp: lookup proxy: no such host"]
 
 
-def test_a_missing_command_is_named(tmp_path: Path, console: Console) -> None:
+def test_a_missing_command_is_an_error_that_names_it(tmp_path: Path, console: Console) -> None:
     with pytest.raises(StepFailed, match="no-such-command can't be started"):
         run(["no-such-command"], log=tmp_path / "log", console=console)
 
 
-def test_a_long_command_gives_signs_of_life(
+def test_a_long_command_reports_progress(
     tmp_path: Path, console: Console, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scripts.toolchain.commands.HEARTBEAT_SECONDS", 0.05)
@@ -167,5 +167,5 @@ def test_known_failures_come_with_a_remedy(output: str, part: str) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.42, "0.4 s"), (12.3, "12 s"), (365.0, "6 min 05 s")])
-def test_durations_are_for_people(seconds: float, text: str) -> None:
+def test_durations_are_readable(seconds: float, text: str) -> None:
     assert duration(seconds) == text

@@ -11,7 +11,7 @@ from scripts.toolchain.table import PULUMI, TOOLS, TORCH, Tool
 
 
 @pytest.mark.parametrize("tool", TOOLS.values(), ids=lambda tool: tool.name)
-def test_go_mod_pins_the_version_of_the_table(tool: Tool) -> None:
+def test_go_mod_pins_the_version_in_the_table(tool: Tool) -> None:
     text = (paths.HERE / tool.module / "go.mod").read_text()
     assert re.search(rf"^(tool |\t){re.escape(tool.package)}$", text, re.MULTILINE), "no tool directive names it"
     pinned = {
@@ -23,7 +23,7 @@ def test_go_mod_pins_the_version_of_the_table(tool: Tool) -> None:
 
 
 @pytest.mark.parametrize(("lock", "pin"), [("stack", f"pulumi=={PULUMI[1:]}"), ("trainer", f"torch=={TORCH}")])
-def test_locked_packages_have_the_version_of_the_table(lock: str, pin: str) -> None:
+def test_locked_packages_have_the_version_in_the_table(lock: str, pin: str) -> None:
     assert re.search(rf"^{re.escape(pin)} ", (paths.REQUIREMENTS / f"{lock}.txt").read_text(), re.MULTILINE)
 
 
