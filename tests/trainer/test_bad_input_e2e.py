@@ -55,14 +55,14 @@ def assert_undisturbed(job: Job, worker: Forked) -> None:
         (("--epochs", "0"), "--epochs is 0, the least is 1"),
     ],
 )
-def test_settings_that_cannot_work_are_named_at_once(job: Job, flags: tuple[str, ...], named: str) -> None:
+def test_invalid_settings_are_named_at_once(job: Job, flags: tuple[str, ...], named: str) -> None:
     worker = job.start("a", *flags)
     assert worker.wait(20) == exit_codes.USAGE
     assert named in last_words(worker)
     assert "Traceback" not in worker.text()
 
 
-def test_an_etcd_that_is_not_there_is_named_within_seconds(job: Job) -> None:
+def test_an_unreachable_etcd_is_named_within_seconds(job: Job) -> None:
     port = free_port()
     began = time.monotonic()
     worker = job.start("a", "--etcd", f"http://127.0.0.1:{port}")
@@ -80,7 +80,7 @@ def test_an_etcd_that_is_not_there_is_named_within_seconds(job: Job) -> None:
     ],
     ids=["batch size", "seed", "shape of the model"],
 )
-def test_a_worker_that_differs_is_refused_by_name_and_the_running_one_is_not_disturbed(
+def test_a_worker_with_other_traits_is_refused_by_name_and_the_running_one_is_not_disturbed(
     job: Job, flags: tuple[str, ...], options: dict[str, Any], named: tuple[str, ...]
 ) -> None:
     a = job.start("a")
@@ -92,7 +92,7 @@ def test_a_worker_that_differs_is_refused_by_name_and_the_running_one_is_not_dis
     assert_undisturbed(job, a)
 
 
-def test_a_loss_that_is_not_a_number_ends_all_workers_and_keeps_the_last_checkpoint(job: Job) -> None:
+def test_a_nan_loss_ends_all_workers_and_keeps_the_last_checkpoint(job: Job) -> None:
     workers = [job.start(name, nan_at=45) for name in "ab"]
     job.wait_for_all()
     assert [worker.wait(30) for worker in workers] == [exit_codes.USAGE] * 2
@@ -116,7 +116,7 @@ def small_volume(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
-def test_training_goes_on_when_the_checkpoints_volume_is_full_and_failures_are_counted(
+def test_training_continues_when_the_checkpoint_volume_is_full_and_failures_are_counted(
     job: Job, small_volume: Path
 ) -> None:
     filler = small_volume / "filler"
@@ -144,7 +144,7 @@ def test_training_goes_on_when_the_checkpoints_volume_is_full_and_failures_are_c
     job.kill()
 
 
-def test_clocks_that_are_hours_apart_matter_to_nobody(job: Job) -> None:
+def test_workers_train_together_with_clocks_that_are_hours_apart(job: Job) -> None:
     a = job.start("early", clock_skew_seconds=-5 * HOURS)
     b = job.start("late", clock_skew_seconds=7 * HOURS)
     c = job.start("right")

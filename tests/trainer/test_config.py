@@ -18,7 +18,7 @@ ENVIRON = {
 }  # fmt: skip
 
 
-def test_the_environment_of_a_manifest_is_enough() -> None:
+def test_the_environment_of_a_manifest_is_a_complete_configuration() -> None:
     config = Config.parse([], ENVIRON)
     assert (config.job, config.worker, config.host) == ("digits", "w-0", "10.0.0.7")
     assert config.etcd == ("http://e1:2379", "http://e2:2379")
@@ -26,11 +26,11 @@ def test_the_environment_of_a_manifest_is_enough() -> None:
     assert config.data == Path("/data/digits")
 
 
-def test_a_flag_wins_over_the_environment() -> None:
+def test_a_flag_takes_precedence_over_the_environment() -> None:
     assert Config.parse(["--job", "other", "--max-workers", "9"], ENVIRON).job == "other"
 
 
-def test_all_mistakes_are_named_at_once() -> None:
+def test_all_mistakes_are_reported_together() -> None:
     with pytest.raises(ConfigError) as caught:
         Config.parse(
             ["--epochs", "0", "--heartbeat-seconds", "0", "--max-workers", "1", "--metrics-port", "65536"],
@@ -55,7 +55,7 @@ def test_help_names_every_environment_variable() -> None:
             assert value in text
 
 
-def test_what_etcd_wants_to_see_comes_from_flags_and_the_password_from_the_environment_only() -> None:
+def test_etcd_credentials_come_from_flags_and_the_password_only_from_the_environment() -> None:
     config = Config.parse(["--etcd-user", "trainer"], {**ENVIRON, env.ETCD_PASSWORD: "secret"})
     assert (config.etcd_access.user, config.etcd_access.password) == ("trainer", "secret")
     assert "secret" not in repr(config)
@@ -65,7 +65,7 @@ def test_what_etcd_wants_to_see_comes_from_flags_and_the_password_from_the_envir
         Config.parse(["--etcd-cacert", "/nowhere.pem"], ENVIRON)
 
 
-def test_a_script_has_flags_of_its_own_beside_the_common_ones() -> None:
+def test_a_script_can_add_its_own_flags_to_the_common_ones() -> None:
     config = Config.parse(["--lr", "0.5", "--epochs", "3"], ENVIRON, lambda group: _add_lr(group))
     assert (config.user.lr, config.epochs) == (0.5, 3)
 
@@ -75,6 +75,6 @@ def _add_lr(group: argparse._ArgumentGroup) -> None:
 
 
 @pytest.mark.parametrize(("policy", "samples", "factor"), [("keep", 64, 1.0), ("scale", 192, 3.0)])
-def test_the_batch_policy_says_what_three_workers_take_per_step(policy: str, samples: int, factor: float) -> None:
+def test_the_batch_policy_determines_the_batch_of_three_workers(policy: str, samples: int, factor: float) -> None:
     config = Config.parse(["--batch-size", "64", "--batch-policy", policy], ENVIRON)
     assert (config.step_size(3), config.lr_factor(3)) == (samples, factor)

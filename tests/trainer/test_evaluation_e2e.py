@@ -70,7 +70,7 @@ def scored(*workers: Worker) -> list[int]:
     return [int(line["scored"]) for worker in workers for line in worker.lines() if "scored" in line]
 
 
-def test_what_was_evaluated_before_a_kill_a_join_and_a_leave_counts_after_them(start: Callable[..., Worker]) -> None:
+def test_evaluated_samples_still_count_after_a_kill_a_join_and_a_leave(start: Callable[..., Worker]) -> None:
     count = 1200
     long = script(count, 0.02)
     a, b = (start(name, "--epochs", "1", *SHORT, python=long) for name in "ab")
@@ -88,7 +88,7 @@ def test_what_was_evaluated_before_a_kill_a_join_and_a_leave_counts_after_them(s
     assert a.events("evaluating")
 
 
-def test_a_rank_that_lacks_the_last_sum_and_those_that_have_it_go_on_together(start: Callable[..., Worker]) -> None:
+def test_a_rank_without_the_last_sum_continues_together_with_ranks_that_have_it(start: Callable[..., Worker]) -> None:
     flags = ("--epochs", "3", "--min-workers", "2", *SHORT)
     a = start("a", *flags, python=script(200, 0))
     b = start("b", *flags, python=script(200, 0, DEAF))

@@ -31,7 +31,7 @@ def test_a_users_script_has_at_most_40_lines(script: Path) -> None:
     assert len(script.read_text().splitlines()) <= MOST_LINES
 
 
-def test_a_users_script_trains_on_when_a_worker_is_killed_and_finishes(
+def test_a_users_script_continues_when_a_worker_is_killed_and_finishes(
     start: Callable[..., Worker], script: Path
 ) -> None:
     a, b = (start(name, "--epochs", "3", "--evaluate-every", "1", python=(str(script),)) for name in "ab")

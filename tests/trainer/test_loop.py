@@ -37,7 +37,7 @@ def two(start: Start, *arguments: str) -> tuple[Worker, Worker]:
     return a, b
 
 
-def test_survivors_of_a_kill_go_on_in_the_same_process_and_repeat_no_step(start: Start) -> None:
+def test_survivors_of_a_kill_continue_in_the_same_process_and_repeat_no_step(start: Start) -> None:
     a, b = two(start)
     b.signal(signal.SIGKILL)
     a.wait_for(lambda worker: worker.events("recovered"))
@@ -47,7 +47,7 @@ def test_survivors_of_a_kill_go_on_in_the_same_process_and_repeat_no_step(start:
     assert_each_step_once(a)
 
 
-def test_the_oldest_worker_can_be_killed_as_well(start: Start) -> None:
+def test_training_continues_when_the_oldest_worker_is_killed(start: Start) -> None:
     a, b = two(start)
     c = start("c", *LONG)
     c.wait_for_world(3)
@@ -58,7 +58,7 @@ def test_the_oldest_worker_can_be_killed_as_well(start: Start) -> None:
         assert_each_step_once(worker)
 
 
-def test_a_newcomer_gets_the_state_from_a_peer_and_nobody_repeats_a_step(start: Start) -> None:
+def test_a_newcomer_gets_the_state_from_a_peer_and_no_worker_repeats_a_step(start: Start) -> None:
     a, b = two(start)
     c = start("c", *LONG)
     c.wait_for_world(3)
@@ -71,7 +71,7 @@ def test_a_newcomer_gets_the_state_from_a_peer_and_nobody_repeats_a_step(start: 
         assert_each_step_once(worker)
 
 
-def test_a_worker_asked_to_leave_does_so_without_a_failure_for_the_others(start: Start) -> None:
+def test_a_worker_asked_to_leave_causes_no_failure_in_the_others(start: Start) -> None:
     a, b = two(start)
     a.signal(signal.SIGTERM)
     assert a.wait() == exit_codes.LEFT
@@ -82,7 +82,7 @@ def test_a_worker_asked_to_leave_does_so_without_a_failure_for_the_others(start:
     assert_each_step_once(b)
 
 
-def test_a_worker_that_is_asked_again_and_again_leaves_all_the_same(start: Start) -> None:
+def test_a_worker_asked_repeatedly_to_leave_leaves_gracefully(start: Start) -> None:
     a, b = two(start)
     while b.poll() is None:
         b.signal(signal.SIGTERM)  # some interrupt what the one before has begun
@@ -92,7 +92,7 @@ def test_a_worker_that_is_asked_again_and_again_leaves_all_the_same(start: Start
     assert a.events("step_discarded") == []
 
 
-def test_the_last_worker_to_leave_saves_a_checkpoint_from_which_the_job_goes_on(start: Start) -> None:
+def test_the_last_worker_to_leave_saves_a_checkpoint_from_which_the_job_continues(start: Start) -> None:
     a, b = two(start)
     for worker in (a, b):
         worker.signal(signal.SIGTERM)
@@ -103,7 +103,7 @@ def test_the_last_worker_to_leave_saves_a_checkpoint_from_which_the_job_goes_on(
     assert step_numbers(again)[0] == reached + 1
 
 
-def test_a_job_whose_workers_were_all_killed_goes_on_from_its_last_checkpoint(start: Start) -> None:
+def test_a_job_whose_workers_were_all_killed_continues_from_its_last_checkpoint(start: Start) -> None:
     arguments = (*LONG, "--checkpoint-every", "10", "--lease-seconds", "3")
     a, b = two(start, *arguments)
     b.wait_for(lambda worker: step_numbers(worker)[-1] >= 25)
@@ -115,7 +115,7 @@ def test_a_job_whose_workers_were_all_killed_goes_on_from_its_last_checkpoint(st
     assert step_numbers(again)[0] % 10 == 1
 
 
-def test_a_frozen_worker_is_left_behind_within_three_seconds_and_comes_back_as_a_newcomer(start: Start) -> None:
+def test_a_frozen_worker_is_left_out_within_three_seconds_and_rejoins_as_a_newcomer(start: Start) -> None:
     a, b = two(start)
     frozen_at = datetime.now(UTC)
     b.signal(signal.SIGSTOP)
@@ -129,7 +129,7 @@ def test_a_frozen_worker_is_left_behind_within_three_seconds_and_comes_back_as_a
     assert_each_step_once(a)
 
 
-def test_below_the_minimum_workers_wait_and_say_so(start: Start) -> None:
+def test_below_the_minimum_workers_wait_and_report_it(start: Start) -> None:
     a = start("a", *LONG, "--min-workers", "2")
     a.wait_for(lambda worker: worker.events("waiting"))
     assert a.events("waiting")[0]["reason"] == "below_min"
@@ -143,7 +143,7 @@ def test_below_the_minimum_workers_wait_and_say_so(start: Start) -> None:
     assert a.wait() == exit_codes.LEFT
 
 
-def test_above_the_maximum_a_worker_waits_in_line_until_there_is_room(start: Start) -> None:
+def test_above_the_maximum_a_worker_waits_until_there_is_room(start: Start) -> None:
     arguments = (*LONG, "--max-workers", "1")
     a = start("a", *arguments)
     a.wait_for(lambda worker: worker.steps())

@@ -51,22 +51,18 @@ def test_the_last_to_leave_saves_its_last_step_and_reports_it(checkpoints: Check
     assert checkpoints.newest() == 28
 
 
-def test_who_leaves_others_behind_leaves_the_report_to_them(checkpoints: Checkpoints, quiet: Log) -> None:
+def test_a_leaving_worker_reports_no_step_if_others_remain(checkpoints: Checkpoints, quiet: Log) -> None:
     assert left(View(Generation(5, 9, (OTHER,), "left"), 7, (OTHER,)), checkpoints, quiet) == []
     assert checkpoints.newest() == 0
 
 
-def test_who_was_left_behind_does_not_report_a_step_that_others_have_made_again(
-    checkpoints: Checkpoints, quiet: Log
-) -> None:
+def test_a_worker_left_behind_does_not_report_a_step_that_others_repeated(checkpoints: Checkpoints, quiet: Log) -> None:
     save(checkpoints, 40)
     assert left(ALL_LEFT, checkpoints, quiet) == []
     assert checkpoints.newest() == 40
 
 
-def test_a_step_that_could_not_be_saved_is_not_reported_as_the_next_worker_makes_it_again(
-    tmp_path: Path, quiet: Log
-) -> None:
+def test_a_step_that_could_not_be_saved_is_not_reported(tmp_path: Path, quiet: Log) -> None:
     (tmp_path / "file").write_text("where a directory should be")
     nowhere = Checkpoints(places(str(tmp_path / "file" / "checkpoints")), keep=2, log=quiet)
     assert left(ALL_LEFT, nowhere, quiet) == []

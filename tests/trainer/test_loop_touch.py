@@ -41,17 +41,17 @@ def looked(etcd: Etcd, loop: Loop | None = None) -> Loop:
     return loop
 
 
-def test_a_change_of_the_membership_is_for_all_to_agree_on_while_nobody_was_away() -> None:
+def test_all_members_agree_on_a_membership_change_while_none_lost_contact() -> None:
     looked(Etcd(number=2, leases_lost=0))
 
 
 @pytest.mark.parametrize("in_touch", [True, False], ids=["back already", "still away"])
-def test_who_lost_its_lease_goes_on_only_if_nobody_else_has(in_touch: bool) -> None:
+def test_a_worker_that_lost_its_lease_continues_only_if_no_other_worker_continued(in_touch: bool) -> None:
     loop = looked(Etcd(number=1, leases_lost=1, in_touch=in_touch))
     with pytest.raises(GroupBroken, match="others continued"):
         looked(Etcd(number=2, leases_lost=2, in_touch=in_touch), loop)
 
 
-def test_a_lease_that_was_lost_once_is_not_held_against_a_worker_for_ever() -> None:
+def test_an_earlier_lost_lease_does_not_stop_a_worker_later() -> None:
     loop = looked(Etcd(number=1, leases_lost=1))
     looked(Etcd(number=2, leases_lost=1), loop)

@@ -51,7 +51,7 @@ def trained() -> tuple[State, Average]:
     return state, more
 
 
-def test_a_tree_makes_another_process_equal_bit_for_bit() -> None:
+def test_loading_a_tree_makes_another_process_equal_bit_for_bit() -> None:
     source, _ = trained()
     target, more = made()
     target.load(copy.deepcopy(source.tree()))
@@ -66,7 +66,7 @@ def test_a_tree_makes_another_process_equal_bit_for_bit() -> None:
     )
 
 
-def test_all_keys_are_strings_so_that_any_format_can_hold_the_tree() -> None:
+def test_all_keys_of_the_tree_are_strings() -> None:
     def keys(value: Any) -> list[Any]:
         if isinstance(value, dict):
             return [*value, *(key for child in value.values() for key in keys(child))]
@@ -91,11 +91,11 @@ def test_a_state_of_another_version_is_refused() -> None:
         made()[0].load({**source.tree(), "version": 99})
 
 
-def test_a_process_without_the_state_of_the_job_yields_to_everyone() -> None:
+def test_a_process_without_the_jobs_state_has_the_lowest_priority() -> None:
     assert made()[0].position() == Position(0, 0, 0, 0)
 
 
-def test_a_state_that_was_left_behind_says_so_until_it_is_replaced() -> None:
+def test_a_state_left_behind_is_marked_until_it_is_replaced() -> None:
     state, _ = trained()
     state.stale = True
     assert state.position() == Position(3, 8, 0, evaluated=2)

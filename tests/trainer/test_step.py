@@ -104,7 +104,7 @@ def test_the_gradients_of_every_step_are_those_of_plain_autograd(
         stepper.apply(outcome, factor=1.0)
 
 
-def test_a_step_moves_buffers_only_when_it_is_applied(group: Group) -> None:
+def test_a_step_changes_buffers_only_when_it_is_applied(group: Group) -> None:
     stepper, state = made(group)
     before = {name: value.clone() for name, value in state.model.named_buffers()}
     outcome = stepper.gradients(prepared(6, 6), knows=False)
@@ -114,7 +114,7 @@ def test_a_step_moves_buffers_only_when_it_is_applied(group: Group) -> None:
     assert not torch.equal(state.model[1].running_mean, before["1.running_mean"])  # type: ignore[index]
 
 
-def test_a_constant_buffer_stays_exactly_as_it_is(group: Group) -> None:
+def test_a_constant_buffer_stays_unchanged(group: Group) -> None:
     stepper, state = made(group)
     table = torch.rand(5)
     state.model.register_buffer("table", table.clone())
@@ -124,7 +124,7 @@ def test_a_constant_buffer_stays_exactly_as_it_is(group: Group) -> None:
     assert torch.equal(dict(state.model.named_buffers())["table"], table)
 
 
-def test_a_broken_step_leaves_parameters_and_buffers_as_they_were(group: Group) -> None:
+def test_a_failed_step_does_not_change_parameters_or_buffers(group: Group) -> None:
     stepper, state = made(group)
     digest = state.digest()
     group.interrupt("lost b")
@@ -133,7 +133,7 @@ def test_a_broken_step_leaves_parameters_and_buffers_as_they_were(group: Group) 
     assert state.digest() == digest
 
 
-def test_a_loss_that_is_not_a_number_stops_training_and_names_the_step(group: Group) -> None:
+def test_a_nan_loss_stops_training_and_names_the_step(group: Group) -> None:
     stepper, state = made(group)
     state.step = 41
     with pytest.raises(Diverged, match="step 42"):
@@ -143,7 +143,7 @@ def test_a_loss_that_is_not_a_number_stops_training_and_names_the_step(group: Gr
 @pytest.mark.parametrize(
     ("text", "raised"), [("[gloo/pair.cc:1] Connection closed by peer", GroupBroken), ("shapes differ", RuntimeError)]
 )
-def test_an_error_of_a_collective_in_the_forward_pass_is_the_groups_and_any_other_is_the_models(
+def test_errors_of_a_collective_in_the_forward_pass_differ_from_errors_of_the_model(
     group: Group, text: str, raised: type[Exception]
 ) -> None:
     def fail(model: nn.Module, batch: Any) -> torch.Tensor:
@@ -155,7 +155,7 @@ def test_an_error_of_a_collective_in_the_forward_pass_is_the_groups_and_any_othe
         stepper.gradients(prepared(6), knows=False)
 
 
-def test_a_loss_of_each_sample_is_refused_with_the_remedy(group: Group) -> None:
+def test_a_loss_per_sample_is_refused_with_the_remedy(group: Group) -> None:
     stepper, state = made(group)
     training = replace(stepper._training, loss=lambda model, batch: model(batch[0]).sum(dim=1))
     stepper = Stepper(training, state, group, amp="off")
@@ -164,12 +164,12 @@ def test_a_loss_of_each_sample_is_refused_with_the_remedy(group: Group) -> None:
         stepper.gradients(prepared(6), knows=False)
 
 
-def test_an_optimizer_of_other_parameters_than_the_models_is_refused_with_the_remedy(group: Group) -> None:
+def test_an_optimizer_of_another_models_parameters_is_refused_with_the_remedy(group: Group) -> None:
     with pytest.raises(ConfigError, match=r"a parameter that its model doesn't have: build it over the model's"):
         made(group, optimized=[nn.Parameter(torch.zeros(1))])
 
 
-def test_gradients_that_the_optimizer_has_no_use_for_do_not_add_up(group: Group) -> None:
+def test_gradients_of_parameters_outside_the_optimizer_do_not_accumulate(group: Group) -> None:
     model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 3))
     stepper, state = made(group, model=model, optimized=list(model[1].parameters()))
     seen = []
@@ -179,14 +179,14 @@ def test_gradients_that_the_optimizer_has_no_use_for_do_not_add_up(group: Group)
     assert all(map(torch.equal, *seen))
 
 
-def test_the_learning_rate_is_the_initial_one_times_the_factor_however_often(group: Group) -> None:
+def test_the_learning_rate_is_the_initial_rate_times_the_factor_after_any_number_of_calls(group: Group) -> None:
     stepper, state = made(group)
     for factor in (0.5, 0.25):
         stepper.apply(stepper.gradients(prepared(6), knows=False), factor=factor)
         assert state.optimizer.param_groups[0]["lr"] == pytest.approx(0.1 * factor)
 
 
-def test_what_everybody_knows_comes_with_the_gradients(group: Group) -> None:
+def test_values_shared_by_all_ranks_are_sent_with_the_gradients(group: Group) -> None:
     stepper, _ = made(group)
     assert stepper.gradients(prepared(6), knows=True).everyone_knows
     assert not stepper.gradients(prepared(6), knows=False).everyone_knows
@@ -200,7 +200,7 @@ def test_mixed_precision_takes_a_step(group: Group, amp: str) -> None:
     assert state.digest() != digest
 
 
-def test_what_is_done_meanwhile_comes_after_this_ranks_part_and_before_the_others_are_waited_for(
+def test_overlapped_work_runs_after_this_ranks_part_and_before_waiting_for_the_others(
     group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stepper, _ = made(group)

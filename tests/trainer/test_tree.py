@@ -46,11 +46,11 @@ def round_trip(state: dict[Any, Any]) -> Any:
     ],
     ids=repr,
 )
-def test_what_is_no_tensor_comes_back_equal_and_of_the_same_type(value: object) -> None:
+def test_other_values_than_tensors_are_restored_with_equal_value_and_type(value: object) -> None:
     assert same(round_trip({"value": value}), {"value": value})
 
 
-def test_tensors_come_back_where_they_were() -> None:
+def test_tensors_are_restored_in_their_places() -> None:
     one, two = torch.arange(3.0), torch.tensor(7)
     state = {"a": {0: {"x": one}}, "b": (two, [one, {"c": two}]), "d": [1, [two]]}
     assert same(round_trip(state), state)
@@ -66,7 +66,7 @@ def test_tensors_come_back_where_they_were() -> None:
         pytest.param(Text.A, "x", id="str-enum"),
     ],
 )
-def test_a_subclass_comes_back_as_the_plain_type(value: object, plain: object) -> None:
+def test_a_subclass_is_restored_as_the_plain_type(value: object, plain: object) -> None:
     assert same(round_trip({"value": value}), {"value": plain})
 
 
@@ -82,7 +82,7 @@ def test_a_subclass_comes_back_as_the_plain_type(value: object, plain: object) -
     ],
     ids=["object", "set", "array", "key", "name", "sparse"],
 )
-def test_what_cannot_be_kept_is_refused_with_its_place(state: dict[Any, Any], says: str) -> None:
+def test_an_unsupported_value_is_refused_with_its_path(state: dict[Any, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         round_trip(state)
 
@@ -90,6 +90,6 @@ def test_what_cannot_be_kept_is_refused_with_its_place(state: dict[Any, Any], sa
 @pytest.mark.parametrize(
     "outline", [{"dict": 3}, {"what": []}, {"tensor": "gone"}, {}, {"dict": [[1]]}, {"bytes": "?"}]
 )
-def test_a_damaged_outline_is_an_error_that_says_so(outline: object) -> None:
+def test_a_damaged_outline_is_reported_as_damaged(outline: object) -> None:
     with pytest.raises(RecordError, match="outline"):
         tree.join(outline, {})

@@ -22,7 +22,7 @@ def names(client: Any) -> list[str]:
     return sorted({key.split("/")[2][: len("step-000000000000")] for key in keys(client)})
 
 
-def test_what_is_saved_is_loaded_and_only_the_newest_are_kept(s3: Any, open_places: Open, told: Told) -> None:
+def test_a_saved_checkpoint_is_loaded_and_only_the_newest_are_kept(s3: Any, open_places: Open, told: Told) -> None:
     save(open_places(WHERE), 10, 20, 30)
     found = open_places(WHERE).load()
     assert found is not None
@@ -33,13 +33,13 @@ def test_what_is_saved_is_loaded_and_only_the_newest_are_kept(s3: Any, open_plac
     assert told.of("checkpoint_saved")[-1]["path"] == found.path
 
 
-def test_a_bucket_without_a_prefix_will_do(s3: Any, open_places: Open) -> None:
+def test_a_bucket_without_a_prefix_is_accepted(s3: Any, open_places: Open) -> None:
     save(open_places("s3://there"), 10)
     assert all(key.startswith("step-000000000010-") for key in keys(s3))
     assert open_places("s3://there/").load() is not None
 
 
-def test_a_large_file_goes_up_in_parts(s3: Any, open_places: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_file_is_uploaded_in_parts(s3: Any, open_places: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bucket, "_PART", 5 << 20)  # S3's least
     state = large(10, 13 << 20)
     assert open_places(WHERE).save(10, state, wait=True)
@@ -51,7 +51,7 @@ def test_a_large_file_goes_up_in_parts(s3: Any, open_places: Open, monkeypatch: 
     assert not s3.list_multipart_uploads(Bucket="there").get("Uploads")
 
 
-def test_one_without_a_manifest_is_none(s3: Any, open_places: Open) -> None:
+def test_a_checkpoint_without_a_manifest_is_ignored(s3: Any, open_places: Open) -> None:
     checkpoints = open_places(WHERE)
     save(checkpoints, 10, 20)
     (manifest,) = [key for key in keys(s3) if "step-000000000020" in key and key.endswith("manifest.json")]
@@ -61,7 +61,7 @@ def test_one_without_a_manifest_is_none(s3: Any, open_places: Open) -> None:
     assert found.step == 10
 
 
-def test_a_damaged_one_is_skipped_and_the_one_before_is_used(s3: Any, open_places: Open, told: Told) -> None:
+def test_a_damaged_checkpoint_is_skipped_and_the_previous_one_is_used(s3: Any, open_places: Open, told: Told) -> None:
     checkpoints = open_places(WHERE)
     save(checkpoints, 10, 20)
     (data,) = [key for key in keys(s3) if "step-000000000020" in key and key.endswith(".distcp")]
@@ -74,7 +74,7 @@ def test_a_damaged_one_is_skipped_and_the_one_before_is_used(s3: Any, open_place
     assert names(s3) == ["step-000000000010", "step-000000000015"]
 
 
-def test_two_writers_of_one_step_do_not_mix(s3: Any, open_places: Open) -> None:
+def test_two_writers_of_one_step_do_not_mix_their_files(s3: Any, open_places: Open) -> None:
     one, two = place(WHERE).begin(10), place(WHERE).begin(10)
     for upload, text in ((one, b"one"), (two, b"two")):
         stream = upload.create("file")
@@ -94,7 +94,7 @@ def half_written() -> Upload:
     return upload
 
 
-def test_what_a_dead_writer_left_goes_and_what_a_live_one_uploads_stays(
+def test_leftovers_of_a_dead_writer_are_removed_and_uploads_of_a_live_writer_stay(
     s3: Any, open_places: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bucket, "_PART", 5 << 20)
@@ -116,7 +116,7 @@ def test_an_aborted_upload_leaves_nothing(s3: Any, monkeypatch: pytest.MonkeyPat
     assert not s3.list_multipart_uploads(Bucket="there").get("Uploads")
 
 
-def test_a_bucket_that_does_not_exist_fails_the_checkpoint_by_name(s3: Any, open_places: Open, told: Told) -> None:
+def test_a_missing_bucket_fails_the_checkpoint_and_is_named(s3: Any, open_places: Open, told: Told) -> None:
     checkpoints = open_places("s3://nowhere/digits")
     assert checkpoints.load() is None
     assert not checkpoints.save(10, small(10), wait=True)
@@ -125,7 +125,7 @@ def test_a_bucket_that_does_not_exist_fails_the_checkpoint_by_name(s3: Any, open
     assert failed["reason"] == "there is no bucket nowhere: create it, or correct --checkpoints"
 
 
-def test_an_s3_that_is_away_fails_the_checkpoint_and_stops_a_start(
+def test_an_unreachable_s3_fails_the_checkpoint_and_prevents_a_start(
     s3: Any, open_places: Open, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -139,7 +139,7 @@ def test_an_s3_that_is_away_fails_the_checkpoint_and_stops_a_start(
         checkpoints.load()
 
 
-def test_an_s3_that_denies_access_says_what_to_do(
+def test_a_denied_access_to_s3_is_an_error_with_the_remedy(
     s3: Any, open_places: Open, told: Told, denied: Callable[[str], None]
 ) -> None:
     checkpoints = open_places(WHERE)
@@ -150,7 +150,7 @@ def test_an_s3_that_denies_access_says_what_to_do(
     assert "role of the training pods" in str(failed["reason"])
 
 
-def test_where_removing_is_denied_saving_goes_on_and_it_is_said_once(
+def test_if_deleting_is_denied_saving_continues_and_it_is_reported_once(
     s3: Any, open_places: Open, told: Told, denied: Callable[[str], None]
 ) -> None:
     checkpoints = open_places(WHERE, keep=1)
@@ -180,7 +180,7 @@ def test_a_disk_and_a_bucket_together_survive_the_loss_of_either(
     assert found.path == str(folder / "step-000000000020")
 
 
-def test_the_end_is_recorded(s3: Any, open_places: Open) -> None:
+def test_the_end_of_the_job_is_recorded(s3: Any, open_places: Open) -> None:
     assert not open_places(WHERE).finished()
     open_places(WHERE).finish(b"{}")
     assert open_places(WHERE).finished()

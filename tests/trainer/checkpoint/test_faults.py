@@ -105,7 +105,7 @@ def test_a_full_volume_fails_the_checkpoint_until_there_is_room(tmp_path: Path) 
 
 @needs_root
 @pytest.mark.e2e
-def test_a_read_only_volume_fails_the_checkpoint_and_can_be_loaded_from(tmp_path: Path) -> None:
+def test_a_read_only_volume_fails_the_checkpoint_but_loading_works(tmp_path: Path) -> None:
     script = """
         volume = Path(sys.argv[1])
         told = Told()
@@ -121,7 +121,7 @@ def test_a_read_only_volume_fails_the_checkpoint_and_can_be_loaded_from(tmp_path
 
 
 @pytest.mark.e2e
-def test_a_killed_writer_leaves_what_was_whole_and_the_next_one_cleans_up(tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_complete_checkpoints_intact_and_the_next_writer_cleans_up(tmp_path: Path) -> None:
     script = """
         folder = Path(sys.argv[1])
         Checkpoints([], keep=2, log=Told().log).prepare()
@@ -164,7 +164,7 @@ def test_a_killed_writer_leaves_what_was_whole_and_the_next_one_cleans_up(tmp_pa
     assert all(each[1:] == [[], True, True, []] for each in results), results
 
 
-def test_what_another_live_writer_writes_is_left_alone(checkpoints: Checkpoints, folder: Path) -> None:
+def test_files_of_another_live_writer_are_not_removed(checkpoints: Checkpoints, folder: Path) -> None:
     upload = Directory(folder).begin(15)
     stream = upload.create("file")
     stream.write(memoryview(b"data"))
@@ -177,7 +177,9 @@ def test_what_another_live_writer_writes_is_left_alone(checkpoints: Checkpoints,
 
 
 @pytest.mark.parametrize("name", [".step-000000000001-0123abcd.writing", ".step-000000000001-0123abcd.gone"])
-def test_hidden_directories_that_nobody_holds_are_removed(name: str, checkpoints: Checkpoints, folder: Path) -> None:
+def test_hidden_directories_without_a_lock_holder_are_removed(
+    name: str, checkpoints: Checkpoints, folder: Path
+) -> None:
     (folder / name).mkdir(parents=True)
     (folder / name / "__0_0.distcp").write_bytes(b"half")
     (folder / ".mine").mkdir()
@@ -186,7 +188,7 @@ def test_hidden_directories_that_nobody_holds_are_removed(name: str, checkpoints
     assert hidden(folder) == [".mine"]
 
 
-def test_a_writer_whose_lock_was_swept_before_it_was_taken_takes_another(
+def test_a_writer_whose_lock_file_was_removed_before_locking_creates_another(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.mkdir()
@@ -208,7 +210,7 @@ def test_a_writer_whose_lock_was_swept_before_it_was_taken_takes_another(
     assert hidden(folder) == []
 
 
-def test_without_locks_what_was_touched_lately_is_left_alone(
+def test_without_locks_recently_modified_files_are_not_removed(
     checkpoints: Checkpoints, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unsupported(file: object, operation: int) -> None:

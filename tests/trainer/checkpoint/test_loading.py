@@ -46,7 +46,7 @@ def zeros(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [cut, flip, grow, empty, zeros, Path.unlink], ids=lambda each: each.__name__)
 @pytest.mark.parametrize("file", ["__0_0.distcp", ".metadata", "tree.json", "manifest.json"])
-def test_a_damaged_one_is_skipped_with_a_message_and_the_one_before_is_used(
+def test_a_damaged_checkpoint_is_skipped_with_a_message_and_the_previous_one_is_used(
     damage: Callable[[Path], object], file: str, checkpoints: Checkpoints, folder: Path, told: Told
 ) -> None:
     save(checkpoints, 10, 20)
@@ -61,7 +61,9 @@ def test_a_damaged_one_is_skipped_with_a_message_and_the_one_before_is_used(
         assert skipped["reason"]
 
 
-def test_every_single_flipped_bit_of_the_manifest_is_found(checkpoints: Checkpoints, folder: Path, told: Told) -> None:
+def test_every_single_flipped_bit_of_the_manifest_is_detected(
+    checkpoints: Checkpoints, folder: Path, told: Told
+) -> None:
     save(checkpoints, 10)
     path = folder / "step-000000000010" / "manifest.json"
     data = path.read_bytes()
@@ -75,7 +77,7 @@ def test_every_single_flipped_bit_of_the_manifest_is_found(checkpoints: Checkpoi
             assert type(error).__name__ == "RecordError"  # noqa: PT017  (either of the two is right)
 
 
-def test_one_of_another_version_is_skipped(checkpoints: Checkpoints, folder: Path, told: Told) -> None:
+def test_a_checkpoint_of_another_version_is_skipped(checkpoints: Checkpoints, folder: Path, told: Told) -> None:
     save(checkpoints, 10, 20)
     path = folder / "step-000000000020" / "manifest.json"
     path.write_text(path.read_text().replace('"version": 1', '"version": 7'))
@@ -85,7 +87,7 @@ def test_one_of_another_version_is_skipped(checkpoints: Checkpoints, folder: Pat
     assert told.of("checkpoint_skipped")[0]["reason"] == "it has version 7, this code reads 1"
 
 
-def test_one_that_an_older_python_has_written_is_read(
+def test_a_checkpoint_written_by_an_older_python_can_be_read(
     checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as older:
@@ -129,7 +131,7 @@ def test_metadata_that_would_run_code_is_not_unpickled(
     assert "pickle has run" not in capsys.readouterr().out
 
 
-def test_a_job_does_not_begin_anew_because_none_of_its_checkpoints_can_be_used(
+def test_a_job_whose_checkpoints_are_all_unusable_does_not_start_from_the_beginning(
     checkpoints: Checkpoints, folder: Path
 ) -> None:
     save(checkpoints, 10, 20)
@@ -140,7 +142,7 @@ def test_a_job_does_not_begin_anew_because_none_of_its_checkpoints_can_be_used(
     assert steps(folder) == ["step-000000000010", "step-000000000020"]
 
 
-def test_nothing_anywhere_is_none(checkpoints: Checkpoints, folder: Path) -> None:
+def test_without_any_checkpoint_loading_returns_none(checkpoints: Checkpoints, folder: Path) -> None:
     assert (checkpoints.load(), checkpoints.newest()) == (None, 0)
     folder.mkdir()
     (folder / "step-000000000010").mkdir()
@@ -149,7 +151,7 @@ def test_nothing_anywhere_is_none(checkpoints: Checkpoints, folder: Path) -> Non
     assert (checkpoints.load(), checkpoints.newest()) == (None, 0)
 
 
-def test_the_newest_over_all_places_is_loaded(tmp_path: Path, open_places: Callable[..., Checkpoints]) -> None:
+def test_the_newest_checkpoint_of_all_places_is_loaded(tmp_path: Path, open_places: Callable[..., Checkpoints]) -> None:
     save(open_places(tmp_path / "a"), 10, 20)
     save(open_places(tmp_path / "b"), 30)
     both = open_places(f"{tmp_path / 'a'},{tmp_path / 'b'}")
@@ -163,7 +165,7 @@ def test_the_newest_over_all_places_is_loaded(tmp_path: Path, open_places: Calla
     assert found.path == str(tmp_path / "a" / "step-000000000020")
 
 
-def test_nothing_found_where_something_cannot_be_read_is_an_error(
+def test_if_no_checkpoint_is_found_and_a_place_is_unreadable_loading_fails(
     tmp_path: Path, open_places: Callable[..., Checkpoints], told: Told
 ) -> None:
     (tmp_path / "a").write_text("in the way")
@@ -175,14 +177,14 @@ def test_nothing_found_where_something_cannot_be_read_is_an_error(
     assert found.step == 10
 
 
-def test_only_the_newest_are_kept(open_places: Callable[..., Checkpoints], folder: Path) -> None:
+def test_only_the_newest_checkpoints_are_kept(open_places: Callable[..., Checkpoints], folder: Path) -> None:
     save(open_places(folder, keep=3), 10, 20, 30, 40, 50)
     assert steps(folder) == ["step-000000000030", "step-000000000040", "step-000000000050"]
     save(open_places(folder, keep=1), 60)
     assert steps(folder) == ["step-000000000060"]
 
 
-def test_the_one_just_written_is_kept_even_behind_newer_ones(
+def test_the_checkpoint_just_written_is_kept_even_if_newer_steps_exist(
     open_places: Callable[..., Checkpoints], folder: Path
 ) -> None:
     save(open_places(folder, keep=1), 100)
@@ -190,7 +192,7 @@ def test_the_one_just_written_is_kept_even_behind_newer_ones(
     assert steps(folder) == ["step-000000000020", "step-000000000100"]
 
 
-def test_one_found_damaged_is_dropped_after_the_next_success(checkpoints: Checkpoints, folder: Path) -> None:
+def test_a_damaged_checkpoint_is_deleted_after_the_next_successful_one(checkpoints: Checkpoints, folder: Path) -> None:
     save(checkpoints, 10, 20)
     flip(folder / "step-000000000020" / "__0_0.distcp")
     assert checkpoints.load() is not None
@@ -199,7 +201,7 @@ def test_one_found_damaged_is_dropped_after_the_next_success(checkpoints: Checkp
     assert steps(folder) == ["step-000000000010", "step-000000000012"]
 
 
-def test_the_same_step_again_replaces_the_old_one_only_when_it_is_whole(
+def test_a_repeated_step_replaces_the_old_checkpoint_only_when_it_is_complete(
     open_places: Callable[..., Checkpoints], folder: Path
 ) -> None:
     save(open_places(folder, keep=1), 10)
@@ -227,6 +229,8 @@ def test_the_same_step_again_replaces_the_old_one_only_when_it_is_whole(
     ],
     ids=["two", "never-none", "newer-stay", "broken-newer-goes", "broken-does-not-count", "empty"],
 )
-def test_what_need_not_be_kept(stored: list[int], step: int, keep: int, broken: list[int], gone: list[int]) -> None:
+def test_checkpoints_that_need_not_be_kept(
+    stored: list[int], step: int, keep: int, broken: list[int], gone: list[int]
+) -> None:
     listed = [Stored(each, 0.0, str(each)) for each in stored]
     assert outdated(listed, step, keep, [str(each) for each in broken]) == {str(each) for each in gone}

@@ -31,7 +31,7 @@ class Slow(Directory):
         return super().begin(step)
 
 
-def test_a_model_and_its_optimizer_come_back_bit_for_bit(checkpoints: Checkpoints) -> None:
+def test_a_model_and_its_optimizer_are_restored_bit_for_bit(checkpoints: Checkpoints) -> None:
     model, optimizer = trained()
     state = {"step": 3, "model": dict(model.state_dict()), "optimizer": optimizer.state_dict(), "accuracy": None}
     assert checkpoints.save(3, state, wait=True)
@@ -59,14 +59,14 @@ def test_a_model_and_its_optimizer_come_back_bit_for_bit(checkpoints: Checkpoint
     ],
     ids=lambda tensor: f"{tensor.dtype}-{list(tensor.shape)}-{list(tensor.stride())}",
 )
-def test_tensors_of_every_kind_come_back(tensor: torch.Tensor, checkpoints: Checkpoints) -> None:
+def test_tensors_of_every_kind_are_restored(tensor: torch.Tensor, checkpoints: Checkpoints) -> None:
     assert checkpoints.save(1, {"tensor": tensor}, wait=True)
     found = checkpoints.load()
     assert found is not None
     assert same_bits(found.tree["tensor"], tensor.contiguous())
 
 
-def test_tensors_of_one_shape_keep_apart_whatever_their_strides(checkpoints: Checkpoints) -> None:
+def test_tensors_of_equal_shape_and_any_strides_stay_separate(checkpoints: Checkpoints) -> None:
     values = torch.arange(12.0).reshape(3, 4)
     state = {"rows": values, "columns": values.T.contiguous().T, "again": values + 1, "whole": values.int()}
     for step in (1, 2):
@@ -76,7 +76,7 @@ def test_tensors_of_one_shape_keep_apart_whatever_their_strides(checkpoints: Che
     assert same_bits(found.tree, state)
 
 
-def test_the_state_is_that_of_the_moment_of_saving(folder: Path, told: Told) -> None:
+def test_the_saved_state_is_the_state_at_the_call_to_save(folder: Path, told: Told) -> None:
     place = Slow(folder)
     checkpoints = Checkpoints([place], keep=2, log=told.log)
     state = small(10)
@@ -90,7 +90,7 @@ def test_the_state_is_that_of_the_moment_of_saving(folder: Path, told: Told) -> 
     assert same_bits(found.tree, small(10))
 
 
-def test_one_that_comes_too_soon_is_dropped_and_said_so(folder: Path, told: Told) -> None:
+def test_a_checkpoint_requested_too_soon_is_dropped_and_reported(folder: Path, told: Told) -> None:
     place = Slow(folder)
     checkpoints = Checkpoints([place], keep=2, log=told.log)
     assert checkpoints.save(10, small(10))
@@ -102,7 +102,7 @@ def test_one_that_comes_too_soon_is_dropped_and_said_so(folder: Path, told: Told
     assert told.steps("checkpoint_saved") == [10]
 
 
-def test_who_waits_gets_both_written(folder: Path, told: Told) -> None:
+def test_a_caller_that_waits_gets_both_checkpoints_written(folder: Path, told: Told) -> None:
     place = Slow(folder)
     checkpoints = Checkpoints([place], keep=2, log=told.log)
     assert checkpoints.save(10, small(10))
@@ -111,7 +111,7 @@ def test_who_waits_gets_both_written(folder: Path, told: Told) -> None:
     assert told.steps("checkpoint_saved") == [10, 20]
 
 
-def test_memory_of_snapshots_is_used_again(checkpoints: Checkpoints) -> None:
+def test_snapshot_memory_is_reused(checkpoints: Checkpoints) -> None:
     save(checkpoints, 10)
     snapshots = checkpoints._prepared()
     before = {name: tensor.data_ptr() for name, tensor in snapshots._memory.items()}
@@ -119,7 +119,7 @@ def test_memory_of_snapshots_is_used_again(checkpoints: Checkpoints) -> None:
     assert {name: tensor.data_ptr() for name, tensor in snapshots._memory.items()} == before
 
 
-def test_a_state_that_changes_its_shapes_is_saved_as_it_is(checkpoints: Checkpoints) -> None:
+def test_a_state_with_changed_shapes_is_saved_correctly(checkpoints: Checkpoints) -> None:
     for step, shape in ((1, (2, 3)), (2, (3, 2)), (3, (7,))):
         assert checkpoints.save(step, {"x": torch.full(shape, float(step))}, wait=True)
         found = checkpoints.load()
@@ -136,7 +136,7 @@ def test_a_state_that_changes_its_shapes_is_saved_as_it_is(checkpoints: Checkpoi
         pytest.param({"a": {"b": 1}, "a.b": 2}, "duplicated flatten key a.b", id="same-key"),
     ],
 )
-def test_a_state_that_cannot_be_kept_fails_the_checkpoint_and_nothing_else(
+def test_an_unsupported_state_fails_only_the_checkpoint(
     state: dict[str, Any], says: str, checkpoints: Checkpoints, told: Told, folder: Path
 ) -> None:
     assert not checkpoints.save(1, state, wait=True)
@@ -146,7 +146,7 @@ def test_a_state_that_cannot_be_kept_fails_the_checkpoint_and_nothing_else(
     assert sorted(each.name for each in folder.iterdir()) == ["step-000000000002"]
 
 
-def test_of_several_places_each_gets_it(tmp_path: Path, open_places: Callable[..., Checkpoints], told: Told) -> None:
+def test_every_place_gets_the_checkpoint(tmp_path: Path, open_places: Callable[..., Checkpoints], told: Told) -> None:
     both = open_places(f"{tmp_path / 'a'}, {tmp_path / 'b'}")
     save(both, 10, 20)
     assert sorted(told.steps("checkpoint_saved")) == [10, 10, 20, 20]  # type: ignore[type-var]
@@ -156,7 +156,7 @@ def test_of_several_places_each_gets_it(tmp_path: Path, open_places: Callable[..
         assert found.step == 20
 
 
-def test_a_place_that_fails_does_not_keep_the_others_from_it(
+def test_the_other_places_get_the_checkpoint_if_one_place_fails(
     tmp_path: Path, open_places: Callable[..., Checkpoints], told: Told
 ) -> None:
     (tmp_path / "file").write_text("in the way")
@@ -168,7 +168,7 @@ def test_a_place_that_fails_does_not_keep_the_others_from_it(
     assert [fields["path"] for fields in told.of("checkpoint_saved")] == [str(tmp_path / "b" / "step-000000000010")]
 
 
-def test_an_error_that_nobody_thought_of_is_an_event_too(folder: Path, told: Told) -> None:
+def test_an_unexpected_error_is_also_reported_as_an_event(folder: Path, told: Told) -> None:
     class Odd(Directory):
         def begin(self, step: int) -> Any:
             raise ZeroDivisionError("odd")
@@ -190,7 +190,7 @@ def test_an_upload_is_aborted_when_torch_fails(folder: Path, told: Told, monkeyp
     assert list(folder.iterdir()) == []
 
 
-def test_the_end_is_recorded_in_every_place_and_found_in_any(
+def test_the_end_of_the_job_is_recorded_in_every_place_and_found_in_any_of_them(
     tmp_path: Path, open_places: Callable[..., Checkpoints], told: Told
 ) -> None:
     both = open_places(f"{tmp_path / 'a'},{tmp_path / 'b'}")
@@ -207,7 +207,7 @@ def test_the_end_is_recorded_in_every_place_and_found_in_any(
 
 
 @pytest.mark.parametrize("text", ["", " , ", "gs://bucket/x", "s3://", "s3:///prefix", "/a,/a"])
-def test_a_place_that_is_none_is_refused_with_its_name(text: str, open_places: Callable[..., Checkpoints]) -> None:
+def test_an_invalid_place_is_refused_by_name(text: str, open_places: Callable[..., Checkpoints]) -> None:
     with pytest.raises(ConfigError, match="--checkpoints"):
         open_places(text)
 

@@ -50,7 +50,7 @@ def test_plain_dcp_loads_model_and_optimizer_of_a_checkpoint(checkpoints: Checkp
     assert same_bits(wanted["optimizer"]["state"], optimizer.state_dict()["state"])
 
 
-def test_torchs_converter_makes_one_file_of_it_that_torch_loads(
+def test_torchs_converter_makes_one_file_that_torch_loads(
     checkpoints: Checkpoints, folder: Path, tmp_path: Path
 ) -> None:
     model, _ = trained()
@@ -61,7 +61,7 @@ def test_torchs_converter_makes_one_file_of_it_that_torch_loads(
     assert loaded["cursor"] == (1, 64)
 
 
-def test_any_number_of_processes_loads_it_without_the_trainer(
+def test_any_number_of_processes_can_load_a_checkpoint_without_the_trainer(
     checkpoints: Checkpoints, folder: Path, tmp_path: Path
 ) -> None:
     weight = torch.arange(12.0).reshape(4, 3)
@@ -84,7 +84,7 @@ def test_any_number_of_processes_loads_it_without_the_trainer(
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 @pytest.mark.parametrize("then", [1.0, True, 2, 2**40, "one", None, [1, 2.0]], ids=repr)
-def test_a_number_that_changes_between_checkpoints_is_not_the_old_one(
+def test_a_number_that_changes_between_checkpoints_is_saved_anew(
     then: object, checkpoints: Checkpoints, folder: Path
 ) -> None:
     for step, value in ((1, 1), (2, then)):

@@ -49,7 +49,7 @@ def test_an_intact_dataset_is_not_written_again(digits: Path, quiet: Log) -> Non
 
 
 @pytest.mark.parametrize("damage", ["missing", "changed", "manifest"])
-def test_a_damaged_dataset_is_noticed_and_repaired(damage: str, digits: Path, tmp_path: Path, quiet: Log) -> None:
+def test_a_damaged_dataset_is_detected_and_repaired(damage: str, digits: Path, tmp_path: Path, quiet: Log) -> None:
     out = tmp_path / "digits"
     shutil.copytree(digits, out)
     victim = next((out / "train" / "3").iterdir()) if damage != "manifest" else out / "manifest.json"
@@ -80,7 +80,7 @@ def test_an_archive_of_an_image_folder_is_unpacked(kind: str, digits: Path, tmp_
     assert not left_behind(tmp_path, "out")
 
 
-def test_annotated_validation_images_get_folders_of_their_classes(zipped: Path, tmp_path: Path, quiet: Log) -> None:
+def test_annotated_validation_images_are_moved_to_class_folders(zipped: Path, tmp_path: Path, quiet: Log) -> None:
     unzipped = tmp_path / "made" / "tiny-imagenet-200"
     before = ImageFolder(unzipped / "val", like=ImageFolder(unzipped / "train"))
     prepare(Source(uri=zipped.as_uri()), tmp_path / "out", quiet)
@@ -91,7 +91,7 @@ def test_annotated_validation_images_get_folders_of_their_classes(zipped: Path, 
 
 
 @pytest.mark.parametrize("fault", ["a missing image", "an image too many"])
-def test_annotations_that_do_not_fit_the_images_are_refused(fault: str, tmp_path: Path, quiet: Log) -> None:
+def test_annotations_that_do_not_match_the_images_are_refused(fault: str, tmp_path: Path, quiet: Log) -> None:
     tiny_imagenet.write(tmp_path / "made")
     images = tmp_path / "made" / "val" / "images"
     if fault == "a missing image":
@@ -112,7 +112,7 @@ def test_annotations_that_do_not_fit_the_images_are_refused(fault: str, tmp_path
         pytest.param(Path(__file__).as_uri(), "neither a zip nor a tar", id="no-archive"),
     ],
 )
-def test_a_bad_address_is_an_error_that_names_it(uri: str, words: str, tmp_path: Path, quiet: Log) -> None:
+def test_an_invalid_address_is_an_error_that_names_it(uri: str, words: str, tmp_path: Path, quiet: Log) -> None:
     with pytest.raises(ConfigError, match=words):
         prepare(Source(uri=uri), tmp_path / "out", quiet)
     assert not (tmp_path / "out").exists()
@@ -127,14 +127,14 @@ def test_a_truncated_archive_is_refused(kind: str, digits: Path, tmp_path: Path,
         prepare(Source(uri=file.as_uri()), tmp_path / "out", quiet)
 
 
-def test_an_archive_that_is_no_image_folder_is_refused(tmp_path: Path, quiet: Log) -> None:
+def test_an_archive_without_an_image_folder_is_refused(tmp_path: Path, quiet: Log) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as stream:
         stream.writestr("notes/readme.txt", "x")
     with pytest.raises(ConfigError, match="train/<class>/"):
         prepare(Source(uri=(tmp_path / "a.zip").as_uri()), tmp_path / "out", quiet)
 
 
-def test_an_archive_that_reaches_outside_is_refused_or_kept_inside(tmp_path: Path, quiet: Log) -> None:
+def test_an_archive_cannot_write_outside_its_folder(tmp_path: Path, quiet: Log) -> None:
     with tarfile.open(tmp_path / "a.tar", "w") as tar:
         member = tarfile.TarInfo("../../outside.png")
         tar.addfile(member, io.BytesIO())
@@ -143,12 +143,14 @@ def test_an_archive_that_reaches_outside_is_refused_or_kept_inside(tmp_path: Pat
     assert not (tmp_path / "outside.png").exists()
 
 
-def test_an_unknown_name_says_what_is_known(tmp_path: Path, quiet: Log) -> None:
+def test_an_unknown_name_is_an_error_that_lists_the_known_names(tmp_path: Path, quiet: Log) -> None:
     with pytest.raises(ConfigError, match="use digits"):
         prepare(Source(name="cats"), tmp_path / "out", quiet)
 
 
-def test_an_archive_comes_from_s3(zipped: Path, tmp_path: Path, quiet: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_is_downloaded_from_s3(
+    zipped: Path, tmp_path: Path, quiet: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
@@ -184,14 +186,14 @@ def half_served() -> Iterator[str]:
     server.server_close()
 
 
-def test_a_download_that_breaks_off_is_worth_another_try(half_served: str, tmp_path: Path, quiet: Log) -> None:
+def test_an_interrupted_download_is_retried(half_served: str, tmp_path: Path, quiet: Log) -> None:
     with pytest.raises(TrainerError, match="broke off after 500") as raised:
         prepare(Source(uri=half_served), tmp_path / "out", quiet)
     assert not isinstance(raised.value, ConfigError)
     assert not left_behind(tmp_path, "out")
 
 
-def test_a_large_archive_never_is_in_memory(tmp_path: Path, quiet: Log) -> None:
+def test_a_large_archive_is_not_read_into_memory(tmp_path: Path, quiet: Log) -> None:
     with zipfile.ZipFile(tmp_path / "large.zip", "w") as stream:
         for part in ("train", "val"):
             stream.writestr(f"{part}/a/a.png", os.urandom(40 * 2**20))
@@ -202,7 +204,7 @@ def test_a_large_archive_never_is_in_memory(tmp_path: Path, quiet: Log) -> None:
     assert peak < 20 * 2**20
 
 
-def test_an_archive_that_does_not_fit_is_refused_before_it_is_fetched(
+def test_an_archive_larger_than_the_free_space_is_refused_before_the_download(
     zipped: Path, tmp_path: Path, quiet: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = namedtuple("usage", "total used free")
@@ -213,7 +215,7 @@ def test_an_archive_that_does_not_fit_is_refused_before_it_is_fetched(
         prepare(Source(uri=zipped.as_uri()), tmp_path / "out", quiet)
 
 
-def test_a_volume_that_fills_up_is_an_error_and_leaves_nothing(
+def test_a_volume_that_fills_up_is_an_error_and_no_files_are_left(
     zipped: Path, tmp_path: Path, quiet: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -225,7 +227,7 @@ def test_a_volume_that_fills_up_is_an_error_and_leaves_nothing(
     assert not left_behind(tmp_path, "out")
 
 
-def test_what_a_killed_process_left_is_cleared_away(tmp_path: Path, quiet: Log) -> None:
+def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path, quiet: Log) -> None:
     (tmp_path / ".digits.draft-abc" / "content").mkdir(parents=True)
     prepare(DIGITS, tmp_path / "digits", quiet)
     assert not left_behind(tmp_path, "digits")
@@ -236,7 +238,7 @@ def test_the_command_needs_no_torch() -> None:
     subprocess.run([sys.executable, "-c", script], check=True, cwd=Path(__file__).parents[3])
 
 
-def test_progress_says_how_far_it_is_now_and_then() -> None:
+def test_progress_is_reported_periodically() -> None:
     stream = io.StringIO()
     progress = archive.Progress(Log("w", stream=stream), "download", 10 * 2**20, every_seconds=0)
     progress.add(3 * 2**20)

@@ -102,7 +102,7 @@ memberships = st.lists(
 
 @given(memberships=memberships, batch_size=st.integers(1, 30), cut=st.booleans(), ahead=st.booleans())
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_every_step_brings_the_samples_of_the_plan_at_any_sequence_of_memberships(
+def test_every_step_has_its_planned_samples_for_any_sequence_of_memberships(
     lasting: Loader, memberships: list[tuple[int, int, int]], batch_size: int, cut: bool, ahead: bool
 ) -> None:
     """Each membership: a size, our rank in it and the steps until the next; a cut one discards its last step.
@@ -157,7 +157,7 @@ def test_the_weights_of_all_micro_batches_of_a_step_add_up_to_one(opened: Callab
     assert all(len(micro.batch[0]) <= 2 for part in parts for micro in part.micro)
 
 
-def test_a_rank_without_a_sample_gets_one_that_counts_nothing(opened: Callable[..., Loader]) -> None:
+def test_a_rank_without_a_sample_gets_one_of_weight_zero(opened: Callable[..., Loader]) -> None:
     loader = opened()
     loader.start(at(rank=2, size=3, batch_size=2))
     (micro,) = loader.next().micro
@@ -165,7 +165,7 @@ def test_a_rank_without_a_sample_gets_one_that_counts_nothing(opened: Callable[.
     assert micro.batch[0].tolist() == list(plan(Cursor(), total=TOTAL, batch_size=2, seed=3).samples[:1])
 
 
-def test_a_sample_looks_the_same_whichever_rank_or_process_prepares_it(opened: Callable[..., Loader]) -> None:
+def test_a_sample_is_the_same_whichever_rank_or_process_prepares_it(opened: Callable[..., Loader]) -> None:
     def seen(loader: Loader, rank: int, size: int) -> dict[int, list[float]]:
         loader.start(at(rank=rank, size=size))
         return {
@@ -181,7 +181,7 @@ def test_a_sample_looks_the_same_whichever_rank_or_process_prepares_it(opened: C
     assert len({tuple(values) for values in alone.values()}) == TOTAL
 
 
-def test_what_is_prepared_ahead_is_prepared_once_and_its_error_comes_when_its_turn_has_come(
+def test_prefetched_samples_are_prepared_once_and_their_error_is_raised_at_their_step(
     opened: Callable[..., Loader],
 ) -> None:
     asked, order = [], plan(Cursor(), total=TOTAL, batch_size=TOTAL, seed=3).samples
@@ -205,7 +205,7 @@ def test_what_is_prepared_ahead_is_prepared_once_and_its_error_comes_when_its_tu
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_preparing_leaves_the_generators_of_the_training_process_alone(
+def test_preparing_does_not_change_the_random_generators_of_the_training_process(
     workers: int, opened: Callable[..., Loader]
 ) -> None:
     def drawn() -> tuple[float, float, float]:
@@ -227,7 +227,7 @@ def test_preparing_leaves_the_generators_of_the_training_process_alone(
     assert drawn() == expected
 
 
-def test_a_change_of_membership_waits_for_one_sample_at_most_and_starts_no_process(
+def test_a_membership_change_waits_for_at_most_one_sample_and_starts_no_process(
     opened: Callable[..., Loader],
 ) -> None:
     loader = opened(Slow(), workers=2)
@@ -245,7 +245,7 @@ def test_a_change_of_membership_waits_for_one_sample_at_most_and_starts_no_proce
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_after_the_last_step_of_the_last_epoch_there_is_none(workers: int, opened: Callable[..., Loader]) -> None:
+def test_no_step_follows_the_last_step_of_the_last_epoch(workers: int, opened: Callable[..., Loader]) -> None:
     loader = opened(workers=workers)
     loader.start(at(Cursor(3, 50)))
     assert loader.next().step.after == Cursor(4, 0)
@@ -256,7 +256,7 @@ def test_after_the_last_step_of_the_last_epoch_there_is_none(workers: int, opene
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_an_error_of_the_dataset_reaches_the_caller_and_no_step_is_left_out(
+def test_an_error_of_the_dataset_reaches_the_caller_and_no_step_is_skipped(
     workers: int, opened: Callable[..., Loader]
 ) -> None:
     loader = opened(Spoilt(ConfigError("7.png is not a readable image")), workers=workers)
@@ -274,7 +274,7 @@ def test_an_unexpected_error_comes_with_the_traceback_of_its_process(opened: Cal
         loader.next()
 
 
-def test_worker_processes_ignore_the_signals_that_mean_the_training_process(opened: Callable[..., Loader]) -> None:
+def test_worker_processes_ignore_signals_for_the_training_process(opened: Callable[..., Loader]) -> None:
     loader = opened(workers=2)
     for process in loader.processes:
         os.kill(process, signal.SIGTERM)
@@ -284,7 +284,7 @@ def test_worker_processes_ignore_the_signals_that_mean_the_training_process(open
         loader.next()
 
 
-def test_a_killed_worker_process_is_an_error_of_next_and_says_what_to_do(opened: Callable[..., Loader]) -> None:
+def test_next_raises_an_error_with_the_remedy_if_a_worker_process_was_killed(opened: Callable[..., Loader]) -> None:
     loader = opened(workers=1)
     loader.start(at(epochs=1000))
     loader.next()
@@ -294,7 +294,7 @@ def test_a_killed_worker_process_is_an_error_of_next_and_says_what_to_do(opened:
         _exhaust(loader)
 
 
-def test_closing_ends_the_worker_processes_also_while_they_are_at_work(opened: Callable[..., Loader]) -> None:
+def test_closing_ends_the_worker_processes_even_while_they_work(opened: Callable[..., Loader]) -> None:
     loader = opened(Slow(), workers=2)
     loader.start(at(batch_size=TOTAL))
     processes = loader.processes
@@ -321,7 +321,7 @@ PARENT = """
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("ending", ["killed", "exit", "error"])
-def test_worker_processes_end_with_the_training_process_and_hold_no_connection_of_its(ending: str) -> None:
+def test_worker_processes_end_with_the_training_process_and_hold_none_of_its_connections(ending: str) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     listener.settimeout(60)
     last = {"killed": "time.sleep(60)", "exit": "raise SystemExit(0)", "error": "raise ValueError('of the loop')"}

@@ -42,14 +42,14 @@ def opened(dataset: Numbers, *, workers: int = 0, collate: Collate | None = None
     return Loader(dataset, LoaderSettings(seed=3, workers=workers), collate=collate, device=torch.device("cpu"))
 
 
-def test_a_sample_looks_different_in_each_epoch() -> None:
+def test_a_sample_is_drawn_differently_in_each_epoch() -> None:
     loader = opened(Numbers(random.random))
     first, second = loader.batch((5,), 0)[1], loader.batch((5,), 1)[1]
     assert not torch.equal(first, second)
 
 
 @pytest.mark.parametrize("name", DRAWS)
-def test_a_dataset_that_draws_only_for_some_samples_gives_the_same_to_everybody(name: str) -> None:
+def test_a_dataset_that_draws_for_some_samples_only_gives_equal_samples_in_every_process(name: str) -> None:
     seen = []
     for order in (range(TOTAL), reversed(range(TOTAL)), (*range(0, TOTAL, 9), *range(TOTAL))):
         loader, values = opened(Numbers(DRAWS[name], every=9)), {}
@@ -60,7 +60,7 @@ def test_a_dataset_that_draws_only_for_some_samples_gives_the_same_to_everybody(
     assert len(set(seen[0].values())) == 7
 
 
-def test_a_dataset_that_draws_nothing_is_asked_once_for_each_sample() -> None:
+def test_a_dataset_without_randomness_is_read_once_per_sample() -> None:
     dataset = Numbers()
     loader = opened(dataset)
     for _ in range(3):
@@ -69,7 +69,7 @@ def test_a_dataset_that_draws_nothing_is_asked_once_for_each_sample() -> None:
 
 
 @pytest.mark.parametrize("name", DRAWS)
-def test_a_collate_function_draws_other_numbers_for_each_batch_and_the_same_in_every_process(name: str) -> None:
+def test_a_collate_function_draws_new_numbers_for_each_batch_and_equal_ones_in_every_process(name: str) -> None:
     def mixed(items: list[Any]) -> Any:
         return torch.tensor([index for index, _ in items]), DRAWS[name]()
 
@@ -83,7 +83,7 @@ def test_a_collate_function_draws_other_numbers_for_each_batch_and_the_same_in_e
     assert seen(0) == seen(2) == alone
 
 
-def test_numpys_functions_may_draw_from_a_generator_of_another_kind_which_is_left_as_it_is() -> None:
+def test_numpys_global_generator_may_be_of_another_kind_and_is_not_changed() -> None:
     expected = opened(Numbers(np.random.rand)).batch((1, 2), 0)[1]
     modern, set_generator = np.random.PCG64(7), np.random.set_bit_generator  # type: ignore[attr-defined]
     before, state = np.random.get_bit_generator(), modern.state  # type: ignore[attr-defined]
@@ -97,7 +97,7 @@ def test_numpys_functions_may_draw_from_a_generator_of_another_kind_which_is_lef
         set_generator(before)
 
 
-def test_a_normal_that_the_model_has_half_drawn_is_not_lost_to_a_dataset_that_draws_nothing() -> None:
+def test_a_dataset_without_randomness_keeps_the_models_cached_normal_value() -> None:
     np.random.seed(1)
     expected = [np.random.randn() for _ in range(2)]
     np.random.seed(1)

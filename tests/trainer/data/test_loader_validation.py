@@ -54,7 +54,7 @@ def planned(steps: int, batch_size: int) -> Iterator[list[int]]:
 
 @pytest.mark.parametrize("taken", range(len(PARTS) + 1))
 @pytest.mark.parametrize("ahead", [False, True])
-def test_training_goes_on_with_the_next_step_however_much_of_the_validation_was_wanted(
+def test_training_continues_with_the_next_step_after_a_partial_or_complete_validation(
     loader: Loader, taken: int, ahead: bool
 ) -> None:
     loader.start(Place(Cursor(), rank=0, size=1, batch_size=10, epochs=3))
@@ -70,13 +70,13 @@ def test_training_goes_on_with_the_next_step_however_much_of_the_validation_was_
     assert seen == list(planned(8, 10))
 
 
-def test_validation_data_is_got_by_the_processes_that_prepare_training_s(loader: Loader) -> None:
+def test_the_processes_that_prepare_training_data_also_prepare_validation_data(loader: Loader) -> None:
     loader.start(Place(Cursor(), rank=0, size=1, batch_size=10, epochs=3))
     processes = {int(pid) for batch in loader.validation(PARTS) for pid in batch[3]}
     assert processes <= set(loader.processes or (os.getpid(),))
 
 
-def test_a_validation_sample_that_draws_is_the_same_each_time_and_leaves_the_generators_alone(loader: Loader) -> None:
+def test_a_random_validation_sample_is_the_same_each_time_and_changes_no_generator(loader: Loader) -> None:
     torch.manual_seed(1)
     expected = torch.rand(3)
     torch.manual_seed(1)

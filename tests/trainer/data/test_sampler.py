@@ -37,7 +37,7 @@ def test_each_sample_is_committed_exactly_once_per_epoch(
 
 
 @given(total=st.integers(1, 300), batches=st.lists(st.integers(1, 80), min_size=1), seed=st.integers(0, 5))
-def test_an_epoch_holds_every_sample_once_also_when_the_batch_size_changes_on_the_way(
+def test_an_epoch_has_every_sample_once_even_if_the_batch_size_changes_in_it(
     total: int, batches: list[int], seed: int
 ) -> None:
     cursor, used, steps = Cursor(), Counter[int](), 0
@@ -49,17 +49,17 @@ def test_an_epoch_holds_every_sample_once_also_when_the_batch_size_changes_on_th
     assert cursor == Cursor(1, 0)
 
 
-def test_the_order_differs_between_epochs_and_seeds_and_is_the_same_each_time() -> None:
+def test_the_order_depends_only_on_epoch_and_seed() -> None:
     first = plan(Cursor(0), total=100, batch_size=100, seed=0).samples
     assert first == plan(Cursor(0), total=100, batch_size=100, seed=0).samples
     assert first != plan(Cursor(1), total=100, batch_size=100, seed=0).samples
     assert first != plan(Cursor(0), total=100, batch_size=100, seed=1).samples
 
 
-def test_the_order_is_the_same_in_every_version_since_a_checkpoint_holds_only_the_place_in_it() -> None:
+def test_the_order_is_the_same_in_every_version() -> None:
     assert plan(Cursor(1), total=8, batch_size=8, seed=-5).samples == ORDER
 
 
-def test_shares_differ_by_one_sample_at_most() -> None:
+def test_shares_differ_by_at_most_one_sample() -> None:
     step = plan(Cursor(), total=100, batch_size=64, seed=0)
     assert sorted({len(step.share(rank, 3)) for rank in range(3)}) == [21, 22]

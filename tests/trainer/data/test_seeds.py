@@ -27,7 +27,7 @@ def kept() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("generator", GENERATORS, ids=lambda generator: generator.name)
-def test_every_draw_moves_the_state_and_going_back_draws_the_same(generator: Generator) -> None:
+def test_every_draw_changes_the_state_and_restoring_it_repeats_the_draw(generator: Generator) -> None:
     seed_generators(1, 2, 3)
     for draw in DRAWS[generator.name]:
         before = generator.state()
@@ -40,7 +40,7 @@ def test_every_draw_moves_the_state_and_going_back_draws_the_same(generator: Gen
 
 
 @pytest.mark.parametrize("generator", GENERATORS, ids=lambda generator: generator.name)
-def test_a_state_holds_beyond_the_words_that_are_drawn_at_once(generator: Generator) -> None:
+def test_a_restored_state_is_correct_across_blocks_of_drawn_words(generator: Generator) -> None:
     draw = DRAWS[generator.name][0]
     seed_generators(1, 2, 3)
     before = generator.state()
@@ -49,5 +49,5 @@ def test_a_state_holds_beyond_the_words_that_are_drawn_at_once(generator: Genera
     assert [draw() for _ in range(1000)] == first
 
 
-def test_the_states_are_those_of_all_three() -> None:
+def test_the_states_cover_all_three_generators() -> None:
     assert [generator.name for generator, _ in states()] == ["random", "numpy", "torch"]

@@ -50,13 +50,13 @@ def refusal(url: str, access: Access | None = None) -> str:
     return str(caught.value)
 
 
-def test_an_etcd_that_lets_everybody_in_is_fine_with_a_user_too(etcd: str) -> None:
+def test_an_etcd_without_authentication_accepts_a_client_with_a_user(etcd: str) -> None:
     contact(etcd)
     contact(etcd, Access(USER, PASSWORD))
     assert EtcdStore((etcd,)).read("/tidewater/digits/").entries == ()
 
 
-def test_with_user_and_password_everything_works(guarded: str) -> None:
+def test_all_operations_work_with_user_and_password(guarded: str) -> None:
     store = EtcdStore((guarded,), access=Access(USER, PASSWORD))
     first_contact(store, "digits", time.monotonic() + 1)
     lease = store.grant(60)
@@ -70,7 +70,7 @@ def test_with_user_and_password_everything_works(guarded: str) -> None:
     store.revoke(lease)
 
 
-def test_a_token_that_etcd_has_forgotten_is_replaced(guarded: str) -> None:
+def test_a_token_that_etcd_no_longer_accepts_is_replaced(guarded: str) -> None:
     store = EtcdStore((guarded,), access=Access(USER, PASSWORD))
     store.put(KEY, b"1")
     root = ask(guarded, "/v3/auth/authenticate", {"name": "root", "password": "root"})["token"]
@@ -79,29 +79,29 @@ def test_a_token_that_etcd_has_forgotten_is_replaced(guarded: str) -> None:
     assert [entry.value for entry in store.read(KEY).entries] == [b"2"]
 
 
-def test_a_missing_user_is_said(guarded: str) -> None:
+def test_a_missing_user_is_reported(guarded: str) -> None:
     sentence = refusal(guarded)
     assert "it wants a user and a password" in sentence
     assert "--etcd-user with TIDEWATER_ETCD_PASSWORD" in sentence
 
 
-def test_a_wrong_password_is_said_but_not_shown(guarded: str) -> None:
+def test_a_wrong_password_is_reported_but_not_shown(guarded: str) -> None:
     sentence = refusal(guarded, Access(USER, "battery staple"))
     assert "user or password is wrong" in sentence
     assert "battery" not in sentence
     assert "battery" not in repr(Access(USER, "battery staple"))
 
 
-def test_a_user_that_may_not_write_is_told_what_to_grant(guarded: str) -> None:
+def test_a_user_without_write_permission_gets_an_error_that_says_what_to_grant(guarded: str) -> None:
     assert "readwrite on the prefix /tidewater/" in refusal(guarded, Access("guest", PASSWORD))
 
 
-def test_with_authority_and_certificate_tls_works(secured: tuple[str, Path]) -> None:
+def test_tls_works_with_a_certificate_authority_and_a_client_certificate(secured: tuple[str, Path]) -> None:
     url, folder = secured
     contact(url, access_to(folder))
 
 
-def test_what_is_wrong_with_tls_is_said(secured: tuple[str, Path], etcd: str) -> None:
+def test_tls_errors_name_their_cause(secured: tuple[str, Path], etcd: str) -> None:
     url, folder = secured
     assert "give the authority that signed it (cacert)" in refusal(url)
     with pytest.raises((ConfigError, StoreError), match="write http://"):
@@ -112,7 +112,7 @@ def test_what_is_wrong_with_tls_is_said(secured: tuple[str, Path], etcd: str) ->
         contact(url.replace("https:", "http:"))
 
 
-def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+def test_unusable_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--etcd-cacert .*missing\.pem"):
         Access.of(cacert=str(tmp_path / "missing.pem"))
     with pytest.raises(ConfigError, match="belong together"):
@@ -130,14 +130,14 @@ def unreachable(url: str) -> str:
     return str(caught.value)
 
 
-def test_an_address_where_nothing_answers_is_said_within_seconds() -> None:
+def test_an_address_that_does_not_answer_is_reported_within_seconds() -> None:
     assert "nothing listens there" in unreachable(f"http://127.0.0.1:{free_port()}")
     assert "spelling" in unreachable("http://no-such-host.invalid:2379")
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         assert "no answer in time" in unreachable(f"http://127.0.0.1:{deaf.getsockname()[1]}")
 
 
-def test_something_else_at_the_address_is_said() -> None:
+def test_a_server_that_is_not_etcd_is_reported() -> None:
     class Page(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.send_error(404)

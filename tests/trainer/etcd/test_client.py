@@ -26,7 +26,7 @@ def prefix(request: pytest.FixtureRequest) -> str:
     return f"/test/{request.node.name}/"
 
 
-def test_what_is_written_is_read_back_with_its_revisions(store: Store, prefix: str) -> None:
+def test_written_values_are_read_back_with_their_revisions(store: Store, prefix: str) -> None:
     store.put(f"{prefix}a", b"1")
     store.put(f"{prefix}a", b"zwei")
     store.put(f"{prefix}b", bytes(range(256)))
@@ -36,7 +36,7 @@ def test_what_is_written_is_read_back_with_its_revisions(store: Store, prefix: s
     assert a.create_revision < a.mod_revision < b.mod_revision <= snapshot.revision
 
 
-def test_compare_and_set_lets_only_one_of_two_writers_through(store: Store, prefix: str) -> None:
+def test_compare_and_set_succeeds_for_only_one_of_two_writers(store: Store, prefix: str) -> None:
     assert store.put_if(f"{prefix}g", b"first", 0)
     assert not store.put_if(f"{prefix}g", b"second", 0)
     token = store.read(prefix).entries[0].mod_revision
@@ -45,7 +45,7 @@ def test_compare_and_set_lets_only_one_of_two_writers_through(store: Store, pref
     assert store.read(prefix).entries[0].value == b"third"
 
 
-def test_what_is_bound_to_a_lease_goes_with_it(store: Store, prefix: str) -> None:
+def test_keys_of_a_lease_are_deleted_with_it(store: Store, prefix: str) -> None:
     lease = store.grant(60)
     store.put(f"{prefix}m", b"x", lease)
     assert store.keep_alive(lease)
@@ -55,7 +55,7 @@ def test_what_is_bound_to_a_lease_goes_with_it(store: Store, prefix: str) -> Non
     store.revoke(lease)
 
 
-def test_a_watch_tells_of_every_change_from_its_revision_on(store: Store, prefix: str) -> None:
+def test_a_watch_reports_every_change_from_its_revision_on(store: Store, prefix: str) -> None:
     store.put(f"{prefix}a", b"before")
     watch = store.watch(prefix, store.read(prefix).revision + 1)
     seen: list[Event] = []
@@ -79,23 +79,23 @@ def test_a_watch_tells_of_every_change_from_its_revision_on(store: Store, prefix
     ]
 
 
-def test_a_silent_watch_ends_by_itself(store: Store, prefix: str) -> None:
+def test_a_watch_without_events_ends_after_its_timeout(store: Store, prefix: str) -> None:
     assert list(store.watch(prefix, store.read(prefix).revision + 1)) == []
 
 
-def test_a_dead_endpoint_is_passed_over(etcd: str, prefix: str) -> None:
+def test_a_dead_endpoint_is_skipped(etcd: str, prefix: str) -> None:
     store = EtcdStore((f"http://127.0.0.1:{free_port()}", etcd))
     store.put(f"{prefix}a", b"1")
     assert len(store.read(prefix).entries) == 1
 
 
-def test_no_living_endpoint_is_an_error_that_names_them() -> None:
+def test_if_no_endpoint_answers_the_error_names_all_of_them() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     with pytest.raises(StoreError, match=url):
         EtcdStore((url,)).read("/x/")
 
 
-def test_an_endpoint_that_is_no_url_is_a_mistake_in_the_configuration() -> None:
+def test_an_endpoint_that_is_not_a_url_is_a_configuration_error() -> None:
     with pytest.raises(ConfigError, match="etcd:2379"):
         EtcdStore(("etcd:2379",))
 

@@ -77,14 +77,14 @@ def single(farm: Farm, tmp_path: Path) -> Iterator[Team]:
         team.job.kill()
 
 
-def test_a_member_of_three_is_killed(three: Team) -> None:
+def test_training_continues_when_one_of_three_etcd_members_is_killed(three: Team) -> None:
     leader = three.cluster.leader()
     three.cluster.kill((leader + 1) % 3)
     three.train_for(LEASE_SECONDS + 2)
     three.check()
 
 
-def test_the_leader_is_killed_and_comes_back(three: Team) -> None:
+def test_training_continues_when_the_etcd_leader_is_killed_and_returns(three: Team) -> None:
     leader = three.cluster.leader()
     three.cluster.kill(leader)
     three.train_for(LEASE_SECONDS + 2)
@@ -93,7 +93,7 @@ def test_the_leader_is_killed_and_comes_back(three: Team) -> None:
     three.check()
 
 
-def test_the_leader_freezes(three: Team) -> None:
+def test_training_continues_when_the_etcd_leader_freezes(three: Team) -> None:
     leader = three.cluster.leader()
     three.cluster.freeze(leader)
     three.train_for(LEASE_SECONDS + 2)
@@ -101,7 +101,7 @@ def test_the_leader_freezes(three: Team) -> None:
     three.cluster.thaw(leader)
 
 
-def test_one_after_the_other_is_restarted(three: Team) -> None:
+def test_training_continues_during_a_rolling_restart_of_etcd(three: Team) -> None:
     for number in three.cluster.numbers:
         three.cluster.kill(number)
         three.train_for(1)
@@ -110,7 +110,7 @@ def test_one_after_the_other_is_restarted(three: Team) -> None:
     three.check()
 
 
-def test_a_single_one_is_restarted(single: Team) -> None:
+def test_training_continues_when_a_single_etcd_is_restarted(single: Team) -> None:
     single.cluster.kill(0)
     single.train_for(1)
     single.cluster.start(0)
@@ -119,7 +119,7 @@ def test_a_single_one_is_restarted(single: Team) -> None:
 
 
 @pytest.mark.parametrize("seconds", [2, 2 * LEASE_SECONDS + 2])
-def test_all_of_etcd_is_away(three: Team, seconds: float) -> None:
+def test_training_continues_while_all_of_etcd_is_unreachable(three: Team, seconds: float) -> None:
     three.cluster.kill(*three.cluster.numbers)
     three.train_for(seconds)
     for number in three.cluster.numbers:
@@ -128,14 +128,14 @@ def test_all_of_etcd_is_away(three: Team, seconds: float) -> None:
     three.check()
 
 
-def test_a_frozen_etcd_has_dropped_all_leases_when_it_goes_on(single: Team) -> None:
+def test_training_continues_when_etcd_dropped_all_leases_in_a_freeze(single: Team) -> None:
     single.cluster.freeze(0)
     single.train_for(2 * LEASE_SECONDS + 2)
     single.cluster.thaw(0)
     single.check()
 
 
-def test_a_worker_that_is_lost_while_etcd_is_away_is_left_behind_when_it_is_back(single: Team) -> None:
+def test_a_worker_lost_while_etcd_is_unreachable_is_left_out_when_etcd_returns(single: Team) -> None:
     single.cluster.kill(0)
     single.job.workers[1].signal(signal.SIGKILL)
     single.job.workers[1].wait()

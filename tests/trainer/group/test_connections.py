@@ -24,7 +24,7 @@ def connected(listener: socket.socket) -> tuple[socket.socket, socket.socket]:
     return client, server
 
 
-def test_a_socket_that_listens_is_found_for_as_long_as_it_does(listener: socket.socket) -> None:
+def test_a_listening_socket_is_found_until_it_is_closed(listener: socket.socket) -> None:
     end = listener.getsockname()[:2]
     client, server = connected(listener)
     assert end in listening()
@@ -35,7 +35,7 @@ def test_a_socket_that_listens_is_found_for_as_long_as_it_does(listener: socket.
     server.close()
 
 
-def test_who_waits_for_a_severed_connection_is_told_its_end(listener: socket.socket) -> None:
+def test_waiting_on_a_severed_connection_ends_at_once(listener: socket.socket) -> None:
     client, server = connected(listener)
     with client, server:
         assert sever({listener.getsockname()[:2]}) == 2
@@ -43,7 +43,7 @@ def test_who_waits_for_a_severed_connection_is_told_its_end(listener: socket.soc
         assert server.recv(1) == b""
 
 
-def test_what_was_sent_before_still_arrives(listener: socket.socket) -> None:
+def test_data_sent_before_the_connection_was_severed_arrives(listener: socket.socket) -> None:
     client, server = connected(listener)
     with client, server:
         client.sendall(b"done")
@@ -51,7 +51,7 @@ def test_what_was_sent_before_still_arrives(listener: socket.socket) -> None:
         assert server.recv(10) == b"done"
 
 
-def test_other_connections_stay(listener: socket.socket) -> None:
+def test_other_connections_are_not_severed(listener: socket.socket) -> None:
     client, server = connected(listener)
     with client, server, socket.create_server(("127.0.0.1", 0)) as other:
         assert sever({other.getsockname()[:2]}) == 0
@@ -60,7 +60,7 @@ def test_other_connections_stay(listener: socket.socket) -> None:
     assert sever(set()) == 0
 
 
-def test_the_listener_goes_on_listening(listener: socket.socket) -> None:
+def test_the_listening_socket_is_not_severed(listener: socket.socket) -> None:
     sever({listener.getsockname()[:2]})
     for end in connected(listener):
         end.close()

@@ -35,7 +35,7 @@ def are_together(*workers: Worker) -> None:
         worker.wait_for_world(len(workers))
 
 
-def test_with_an_older_torch_workers_come_and_go_in_the_same_processes(start: Callable[..., Worker]) -> None:
+def test_workers_join_and_leave_in_the_same_processes_with_an_older_torch(start: Callable[..., Worker]) -> None:
     arguments = (*LONG, "--min-step-seconds", "0.02")
     a, b, c = (start(name, *arguments, python=OLDER) for name in "abc")
     are_together(a, b, c)
@@ -51,7 +51,7 @@ def test_with_an_older_torch_workers_come_and_go_in_the_same_processes(start: Ca
 
 
 @pytest.mark.parametrize("python", [(SEVERAL_BUCKETS,), OLDER_SEVERAL_BUCKETS], ids=["reconfigured", "restarted"])
-def test_workers_that_freeze_one_after_the_other_hold_up_no_later_generation(
+def test_successively_frozen_workers_do_not_block_later_generations(
     start: Callable[..., Worker], python: tuple[str, ...]
 ) -> None:
     arguments = (*LONG, "--batch-size", "48", "--group-timeout-seconds", NEVER)
@@ -68,7 +68,7 @@ def test_workers_that_freeze_one_after_the_other_hold_up_no_later_generation(
     assert a.wait() == exit_codes.LEFT
 
 
-def test_who_gives_a_frozen_rank_up_has_nothing_in_flight_any_more() -> None:
+def test_a_rank_that_abandons_a_frozen_rank_has_no_pending_operations() -> None:
     command = [sys.executable, "-m", "tests.trainer.group.frozen_rank", NEVER]
     run = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert run.stdout.splitlines() == ["gave up: lost", "went on: [1.0, 1.0, 1.0]", "left in flight: 0"], run.stderr

@@ -36,7 +36,7 @@ def come(pool: ThreadPoolExecutor, store: MeetingStore, rank: int, superseded: C
     return pool.submit(store.assemble, rank, SIZE, superseded)
 
 
-def test_all_go_once_all_have_come(server: TCPStore) -> None:
+def test_all_members_connect_once_all_have_arrived(server: TCPStore) -> None:
     with ThreadPoolExecutor(SIZE) as pool:
         first = [come(pool, meet(server), rank, lambda: False) for rank in (0, 1)]
         time.sleep(0.3)
@@ -45,7 +45,7 @@ def test_all_go_once_all_have_come(server: TCPStore) -> None:
             assert future.result(10) is None
 
 
-def test_superseded_before_all_have_come_it_is_called_off_for_all(server: TCPStore) -> None:
+def test_a_rendezvous_superseded_before_all_have_arrived_is_cancelled_for_all(server: TCPStore) -> None:
     newer = threading.Event()
     with ThreadPoolExecutor(SIZE) as pool:
         first = come(pool, meet(server), 0, newer.is_set)
@@ -58,7 +58,7 @@ def test_superseded_before_all_have_come_it_is_called_off_for_all(server: TCPSto
                 come(pool, meet(server), rank, lambda known=superseded: known).result(10)  # type: ignore[misc]
 
 
-def test_superseded_when_one_may_be_connecting_already_all_go(server: TCPStore) -> None:
+def test_a_rendezvous_superseded_after_one_may_have_connected_continues_for_all(server: TCPStore) -> None:
     newer = threading.Event()
     with ThreadPoolExecutor(SIZE) as pool:
         stores = [meet(server) for _ in range(SIZE)]
@@ -70,7 +70,7 @@ def test_superseded_when_one_may_be_connecting_already_all_go(server: TCPStore) 
         assert come(pool, stores[1], 1, newer.is_set).result(10) is None
 
 
-def test_who_waits_for_a_peer_that_is_gone_is_told_by_the_check(server: TCPStore) -> None:
+def test_the_check_ends_the_wait_for_a_lost_peer(server: TCPStore) -> None:
     until = time.monotonic() + 0.5
 
     def gone() -> None:
@@ -81,6 +81,6 @@ def test_who_waits_for_a_peer_that_is_gone_is_told_by_the_check(server: TCPStore
         meet(server, gone).assemble(0, SIZE, lambda: False)
 
 
-def test_who_waits_for_nobody_gives_up_at_the_deadline(server: TCPStore) -> None:
+def test_the_wait_for_an_absent_peer_ends_at_the_deadline(server: TCPStore) -> None:
     with pytest.raises(GroupBroken, match="did not arrive at the rendezvous in time"):
         meet(server, seconds=0.5).assemble(0, SIZE, lambda: False)

@@ -104,14 +104,16 @@ def ranks() -> Iterator[tuple[Network, list[Rank]]]:
                 rank.kill()
 
 
-def test_two_that_reach_each_other_form_a_group(ranks: tuple[Network, list[Rank]]) -> None:
+def test_two_members_that_reach_each_other_form_a_group(ranks: tuple[Network, list[Rank]]) -> None:
     _, (first, second) = ranks
     assert second.says() == "there"
     second.tell("go on")
     assert first.end() == second.end() == "formed"
 
 
-def test_neither_waits_for_tcp_when_the_other_vanishes_as_they_connect(ranks: tuple[Network, list[Rank]]) -> None:
+def test_a_member_does_not_wait_for_tcp_timeouts_if_its_peer_vanishes_while_connecting(
+    ranks: tuple[Network, list[Rank]],
+) -> None:
     network, (first, second) = ranks
     assert second.says() == "there"
     network.cut({(0, 1)})

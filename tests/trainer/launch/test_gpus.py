@@ -32,29 +32,29 @@ def nodes(tmp_path: Path, *names: str) -> Path:
     return folder
 
 
-def test_nvidia_smi_counts_them(tmp_path: Path) -> None:
+def test_nvidia_smi_counts_the_gpus(tmp_path: Path) -> None:
     given = environ(tmp_path, LISTED)
     assert gpus.visible(given, nodes(tmp_path)) == gpus.Visible(("0", "1"), "nvidia-smi -L")
 
 
 @pytest.mark.parametrize(("answer", "status"), [(None, 0), ("no driver\n", 9)], ids=["absent", "failing"])
-def test_without_nvidia_smi_the_device_nodes_count(tmp_path: Path, answer: str | None, status: int) -> None:
+def test_without_nvidia_smi_the_device_nodes_are_counted(tmp_path: Path, answer: str | None, status: int) -> None:
     given = environ(tmp_path, answer, status)
     dev = nodes(tmp_path, "nvidia0", "nvidia3", "nvidiactl", "nvidia-uvm", "null")
     assert gpus.visible(given, dev) == gpus.Visible(("0", "1"), f"{dev}/nvidia*")
 
 
-def test_an_image_that_asks_for_all_gpus_has_none_where_there_are_none(tmp_path: Path) -> None:
+def test_an_image_that_requests_all_gpus_has_none_on_a_machine_without_gpus(tmp_path: Path) -> None:
     given = environ(tmp_path)
     assert gpus.visible(given, nodes(tmp_path)).names == ()
 
 
-def test_what_cuda_is_told_wins_and_ends_where_cuda_stops_reading(tmp_path: Path) -> None:
+def test_cuda_visible_devices_takes_precedence_and_is_parsed_as_cuda_does(tmp_path: Path) -> None:
     given = {**environ(tmp_path, LISTED), "CUDA_VISIBLE_DEVICES": "2, 3,-1,0"}
     assert gpus.visible(given).names == ("2", "3")
     assert gpus.visible({**given, "CUDA_VISIBLE_DEVICES": ""}).names == ()
 
 
-def test_a_process_is_shown_its_own_gpu_only_and_nothing_changes_without_gpus() -> None:
+def test_a_process_sees_only_its_own_gpu_and_nothing_changes_without_gpus() -> None:
     assert gpus.Visible(("2", "3"), "").only(1) == {"CUDA_VISIBLE_DEVICES": "3"}
     assert gpus.Visible((), "").only(1) == {}

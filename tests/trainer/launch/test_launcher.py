@@ -123,7 +123,7 @@ def events(output: str, name: str) -> list[dict[str, str]]:
         pytest.param(exit_codes.USAGE, 1, 0, True, Verdict(Then.REST), id="wrong-command-line-while-leaving"),
     ],
 )
-def test_what_follows_on_the_end_of_a_process(
+def test_the_launchers_reaction_to_the_end_of_a_process(
     code: int, ran: float, failures: int, leaving: bool, verdict: Verdict
 ) -> None:
     assert launcher.decide(code, ran_seconds=ran, quick_failures=failures, leaving=leaving) == verdict
@@ -140,7 +140,7 @@ def test_what_follows_on_the_end_of_a_process(
         ([143, 137], exit_codes.KILLED),
     ],
 )
-def test_the_worker_ends_as_its_processes_did(codes: list[int], outcome: int) -> None:
+def test_the_workers_exit_code_is_that_of_its_processes(codes: list[int], outcome: int) -> None:
     assert launcher.outcome(codes) == outcome
 
 
@@ -168,7 +168,7 @@ def test_a_process_without_a_launcher_keeps_its_settings() -> None:
     assert launcher.share(config) is config
 
 
-def test_a_port_beyond_the_last_is_refused() -> None:
+def test_a_port_above_65535_is_refused() -> None:
     with pytest.raises(ConfigError, match="--metrics-port is 65534, which makes 65536 for process 2"):
         of_process(2, "--metrics-port=65534")
 
@@ -182,14 +182,14 @@ def test_auto_is_one_process_per_visible_gpu_and_at_least_one(visible: str, proc
     assert planned.gpus.source == f"CUDA_VISIBLE_DEVICES={visible}"
 
 
-def test_a_number_of_processes_is_taken_as_it_is_and_they_share_the_gpus() -> None:
+def test_a_given_number_of_processes_is_used_and_they_share_the_gpus() -> None:
     planned = launcher.plan("3", {"CUDA_VISIBLE_DEVICES": "4,6"})
     assert planned == launcher.Plan(3, Visible(("4", "6"), "CUDA_VISIBLE_DEVICES=4,6"))
     assert [planned.gpus.only(rank)["CUDA_VISIBLE_DEVICES"] for rank in range(3)] == ["4", "6", "4"]
     assert launcher.plan("1", {}).processes == 1
 
 
-def test_all_finished_is_finished_and_the_logs_pass_through(tmp_path: Path) -> None:
+def test_the_worker_finishes_when_all_processes_finish_and_their_logs_are_passed_on(tmp_path: Path) -> None:
     done = Worker(tmp_path, "sys.exit(0)", processes=3).run()
     assert done.returncode == exit_codes.FINISHED, done.stderr
     told = [parse(line)["worker"] for line in done.stdout.splitlines() if line.startswith("step=")]
@@ -198,7 +198,7 @@ def test_all_finished_is_finished_and_the_logs_pass_through(tmp_path: Path) -> N
     assert (launched["processes"], launched["said_by"]) == ("3", "CUDA_VISIBLE_DEVICES=")
 
 
-def test_only_the_process_that_was_killed_is_started_again(tmp_path: Path) -> None:
+def test_only_the_killed_process_is_restarted(tmp_path: Path) -> None:
     worker = Worker(tmp_path, "until_told()")
     with worker.running() as process:
         other, lost = worker.pid(0), worker.pid(1)
@@ -214,7 +214,7 @@ def test_only_the_process_that_was_killed_is_started_again(tmp_path: Path) -> No
     assert (reported["process"], reported["code"], reported["worker"]) == ("1", str(exit_codes.KILLED), "pod")
 
 
-def test_a_process_that_fails_again_and_again_ends_the_worker_with_its_code(tmp_path: Path) -> None:
+def test_a_process_that_fails_repeatedly_ends_the_worker_with_its_exit_code(tmp_path: Path) -> None:
     worker = Worker(tmp_path, SECOND_FAILS.format(code=7))
     done = worker.run()
     assert done.returncode == 7
@@ -236,7 +236,7 @@ def test_a_wrong_command_line_ends_the_worker_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
-def test_told_to_stop_all_processes_leave_in_good_order(tmp_path: Path, how: signal.Signals) -> None:
+def test_on_a_stop_signal_all_processes_leave_gracefully(tmp_path: Path, how: signal.Signals) -> None:
     worker = Worker(tmp_path, "until_told()")
     with worker.running() as process:
         children = [worker.pid(rank) for rank in range(2)]
@@ -246,7 +246,7 @@ def test_told_to_stop_all_processes_leave_in_good_order(tmp_path: Path, how: sig
     assert (worker.starts(0), worker.starts(1)) == (1, 1)
 
 
-def test_told_to_stop_it_starts_nothing_that_was_waiting_for_its_next_start(tmp_path: Path) -> None:
+def test_on_a_stop_signal_pending_restarts_are_cancelled(tmp_path: Path) -> None:
     worker = Worker(tmp_path, SECOND_FAILS.format(code=7))
     script = tmp_path / "train.py"
     script.write_text(script.read_text().replace("= 60.0, 0.05", "= 60.0, 60.0"))
@@ -274,7 +274,7 @@ def test_a_second_ctrl_c_kills_processes_that_do_not_leave(tmp_path: Path) -> No
     assert not [pid for pid in children if is_alive(pid)]
 
 
-def test_a_failure_while_leaving_is_told(tmp_path: Path) -> None:
+def test_a_failure_during_shutdown_is_reported(tmp_path: Path) -> None:
     worker = Worker(tmp_path, "until_told(1 if rank == 1 else 143)")
     with worker.running() as process:
         for rank in range(2):
@@ -294,7 +294,7 @@ def test_the_processes_die_with_the_launcher(tmp_path: Path) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be process 1 of a PID namespace")
-def test_as_process_1_it_reaps_what_others_left_behind(tmp_path: Path) -> None:
+def test_as_process_1_the_launcher_reaps_orphaned_processes(tmp_path: Path) -> None:
     orphan = "subprocess.run(['sh', '-c', '(sleep 0.2; exit 3) &'])\nuntil_told()"
     worker = Worker(tmp_path, orphan)
     with worker.running("unshare", "--pid", "--fork", "--mount-proc", "--kill-child") as unshare:

@@ -21,7 +21,7 @@ def pids(worker: Worker) -> dict[str, int]:
     return {line["worker"]: int(line["pid"]) for line in worker.events("started")}
 
 
-def test_a_lost_process_is_replaced_and_the_others_train_on_meanwhile(start: Callable[..., Worker]) -> None:
+def test_a_lost_process_is_replaced_while_the_others_continue_to_train(start: Callable[..., Worker]) -> None:
     pod = start("pod", "--processes", "2", *LONG)
     pod.wait_for_world(2)
     before = pids(pod)
@@ -41,7 +41,7 @@ def test_a_lost_process_is_replaced_and_the_others_train_on_meanwhile(start: Cal
         assert steps == sorted(set(steps))
 
 
-def test_limits_count_workers_and_not_processes(start: Callable[..., Worker]) -> None:
+def test_the_limits_count_workers_rather_than_processes(start: Callable[..., Worker]) -> None:
     one = start("one", "--processes", "2", "--min-workers", "2", *LONG)
     one.wait_for(lambda one: one.events("waiting"))
     assert not one.steps()

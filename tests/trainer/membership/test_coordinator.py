@@ -107,14 +107,14 @@ def test_workers_find_each_other_and_agree(join: Join) -> None:
     assert a.view.generation == b.view.generation
 
 
-def test_a_leaver_is_let_go(join: Join) -> None:
+def test_a_worker_that_wants_to_leave_is_removed(join: Join) -> None:
     a, b = join("a"), join("b")
     assert reaches(b, "ab")
     a.leave()
     assert reaches(b, "b")
 
 
-def test_a_dead_peer_is_replaced_at_once_when_its_process_is_known_to_be_gone(join: Join) -> None:
+def test_a_peer_whose_process_has_ended_is_removed_at_once(join: Join) -> None:
     gone: set[str] = set()
     a, b = join("a", lambda member: member.id in gone), join("b")
     assert reaches(b, "ab")
@@ -123,7 +123,7 @@ def test_a_dead_peer_is_replaced_at_once_when_its_process_is_known_to_be_gone(jo
     assert reaches(a, "a")
 
 
-def test_a_worker_whose_lease_ran_out_announces_itself_again(join: Join, clock: Clock, store: FakeStore) -> None:
+def test_a_worker_whose_lease_expired_registers_again(join: Join, clock: Clock, store: FakeStore) -> None:
     a = join("a")
     assert reaches(a, "a")
     before = record_of(store, "a")
@@ -132,7 +132,7 @@ def test_a_worker_whose_lease_ran_out_announces_itself_again(join: Join, clock: 
     assert within(PATIENCE_SECONDS, lambda: record_of(store, "a") not in (0, before))
 
 
-def test_after_an_outage_longer_than_a_lease_all_go_on_in_the_same_generation(
+def test_after_an_outage_longer_than_a_lease_all_continue_in_the_same_generation(
     join: Join, clock: Clock, store: FakeStore
 ) -> None:
     a, b = join("a", sign=Sign.ANSWERS), join("b", sign=Sign.ANSWERS)
@@ -158,7 +158,7 @@ def test_after_an_outage_longer_than_a_lease_all_go_on_in_the_same_generation(
         pytest.param(Sign.ANSWERS, 0.8, 3.0, id="answers-but-writes-none"),
     ],
 )
-def test_a_member_whose_record_vanishes_is_lost_unless_it_answers_and_writes_it_again_soon(
+def test_a_member_without_a_record_is_lost_unless_it_answers_and_soon_writes_it_again(
     join: Join, store: FakeStore, sign: Sign, least: float, most: float
 ) -> None:
     lease = store.grant(1000)
@@ -174,7 +174,7 @@ def test_a_member_whose_record_vanishes_is_lost_unless_it_answers_and_writes_it_
     assert least <= time.monotonic() - began <= most
 
 
-def test_nobody_with_a_record_is_asked_while_others_can_go_on_without(join: Join) -> None:
+def test_members_with_a_record_are_not_asked_while_the_others_can_continue_without_them(join: Join) -> None:
     """A frozen peer's answer would have to be waited for, and the survivors have no time."""
     asked: list[Member] = []
     a, _ = join("a", dead=lambda member: member.id == "b", look=asked.append), join("b")
@@ -184,7 +184,9 @@ def test_nobody_with_a_record_is_asked_while_others_can_go_on_without(join: Join
     assert asked == []
 
 
-def test_a_newcomer_asks_who_has_the_state_before_it_begins_again_without(join: Join, store: FakeStore) -> None:
+def test_a_newcomer_asks_for_holders_of_the_state_before_it_starts_from_a_checkpoint(
+    join: Join, store: FakeStore
+) -> None:
     a = Member("a", "a", "127.0.0.1", 1, 2, "signature", ready_after=0, state_of=3)
     me = Member("b", "b", "127.0.0.1", 1, 2, "signature", ready_after=0)
     lease = store.grant(1000)
@@ -198,14 +200,14 @@ def test_a_newcomer_asks_who_has_the_state_before_it_begins_again_without(join: 
     assert reaches(b, "b")
 
 
-def test_who_ends_in_good_order_is_not_mistaken_for_a_missing_record(join: Join) -> None:
+def test_a_worker_that_ended_gracefully_does_not_count_as_missing(join: Join) -> None:
     a, b = join("a", sign=Sign.ANSWERS), join("b", sign=Sign.ANSWERS)
     assert reaches(a, "ab")
     b.stop()
     assert a.wait(lambda view: view.member("b") is None, time.monotonic() + 0.7)
 
 
-def test_a_worker_out_of_touch_may_finish_no_step_before_it_knows_what_the_others_did(
+def test_a_worker_that_lost_contact_commits_no_step_before_it_knows_the_others_progress(
     join: Join, store: FakeStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     skipped = [0.0]
@@ -228,7 +230,7 @@ def test_a_worker_out_of_touch_may_finish_no_step_before_it_knows_what_the_other
     assert a.leases_lost == 1
 
 
-def test_what_a_worker_has_and_whom_it_cannot_reach_is_in_its_record(join: Join) -> None:
+def test_a_workers_record_has_its_state_and_its_unreachable_peers(join: Join) -> None:
     unreachable = {"b"}
     a = join("a", unreachable=lambda: frozenset(unreachable))
     assert reaches(a, "a")
@@ -245,7 +247,7 @@ def has(view: View, name: str, *, state_of: int, unreachable: tuple[str, ...]) -
     return member is not None and (member.state_of, member.unreachable) == (state_of, unreachable)
 
 
-def test_training_goes_on_while_etcd_is_away(join: Join, store: FakeStore) -> None:
+def test_training_continues_while_etcd_is_unreachable(join: Join, store: FakeStore) -> None:
     a, b = join("a"), join("b")
     assert reaches(a, "ab")
     generation = a.view.generation
@@ -258,7 +260,7 @@ def test_training_goes_on_while_etcd_is_away(join: Join, store: FakeStore) -> No
     assert reaches(b, "ab")
 
 
-def test_a_compacted_history_is_read_anew(join: Join, store: FakeStore) -> None:
+def test_after_a_compaction_all_records_are_read_again(join: Join, store: FakeStore) -> None:
     a = join("a")
     assert reaches(a, "a")
     store.compact()
@@ -266,7 +268,7 @@ def test_a_compacted_history_is_read_anew(join: Join, store: FakeStore) -> None:
     assert reaches(a, "ab")
 
 
-def test_a_record_of_another_version_is_reported_to_who_waits(join: Join, store: FakeStore) -> None:
+def test_a_record_of_another_version_is_reported_to_the_waiting_caller(join: Join, store: FakeStore) -> None:
     a = join("a")
     store.put(keys.member("job", "x"), b'{"version": 99}')
     with pytest.raises(RecordError, match="version 99"):

@@ -46,7 +46,7 @@ def names(generation: Generation | None) -> str:
     return "".join(each.id for each in generation.members) if generation else ""
 
 
-def test_the_oldest_worker_makes_the_first_generation_of_all_that_are_there() -> None:
+def test_the_oldest_worker_forms_the_first_generation_of_all_present_workers() -> None:
     start = View(members=(member("b", 2), member("a", 1)))
     action = decide(start, inputs("a"), now=100)
     assert action.kind is Kind.PROPOSE
@@ -70,25 +70,25 @@ def test_a_newcomer_that_has_not_heard_of_the_current_generation_is_not_added() 
     assert decide(view(4, "a", member("a", 1), member("c", 3, ready_after=3)), inputs("a"), now=100) == REST
 
 
-def test_no_more_than_the_maximum_get_in() -> None:
+def test_at_most_the_maximum_number_of_workers_are_members() -> None:
     full = view(4, "abc", *(member(name, age) for age, name in enumerate("abc")), member("d", 9, ready_after=4))
     assert decide(full, inputs("a"), now=100) == REST
 
 
-def test_a_leaver_is_left_out_and_may_propose_that_itself() -> None:
+def test_a_leaving_worker_is_left_out_and_may_propose_so_itself() -> None:
     action = decide(view(4, "ab", member("a", 1, leaving=True), member("b", 2)), inputs("a"), now=100)
     assert names(action.generation) == "b"
     assert action.generation is not None
     assert action.generation.cause == "left"
 
 
-def test_the_last_leaver_leaves_an_empty_generation() -> None:
+def test_the_last_leaving_worker_proposes_an_empty_generation() -> None:
     action = decide(view(4, "a", member("a", 1, leaving=True)), inputs("a"), now=100)
     assert action.kind is Kind.PROPOSE
     assert names(action.generation) == ""
 
 
-def test_after_a_break_the_silent_are_waited_for_no_longer_than_patience() -> None:
+def test_after_a_break_silent_members_are_waited_for_until_the_patience_ends() -> None:
     broken = view(4, "abc", member("a", 1, ready_after=4), member("b", 2), member("c", 3, ready_after=4))
     waiting = decide(broken, inputs("a"), now=101)
     assert (waiting.kind, waiting.wake_at) == (Kind.WAIT, 103)
@@ -103,18 +103,18 @@ def test_a_member_that_is_known_to_be_dead_is_not_waited_for() -> None:
     assert action.generation.cause == "lost"
 
 
-def test_a_worker_that_was_left_behind_is_not_taken_back_before_it_asks() -> None:
+def test_a_worker_that_was_left_behind_is_readmitted_only_on_request() -> None:
     """A frozen worker's record lives on for the rest of its lease."""
     assert decide(view(5, "a", member("a", 1), member("b", 2, ready_after=0)), inputs("a"), now=100) == REST
 
 
-def test_if_the_oldest_is_stuck_the_next_one_proposes_after_its_patience() -> None:
+def test_if_the_oldest_worker_does_not_propose_the_next_one_does_after_its_patience() -> None:
     broken = view(4, "abc", member("b", 2, ready_after=4), member("c", 3, ready_after=4))
     assert decide(broken, inputs("c"), now=102.9).kind is Kind.WAIT
     assert decide(broken, inputs("c"), now=103).kind is Kind.PROPOSE
 
 
-def test_a_newcomer_of_another_kind_is_never_taken_in() -> None:
+def test_a_newcomer_with_other_traits_is_never_admitted() -> None:
     stranger = member("b", 2, ready_after=4, kind="t")
     assert decide(view(4, "a", member("a", 1), stranger), inputs("a"), now=100) == REST
     broken = view(4, "ac", member("a", 3, ready_after=4), stranger)
@@ -122,18 +122,18 @@ def test_a_newcomer_of_another_kind_is_never_taken_in() -> None:
     assert decide(broken, inputs("b"), now=900) == REST
 
 
-def test_without_a_generation_the_oldest_that_asks_decides_who_fits() -> None:
+def test_without_a_generation_the_traits_of_the_oldest_applicant_decide() -> None:
     start = View(members=(member("b", 2, kind="t"), member("a", 1), member("c", 3)))
     assert names(decide(start, inputs("a"), now=100).generation) == "ac"
     assert decide(start, inputs("b"), now=900) == REST
 
 
-def test_workers_of_a_new_kind_take_up_a_job_whose_workers_are_all_gone() -> None:
+def test_workers_with_new_traits_continue_a_job_whose_workers_are_all_gone() -> None:
     abandoned = view(4, "ab", member("c", 3, ready_after=4, kind="t"), member("d", 4, ready_after=4, kind="s"))
     assert names(decide(abandoned, inputs("c", ended=frozenset("ab")), now=100).generation) == "c"
 
 
-def test_the_count_of_generations_goes_on_when_etcd_has_lost_its_data() -> None:
+def test_the_generation_number_keeps_increasing_when_etcd_has_lost_its_data() -> None:
     action = decide(View(members=(member("a", 1, ready_after=8),)), inputs("a"), now=100)
     assert action.generation is not None
     assert action.generation.number == 9
@@ -143,7 +143,7 @@ def test_a_finished_job_needs_no_generations() -> None:
     assert decide(View(finished="{}", members=(member("a", 1),)), inputs("a"), now=100) == REST
 
 
-def test_who_left_in_good_order_is_not_lost() -> None:
+def test_a_worker_that_left_gracefully_does_not_count_as_lost() -> None:
     before = view(4, "abc").generation
     assert before is not None
     after = view(5, "ab", member("a", 1), member("b", 2))
@@ -162,13 +162,13 @@ def test_who_left_in_good_order_is_not_lost() -> None:
     ],
     ids=["a peer stayed", "all leave", "a newcomer without the state", "a newcomer that has it", "it is gone"],
 )
-def test_the_heirs_of_a_generation_are_those_who_have_its_state(now: View, inherits: bool) -> None:
+def test_the_heirs_of_a_generation_are_the_workers_with_its_state(now: View, inherits: bool) -> None:
     before = view(4, "abc").generation
     assert before is not None
     assert has_heirs(now, before) is inherits
 
 
-def test_a_generation_of_which_nobody_is_seen_is_not_replaced_before_all_its_members_have_stopped() -> None:
+def test_a_generation_without_visible_members_is_replaced_only_after_all_have_stopped() -> None:
     """Frozen or cut off from etcd, they may be making steps final."""
     unseen = view(4, "ab", member("c", 9, ready_after=4))
     for known, may_at in (
@@ -182,7 +182,7 @@ def test_a_generation_of_which_nobody_is_seen_is_not_replaced_before_all_its_mem
             assert (waiting.kind, waiting.wake_at) == (Kind.WAIT, may_at)
 
 
-def test_a_newcomer_that_has_not_got_the_state_yet_does_not_go_on_without_who_has_it() -> None:
+def test_a_newcomer_without_the_state_does_not_continue_without_its_holders() -> None:
     before = (member("a", 1, state_of=3), member("c", 9))
     frozen = View(Generation(4, 99, before, "joined"), 7, (before[0], member("c", 9, ready_after=4)))
     assert decide(frozen, inputs("c"), now=900).kind is Kind.WAIT
@@ -192,20 +192,20 @@ def test_a_newcomer_that_has_not_got_the_state_yet_does_not_go_on_without_who_ha
     assert decide(vanished, inputs("c", missing_since={"a": 800}), now=840).kind is Kind.PROPOSE
 
 
-def test_who_was_left_behind_does_not_go_on_without_who_has_the_latest_state() -> None:
+def test_a_worker_left_behind_does_not_continue_without_the_holders_of_the_latest_state() -> None:
     before = (member("a", 1, state_of=3), member("b", 2, state_of=1))
     frozen = View(Generation(4, 99, before, "joined"), 7, (before[0], replace(before[1], ready_after=4)))
     assert decide(frozen, inputs("b"), now=900).kind is Kind.WAIT
 
 
-def test_any_survivor_that_has_the_state_goes_on_at_once() -> None:
+def test_any_survivor_with_the_state_continues_at_once() -> None:
     before = (member("a", 1, state_of=3), member("b", 2, state_of=3), member("c", 3))
     living = (replace(before[0], state_of=4), replace(before[1], ready_after=4), replace(before[2], ready_after=4))
     broken = View(Generation(4, 99, before, "joined"), 7, living)
     assert names(decide(broken, inputs("b", dead=frozenset("a")), now=100).generation) == "bc"
 
 
-def test_a_newcomer_does_not_send_the_last_members_away() -> None:
+def test_a_newcomer_does_not_replace_the_last_members() -> None:
     """They have not heard of it, perhaps, and go on."""
     leaving = view(4, "a", member("a", 1, leaving=True), member("c", 9, ready_after=4))
     assert decide(leaving, inputs("c"), now=900).kind is Kind.WAIT
@@ -229,7 +229,7 @@ def cut(*pairs: str) -> dict[str, tuple[str, ...]]:
         pytest.param(("ab",), "ac", id="one-pair"),
     ],
 )
-def test_after_a_cut_the_largest_group_that_can_talk_goes_on(pairs: tuple[str, ...], together: str) -> None:
+def test_after_a_network_partition_the_largest_connected_group_continues(pairs: tuple[str, ...], together: str) -> None:
     unreachable = cut(*pairs)
     living = [
         replace(member(name, age, ready_after=4), unreachable=unreachable.get(name, ()))
@@ -239,14 +239,14 @@ def test_after_a_cut_the_largest_group_that_can_talk_goes_on(pairs: tuple[str, .
         assert names(decide(view(4, "abc", *living), inputs(name), now=900).generation) == together
 
 
-def test_who_cannot_reach_the_others_waits_in_line_until_it_can() -> None:
+def test_a_worker_that_cannot_reach_the_others_waits_until_it_can() -> None:
     alone = replace(member("b", 2, ready_after=5), unreachable=("a",))
     assert decide(view(5, "a", member("a", 1), alone), inputs("a"), now=100) == REST
     again = replace(alone, unreachable=())
     assert names(decide(view(5, "a", member("a", 1), again), inputs("a"), now=100).generation) == "ab"
 
 
-def test_the_state_counts_for_more_than_the_number_of_workers() -> None:
+def test_having_the_state_outweighs_the_number_of_workers() -> None:
     has_it = member("a", 1, ready_after=4, state_of=3)
     newer = [replace(member(name, 9, ready_after=4), unreachable=("a",)) for name in "bc"]
     assert names(decide(view(4, "abc", has_it, *newer), inputs("b"), now=900).generation) == "a"
@@ -260,7 +260,7 @@ def test_the_state_counts_for_more_than_the_number_of_workers() -> None:
     ),
     now=st.floats(100, 200),
 )
-def test_any_proposal_holds_only_willing_living_members_and_no_more_than_the_maximum(
+def test_any_proposal_has_only_willing_live_members_and_at_most_the_maximum(
     number: int, inside: set[str], living: dict[str, tuple[int, int, bool]], now: float
 ) -> None:
     members = [member(name, age, ready_after=ready, leaving=leaving) for name, (age, ready, leaving) in living.items()]
@@ -276,7 +276,7 @@ def test_any_proposal_holds_only_willing_living_members_and_no_more_than_the_max
     assert len({names(action.generation) for action in proposals}) <= 1
 
 
-def test_records_survive_their_way_through_etcd() -> None:
+def test_records_are_read_from_etcd_as_they_were_written() -> None:
     one = replace(member("a", 3, ready_after=2, state_of=1), unreachable=("b", "c"))
     assert member_from_json(member_to_json(one), age=3) == one
     generation = Generation(3, 2**47, (one, member("b", 4)), "joined")
@@ -292,6 +292,6 @@ def test_records_survive_their_way_through_etcd() -> None:
         pytest.param(b'{"version": 2}', "members", id="no-members"),
     ],
 )
-def test_a_record_that_cannot_be_read_is_an_error_that_says_why(data: bytes, words: str) -> None:
+def test_an_unreadable_record_is_an_error_that_names_the_cause(data: bytes, words: str) -> None:
     with pytest.raises(RecordError, match=words):
         generation_from_json(data)

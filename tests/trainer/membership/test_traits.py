@@ -52,52 +52,52 @@ def test_the_first_difference_is_named_with_both_values(theirs: Traits, words: s
     assert theirs.digest() != traits().digest()
 
 
-def test_traits_survive_their_way_to_a_peer() -> None:
+def test_traits_arrive_at_a_peer_unchanged() -> None:
     assert Traits.from_json(traits().to_json()) == traits()
     for data in (b"{", b"[]", b'{"version": 99}', b'{"version": 1, "values": 3, "shapes": []}'):
         with pytest.raises(RecordError):
             Traits.from_json(data)
 
 
-def test_a_newcomer_of_another_kind_is_told_what_differs() -> None:
+def test_a_newcomer_with_other_traits_gets_an_error_that_names_the_difference() -> None:
     view = View(Generation(4, 9, (member("a", 1),), "start"), 7, (member("a", 1),))
     sentence = refusal(view, "c", traits(seed=7), lambda _: traits())
     assert sentence is not None
     assert "can't train with a: seed is 7 here and 0 there" in sentence
 
 
-def test_a_newcomer_of_the_same_kind_is_not_refused() -> None:
+def test_a_newcomer_with_equal_traits_is_not_refused() -> None:
     view = View(Generation(4, 9, (member("a", 1),), "start"), 7, (member("a", 1),))
     assert refusal(view, "c", traits(), lambda _: None) is None
 
 
 @pytest.mark.parametrize("answer", [pytest.param(None, id="none"), pytest.param(traits(seed=9), id="somebody-else")])
-def test_a_record_whose_process_does_not_answer_is_waited_out(answer: Traits | None) -> None:
+def test_a_record_whose_process_does_not_answer_is_ignored_after_it_expires(answer: Traits | None) -> None:
     """All workers were killed a moment ago, and start again with other settings."""
     view = View(Generation(4, 9, (member("a", 1),), "start"), 7, (member("a", 1),))
     assert refusal(view, "c", traits(seed=7), lambda _: answer) is None
 
 
-def test_any_living_peer_can_tell() -> None:
+def test_any_live_peer_can_report_the_difference() -> None:
     a, b = member("a", 1), member("b", 2)
     view = View(Generation(4, 9, (a, b), "start"), 7, (a, b))
     assert refusal(view, "c", traits(seed=7), lambda asked: traits() if asked.id == "b" else None)
 
 
-def test_before_the_first_generation_the_oldest_that_asks_decides() -> None:
+def test_before_the_first_generation_the_oldest_applicant_decides() -> None:
     view = View(members=(member("b", 2), member("a", 1, kind=traits(seed=7))))
     assert refusal(view, "a", traits(seed=7), lambda _: None) is None
     assert refusal(view, "b", traits(), lambda asked: traits(seed=7) if asked.id == "a" else None)
 
 
-def test_a_job_whose_workers_are_all_gone_can_be_taken_up_by_changed_ones() -> None:
+def test_workers_with_changed_traits_can_continue_a_job_whose_workers_are_all_gone() -> None:
     view = View(Generation(4, 9, (member("a", 1),), "start"), 7, ())
     assert refusal(view, "c", traits(seed=7), lambda _: None) is None
     taken_up = replace(view, members=(member("c", 3, ready_after=4),))
     assert refusal(taken_up, "d", traits(seed=7), lambda _: traits())
 
 
-def test_the_digest_of_code_follows_contents_and_names_but_not_the_place(tmp_path: Path) -> None:
+def test_the_code_digest_depends_on_contents_and_names_but_not_on_the_location(tmp_path: Path) -> None:
     for place, text in (("one", "x = 1\n"), ("two", "x = 1\n"), ("three", "x = 2\n")):
         (tmp_path / place / "sub").mkdir(parents=True)
         (tmp_path / place / "sub" / "a.py").write_text(text)

@@ -64,7 +64,7 @@ def test_labels_of_one_row_do_not_overlap(
         pytest.param(report.history(lines(*range(5, 95, 3)), source="x"), id="changes all the time"),
     ],
 )
-def test_no_label_overlaps_another_or_leaves_the_picture(seen: report.History) -> None:
+def test_no_label_overlaps_another_or_extends_beyond_the_picture(seen: report.History) -> None:
     figure, labels = drawn(seen)
     assert len(labels) == len(seen.changes)
     for (one, box), (other, its_box) in combinations(labels, 2):

@@ -20,7 +20,7 @@ def test_a_report_begins_with_the_fields_of_the_design_in_order() -> None:
     )
 
 
-def test_events_begin_with_their_name_and_debug_ones_are_silent_by_default() -> None:
+def test_events_begin_with_their_name_and_debug_events_are_off_by_default() -> None:
     stream = io.StringIO()
     log = Log("w-0", stream=stream, clock=lambda: 0.0)
     log.event("peer_lost", peer="w 1")
@@ -30,5 +30,5 @@ def test_events_begin_with_their_name_and_debug_ones_are_silent_by_default() -> 
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"])))
-def test_any_text_survives(text: str) -> None:
+def test_any_text_is_logged_and_parsed_unchanged(text: str) -> None:
     assert parse(line(value=text, next=1)) == {"value": text, "next": "1"}

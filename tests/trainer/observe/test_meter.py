@@ -35,7 +35,7 @@ def evaluating(clock: Clock) -> Change:
     return change
 
 
-def test_a_change_is_told_once_with_its_cause_and_from_the_moment_that_training_stopped(clock: Clock) -> None:
+def test_a_change_is_reported_once_with_its_cause_and_the_time_since_training_stopped(clock: Clock) -> None:
     change = Change()
     change.broken()
     clock.now += 2
@@ -45,12 +45,12 @@ def test_a_change_is_told_once_with_its_cause_and_from_the_moment_that_training_
     assert change.over() is None
 
 
-def test_an_evaluation_between_the_change_and_the_next_step_is_not_the_change_s(clock: Clock) -> None:
+def test_an_evaluation_between_a_change_and_the_next_step_does_not_count_as_recovery(clock: Clock) -> None:
     change = evaluating(clock)
     assert change.over() == Changed("joined", failed=False, seconds=1)
 
 
-def test_two_changes_around_part_of_an_evaluation_are_told_together_without_it(clock: Clock) -> None:
+def test_two_changes_around_an_evaluation_are_reported_together_without_its_time(clock: Clock) -> None:
     change = evaluating(clock)
     change.broken()
     clock.now += 2

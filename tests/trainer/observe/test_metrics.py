@@ -48,7 +48,7 @@ def made(clock: Clock) -> tuple[PrometheusMetrics, CollectorRegistry]:
     return PrometheusMetrics(registry, job="digits", worker="w-0", clock=clock), registry
 
 
-def test_a_committed_step_shows_in_every_metric_of_training() -> None:
+def test_a_committed_step_updates_every_training_metric() -> None:
     metrics, registry = made(Clock())
     for number in (1, 2):
         metrics.committed(step(number))
@@ -80,7 +80,7 @@ def test_goodput_counts_only_the_time_of_committed_steps() -> None:
     assert registry.get_sample_value("tidewater_goodput_ratio") == pytest.approx(2 / 3)
 
 
-def test_goodput_counts_an_evaluation_as_well() -> None:
+def test_goodput_also_counts_an_evaluation() -> None:
     clock = Clock()
     metrics, registry = made(clock)
     clock.now += 1
@@ -112,11 +112,11 @@ def test_a_checkpoint_that_fails_is_counted() -> None:
     assert registry.get_sample_value("tidewater_checkpoints_saved_total") == 0
 
 
-def test_without_a_port_nothing_is_measured_and_nothing_listens() -> None:
+def test_without_a_port_no_metrics_are_collected_or_served() -> None:
     assert type(open_metrics(0, job="digits", worker="w-0")) is Metrics
 
 
-def test_prometheus_can_fetch_them_and_a_taken_port_is_named() -> None:
+def test_prometheus_can_scrape_the_metrics_and_a_port_in_use_is_named() -> None:
     port = free_port()
     open_metrics(port, job="digits", worker="w-0").committed(step(5))
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:

@@ -31,7 +31,7 @@ def change(seconds: float, took: float, *, generation: int, cause: str, rank: in
     )
 
 
-def test_a_recorded_run_is_told_with_each_change_once() -> None:
+def test_the_report_of_a_recorded_run_has_each_change_once() -> None:
     seen = report.read([RECORDED])
     assert [(each.cause, each.world_size) for each in seen.changes] == [
         ("joined", 2),
@@ -48,19 +48,19 @@ def test_a_recorded_run_is_told_with_each_change_once() -> None:
     assert 0.9 < report.goodput(seen) < 1
 
 
-def test_the_prefixes_of_kubectl_make_no_difference(tmp_path: Path) -> None:
+def test_line_prefixes_of_kubectl_are_ignored(tmp_path: Path) -> None:
     plain = tmp_path / "plain.log"
     plain.write_text("\n".join(text.split("] ", 1)[1] for text in RECORDED.read_text().splitlines()))
     assert report.read([plain]) == report.read([RECORDED])
 
 
-def test_the_summary_names_what_a_reader_asks_for() -> None:
+def test_the_summary_has_all_key_figures() -> None:
     text = report.table(report.read([RECORDED]))
     for words in ("1 to 1380", "accuracy 0.9944", "goodput", "samples/s", "lost    1", "joined  3", "steps discarded"):
         assert words in text
 
 
-def test_a_pause_is_lost_time_and_work_done_twice_too() -> None:
+def test_pauses_and_repeated_work_count_as_lost_time() -> None:
     undisturbed = [line(step, float(step)) for step in range(1, 11)]
     assert report.goodput(report.history(undisturbed, source="x")) == 1.0
     paused = [
@@ -74,13 +74,13 @@ def test_a_pause_is_lost_time_and_work_done_twice_too() -> None:
     assert report.goodput(report.history(repeated, source="x")) == pytest.approx(1 - 3 / 13)
 
 
-def test_a_time_in_which_all_workers_were_dead_is_lost_although_nobody_reports_it() -> None:
+def test_time_without_any_live_worker_counts_as_lost() -> None:
     lines = [*(line(step, float(step)) for step in (1, 2, 3)), change(33, 0.2, generation=2, cause="lost")]
     lines.append(line(4, 33.1, generation=2))
     assert report.goodput(report.history(lines, source="x")) == pytest.approx(3 / 32.1)
 
 
-def test_of_a_step_that_all_workers_report_the_lowest_ranks_line_counts() -> None:
+def test_of_several_reports_of_a_step_the_lowest_ranks_report_counts() -> None:
     seen = report.history([line(1, 0.2, rank=1, size=2), line(1, 0.1, rank=0, size=2)], source="x")
     assert [point.rank for point in seen.points] == [0]
 
@@ -90,7 +90,7 @@ def test_a_line_that_a_killed_worker_left_unfinished_is_skipped() -> None:
     assert [point.step for point in seen.points] == [1]
 
 
-def test_a_file_that_is_no_log_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_log_is_named(tmp_path: Path) -> None:
     other = tmp_path / "notes.txt"
     other.write_text("hello\n")
     with pytest.raises(ConfigError, match=r"notes\.txt: no line with step="):
@@ -100,7 +100,7 @@ def test_a_file_that_is_no_log_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("suffix", "begins"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
-def test_the_picture_is_written_in_the_format_of_its_name(tmp_path: Path, suffix: str, begins: bytes) -> None:
+def test_the_picture_has_the_format_of_its_file_suffix(tmp_path: Path, suffix: str, begins: bytes) -> None:
     out = tmp_path / f"report.{suffix}"
     assert main(["report", str(RECORDED), "--out", str(out)]) == exit_codes.FINISHED
     assert out.read_bytes().startswith(begins)
@@ -116,6 +116,6 @@ def test_without_matplotlib_the_summary_is_still_printed_and_the_remedy_named(
     assert "pip install matplotlib" in printed.err
 
 
-def test_a_suffix_that_is_no_picture_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_suffix_that_is_not_a_picture_format_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(RECORDED), "--out", str(tmp_path / "report.txt")]) == exit_codes.USAGE
     assert "report.txt: the picture cannot be written" in capsys.readouterr().err

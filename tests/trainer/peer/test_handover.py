@@ -24,38 +24,38 @@ def test_a_newcomer_gets_the_state_of_the_survivors() -> None:
     assert plan([at(4, 100, 1), at(4, 100, 1), NOBODY]) == (0, frozenset({2}))
 
 
-def test_who_missed_the_last_step_catches_up_with_who_has_applied_it() -> None:
+def test_a_rank_that_missed_the_last_step_gets_the_state_of_a_rank_that_applied_it() -> None:
     assert plan([at(4, 100, 1), at(4, 101, 1), at(4, 100, 1)]) == (1, frozenset({0, 2}))
 
 
-def test_a_step_that_only_a_cut_off_worker_has_applied_yields_to_the_survivors_own() -> None:
+def test_the_survivors_step_replaces_a_step_that_only_a_disconnected_worker_applied() -> None:
     """Rank 1 applied step 101 in generation 4 and was left behind; rank 0 made it anew in generation 5."""
     assert plan([at(5, 101, 1), at(4, 101, 0)]) == (0, frozenset({1}))
     assert plan([at(5, 101, 1), at(4, 102, 0)]) == (0, frozenset({1}))
 
 
-def test_when_nobody_has_a_state_rank_0_reads_one_and_all_others_get_it() -> None:
+def test_if_no_rank_has_a_state_rank_0_loads_one_and_all_others_get_it() -> None:
     assert plan([NOBODY, NOBODY, NOBODY]) == (0, frozenset({1, 2}))
 
 
-def test_equal_states_move_nothing() -> None:
+def test_equal_states_are_not_transferred() -> None:
     assert plan([at(4, 100, 1), at(4, 100, 1)]) == (0, frozenset())
 
 
-def test_a_state_that_was_left_behind_is_compared_with_the_checkpoint_before_anyone_gets_it() -> None:
+def test_a_state_left_behind_is_compared_with_the_checkpoint_before_it_is_transferred() -> None:
     """Two that were left behind with equal states: what the first finds may be newer, so the second gets it too."""
     assert plan([at(4, 100, 0), at(4, 100, 0)]) == (0, frozenset({1}))
 
 
-def test_of_equal_states_the_one_that_was_not_left_behind_is_the_source() -> None:
+def test_of_equal_states_the_source_is_one_that_was_not_left_behind() -> None:
     assert plan([at(4, 100, 0), at(4, 100, 1)]) == (1, frozenset({0}))
 
 
-def test_who_lacks_the_end_of_an_evaluation_gets_it_as_all_must_do_the_same_next() -> None:
+def test_a_rank_without_the_result_of_an_evaluation_gets_it() -> None:
     assert plan([at(4, 100, 1, evaluated=2), at(4, 100, 1, evaluated=3)]) == (1, frozenset({0}))
 
 
-def test_an_evaluation_counts_for_less_than_a_state_that_was_not_left_behind() -> None:
+def test_a_state_that_was_not_left_behind_has_priority_over_an_evaluation() -> None:
     assert plan([at(4, 100, 0, evaluated=3), at(4, 100, 1, evaluated=2)]) == (1, frozenset({0}))
 
 
@@ -74,7 +74,7 @@ def await_leavers(etcd: Etcd, wanted: Callable[[], None]) -> None:
     _await_leavers(parts, ALONE, wanted)
 
 
-def test_who_leaves_is_waited_for_as_it_may_be_saving_the_latest_state() -> None:
+def test_a_leaving_worker_is_waited_for_because_it_may_be_saving_the_latest_state() -> None:
     etcd = Etcd(A, replace(B, leaving=True))
     asked = []
 
@@ -86,11 +86,11 @@ def test_who_leaves_is_waited_for_as_it_may_be_saving_the_latest_state() -> None
     assert len(asked) == 1
 
 
-def test_a_member_that_is_to_leave_as_well_does_not_wait_for_itself() -> None:
+def test_a_member_that_also_leaves_does_not_wait_for_itself() -> None:
     await_leavers(Etcd(replace(A, leaving=True)), lambda: pytest.fail("nobody is waited for"))
 
 
-def test_nobody_waits_for_a_leaver_longer_than_the_generation_lasts() -> None:
+def test_waiting_for_a_leaving_worker_ends_with_the_generation() -> None:
     def superseded() -> None:
         raise GroupBroken("a newer generation came up")
 

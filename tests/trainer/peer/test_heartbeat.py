@@ -99,7 +99,7 @@ def stays(condition: Callable[[], object], seconds: float = 2 * TIMEOUT) -> None
         time.sleep(0.05)
 
 
-def test_a_stopped_process_is_silent_until_it_goes_on(
+def test_a_stopped_process_is_silent_until_it_continues(
     start: Start, frozen: tuple[Member, subprocess.Popen[str]]
 ) -> None:
     peer, process = frozen
@@ -118,7 +118,7 @@ def test_a_stopped_process_is_silent_until_it_goes_on(
     assert accused == ["b"]
 
 
-def test_an_unreachable_peer_is_silent_from_the_first_attempt_on(start: Start) -> None:
+def test_an_unreachable_peer_is_silent_since_the_first_attempt(start: Start) -> None:
     with socket.socket() as listener:  # whose queue is full: connections are neither accepted nor refused
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -135,7 +135,7 @@ def test_an_unreachable_peer_is_silent_from_the_first_attempt_on(start: Start) -
             each.close()
 
 
-def test_a_peer_that_is_cut_off_is_silent_although_its_connection_stands(start: Start) -> None:
+def test_a_disconnected_peer_is_silent_although_its_connection_is_open(start: Start) -> None:
     deaf = Deaf()
     heartbeat = start()
     heartbeat.watch([member("b", deaf.port)])
@@ -179,7 +179,7 @@ def test_a_peer_in_one_long_step_answers(start: Start) -> None:
         done.set()
 
 
-def test_nobody_is_pinged_before_a_step_is_late(start: Start) -> None:
+def test_no_peer_is_pinged_before_a_step_is_late(start: Start) -> None:
     began: list[float] = []
     heartbeat = start(since=lambda: began[-1] if began else None)
     heartbeat.watch([member("b", free_port())])
@@ -188,7 +188,7 @@ def test_nobody_is_pinged_before_a_step_is_late(start: Start) -> None:
     assert until(lambda: heartbeat.silent()) >= LATE_SECONDS - 0.05
 
 
-def test_the_members_of_another_generation_start_without_a_reproach(start: Start) -> None:
+def test_in_a_new_generation_no_member_counts_as_silent(start: Start) -> None:
     gone = member("b", free_port())
     heartbeat = start()
     heartbeat.watch([gone])
@@ -201,14 +201,14 @@ def test_the_members_of_another_generation_start_without_a_reproach(start: Start
     stays(lambda: not heartbeat.silent(), TIMEOUT)
 
 
-def test_nobody_watches_himself(start: Start) -> None:
+def test_a_worker_does_not_ping_itself(start: Start) -> None:
     heartbeat = start()
     heartbeat.watch([member("me", free_port())])
     heartbeat.tense(True)
     stays(lambda: not heartbeat.silent(), TIMEOUT / 2)
 
 
-def test_who_stood_still_himself_accuses_nobody(frozen: tuple[Member, subprocess.Popen[str]]) -> None:
+def test_a_worker_that_was_stopped_reports_no_peer_as_silent(frozen: tuple[Member, subprocess.Popen[str]]) -> None:
     """The watching process is stopped, and its peer with it; when both go on, neither has been silent."""
     peer, peer_process = frozen
     code = (

@@ -86,7 +86,7 @@ def hosts(farm: Farm, tmp_path: Path) -> Iterator[Hosts]:
 
 
 @pytest.mark.parametrize("rank", [0, 2])
-def test_a_worker_cut_from_the_others_but_not_from_etcd(hosts: Hosts, rank: int) -> None:
+def test_training_continues_without_a_worker_cut_off_from_the_others_but_not_from_etcd(hosts: Hosts, rank: int) -> None:
     lonely = hosts.of_rank(rank)
     stood_still = hosts.cut(*((lonely, other) for other in {0, 1, 2} - {lonely}))
     assert stood_still <= BOUND_SECONDS
@@ -94,26 +94,26 @@ def test_a_worker_cut_from_the_others_but_not_from_etcd(hosts: Hosts, rank: int)
 
 
 @pytest.mark.parametrize("rank", [0, 2])
-def test_a_worker_cut_from_etcd_and_the_others(hosts: Hosts, rank: int) -> None:
+def test_training_continues_without_a_worker_cut_off_from_etcd_and_the_others(hosts: Hosts, rank: int) -> None:
     lonely = hosts.of_rank(rank)
     stood_still = hosts.cut((lonely, ETCD), *((lonely, other) for other in {0, 1, 2} - {lonely}))
     assert stood_still <= BOUND_SECONDS
     hosts.after(LEASE_SECONDS + 2)
 
 
-def test_a_majority_cut_from_etcd(hosts: Hosts) -> None:
+def test_training_continues_when_a_majority_is_cut_off_from_etcd(hosts: Hosts) -> None:
     stood_still = hosts.cut((1, ETCD), (2, ETCD))
     assert stood_still <= BOUND_SECONDS
     hosts.after(LEASE_SECONDS + 2)
 
 
-def test_everyone_cut_from_everyone(hosts: Hosts) -> None:
+def test_training_continues_after_all_workers_were_cut_off_from_each_other(hosts: Hosts) -> None:
     stood_still = hosts.cut((0, 1), (0, 2), (1, 2))
     assert stood_still <= BOUND_SECONDS
     hosts.after(LEASE_SECONDS + 2)
 
 
-def test_workers_cut_from_etcd_altogether_while_a_newcomer_is_on_its_side(hosts: Hosts) -> None:
+def test_a_newcomer_does_not_take_over_from_workers_cut_off_from_etcd(hosts: Hosts) -> None:
     """The newcomer finds nobody alive in etcd, but a generation that may be: it must not begin a second history."""
     everyone = [(number, 3) for number in range(3)] + [(number, ETCD) for number in range(3)]
     hosts.network.cut(everyone)

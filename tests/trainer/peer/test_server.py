@@ -48,7 +48,7 @@ def equal(one: Tree, other: Tree) -> bool:
     return type(one) is type(other) and (one == other or (one != one and other != other))
 
 
-def test_a_tree_of_values_and_tensors_arrives_as_it_was(server: PeerServer) -> None:
+def test_a_tree_of_values_and_tensors_arrives_unchanged(server: PeerServer) -> None:
     tree = {
         "step": 3,
         "names": ["a", ("b", None, True)],
@@ -79,7 +79,7 @@ def test_a_view_of_any_kind_arrives_with_its_values(server: PeerServer, tensor: 
     assert torch.equal(get(server.port)[0], tensor)
 
 
-def test_an_optimizers_state_can_be_loaded_again(server: PeerServer) -> None:
+def test_a_transferred_optimizer_state_can_be_loaded(server: PeerServer) -> None:
     model = torch.nn.Linear(3, 2)
     optimizer = torch.optim.AdamW(model.parameters())
     model(torch.ones(1, 3)).sum().backward()
@@ -90,22 +90,22 @@ def test_an_optimizers_state_can_be_loaded_again(server: PeerServer) -> None:
     assert equal(again.state_dict(), optimizer.state_dict())
 
 
-def test_what_cannot_be_sent_is_named_with_its_place(server: PeerServer) -> None:
+def test_a_value_that_cannot_be_sent_is_named_with_its_path(server: PeerServer) -> None:
     with pytest.raises(ConfigError, match=r"builtins\.set at mine\.1"):
         server.offer(UUID, {"mine": [1, {2}]})
 
 
-def test_a_chunk_holds_small_tensors_together_and_a_part_of_a_large_one() -> None:
+def test_a_chunk_contains_several_small_tensors_or_a_part_of_a_large_one() -> None:
     assert list(chunks([3, 0, 4, 12], 10)) == [[(0, 0, 3), (2, 0, 4), (3, 0, 3)], [(3, 3, 12)]]
     assert list(chunks([], 10)) == []
 
 
-def test_who_asks_early_waits_for_the_offer(server: PeerServer) -> None:
+def test_an_early_request_waits_for_the_offer(server: PeerServer) -> None:
     threading.Timer(0.7, server.offer, (UUID, ["late"])).start()
     assert get(server.port) == ["late"]
 
 
-def test_the_state_of_another_generation_is_not_taken(server: PeerServer) -> None:
+def test_the_state_of_another_generation_is_not_accepted(server: PeerServer) -> None:
     server.offer(UUID + 1, ["other"])
     with pytest.raises(GroupBroken, match="in time"):
         get(server.port, seconds=0.5)
@@ -172,7 +172,7 @@ def stall(data: bytearray, passed: int, _: socket.socket) -> None:
         pytest.param(stall, "sent nothing for 3 s", id="a-frozen-source"),
     ],
 )
-def test_a_spoilt_transfer_breaks_the_group(
+def test_a_corrupt_transfer_breaks_the_group(
     server: PeerServer, spoil: Callable[[bytearray, int, socket.socket], None], words: str
 ) -> None:
     server.offer(UUID, torch.zeros(2 * HALF, dtype=torch.uint8))
@@ -182,7 +182,7 @@ def test_a_spoilt_transfer_breaks_the_group(
     assert time.monotonic() - began < 5
 
 
-def test_a_state_withdrawn_on_its_way_is_not_taken(server: PeerServer) -> None:
+def test_a_state_withdrawn_during_the_transfer_is_not_accepted(server: PeerServer) -> None:
     state = torch.zeros(40_000_000, dtype=torch.uint8)
     server.offer(UUID, [state])
 
@@ -207,24 +207,24 @@ def test_several_newcomers_are_served_at_once(server: PeerServer) -> None:
     assert [torch.equal(each[0], state) for each in received] == [True] * 4
 
 
-def test_traits_are_told_to_who_asks(server: PeerServer) -> None:
+def test_traits_are_sent_on_request(server: PeerServer) -> None:
     assert ask_traits(("127.0.0.1", server.port)) == Traits((("seed", 1),))
     assert ask_traits(("127.0.0.1", free_port()), seconds=0.5) is None
 
 
-def test_a_ping_is_answered_by_the_member_that_is_meant_and_by_no_other(server: PeerServer) -> None:
+def test_only_the_addressed_member_answers_a_ping(server: PeerServer) -> None:
     address = ("127.0.0.1", server.port)
     assert look(address, "a-1") is Sign.ANSWERS
     assert look(address, "a-2") is Sign.ENDED
     assert look(("127.0.0.1", free_port()), "a-1") is Sign.ENDED
 
 
-def test_who_does_not_answer_may_live() -> None:
+def test_a_peer_that_does_not_answer_may_be_alive() -> None:
     with socket.create_server(("127.0.0.1", 0)) as frozen:
         assert look(("127.0.0.1", frozen.getsockname()[1]), "a-1", seconds=0.2) is Sign.SILENT
 
 
-def test_garbage_does_no_harm(server: PeerServer) -> None:
+def test_invalid_requests_do_not_disturb_the_server(server: PeerServer) -> None:
     for garbage in (b"\n", b"[]\n", b"x" * 5000, b'{"state": "x"}\n', b'{"state": 1', b'{"ping": {}}\n'):
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
             connection.sendall(garbage)

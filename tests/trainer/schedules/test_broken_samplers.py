@@ -48,7 +48,7 @@ def train(farm: Farm, folder: Path, etcd: str, breakage: str) -> list[str]:
 
 
 @pytest.mark.parametrize("breakage", ALL)
-def test_a_broken_sampler_is_found_and_its_samples_are_named(
+def test_a_broken_sampler_is_detected_and_its_samples_are_named(
     farm: Farm, tmp_path: Path, etcd: str, breakage: str
 ) -> None:
     problems = train(farm, tmp_path / "job", etcd, breakage)

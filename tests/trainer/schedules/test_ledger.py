@@ -34,7 +34,7 @@ def book(tmp_path: Path) -> Book:
     return book
 
 
-def test_a_run_in_which_nothing_went_wrong_has_no_problems(book: Book) -> None:
+def test_a_run_without_faults_has_no_problems(book: Book) -> None:
     assert verdict(book, TOTAL) == []
 
 
@@ -48,12 +48,12 @@ def test_a_lost_and_a_repeated_sample_are_named(book: Book) -> None:
     ]
 
 
-def test_a_step_that_two_groups_made_final_is_a_failure_by_itself(book: Book) -> None:
+def test_a_step_committed_by_two_groups_is_a_failure(book: Book) -> None:
     book.add("c", final(attempt(2, (0,), generation=2)))
     assert "step 2 became final in generations 1 (a, b) and 2 (c)" in verdict(book, TOTAL)
 
 
-def test_a_final_step_that_was_made_again_is_found_although_nobody_reported_it_twice(book: Book) -> None:
+def test_a_repeated_committed_step_is_detected_even_if_it_was_reported_once(book: Book) -> None:
     for rank, process in enumerate("ab"):
         book.add(process, attempt(2, ((0,), (2,))[rank], rank=rank, generation=2))
         made = replace(attempt(3, ((1,), (2,))[rank], rank=rank, epoch=1, generation=2), base=2)
@@ -65,24 +65,24 @@ def test_a_final_step_that_was_made_again_is_found_although_nobody_reported_it_t
     )
 
 
-def test_what_failed_attempts_saw_does_not_count(book: Book) -> None:
+def test_samples_of_failed_attempts_do_not_count(book: Book) -> None:
     book.add("c", attempt(2, (0,), generation=2))
     book.add("c", attempt(4, (3,), rank=1, epoch=1))
     assert verdict(book, TOTAL) == []
 
 
-def test_a_rank_without_a_sample_counts_for_nothing(book: Book) -> None:
+def test_a_rank_without_a_sample_has_no_weight(book: Book) -> None:
     book.add("a", replace(attempt(3, (1,), rank=0, epoch=1), weight=0.0))
     assert verdict(book, TOTAL) == []
 
 
-def test_a_share_that_weighs_too_much_is_found(book: Book) -> None:
+def test_a_share_with_too_much_weight_is_detected(book: Book) -> None:
     made = book.attempts[2][1]
     made[0] = replace(made[0], weight=1.0)
     assert verdict(book, TOTAL) == ["step 2: rank 0's 1 of 2 samples have weight 1"]
 
 
-def test_a_missing_rank_different_parameters_and_a_wrong_report_are_found(book: Book) -> None:
+def test_missing_ranks_different_parameters_and_wrong_reports_are_detected(book: Book) -> None:
     del book.attempts[3][1][1]
     book.finals[2]["b"] = replace(book.finals[2]["b"], digest="other")
     book.finals[1]["a"] = replace(book.finals[1]["a"], samples=(0,))
@@ -92,12 +92,12 @@ def test_a_missing_rank_different_parameters_and_a_wrong_report_are_found(book: 
     assert "step 1: a was told of samples [0], its loss saw [3]" in found
 
 
-def test_a_chain_that_breaks_is_a_failure(book: Book) -> None:
+def test_a_broken_chain_of_steps_is_a_failure(book: Book) -> None:
     book.attempts[3][1] = [replace(made, base=7) for made in book.attempts[3][1]]
     assert verdict(book, TOTAL) == ["nobody attempted step 2 in generation 7, on which all else builds"]
 
 
-def test_going_back_to_a_checkpoint_is_a_failure_unless_that_was_the_only_way(book: Book) -> None:
+def test_going_back_to_a_checkpoint_is_a_failure_unless_no_state_was_left(book: Book) -> None:
     book.add("c", Restored(step=1, generation=2, base=1))
     for rank, process in enumerate("cd"):
         for step, epoch, samples in ((2, 0, (0, 2)), (3, 1, (1, 2)), (4, 1, (0, 3))):
@@ -108,7 +108,7 @@ def test_going_back_to_a_checkpoint_is_a_failure_unless_that_was_the_only_way(bo
     assert verdict(book.without_what_was_undone(), TOTAL) == []
 
 
-def test_a_ledger_is_read_as_it_grows_and_a_line_that_was_cut_short_is_left_for_later(tmp_path: Path) -> None:
+def test_a_growing_ledger_is_read_incrementally_and_an_incomplete_line_is_read_later(tmp_path: Path) -> None:
     scribe, made = Scribe(tmp_path / "a-1.ledger"), attempt(1, (3,))
     book = Book(tmp_path)
     scribe.write(made)

@@ -64,7 +64,7 @@ def ring(farm: Farm, etcd: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
     ring.discard()
 
 
-def test_every_kind_of_fault_and_every_named_moment_has_its_turn() -> None:
+def test_every_kind_of_fault_and_every_named_moment_occurs() -> None:
     moves = [move for seed in range(100) for move in schedule(seed).moves]
     for point in points.ALL:
         kinds = {move.kind for move in moves if move.point == point}
@@ -75,7 +75,7 @@ def test_every_kind_of_fault_and_every_named_moment_has_its_turn() -> None:
     assert schedule(17) == schedule(17)
 
 
-def test_one_schedule_per_moment_is_enough_to_bring_each_moment_and_each_strike() -> None:
+def test_one_schedule_per_moment_covers_every_moment_and_every_fault() -> None:
     first = [schedule(seed).moves[0] for seed in ONE_PER_MOMENT]
     assert [move.point for move in first] == list(points.ALL)
     assert [move.kind for move in first[:6]] == ["kill", "freeze", "leave"] * 2
@@ -83,7 +83,7 @@ def test_one_schedule_per_moment_is_enough_to_bring_each_moment_and_each_strike(
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"schedule-{seed}")
-def test_no_sample_is_lost_or_repeated_and_replicas_stay_equal(ring: Ring, seed: int) -> None:
+def test_no_sample_is_lost_or_repeated_and_all_replicas_stay_equal(ring: Ring, seed: int) -> None:
     planned = schedule(seed)
     print(planned)
     arena = ring.enter()
@@ -99,9 +99,9 @@ def test_no_sample_is_lost_or_repeated_and_replicas_stay_equal(ring: Ring, seed:
 
 
 @pytest.mark.e2e
-def test_most_strikes_find_their_victim_at_the_named_moment(ring: Ring) -> None:
+def test_most_faults_hit_their_worker_at_the_named_moment(ring: Ring) -> None:
     if not ring.aims:  # this test was asked for alone
-        test_no_sample_is_lost_or_repeated_and_replicas_stay_equal(ring, seed=0)
+        test_no_sample_is_lost_or_repeated_and_all_replicas_stay_equal(ring, seed=0)
     missed = Counter(aim.point for aim in ring.aims if not aim.hit)
     hits = sum(aim.hit for aim in ring.aims)
     print(f"{hits} of {len(ring.aims)} strikes came at their moment; missed: {dict(missed)}")
@@ -109,9 +109,9 @@ def test_most_strikes_find_their_victim_at_the_named_moment(ring: Ring) -> None:
 
 
 @pytest.mark.e2e
-def test_the_loss_is_that_of_an_undisturbed_run_to_the_end(ring: Ring, farm: Farm, etcd: str) -> None:
+def test_the_loss_equals_that_of_an_undisturbed_run(ring: Ring, farm: Farm, etcd: str) -> None:
     if ring.arena is None:  # this test was asked for alone, or the last schedule has failed
-        test_no_sample_is_lost_or_repeated_and_replicas_stay_equal(ring, seed=0)
+        test_no_sample_is_lost_or_repeated_and_all_replicas_stay_equal(ring, seed=0)
     assert ring.arena is not None
     ring.arena.job.kill()
     disturbed = ring.arena.job.book

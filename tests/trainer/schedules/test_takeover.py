@@ -44,7 +44,7 @@ def finals(job: Job, worker: Forked) -> list[Final]:
     return [each[worker.name] for each in job.book.finals.values() if worker.name in each]
 
 
-def test_a_power_cut_for_all_costs_the_steps_since_the_last_checkpoint_and_no_sample(job: Job) -> None:
+def test_a_kill_of_all_workers_loses_only_steps_since_the_last_checkpoint_and_no_sample(job: Job) -> None:
     workers = [job.start(name) for name in "abc"]
     job.wait_for_all()
     workers[0].wait_for_step(45)
@@ -63,7 +63,7 @@ def test_a_power_cut_for_all_costs_the_steps_since_the_last_checkpoint_and_no_sa
     assert_one_history(job)
 
 
-def test_who_alone_has_the_state_and_is_frozen_makes_no_step_final_beside_its_successor(job: Job) -> None:
+def test_a_frozen_sole_holder_of_the_state_commits_no_step_that_its_successor_commits(job: Job) -> None:
     alone = job.start("alone")
     alone.wait_for_step(30)
     alone.signal(signal.SIGSTOP)
@@ -80,7 +80,7 @@ def test_who_alone_has_the_state_and_is_frozen_makes_no_step_final_beside_its_su
     assert not late, f"{[final.step for final in late]}\n{job.told()}"
 
 
-def test_a_freeze_of_everybody_that_is_shorter_than_a_lease_is_a_pause_and_nothing_else(job: Job) -> None:
+def test_a_freeze_of_all_workers_shorter_than_a_lease_is_only_a_pause(job: Job) -> None:
     workers = [job.start(name) for name in "abc"]
     job.wait_for_all()
     for worker in workers:
@@ -92,7 +92,7 @@ def test_a_freeze_of_everybody_that_is_shorter_than_a_lease_is_a_pause_and_nothi
     assert verdict(job.book, TOTAL) == []
 
 
-def test_a_freeze_of_everybody_that_is_longer_than_a_lease_costs_no_step(job: Job) -> None:
+def test_a_freeze_of_all_workers_longer_than_a_lease_loses_no_step(job: Job) -> None:
     workers = [job.start(name) for name in "abc"]
     job.wait_for_all()
     for worker in workers:
@@ -105,7 +105,7 @@ def test_a_freeze_of_everybody_that_is_longer_than_a_lease_costs_no_step(job: Jo
     assert verdict(job.book, TOTAL) == [], job.told()
 
 
-def test_all_leave_at_once_and_the_next_one_goes_on_where_they_were(job: Job) -> None:
+def test_after_all_workers_leave_at_once_the_next_worker_continues_from_their_step(job: Job) -> None:
     workers = [job.start(name) for name in "abc"]
     job.wait_for_all()
     workers[0].wait_for_step(25)

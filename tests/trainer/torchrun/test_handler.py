@@ -69,7 +69,7 @@ def eventually(condition: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def test_nodes_get_distinct_ranks_and_one_store_that_both_see(world: World) -> None:
+def test_nodes_get_distinct_ranks_and_share_one_store(world: World) -> None:
     first, second = world.together(world.handler(), world.handler())
     assert [(each.rank, each.world_size) for each in (first, second)] == [(0, 2), (1, 2)]
     first.store.set("hello", "from rank 0")
@@ -77,12 +77,12 @@ def test_nodes_get_distinct_ranks_and_one_store_that_both_see(world: World) -> N
     assert first.bootstrap_store_info == second.bootstrap_store_info
 
 
-def test_a_node_alone_starts_when_the_last_call_is_over(world: World) -> None:
+def test_a_single_node_starts_when_the_last_call_ends(world: World) -> None:
     (info,) = world.together(world.handler())
     assert info.world_size == 1
 
 
-def test_a_late_node_is_announced_to_those_inside_and_gets_in_when_they_come_back(world: World) -> None:
+def test_a_late_node_is_announced_to_the_members_and_joins_in_their_next_round(world: World) -> None:
     a = world.handler()
     (before,) = world.together(a)
     before.store.set("stale", "1")
@@ -94,7 +94,7 @@ def test_a_late_node_is_announced_to_those_inside_and_gets_in_when_they_come_bac
     assert not again.store.check(["stale"])
 
 
-def test_above_the_maximum_a_node_waits_in_line_until_there_is_room(world: World) -> None:
+def test_above_the_maximum_a_node_waits_until_there_is_room(world: World) -> None:
     a = world.handler(nodes=(1, 1))
     world.together(a)
     surplus = world.handler(nodes=(1, 1))
@@ -105,7 +105,7 @@ def test_above_the_maximum_a_node_waits_in_line_until_there_is_room(world: World
     assert coming.result(20).world_size == 1
 
 
-def test_a_node_that_withdraws_makes_the_others_restart_and_re_form_without_it(world: World) -> None:
+def test_when_a_node_withdraws_the_others_restart_and_form_a_round_without_it(world: World) -> None:
     a, b = world.handler(), world.handler()
     world.together(a, b)
     assert (a.num_nodes_waiting(), b.num_nodes_waiting()) == (0, 0)
@@ -114,7 +114,7 @@ def test_a_node_that_withdraws_makes_the_others_restart_and_re_form_without_it(w
     assert world.next(a).result(20).world_size == 1
 
 
-def test_a_node_whose_workers_failed_brings_the_others_into_a_new_round(world: World) -> None:
+def test_when_the_workers_of_a_node_fail_the_others_join_a_new_round(world: World) -> None:
     a, b = world.handler(), world.handler()
     world.together(a, b)
     again = world.next(a)
@@ -122,7 +122,7 @@ def test_a_node_whose_workers_failed_brings_the_others_into_a_new_round(world: W
     assert {again.result(20).rank for again in (again, world.next(b))} == {0, 1}
 
 
-def test_the_end_of_a_node_in_the_round_closes_the_run_for_all(world: World) -> None:
+def test_a_member_that_finishes_closes_the_run_for_all(world: World) -> None:
     a, b = world.handler(), world.handler()
     world.together(a, b)
     assert a.shutdown()
@@ -132,7 +132,7 @@ def test_the_end_of_a_node_in_the_round_closes_the_run_for_all(world: World) -> 
         world.next(world.handler()).result(20)
 
 
-def test_the_end_of_a_node_that_only_waited_closes_nothing(world: World) -> None:
+def test_a_waiting_node_that_ends_does_not_close_the_run(world: World) -> None:
     a = world.handler(nodes=(1, 1))
     world.together(a)
     surplus = world.handler(nodes=(1, 1), join_seconds="1")
@@ -142,7 +142,7 @@ def test_the_end_of_a_node_that_only_waited_closes_nothing(world: World) -> None
     assert not a.is_closed()
 
 
-def test_too_few_nodes_are_told_apart_from_an_etcd_that_is_away(world: World) -> None:
+def test_too_few_nodes_and_an_unreachable_etcd_are_different_errors(world: World) -> None:
     with pytest.raises(RendezvousTimeoutError, match="1 nodes are ready, 0 are busy, --nnodes=2:2"):
         world.next(world.handler(nodes=(2, 2), join_seconds="1")).result(20)
     world.store.away = True
@@ -151,7 +151,7 @@ def test_too_few_nodes_are_told_apart_from_an_etcd_that_is_away(world: World) ->
     world.store.away = False
 
 
-def test_while_etcd_is_away_the_workers_are_left_alone(world: World) -> None:
+def test_while_etcd_is_unreachable_the_workers_are_not_restarted(world: World) -> None:
     a, b = world.handler(), world.handler()
     world.together(a, b)
     world.store.away = True
@@ -160,13 +160,13 @@ def test_while_etcd_is_away_the_workers_are_left_alone(world: World) -> None:
     world.store.away = False
 
 
-def test_records_of_another_version_are_named(world: World) -> None:
+def test_records_of_another_version_are_an_error_that_names_the_version(world: World) -> None:
     world.store.put(keys.rendezvous_round("run"), b'{"version": 99}')
     with pytest.raises(RendezvousStateError, match="version 99"):
         world.next(world.handler()).result(20)
 
 
-def test_what_torchrun_is_given_makes_a_handler_and_mistakes_are_refused() -> None:
+def test_torchrun_arguments_create_a_handler_and_mistakes_are_refused() -> None:
     given = {"endpoint": "etcd-0:2379", "min_nodes": 1, "max_nodes": 2, "timeout": 900}
     made = creator()(RendezvousParameters("etcd-v3", run_id="run", **given))  # type: ignore[arg-type]
     assert (made.get_backend(), made.get_run_id(), made.use_agent_store) == ("etcd-v3", "run", True)

@@ -15,7 +15,7 @@ def test_endpoints_are_a_list_with_etcds_port_and_plain_http_by_default() -> Non
     assert found.endpoints == ("http://etcd-0:2379", "http://etcd-1:4001", "https://etcd-2:2379", "http://[::1]:2379")
 
 
-def test_settings_arrive_as_text_and_torchs_own_timeout_is_the_join_timeout() -> None:
+def test_settings_are_parsed_from_text_and_torchs_timeout_is_the_join_timeout() -> None:
     found = Options.parse("etcd", {"lease_seconds": "7", "last_call_seconds": "0.5", "timeout": 900})
     assert (found.lease_seconds, found.last_call_seconds, found.join_seconds) == (7, 0.5, 900)
     assert Options.parse("etcd", {"join_seconds": "30", "timeout": 900}).join_seconds == 30
@@ -43,20 +43,20 @@ def test_tls_is_on_when_a_certificate_is_named() -> None:
         pytest.param("http://etcd", {"cacert": "/ca.pem"}, "are for https", id="certificate without TLS"),
     ],
 )
-def test_a_mistake_is_named_with_what_would_be_right(endpoint: str, config: dict[str, str], words: str) -> None:
+def test_a_mistake_is_named_with_the_correct_form(endpoint: str, config: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Options.parse(endpoint, config)
     assert words in str(caught.value)
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_of_the_options_are_reported_together() -> None:
     with pytest.raises(ConfigError) as caught:
         Options.parse("etcd:x", {"lease_seconds": "0", "colour": "red"})
     for words in ("etcd:x", "lease_seconds", "colour"):
         assert words in str(caught.value)
 
 
-def test_a_certificate_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_an_unreadable_certificate_is_named(tmp_path: Path) -> None:
     absent = tmp_path / "ca.pem"
     with pytest.raises(ConfigError, match=r"cacert=.*ca\.pem cannot be used"):
         Options.parse("etcd", {"cacert": str(absent)}).tls()

@@ -42,7 +42,7 @@ def test_the_first_round_waits_for_a_last_call_unless_it_is_full() -> None:
     assert chosen(rounds.decide(two, inputs("a", arrived_at=10), now=10)) == ["a", "b"]
 
 
-def test_below_the_minimum_nothing_is_formed() -> None:
+def test_below_the_minimum_no_round_is_formed() -> None:
     action = rounds.decide(View(nodes=(node("a"),)), inputs("a", Limits(2, 3)), now=1e9)
     assert (action.kind, action.wake_at) == (Kind.WAIT, None)
 
@@ -53,18 +53,18 @@ def test_the_first_in_line_proposes_and_the_second_only_if_it_does_not() -> None
     assert chosen(rounds.decide(view, inputs("b", arrived_at=10), now=13)) == ["a", "b"]
 
 
-def test_nobody_is_put_into_a_round_beyond_the_maximum() -> None:
+def test_a_round_has_at_most_the_maximum_number_of_nodes() -> None:
     view = View(nodes=(node("a"), node("b"), node("c")))
     assert chosen(rounds.decide(view, inputs("a"), now=10)) == ["a", "b"]
     assert rounds.decide(view, inputs("c"), now=1e9).kind is Kind.WAIT
 
 
-def test_a_node_enters_the_round_it_was_put_into() -> None:
+def test_a_node_enters_the_round_that_lists_it() -> None:
     view = running("a", "b")
     assert rounds.decide(view, inputs("b"), now=0) == rounds.Action(Kind.ENTER, round=view.round)
 
 
-def test_a_newcomer_makes_the_nodes_inside_restart_their_workers_only_if_there_is_room() -> None:
+def test_a_newcomer_makes_the_members_restart_their_workers_only_if_there_is_room() -> None:
     newcomer = (node("c", 1),)
     assert rounds.nodes_waiting(running("a", others=newcomer), "a", 1, LIMITS) == 1
     full = running("a", "b", others=newcomer)
@@ -72,14 +72,14 @@ def test_a_newcomer_makes_the_nodes_inside_restart_their_workers_only_if_there_i
     assert rounds.decide(full, inputs("c"), now=1e9).kind is Kind.WAIT
 
 
-def test_a_newcomer_waits_for_the_nodes_inside_however_long_they_take_to_stop() -> None:
+def test_a_newcomer_waits_for_the_members_to_stop_without_a_time_limit() -> None:
     view = running("a", others=(node("c", 1),))
     assert rounds.decide(view, inputs("c", broken_at=0), now=1e9).kind is Kind.WAIT
     stopped = replace(view, nodes=(node("a", 1), node("c", 1)))
     assert chosen(rounds.decide(stopped, inputs("a"), now=10)) == ["a", "c"]
 
 
-def test_a_lost_node_makes_the_others_restart_their_workers_and_re_form_without_a_last_call() -> None:
+def test_after_a_lost_node_the_others_restart_and_form_a_round_without_a_last_call() -> None:
     view = running("a", "b")
     lost = replace(view, nodes=view.nodes[:1])
     assert rounds.nodes_waiting(lost, "a", 1, LIMITS) == 1
@@ -96,7 +96,7 @@ def test_a_node_whose_workers_failed_makes_the_others_restart_theirs() -> None:
     assert rounds.nodes_waiting(failed, "b", 1, LIMITS) == 1
 
 
-def test_busy_nodes_are_waited_for_until_patience_ends_or_they_are_known_to_be_dead() -> None:
+def test_busy_nodes_are_waited_for_until_the_patience_ends_or_they_are_known_to_be_dead() -> None:
     view = running("a", "b")
     broken = replace(view, nodes=(node("a", 1), view.nodes[1]))
     waiting = rounds.decide(broken, inputs("a", broken_at=10), now=69)
@@ -105,7 +105,7 @@ def test_busy_nodes_are_waited_for_until_patience_ends_or_they_are_known_to_be_d
     assert chosen(rounds.decide(broken, inputs("a", broken_at=10, dead=frozenset("b")), now=11)) == ["a"]
 
 
-def test_a_node_that_was_left_behind_restarts_its_workers_and_is_a_newcomer() -> None:
+def test_a_node_that_was_left_behind_restarts_its_workers_and_joins_as_a_newcomer() -> None:
     frozen = node("b", 0)
     view = running("a", number=2, others=(frozen,))
     assert rounds.nodes_waiting(view, "b", 1, LIMITS) == 1
@@ -119,20 +119,20 @@ def test_survivors_keep_their_order_and_newcomers_come_after_them() -> None:
     assert chosen(rounds.decide(view, inputs("c", Limits(1, 4)), now=10)) == ["c", "a", "b"]
 
 
-def test_a_finished_run_restarts_nobody_and_takes_nobody() -> None:
+def test_a_finished_run_restarts_no_workers_and_admits_no_nodes() -> None:
     view = replace(running("a", "b"), closed=True)
     gone = replace(view, nodes=())
     assert rounds.nodes_waiting(gone, "a", 1, LIMITS) == 0
     assert rounds.decide(view, inputs("c"), now=0).kind is Kind.GIVE_UP
 
 
-def test_should_etcd_have_lost_its_data_the_count_goes_on() -> None:
+def test_the_round_number_keeps_increasing_when_etcd_has_lost_its_data() -> None:
     action = rounds.decide(View(nodes=(node("a", 7),)), inputs("a", Limits(1, 1)), now=0)
     assert action.round
     assert action.round.number == 8
 
 
-def test_records_survive_the_way_through_etcd_and_another_version_is_named() -> None:
+def test_records_are_read_as_they_were_written_and_another_version_is_named() -> None:
     found = Round(4, (node("a", 3, age=0), node("b", 3, age=0)))
     assert rounds.round_from_json(rounds.round_to_json(found)) == found
     assert rounds.node_from_json(rounds.node_to_json(node("a")), age=97) == node("a")

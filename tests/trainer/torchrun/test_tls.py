@@ -27,7 +27,7 @@ def store(url: str, **config: object) -> EtcdStore:
     return EtcdStore(options.endpoints, access=Access(context=options.tls()))
 
 
-def test_with_authority_and_client_certificate_etcd_is_read_written_and_watched(secured: tuple[str, Path]) -> None:
+def test_reads_writes_and_watches_work_with_tls_client_certificates(secured: tuple[str, Path]) -> None:
     url, folder = secured
     client = store(url, cacert=folder / "ca.pem", cert=folder / "one.pem", key=folder / "one.key")
     client.put("/a", b"1")
@@ -38,7 +38,7 @@ def test_with_authority_and_client_certificate_etcd_is_read_written_and_watched(
     watch.close()
 
 
-def test_what_is_missing_for_tls_is_in_the_message(secured: tuple[str, Path]) -> None:
+def test_the_error_message_names_what_tls_lacks(secured: tuple[str, Path]) -> None:
     url, folder = secured
     with pytest.raises(StoreError, match="CERTIFICATE_VERIFY_FAILED"):
         store(url).read("/a")

@@ -52,7 +52,7 @@ def agent(etcd: str, site: Path, tmp_path: Path, request: pytest.FixtureRequest)
             each.process.wait(60)
 
 
-def test_the_loss_of_an_agent_is_got_over_in_seconds_and_a_late_agent_is_taken_in(agent: Start) -> None:
+def test_survivors_recover_from_a_lost_agent_and_a_late_agent_joins(agent: Start) -> None:
     a, b = agent("a"), agent("b")
     for one in (a, b):
         one.wait_for_world(2)
@@ -65,7 +65,7 @@ def test_the_loss_of_an_agent_is_got_over_in_seconds_and_a_late_agent_is_taken_i
     a.wait_for_world(1, seconds=30)
 
 
-def test_an_agent_that_hangs_is_lost_with_its_lease_although_its_worker_lives(agent: Start) -> None:
+def test_a_hung_agent_is_lost_when_its_lease_expires_although_its_worker_lives(agent: Start) -> None:
     a, b = agent("a"), agent("b")
     for one in (a, b):
         one.wait_for_world(2)
@@ -83,7 +83,7 @@ def test_a_finished_run_ends_on_all_agents_and_refuses_late_ones(agent: Start) -
     assert "is finished; use another --rdzv-id" in late.text()
 
 
-def test_an_etcd_that_does_not_answer_is_named(agent: Start, tmp_path: Path, site: Path) -> None:
+def test_an_etcd_that_does_not_answer_is_an_error_that_names_it(agent: Start, tmp_path: Path, site: Path) -> None:
     arguments = ["--rdzv-backend=etcd-v3", "--rdzv-endpoint=127.0.0.1:1", "--rdzv-conf=connect_seconds=1", "x.py"]
     alone = Agent("alone", ["--nnodes=1:2", *arguments], site, tmp_path)
     assert alone.process.wait(60) != 0
