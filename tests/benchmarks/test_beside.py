@@ -1,4 +1,4 @@
-"""Plain training in the processes of a system, in turns with it."""
+"""Plain training runs alternately with a system in the same processes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_each_step_of_two_workers_is_paired_with_a_plain_training_step_once_both
 
 
 def wait_for_records(folder: Path, workers: list[Process]) -> list[str]:
-    """What each worker has noted by the time the gate holds it."""
+    """Return what each worker has recorded when it waits at the gate."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         records = {file.name[0]: file.read_text() for file in sorted(folder.iterdir())}

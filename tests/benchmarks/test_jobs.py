@@ -1,4 +1,4 @@
-"""A job of the benchmark is as kind to its system as those who run it would be."""
+"""A benchmark job handles lost and refused nodes as an operator of the system would."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def a_site(folder: Path) -> Site:
 
 
 def nodes_that(command: str) -> System:
-    """Node 0 does so, the other waits."""
+    """Return a system whose node 0 runs ``command`` while the other node waits."""
 
     def node(site: Site, port: int, number: int) -> list[str]:
         return ["sh", "-c", f"echo attempt {site.attempt}; {command if number == 0 else 'exec sleep 60'}"]

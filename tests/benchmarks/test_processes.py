@@ -1,4 +1,4 @@
-"""The benchmark's processes end, whatever state they are in."""
+"""The benchmark can end its processes in any state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table: its order, what a partial run replaces, its notes."""
+"""The table of results: its order, its notes, and the rows that a partial run replaces."""
 
 from __future__ import annotations
 

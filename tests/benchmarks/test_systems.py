@@ -1,4 +1,4 @@
-"""The copy from which a benchmark's workers run holds everything that they import."""
+"""The copy that a benchmark's workers run from contains everything that they import."""
 
 from __future__ import annotations
 

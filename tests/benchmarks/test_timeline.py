@@ -1,4 +1,4 @@
-"""What is read out of the workers' records."""
+"""Times, losses and goodput are computed from the workers' records."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def test_a_step_of_two_workers_ends_when_the_last_worker_ends_it() -> None:
 
 def test_training_continues_with_the_first_step_by_the_survivors_alone() -> None:
     lines = [
-        line(0, 7, 10.1),  # in flight when the signal came: all three had done their part
-        line(2, 8, 10.2, world=2),  # by the worker that was given up
+        line(0, 7, 10.1),  # in progress at the signal: all three workers had finished their part
+        line(2, 8, 10.2, world=2),  # by the worker that the others left out
         line(1, 8, 10.6, world=2),
         line(0, 8, 10.5, world=2),
     ]
@@ -75,7 +75,7 @@ def test_kept_samples_count_each_step_of_the_measured_time_once() -> None:
         line(0, 2, 1.5),
         line(1, 2, 1.6),
         line(0, 3, 2.0),
-        line(0, 2, 2.5, world=2),  # made again after a restart
+        line(0, 2, 2.5, world=2),  # repeated after a restart
         line(0, 4, 3.0, world=2, samples=32),
         line(0, 5, 4.0),
     ]
@@ -92,7 +92,7 @@ def test_a_steps_time_starts_at_the_end_of_the_previous_step() -> None:
 
 
 def even(node: int, begin: float, end: float, *, pace: int, first: int) -> list[Line]:
-    """A worker's steps, ``pace`` of them each second."""
+    """Return a worker's steps, ``pace`` per second."""
     count = round((end - begin) * pace)
     return [line(node, first + index, begin + (index + 0.5) / pace, samples=1) for index in range(count)]
 

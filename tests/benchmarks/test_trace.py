@@ -1,4 +1,4 @@
-"""The trace of kills."""
+"""Traces of kills are reproducible and have the requested mean time between kills."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_times_between_kills_have_the_requested_mean() -> None:
     kills = poisson(seed=3, mean_seconds=60, seconds=600_000, nodes=3)
     gaps = [later.at - earlier.at for earlier, later in pairwise(kills)]
     assert 58 < statistics.mean(gaps) < 62
-    assert 58 < statistics.stdev(gaps) < 62  # as large as the mean: exponential
+    assert 58 < statistics.stdev(gaps) < 62  # equal to the mean, as in an exponential distribution
     assert {kill.node for kill in kills} == {0, 1, 2}
 
 
