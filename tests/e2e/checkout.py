@@ -1,7 +1,7 @@
-"""A copy of this checkout with a one-machine cloud of its own, driven by the commands a person types.
+"""A copy of this checkout with its own one-machine cloud, controlled by the commands that a user types.
 
-The end-to-end tests must neither touch the cloud of the person who runs them nor edit their
-`Pulumi.local.yaml`, so they work in a copy, as from a clean clone:
+The end-to-end tests must not change the cloud or the `Pulumi.local.yaml` of the user who runs them.
+They therefore work in a copy, as in a clean clone:
 
     checkout = Checkout.copy_to(tmp_path)
     checkout.make("up")
@@ -31,12 +31,12 @@ T = TypeVar("T")
 
 
 class CommandFailedError(AssertionError):
-    """A command ended with another exit status than the test expects."""
+    """A command ended with an exit status that the test does not expect."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """What a finished command left: its exit status and everything that it printed."""
+    """The exit status and the output of a finished command."""
 
     command: str
     status: int
@@ -54,7 +54,7 @@ class Checkout:
 
     @classmethod
     def copy_to(cls, path: Path) -> Checkout:
-        """Copies every file that git tracks or would track into `path`, which must not exist."""
+        """Copy every file that git tracks or would track into `path`, which must not exist."""
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=ROOT,
@@ -79,16 +79,16 @@ class Checkout:
 
     @property
     def state(self) -> Path:
-        """The one-machine cloud's state directory."""
+        """Return the one-machine cloud's state directory."""
         return self.path / ".localcloud"
 
     def environment(self) -> dict[str, str]:
-        """The caller's environment without what would point the copy at the caller's cloud."""
+        """Return the caller's environment without the variables that refer to the caller's cloud."""
         dropped = ("LOCALCLOUD_", "PULUMI_", "AWS_", "KUBECONFIG")
         return {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
 
     def start(self, command: str, **more: Any) -> subprocess.Popen[str]:
-        """Starts `command` in an activated shell, in a process group of its own."""
+        """Start `command` in an activated shell, in its own process group."""
         return subprocess.Popen(
             ["bash", "-c", f". ./activate >/dev/null || exit\n{command}"],
             cwd=self.path,
@@ -100,10 +100,10 @@ class Checkout:
         )
 
     def run(self, command: str, *, expect: int | None = 0, timeout: float = COMMAND_TIMEOUT_SECONDS) -> Output:
-        """Runs `command` to its end in an activated shell.
+        """Run `command` in an activated shell until it ends.
 
         Raises:
-            CommandFailedError: the status isn't `expect` (None: any will do).
+            CommandFailedError: the status isn't `expect` (None: any status is accepted).
         """
         process = self.start(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         text, _ = process.communicate(timeout=timeout)
@@ -113,14 +113,14 @@ class Checkout:
         return output
 
     def fails(self, command: str) -> Output:
-        """Runs `command`, which must end with an exit status other than 0."""
+        """Run `command`, which must end with an exit status other than 0."""
         output = self.run(command, expect=None)
         if output.status == 0:
             raise CommandFailedError(f"succeeded, and should not have:\n{output}")
         return output
 
     def make(self, target: str, timeout: float = 1800) -> Output:
-        """Runs `make target` as a person would, without activating anything."""
+        """Run `make target` as a user would, without an activated shell."""
         done = subprocess.run(
             ["make", target],
             cwd=self.path,
@@ -138,7 +138,7 @@ class Checkout:
         return output
 
     def json(self, command: str) -> Any:
-        """Runs `command` and parses what it printed on stdout as JSON."""
+        """Run `command` and parse its standard output as JSON."""
         process = self.start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         text, errors = process.communicate(timeout=COMMAND_TIMEOUT_SECONDS)
         if process.returncode != 0:
@@ -146,37 +146,37 @@ class Checkout:
         return json.loads(text)
 
     def aws(self, command: str) -> Any:
-        """What `aws COMMAND` answers."""
+        """Return the output of `aws COMMAND`."""
         return self.json(f"aws --output json {command}")
 
     def cloud(self) -> dict[str, str]:
-        """The variables by which clients find the cloud, its operator's keys among them."""
+        """Return the variables that clients of the cloud need, including its operator's keys."""
         variables: dict[str, str] = self.json("localcloud env --json")
         return variables
 
     @cached_property
     def outputs(self) -> dict[str, Any]:
-        """The stack's outputs, secrets shown."""
+        """Return the stack's outputs with secrets in plain text."""
         found: dict[str, Any] = self.json("pulumi stack output --json --show-secrets")
         return found
 
     def forget_outputs(self) -> None:
-        """Has `outputs` read anew: a change of the configuration has given some of them another value."""
+        """Read `outputs` again at the next use, because a configuration change has changed some values."""
         self.__dict__.pop("outputs", None)
 
     @property
     def namespace(self) -> str:
-        """The namespace of the training job."""
+        """Return the namespace of the training job."""
         return str(self.outputs["namespace"])
 
     def worker_pods(self) -> list[dict[str, Any]]:
-        """The worker pods as the API server has them, oldest first."""
+        """Return the worker pods from the API server, oldest first."""
         selector = self.outputs["workerSelector"]
         pods = self.json(f"kubectl get pods -n {self.namespace} -l '{selector}' -o json")["items"]
         return sorted(pods, key=lambda pod: pod["metadata"]["creationTimestamp"])
 
     def logs(self, pod: str) -> list[dict[str, str]]:
-        """The logfmt lines that a worker has printed so far, in order; other lines are left out."""
+        """Return the logfmt lines that a worker has printed so far, in order, without other lines."""
         output = self.run(f"kubectl logs -n {self.namespace} {pod} --tail=-1", expect=None)
         if output.status != 0:
             return []
@@ -184,7 +184,7 @@ class Checkout:
 
     @contextmanager
     def followed(self, pods: Iterable[str]) -> Iterator[Callable[[str], list[dict[str, str]]]]:
-        """Keeps what the pods print, also when they are gone and `kubectl logs` with them; gives a way to read it."""
+        """Record the logs of the pods, so that they can be read after the pods are deleted; yield a reader."""
         followers: dict[str, subprocess.Popen[str]] = {}
         files = {pod: self.path / f"{pod}.log" for pod in pods}
         try:
@@ -200,9 +200,9 @@ class Checkout:
 
     @contextmanager
     def config(self, key: str, value: str) -> Iterator[None]:
-        """Sets a config key, or an item of a list (`KEY[0]`), for the time of the block.
+        """Set a config key, or an item of a list (`KEY[0]`), within the block.
 
-        The stack's file is put back as it was, afterwards.
+        The stack's file is restored afterwards.
         """
         file = self.path / f"Pulumi.{STACK}.yaml"
         before = file.read_text()
@@ -214,16 +214,16 @@ class Checkout:
 
 
 def parse_logfmt(line: str) -> dict[str, str]:
-    """The fields of one `key=value key=value` line; {} for a line of another kind."""
+    """Return the fields of a `key=value key=value` line; {} for any other line."""
     fields = dict(part.split("=", 1) for part in line.split() if "=" in part)
     return fields if "step" in fields or "event" in fields else {}
 
 
 def wait_until(what: str, probe: Callable[[], T | None], *, seconds: float = 120) -> T:
-    """Calls `probe` until it returns something true.
+    """Call `probe` until it returns a true value.
 
     Raises:
-        AssertionError: it didn't within `seconds`; names `what` was awaited.
+        AssertionError: it didn't within `seconds`; the message contains `what`.
     """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

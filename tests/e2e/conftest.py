@@ -1,4 +1,4 @@
-"""One cloud for the whole end-to-end run: bringing it up is the slow part, and the first test."""
+"""One cloud for the whole end-to-end run, because starting it is slow. The first test starts it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FIRST_FAILURE = pytest.StashKey[str]()
 
 @pytest.fixture(scope="session")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
-    """A fresh copy of the checkout; its cloud is stopped at the end, whatever happened."""
+    """Yield a new copy of the checkout; always stop its cloud at the end."""
     copy = Checkout.copy_to(tmp_path_factory.mktemp("e2e") / "tidewater")
     try:
         yield copy
@@ -25,7 +25,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Remembers the first failure of a module whose tests build on one another."""
+    """Record the first failure in a module whose tests depend on one another."""
     report = yield
     if item.get_closest_marker("incremental") and item.parent and report.failed:
         item.parent.stash.setdefault(FIRST_FAILURE, item.name)
@@ -33,7 +33,7 @@ def pytest_runtest_makereport(
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fails a test at once when one that it builds on has failed: its own result would say nothing."""
+    """Fail a test at once if a test that it depends on has failed, since its own result would be meaningless."""
     if item.get_closest_marker("incremental") and item.parent:
         first = item.parent.stash.get(FIRST_FAILURE, None)
         if first:

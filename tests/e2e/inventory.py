@@ -1,4 +1,4 @@
-"""What exists: every AWS resource of the kinds the stack makes, and what a cloud holds on this host.
+"""An inventory of the AWS resources of the stack's types, and of what a cloud uses on this host.
 
 Two inventories are compared to show that `pulumi destroy` leaves nothing:
 
@@ -52,7 +52,7 @@ def _live_nat_gateways(ec2: Any) -> frozenset[str]:
 
 def _live_keys(kms: Any) -> frozenset[str]:
     aliases = kms.list_aliases()["Aliases"]
-    # AWS makes these by itself, when a service first encrypts something without a key of the customer's.
+    # AWS creates these keys when a service first encrypts something without a customer's key.
     managed = {a.get("TargetKeyId") for a in aliases if a["AliasName"].startswith("alias/aws/")}
     keys = [key["KeyId"] for key in kms.list_keys()["Keys"] if key["KeyId"] not in managed]
     described = (kms.describe_key(KeyId=key)["KeyMetadata"] for key in keys)
@@ -60,10 +60,10 @@ def _live_keys(kms: Any) -> frozenset[str]:
 
 
 def aws_inventory(cloud: Mapping[str, str]) -> Inventory:
-    """The ids of everything in the account of a cloud, by kind.
+    """Return the ids of all resources in the account of a cloud, by type.
 
-    KMS keys that wait for their deletion, and terminated instances, count as gone: AWS keeps both
-    visible for a while.
+    KMS keys that are pending deletion and terminated instances are left out: AWS lists both
+    for a while.
     """
     ec2, iam, efs, eks, s3, kms, logs = (
         _client(cloud, name) for name in ("ec2", "iam", "efs", "eks", "s3", "kms", "logs")
@@ -94,13 +94,13 @@ def aws_inventory(cloud: Mapping[str, str]) -> Inventory:
 
 
 def added(before: Inventory, after: Inventory) -> Inventory:
-    """What `after` holds and `before` doesn't, by kind; {} when nothing was added."""
+    """Return what is in `after` but not in `before`, by type; {} if nothing was added."""
     more = {kind: after[kind] - before[kind] for kind in after}
     return {kind: ids for kind, ids in more.items() if ids}
 
 
 def host_leftovers(instance: str, state: Path) -> list[str]:
-    """Namespaces, links, mounts, cgroups and processes on this host that belong to a cloud.
+    """Return the namespaces, links, mounts, cgroups and processes on this host that belong to a cloud.
 
     Args:
         instance: the cloud's id, as in `instance.json` of its state directory.
@@ -118,7 +118,7 @@ def host_leftovers(instance: str, state: Path) -> list[str]:
 
 
 def processes_of(instance: str, state: Path) -> list[str]:
-    """`PID command line` of every process that names the cloud's state directory or run directory."""
+    """Return `PID command line` of every process that names the cloud's state or run directory."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -126,7 +126,7 @@ def processes_of(instance: str, state: Path) -> list[str]:
         try:
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
-            continue  # it ended between the listing and the look
+            continue  # the process has ended since it was listed
         if f"{state}/" in command or f"lc-{instance}" in command:
             found.append(f"{entry.name} {command.strip()}")
     return found

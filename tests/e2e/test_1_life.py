@@ -1,7 +1,7 @@
-"""The life of a stack, in the order in which a person lives it: up, look, resize, break.
+"""A stack from its creation, in the order of a user's work: up, inspect, resize, failures.
 
-Each test starts from the cloud as the test before it left it, so a single test needs the ones above it. The next module
-tests how a stack ends, on the same cloud.
+Each test uses the cloud as the previous test left it, so a single test needs the tests above it. The next module
+tests interruptions and the removal of the stack on the same cloud.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def test_kubectl_logs_exec_describe_and_port_forward_work(checkout: Checkout) ->
     pod, namespace = running_workers(checkout)[0], checkout.namespace
     assert "step=" in checkout.run(f"kubectl logs -n {namespace} {pod} --tail=20").text
     shell = checkout.run(f"kubectl exec -n {namespace} {pod} -- sh -c 'echo I am $HOSTNAME'")
-    assert f"I am {pod.rsplit('-', 1)[0]}\n" in shell.text  # an indexed job's pods are named NAME-INDEX inside
+    assert f"I am {pod.rsplit('-', 1)[0]}\n" in shell.text  # in an indexed job's pods the host name is NAME-INDEX
     assert "Scheduled" in checkout.run(f"kubectl describe pod -n {namespace} {pod}").text
     forwarded = checkout.run(
         f"kubectl port-forward -n {namespace} svc/etcd :2379 >forward.log & forward=$!; "
@@ -142,7 +142,7 @@ def test_a_job_with_checkpoints_in_s3_may_access_only_its_own_checkpoints(checko
 
 
 def _checkpoints_in_s3(checkout: Checkout) -> list[int]:
-    """Steps of the job's checkpoints in the bucket that are whole, in order."""
+    """Return the steps of the job's complete checkpoints in the bucket, in order."""
     place = f"--bucket {checkout.outputs['bucket']} --prefix checkpoints/bucketed/step-"
     keys = [each["Key"] for each in checkout.aws(f"s3api list-objects-v2 --no-paginate {place}").get("Contents", [])]
     return sorted(int(key.split("/")[2].split("-")[1]) for key in keys if key.endswith("/manifest.json"))

@@ -1,6 +1,6 @@
-"""The end of a stack: its cloud's daemon is killed, `up` is killed and completed, `destroy` is killed and completed.
+"""Interruptions: the cloud's daemon is killed, and `up` and `destroy` are killed and completed.
 
-Runs after the life of a stack, on the same checkout, while that stack trains.
+This module runs after `test_1_life` on the same checkout, while that stack trains.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SETTLE_SECONDS = 1.5
 
 @pytest.fixture(scope="module")
 def account(checkout: Checkout) -> Inventory:
-    """What the account holds after the restart of its cloud, before the stack is made anew."""
+    """Return the account's inventory after the restart of its cloud, before the stack is created again."""
     return aws_inventory(checkout.cloud())
 
 

@@ -1,4 +1,4 @@
-"""What the end-to-end tests look at in a running training job, through kubectl alone."""
+"""What the end-to-end tests read from a running training job, with kubectl only."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from tests.e2e.checkout import Checkout, wait_until
 
 
 def is_running(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod runs and nobody has asked it to go."""
+    """Return whether a pod runs and is not being deleted."""
     return pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
 
 
 def running_workers(checkout: Checkout) -> list[str]:
-    """Names of the running worker pods, oldest first."""
+    """Return the names of the running worker pods, oldest first."""
     return [pod["metadata"]["name"] for pod in checkout.worker_pods() if is_running(pod)]
 
 
 def identities(checkout: Checkout) -> dict[str, tuple[str, int]]:
-    """Pod name to (pod's uid, restarts of its containers): the same pair, the same process."""
+    """Map each pod's name to (uid, restarts of its containers). Equal pairs mean the same process."""
     return {
         pod["metadata"]["name"]: (
             pod["metadata"]["uid"],
@@ -31,36 +31,36 @@ def identities(checkout: Checkout) -> dict[str, tuple[str, int]]:
 
 
 def node_of(checkout: Checkout, pod: str) -> str:
-    """The node that a worker pod runs on."""
+    """Return the node that a worker pod runs on."""
     found = next(p for p in checkout.worker_pods() if p["metadata"]["name"] == pod)
     return str(found["spec"]["nodeName"])
 
 
 def steps(checkout: Checkout, pod: str) -> list[dict[str, str]]:
-    """The step reports of one worker, in the order it printed them."""
+    """Return the step reports of one worker in printed order."""
     return [line for line in checkout.logs(pod) if "step" in line and "event" not in line]
 
 
 def progress(checkout: Checkout) -> dict[str, str]:
-    """The newest step report of any running worker; {} when there is none yet."""
+    """Return the newest step report of any running worker; {} if there is none yet."""
     last = [reports[-1] for pod in running_workers(checkout) if (reports := steps(checkout, pod))]
     return max(last, key=lambda report: int(report["step"]), default={})
 
 
 def latest_step(checkout: Checkout) -> int:
-    """The highest step that a running worker has reported; 0 before the first."""
+    """Return the highest step that a running worker has reported; 0 before the first."""
     return int(progress(checkout).get("step", 0))
 
 
 def assert_steps_only_grow(checkout: Checkout) -> None:
-    """Every worker's reports count upwards: no process ever went back to an earlier step."""
+    """Assert that each worker's steps increase: no process returned to an earlier step."""
     for pod in running_workers(checkout):
         counted = [int(report["step"]) for report in steps(checkout, pod)]
         assert counted == sorted(set(counted)), f"{pod} went back: {counted}"
 
 
 def assert_committed_once(logs: Sequence[list[dict[str, str]]]) -> None:
-    """By the logs of workers that report every step: none is left out or comes twice, and all tell the same of it."""
+    """Assert from logs with every step that no step is missing or repeated, and that all reports of a step agree."""
     losses: dict[int, str] = {}
     for log in logs:
         reports = [line for line in log if "loss" in line]
@@ -81,9 +81,9 @@ def wait_for_world(
     after: int = 0,
     seconds: float = 120,
 ) -> None:
-    """Waits until every worker of `of` (default: all running) reports `world_size=size`.
+    """Wait until every worker of `of` (default: all running) reports `world_size=size`.
 
-    What was reported in generation `after`, or before it, doesn't count.
+    Reports of generation `after` and of earlier ones do not count.
     """
 
     def reached() -> bool:
@@ -96,10 +96,10 @@ def wait_for_world(
 
 
 def latest_generation(checkout: Checkout) -> int:
-    """The number of the membership that the newest report is of."""
+    """Return the generation number of the newest report."""
     return int(progress(checkout)["generation"])
 
 
 def count(log: Sequence[Mapping[str, str]], event: str) -> int:
-    """How often a worker has logged an event."""
+    """Return how often a worker has logged an event."""
     return sum(line.get("event") == event for line in log)
