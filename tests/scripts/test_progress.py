@@ -1,4 +1,4 @@
-"""`make up` ends when training progresses, and not before."""
+"""`make up` returns when training progresses, and not earlier."""
 
 from __future__ import annotations
 

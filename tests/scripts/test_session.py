@@ -1,4 +1,4 @@
-"""A stack whose cloud is gone is forgotten; one whose cloud is there is kept, whatever else is missing."""
+"""A stack whose cloud is gone is removed; a stack whose cloud exists is kept, even if other things are missing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROLE = {"type": "aws:iam/role:Role", "id": "node"}
 
 @dataclass(frozen=True)
 class FakeSession(Session):
-    """Answers as pulumi and aws would, and keeps the commands."""
+    """Answers like pulumi and aws, and records the commands."""
 
     state: Path = Path("/nowhere")
     environ: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""`make up` and `make down` show how far they are, and pass on everything that isn't progress."""
+"""`make up` and `make down` show their progress and pass on all other output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools are found by version: the build in the cache, or what PATH has if it is exactly the pinned one."""
+"""Tools are found by version: the build in the cache, or a binary on PATH of exactly the pinned version."""
 
 from __future__ import annotations
 

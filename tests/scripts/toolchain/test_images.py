@@ -1,4 +1,4 @@
-"""Archives are what the OCI image layout says: every digest names the bytes it stands for."""
+"""Archives follow the OCI image layout: every digest is that of its content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: what a set-up machine answers, and how errors look."""
+"""The command line: its output on a machine that is set up, and its errors."""
 
 from __future__ import annotations
 

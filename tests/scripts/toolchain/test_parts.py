@@ -1,4 +1,4 @@
-"""What each part asks of the machine, and the errors when it hasn't got it."""
+"""What each part requires of the machine, and the errors if a requirement is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stand-ins are where the engine looks for plug-ins, and the user's official plug-ins stay usable."""
+"""The engine finds the stand-ins among its plug-ins, and the user's official plug-ins stay usable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BIN = paths.CHECKOUT / "localcloud/standins/bin"
 
 @pytest.fixture
 def users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user's plug-in cache, with an official aws plug-in and another one."""
+    """Return the user's plug-in cache, with an official aws plug-in and another one."""
     monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "pulumi"))
     cache = tmp_path / "pulumi" / "plugins"
     for name in ("aws", "random"):
@@ -25,7 +25,7 @@ def users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def installed(tmp_path: Path, *standins: str) -> Path:
-    """The plug-in cache after an installation in `tmp_path`."""
+    """Return the plug-in cache after an installation in `tmp_path`."""
     plugins.install(tmp_path / "bin", tmp_path / "home", stack_python(), standins)
     return tmp_path / "home" / "plugins"
 

@@ -1,4 +1,4 @@
-"""`activate` points everybody's tools at the one-machine cloud, and takes it back without a trace."""
+"""`activate` makes all tools use the one-machine cloud; `deactivate` restores the environment completely."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_users_real_aws_settings_are_removed(place: Place) -> None:
 def test_before_the_first_start_no_endpoint_is_set(place: Place) -> None:
     after = shell.environment(PERSON, replace(place, cloud={})).applied_to(PERSON)
     assert "AWS_ENDPOINT_URL" not in after
-    assert "never-started" in after["AWS_ACCESS_KEY_ID"]  # AWS refuses it, whatever profile the person has
+    assert "never-started" in after["AWS_ACCESS_KEY_ID"]  # AWS refuses it, whatever profile the user has
     assert after["NO_PROXY"] == "intra,127.0.0.1,localhost"
 
 
@@ -117,7 +117,7 @@ def test_a_folder_of_another_program_is_refused_and_not_changed(state: Path) -> 
 
 
 def test_the_command_localcloud_needs_no_variable_of_the_activated_shell(state: Path, tmp_path: Path) -> None:
-    """As under sudo, which drops them; a state directory that is named wins."""
+    """As under sudo, which removes the variables. A state directory that is given takes precedence."""
     Instance.create(state)
     command = shell.prepare(state).commands / "localcloud"
 

@@ -1,4 +1,4 @@
-"""Steps run once, leave all or nothing, and say what to do when they fail."""
+"""Steps run once, leave a complete result or none, and name the remedy when they fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The versions in the table are those that the Go modules build."""
+"""The versions in the table equal those in the Go modules and the locked requirements."""
 
 from __future__ import annotations
 
