@@ -20,19 +20,19 @@ IMAGES = ("-m", "examples.images.train")
 
 @pytest.fixture
 def quiet() -> Log:
-    """A log that nobody reads."""
+    """Return a log whose output is discarded."""
     return Log("test", stream=io.StringIO())
 
 
 @pytest.fixture(scope="session")
 def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL of a real etcd."""
+    """Yield the URL of a real etcd."""
     yield from run_etcd(toolchain.binary("etcd"), tmp_path_factory.mktemp("etcd"), free_port())
 
 
 @pytest.fixture(scope="session")
 def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
-    """Forks workers that train next to nothing; they end with it."""
+    """Yield a farm of forked workers with a tiny model; they end with the farm."""
     with Farm(tmp_path_factory.mktemp("farm")) as farm:
         yield farm
 
@@ -41,10 +41,10 @@ def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
 def start(
     etcd: str, farm: Farm, digits: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[Callable[..., Worker]]:
-    """Starts workers of one job and kills those that still run at the end of the test.
+    """Start workers of one job; kill those that still run at the end of the test.
 
-    The script that comes with the stack is forked from a process that has imported everything. Another script is
-    started as a program, and so is a worker of several processes: it starts its processes with its own command line.
+    The script that comes with the stack is forked from a process that has imported everything. Other scripts are
+    started as programs, and so are workers of several processes, which start their processes with their command line.
     """
     started: list[Worker] = []
     common = ["--job", request.node.name, "--etcd", etcd, "--host", "127.0.0.1", "--report-every", "1"]

@@ -1,4 +1,4 @@
-"""What a user can get wrong, and a machine can run out of: one clear sentence, and nobody else is disturbed."""
+"""Mistakes of a user and lack of resources end in one clear sentence and disturb no other worker."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def last_words(worker: Forked) -> str:
 
 
 def assert_undisturbed(job: Job, worker: Forked) -> None:
-    """One generation from the beginning to now, and it goes on."""
+    """Assert that the worker has had one generation since its start and continues in it."""
     reached = worker.last.step if worker.last else 0
     worker.wait_for_step(reached + 10)
     assert worker.last

@@ -1,4 +1,4 @@
-"""Settings are checked as a whole."""
+"""All settings are checked together."""
 
 from __future__ import annotations
 

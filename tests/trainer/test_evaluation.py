@@ -1,4 +1,4 @@
-"""Every validation sample is some rank's, once, wherever an evaluation goes on."""
+"""Every validation sample belongs to exactly one rank, wherever an evaluation continues."""
 
 from __future__ import annotations
 

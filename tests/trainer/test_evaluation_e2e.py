@@ -1,4 +1,4 @@
-"""An evaluation goes on through changes of the membership, and all ranks agree on whether it is done."""
+"""An evaluation continues across membership changes, and all ranks agree on whether it is finished."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ SHORT = ("--batch-size", "4", "--evaluate-every", "1")
 
 
 def script(count: int, seconds: float, before: str = "") -> tuple[str, str]:
-    """Trains on eight samples and evaluates on ``count``, each of which takes a while to get."""
+    """Return a script that trains on eight samples and evaluates on ``count``, each of which takes time to load."""
     return ("-c", before + SCRIPT.replace("COUNT", str(count)).replace("SECONDS", str(seconds)))
 
 
 def scored(*workers: Worker) -> list[int]:
-    """Sizes of the batches that they have evaluated."""
+    """Return the sizes of the batches that the workers have evaluated."""
     return [int(line["scored"]) for worker in workers for line in worker.lines() if "scored" in line]
 
 

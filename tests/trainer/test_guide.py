@@ -1,4 +1,4 @@
-"""What the guide to training shows is run as it stands there."""
+"""The script in the guide to training runs as printed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_LINES = 40
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
-    """The script in docs/training.md."""
+    """Return the script in docs/training.md."""
     found = re.search(r"```python\n(.*?)```", (CHECKOUT / "docs" / "training.md").read_text(), re.DOTALL)
     assert found
     path = tmp_path / "my_script.py"

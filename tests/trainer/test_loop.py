@@ -1,4 +1,4 @@
-"""Real workers against a real etcd: they come, go, are killed, and training goes on."""
+"""Real workers with a real etcd: workers join, leave and are killed, and training continues."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def test_a_worker_asked_to_leave_causes_no_failure_in_the_others(start: Start) -
 def test_a_worker_asked_repeatedly_to_leave_leaves_gracefully(start: Start) -> None:
     a, b = two(start)
     while b.poll() is None:
-        b.signal(signal.SIGTERM)  # some interrupt what the one before has begun
-    assert as_a_shell_does(b.wait()) == exit_codes.LEFT  # by the last one itself, if it comes as Python ends
+        b.signal(signal.SIGTERM)  # some signals interrupt the handling of the previous one
+    assert as_a_shell_does(b.wait()) == exit_codes.LEFT  # ended by the last signal if it arrives while Python exits
     assert b.events("left")
     a.wait_for_world(1)
     assert a.events("step_discarded") == []

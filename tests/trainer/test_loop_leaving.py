@@ -1,4 +1,4 @@
-"""The last of those who leave reports its last step once that is saved, unless others have made their own of it."""
+"""The last leaving worker reports its last step after saving it, unless others have repeated that step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LAST = Report(28, 1, 4, 2, 0, 0.5, 0.1, (1, 2), 4, 0.01, 0.01)
 
 
 def left(view: View, checkpoints: Checkpoints, log: Log) -> list[int]:
-    """The steps that a worker reports which leaves after it has applied step 28 in a generation with another."""
+    """Return the steps reported by a worker that leaves after step 28 of a generation of two members."""
     reported: list[int] = []
     config: Any = SimpleNamespace(report_every=1)
     parts: Any = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""A worker that was away makes no step final beside those that went on without it."""
+"""A worker that lost contact commits no step if others have continued without it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GENERATION = Generation(1, 9, (Member("a", "a", "127.0.0.1", 1, 2, "signature", 
 
 
 class Etcd:
-    """What a coordinator knows, and what it learns while it is waited for."""
+    """What a coordinator knows, and what it learns during a wait."""
 
     def __init__(self, *, number: int, leases_lost: int, in_touch: bool = True) -> None:
         self.view = SimpleNamespace(number=1 if not in_touch else number)

@@ -1,4 +1,4 @@
-"""The training state as a tree."""
+"""The training state can be converted to a tree and back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainer.training import Training
 
 
 class Average:
-    """More state of a script's own."""
+    """Additional state that a script defines."""
 
     def __init__(self) -> None:
         self.value = torch.zeros(3)

@@ -1,4 +1,4 @@
-"""One step, in a group of one: gradients, buffers and what rides along."""
+"""One step in a group of one: gradients, buffers and the values sent with them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CPU = torch.device("cpu")
 @pytest.fixture(scope="module")
 def group() -> Iterator[Group]:
     with pytest.MonkeyPatch.context() as environment:
-        # Said here, so that it's taken back: `open_group` would leave it to all that other tests start.
+        # Set here so that it is reset: `open_group` would leave it set for processes that other tests start.
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             environment.setenv(name, "lo")
         group = open_group("127.0.0.1", CPU, 5.0)
@@ -58,7 +58,7 @@ def made(
 
 
 def prepared(*sizes: int, bad: bool = False) -> Prepared:
-    """A step whose micro-batches have these sizes."""
+    """Return a step whose micro-batches have these sizes."""
     generator = torch.Generator().manual_seed(1)
     total = sum(sizes)
     images = torch.randn(total, 4, generator=generator)
@@ -95,7 +95,7 @@ def test_the_gradients_of_every_step_are_those_of_plain_autograd(
     convolutions: Any = nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.Conv2d(3, 4, 2), nn.Flatten(), nn.Linear(16, 3))
     model = convolutions.to(memory_format=memory, dtype=dtype)
     stepper, state = made(group, model=model)
-    for _ in range(4):  # DistributedDataParallel orders its buckets anew after the first
+    for _ in range(4):  # DistributedDataParallel reorders its buckets after the first step
         batch = torch.randn(5, 2, 5, 5).to(memory_format=memory, dtype=dtype), torch.arange(5) % 3
         expected = torch.autograd.grad(loss(model, batch), list(model.parameters()))
         outcome = stepper.gradients(Prepared(Step((0,), Cursor()), (Micro(batch, 1.0),)), knows=False)
@@ -143,7 +143,7 @@ def test_a_nan_loss_stops_training_and_names_the_step(group: Group) -> None:
 @pytest.mark.parametrize(
     ("text", "raised"), [("[gloo/pair.cc:1] Connection closed by peer", GroupBroken), ("shapes differ", RuntimeError)]
 )
-def test_errors_of_a_collective_in_the_forward_pass_differ_from_errors_of_the_model(
+def test_an_error_in_the_forward_pass_is_attributed_to_the_group_or_to_the_model(
     group: Group, text: str, raised: type[Exception]
 ) -> None:
     def fail(model: nn.Module, batch: Any) -> torch.Tensor:
@@ -186,7 +186,7 @@ def test_the_learning_rate_is_the_initial_rate_times_the_factor_after_any_number
         assert state.optimizer.param_groups[0]["lr"] == pytest.approx(0.1 * factor)
 
 
-def test_values_shared_by_all_ranks_are_sent_with_the_gradients(group: Group) -> None:
+def test_all_ranks_learn_with_the_gradients_whether_every_rank_knows_of_a_change(group: Group) -> None:
     stepper, _ = made(group)
     assert stepper.gradients(prepared(6), knows=True).everyone_knows
     assert not stepper.gradients(prepared(6), knows=False).everyone_knows

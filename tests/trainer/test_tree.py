@@ -1,4 +1,4 @@
-"""A state comes back as it was: values, types, order, keys."""
+"""A state is restored with equal values, types, order and keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainer import tree
 from trainer.errors import ConfigError, RecordError
 
 
-class Text(str, enum.Enum):  # noqa: UP042  (a StrEnum's str() is its value, and no trap)
+class Text(str, enum.Enum):  # noqa: UP042  (str() of a StrEnum is its value, so it would not test this)
     A = "x"
 
 

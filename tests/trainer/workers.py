@@ -23,14 +23,14 @@ PATIENCE_SECONDS = 180
 
 
 def free_port() -> int:
-    """A TCP port that was free a moment ago."""
+    """Return a TCP port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def run_etcd(binary: Path, folder: Path, port: int) -> Iterator[str]:
-    """One etcd member for as long as the generator lives; yields its URL."""
+    """Run one etcd member until the generator is closed; yield its URL."""
     url, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{free_port()}"
     arguments = [
         "--listen-client-urls",
@@ -72,7 +72,7 @@ def _wait_for_health(url: str) -> None:
 
 
 class Logged:
-    """A worker's log as it grows, and waiting for what it will say."""
+    """A worker's growing log, with methods that wait for its content."""
 
     def __init__(self, name: str, path: Path) -> None:
         self.name = name
@@ -80,7 +80,7 @@ class Logged:
         self.started_at = time.monotonic()
 
     def poll(self) -> int | None:
-        """The exit code; None while the process runs. Negative for a signal."""
+        """Return the exit code; None while the process runs, negative for a signal."""
         raise NotImplementedError
 
     def text(self) -> str:
@@ -90,7 +90,7 @@ class Logged:
         return [parse(line) for line in self.text().splitlines()]
 
     def events(self, name: str) -> list[dict[str, str]]:
-        # Most lines are of something else, and to take a line apart takes far longer than to look into it.
+        # Most lines are not step reports, and parsing a line takes far longer than searching it.
         found = [parse(line) for line in self.text().splitlines() if f"event={name}" in line]
         return [line for line in found if line.get("event") == name]
 
@@ -98,7 +98,7 @@ class Logged:
         return [line for line in self.lines() if "loss" in line]
 
     def wait_for(self, condition: Callable[[Self], object], seconds: float = PATIENCE_SECONDS) -> None:
-        """Until ``condition`` holds; fails with the log when it does not in time, or cannot any more."""
+        """Wait until ``condition`` holds; fail with the log if it does not in time, or if the worker has ended."""
         deadline = time.monotonic() + seconds
         while not condition(self):
             if time.monotonic() > deadline or (self.poll() is not None and not condition(self)):
@@ -106,23 +106,23 @@ class Logged:
             time.sleep(0.02)
 
     def wait_for_world(self, size: int, seconds: float = PATIENCE_SECONDS) -> None:
-        """Until the last step was made by so many workers."""
+        """Wait until ``size`` workers made the last step."""
         self.wait_for(lambda worker: worker.steps() and worker.steps()[-1]["world_size"] == str(size), seconds)
 
 
 class Worker(Logged):
-    """One worker process and what it has logged so far."""
+    """A worker process and its log."""
 
     def signal(self, number: signal.Signals) -> None:
         raise NotImplementedError
 
     def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
-        """Wait for its end; return the exit code."""
+        """Wait until the process ends; return its exit code."""
         raise NotImplementedError
 
 
 class Program(Worker):
-    """A worker that is started as a program; ``python`` is what python is to run."""
+    """A worker that is started as a program; ``python`` holds the arguments of the Python interpreter."""
 
     def __init__(self, name: str, arguments: list[str], log_path: Path, python: tuple[str, ...]) -> None:
         super().__init__(name, log_path)

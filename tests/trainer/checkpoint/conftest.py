@@ -1,4 +1,4 @@
-"""A log that tests read, a training state, and S3."""
+"""Fixtures: a log that tests can read, training states, and S3."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Tree = dict[str, Any]
 
 
 class Told:
-    """What was logged."""
+    """The logged events."""
 
     def __init__(self) -> None:
         self.log = Log(
@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def open_places(told: Told) -> Callable[..., Checkpoints]:
-    """Opens checkpoints in the places of a text, as another worker would."""
+    """Return a function that opens checkpoints in the given places, as another worker would."""
 
     def open_them(text: object, keep: int = 2) -> Checkpoints:
         return Checkpoints(places(str(text)), keep=keep, log=told.log)
@@ -61,17 +61,17 @@ def checkpoints(folder: Path, open_places: Callable[..., Checkpoints]) -> Checkp
 
 
 def small(step: int) -> Tree:
-    """A state that can be told from that of any other step."""
+    """Return a state that differs from that of every other step."""
     return {"step": step, "model": {"weight": torch.full((4, 3), float(step)), "bias": torch.arange(3.0) + step}}
 
 
 def large(step: int, size: int) -> Tree:
-    """A state of ``size`` bytes."""
+    """Return a state of ``size`` bytes."""
     return {"step": step, "model": {"weight": torch.full((size // 4,), float(step))}}
 
 
 def trained() -> tuple[nn.Module, torch.optim.Optimizer]:
-    """A model with convolutions and batch norm, after three steps of AdamW in two groups."""
+    """Return a model with convolutions and batch norm after three steps of AdamW with two parameter groups."""
     torch.manual_seed(7)
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(8 * 36, 5))
     model = model.to(memory_format=torch.channels_last)
@@ -94,7 +94,7 @@ def save(checkpoints: Checkpoints, *steps: int) -> None:
 
 
 def same(left: object, right: object) -> bool:
-    """Equal in structure, types and bits."""
+    """Return whether both are equal in structure, types and bits."""
     if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
         return left.dtype == right.dtype and left.shape == right.shape and _bits(left) == _bits(right)
     if type(left) is not type(right):
@@ -112,7 +112,7 @@ def _bits(tensor: torch.Tensor) -> bytes:
 
 @pytest.fixture(scope="session")
 def endpoint() -> Iterator[str]:
-    """S3, by moto."""
+    """Yield the endpoint of an S3 by moto."""
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import make_server
 
@@ -125,7 +125,7 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A client of an S3 with one empty bucket, called ``there``; boto3 finds it by the environment."""
+    """Return a client of an S3 with one empty bucket, ``there``; boto3 finds it through the environment."""
     import boto3
 
     for name, value in {
@@ -147,5 +147,5 @@ def s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def keys(client: Any) -> list[str]:
-    """Everything in the bucket."""
+    """Return all keys in the bucket."""
     return [each["Key"] for each in client.list_objects_v2(Bucket="there").get("Contents", ())]

@@ -1,4 +1,4 @@
-"""Checkpoints in S3 keep the same promises as those on a disk."""
+"""Checkpoints in S3 have the same guarantees as those on a disk."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_bucket_without_a_prefix_is_accepted(s3: Any, open_places: Open) -> No
 
 
 def test_a_large_file_is_uploaded_in_parts(s3: Any, open_places: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bucket, "_PART", 5 << 20)  # S3's least
+    monkeypatch.setattr(bucket, "_PART", 5 << 20)  # the minimum that S3 accepts
     state = large(10, 13 << 20)
     assert open_places(WHERE).save(10, state, wait=True)
     (key,) = [key for key in keys(s3) if key.endswith(".distcp")]
@@ -85,7 +85,7 @@ def test_two_writers_of_one_step_do_not_mix_their_files(s3: Any, open_places: Op
 
 
 def half_written() -> Upload:
-    """A checkpoint of step 5 with one file that is done and one of which a part is there."""
+    """Return an upload of step 5 with one complete file and one of which a part is uploaded."""
     upload = place(WHERE).begin(5)
     done = upload.create("tree.json")
     done.write(memoryview(b"{}"))
@@ -189,7 +189,7 @@ def test_the_end_of_the_job_is_recorded(s3: Any, open_places: Open) -> None:
 
 @pytest.fixture
 def denied(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Makes S3 deny an operation, as it does by policy, to every client made from now on and before."""
+    """Return a function that makes S3 deny an operation to all clients, as a policy would."""
     from botocore.client import BaseClient
     from botocore.exceptions import ClientError
 

@@ -1,4 +1,4 @@
-"""Full and read-only volumes, killed writers: training goes on, and nothing that is whole is lost."""
+"""Full and read-only volumes and killed writers: training continues, and no complete checkpoint is lost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def hidden(folder: Path) -> list[str]:
 
 
 def run(script: str, *arguments: object, mounts: bool = False) -> Any:
-    """Run a script in a process of its own; what its last line of output is as JSON."""
+    """Run a script in a separate process; return its last line of output, parsed as JSON."""
     prelude = """
         import io, json, os, sys, time
         from pathlib import Path
@@ -59,7 +59,7 @@ def run(script: str, *arguments: object, mounts: bool = False) -> Any:
 
 @pytest.fixture
 def limited() -> Iterator[int]:
-    """Files of this process can't grow beyond so many bytes."""
+    """Limit the size of files that this process writes; yield the limit in bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     limit = 2 << 20
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))

@@ -1,4 +1,4 @@
-"""The newest checkpoint that is whole is loaded; what is not is skipped with a message, and dropped in the end."""
+"""The newest complete checkpoint is loaded; a damaged one is skipped with a message and deleted later."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_damaged_checkpoint_is_skipped_with_a_message_and_the_previous_one_is_
     assert found is not None
     assert (found.step, found.path) == (10, str(folder / "step-000000000010"))
     assert same_bits(found.tree, small(10))
-    if (damage, file) != (Path.unlink, "manifest.json"):  # without it, it is none
+    if (damage, file) != (Path.unlink, "manifest.json"):  # without a manifest it is not a checkpoint
         (skipped,) = told.of("checkpoint_skipped")
         assert skipped["path"] == str(folder / "step-000000000020")
         assert skipped["reason"]
@@ -72,9 +72,9 @@ def test_every_single_flipped_bit_of_the_manifest_is_detected(
         flipped = bytearray(data)
         flipped[index] ^= 1
         try:
-            assert Manifest.decode(bytes(flipped)) == whole  # white space
+            assert Manifest.decode(bytes(flipped)) == whole  # only white space has changed
         except Exception as error:
-            assert type(error).__name__ == "RecordError"  # noqa: PT017  (either of the two is right)
+            assert type(error).__name__ == "RecordError"  # noqa: PT017  (both outcomes are correct)
 
 
 def test_a_checkpoint_of_another_version_is_skipped(checkpoints: Checkpoints, folder: Path, told: Told) -> None:
@@ -91,7 +91,7 @@ def test_a_checkpoint_written_by_an_older_python_can_be_read(
     checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as older:
-        older.setattr(  # as Python 3.11.2's, which Debian 12 has
+        older.setattr(  # like that of Python 3.11.2, the version in Debian 12
             _MEM_FORMAT_ENCODING, "__reduce_ex__", lambda self, _: (getattr, (type(self), self.name))
         )
         save(checkpoints, 10)

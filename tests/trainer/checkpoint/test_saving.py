@@ -1,4 +1,4 @@
-"""What is saved is what is loaded, without training waiting for it."""
+"""The loaded state equals the saved one, and training does not wait for saving."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trainer.errors import ConfigError
 
 
 class Slow(Directory):
-    """A directory that takes nothing before it is told to."""
+    """A directory that blocks writes until it is released."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

@@ -1,4 +1,4 @@
-"""A checkpoint is readable without this package."""
+"""A checkpoint can be read without this package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dataset is there whole, or made anew, or refused."""
+"""A dataset is complete, or is written again, or is refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DIGITS = Source(name="digits")
 
 @pytest.fixture
 def zipped(tmp_path: Path) -> Path:
-    """tiny-imagenet's layout as an archive, with a single folder at its top."""
+    """Return an archive in tiny-imagenet's layout, with a single top-level folder."""
     tiny_imagenet.write(tmp_path / "made" / "tiny-imagenet-200")
     return Path(shutil.make_archive(str(tmp_path / "tiny"), "zip", tmp_path / "made"))
 
@@ -167,7 +167,7 @@ def test_an_archive_is_downloaded_from_s3(
 
 @pytest.fixture
 def half_served() -> Iterator[str]:
-    """URL of a server that promises 1000 bytes, sends 500 and hangs up."""
+    """Yield the URL of a server that announces 1000 bytes, sends 500 and closes the connection."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -1,4 +1,4 @@
-"""A rank is given exactly the samples that the plan gives it, whatever was in flight, and nothing outlives it."""
+"""A rank gets exactly its planned samples, whatever was being prepared, and no process outlives the loader."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ REPOSITORY = Path(__file__).parents[3]
 
 
 class Numbers(Dataset[Any]):
-    """Each sample is its own index and a draw from each of the generators."""
+    """Each sample is its index and a number drawn from each generator."""
 
     def __len__(self) -> int:
         return TOTAL
@@ -64,7 +64,7 @@ class Spoilt(Numbers):
 
 @pytest.fixture
 def opened() -> Iterator[Callable[..., Loader]]:
-    """Makes loaders, and closes them at the end."""
+    """Yield a function that opens loaders; close them at the end."""
     loaders = []
 
     def make(dataset: Dataset[Any] | None = None, *, workers: int = 0, micro_batch: int | None = None) -> Loader:
@@ -79,7 +79,7 @@ def opened() -> Iterator[Callable[..., Loader]]:
 
 @pytest.fixture(scope="module", params=[0, 2], ids=["in-process", "two-processes"])
 def lasting(request: pytest.FixtureRequest) -> Iterator[Loader]:
-    """One loader for many sequences of memberships, as in training."""
+    """Yield one loader for many sequences of memberships, as in training."""
     loader = Loader(Numbers(), LoaderSettings(3, workers=request.param, micro_batch=4), collate=None, device=CPU)
     yield loader
     loader.close()
@@ -105,9 +105,9 @@ memberships = st.lists(
 def test_every_step_has_its_planned_samples_for_any_sequence_of_memberships(
     lasting: Loader, memberships: list[tuple[int, int, int]], batch_size: int, cut: bool, ahead: bool
 ) -> None:
-    """Each membership: a size, our rank in it and the steps until the next; a cut one discards its last step.
+    """Each membership has a size, our rank and a number of steps; if it is cut, its last step is discarded.
 
-    With ``ahead`` the next step is always prepared by the time that one has gone wrong.
+    With ``ahead`` the next step is always prepared before a step fails.
     """
     cursor = Cursor()
     for size, rank, steps in memberships:
@@ -232,7 +232,7 @@ def test_a_membership_change_waits_for_at_most_one_sample_and_starts_no_process(
 ) -> None:
     loader = opened(Slow(), workers=2)
     processes = loader.processes
-    loader.start(at(batch_size=20))  # a second of work for each process, and as much prepared ahead
+    loader.start(at(batch_size=20))  # one second of work for each process, and one second prepared ahead
     time.sleep(0.1)
     began = time.monotonic()
     loader.start(at(rank=1, size=20, batch_size=20))
@@ -289,7 +289,7 @@ def test_next_raises_an_error_with_the_remedy_if_a_worker_process_was_killed(ope
     loader.start(at(epochs=1000))
     loader.next()
     os.kill(loader.processes[0], signal.SIGKILL)
-    time.sleep(0.1)  # were it an error wherever the main thread is, it would be one here
+    time.sleep(0.1)  # an error raised anywhere in the main thread would be raised here
     with pytest.raises(TrainerError, match="--data-workers"):
         _exhaust(loader)
 

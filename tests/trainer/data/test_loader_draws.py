@@ -1,4 +1,4 @@
-"""What is drawn for a sample depends on the job's seed, the epoch and the sample, not on who prepares it and when."""
+"""Numbers drawn for a sample depend on seed, epoch and sample, not on the process or the time of preparation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DRAWS: dict[str, Callable[[], float]] = {
 
 
 class Numbers(Dataset[Any]):
-    """Each sample is its own index, and 0 or what ``draw`` gives; notes what it was asked for."""
+    """Each sample is its index, and 0 or the result of ``draw``; requests are recorded."""
 
     def __init__(self, draw: Callable[[], float] = lambda: 0.0, every: int = 1) -> None:
         self._draw, self._every = draw, every

@@ -1,4 +1,4 @@
-"""Validation data comes from the same processes as training's, in between, and costs training no sample."""
+"""The processes that prepare training data also prepare validation data, and training loses no sample."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARTS = [(0, 1, 2, 3), (8, 9, 10, 11), (16,)]
 
 
 class Numbers(Dataset[Any]):
-    """Each sample is a sign, its index, a draw and the process that got it."""
+    """Each sample is a sign, its index, a drawn number and the process that loaded it."""
 
     def __init__(self, sign: int, length: int) -> None:
         self._sign, self._length = sign, length

@@ -1,4 +1,4 @@
-"""Every sample exactly once per epoch, whatever the world size does."""
+"""Every sample is used exactly once per epoch, for any changes of the world size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ORDER = (4, 2, 1, 7, 5, 6, 0, 3)
 def test_each_sample_is_committed_exactly_once_per_epoch(
     total: int, batch_size: int, sizes: list[int], discarded: list[bool]
 ) -> None:
-    """At any sequence of world sizes, with steps discarded and repeated in between."""
+    """This holds for any sequence of world sizes, with discarded and repeated steps."""
     cursor, ledger, attempt = Cursor(), Counter[int](), 0
     while cursor.epoch < 2:
         size = sizes[attempt % len(sizes)]

@@ -1,4 +1,4 @@
-"""The generators' states are what they draw from, and going back to one draws the same again."""
+"""Restoring a generator's state repeats its draws."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from trainer.data.seeds import GENERATORS, Generator, generators_kept, seed_generators, states
 
 DRAWS: dict[str, list[Callable[[], float]]] = {
-    # A second call of gauss takes what the first has left, and no word of the generator.
+    # A second call of gauss uses the value cached by the first and does not advance the generator.
     "random": [random.random, lambda: random.gauss(0, 1), lambda: random.gauss(0, 1)],
     "numpy": [lambda: float(np.random.rand()), lambda: float(np.random.randint(9))],
     "torch": [lambda: float(torch.rand(())), lambda: float(torch.randn(()))],
@@ -21,7 +21,7 @@ DRAWS: dict[str, list[Callable[[], float]]] = {
 
 @pytest.fixture(autouse=True)
 def kept() -> Iterator[None]:
-    """Other tests' draws are their own."""
+    """Restore the generators after the test, for other tests."""
     with generators_kept():
         yield
 

@@ -11,7 +11,7 @@ from trainer.etcd.client import Entry, Event, Snapshot
 
 
 class FakeStore:
-    """Keeps ``trainer.etcd.client.Store``'s promises; ``away`` makes every call fail, ``clock`` runs the leases."""
+    """Behaves like ``trainer.etcd.client.Store``; ``away`` makes every call fail, ``clock`` times the leases."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.away = False
@@ -70,12 +70,12 @@ class FakeStore:
             return FakeWatch(self, prefix, from_revision)
 
     def compact(self) -> None:
-        """Drop the history, as etcd does now and then."""
+        """Drop the history, as a compaction of etcd does."""
         with self._condition:
             self._compacted, self._events = self._revision, []
 
     def next_events(self, prefix: str, revision: int, timeout: float) -> tuple[Event, ...]:
-        """Events under ``prefix`` from ``revision`` on; empty after ``timeout`` seconds without one."""
+        """Return events under ``prefix`` from ``revision`` on; empty after ``timeout`` seconds without one."""
         with self._condition:
             if revision <= self._compacted:
                 raise Compacted("compacted")
@@ -118,7 +118,7 @@ class FakeStore:
 
 
 class FakeWatch:
-    """One watch; ends when nothing happens for a while, as the real one does."""
+    """A watch that ends after a time without events, as the real one does."""
 
     def __init__(self, store: FakeStore, prefix: str, revision: int) -> None:
         self._store, self._prefix, self._revision, self._closed = store, prefix, revision, False

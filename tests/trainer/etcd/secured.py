@@ -1,4 +1,4 @@
-"""etcd that does not let everybody in, for tests: behind TLS and client certificates, or behind user and password."""
+"""etcd with access control, for tests: with TLS and client certificates, or with user and password."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ USER, PASSWORD = "trainer", "correct horse"
 
 
 def run_with_tls(folder: Path) -> Iterator[str]:
-    """The address of an etcd that speaks TLS only and asks for client certificates; the files are in ``folder``."""
+    """Yield the address of an etcd that requires TLS and client certificates; the files are in ``folder``."""
     write_certificates(folder)
     url, peer = f"https://127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}"
     flags = {
@@ -53,7 +53,7 @@ def run_with_tls(folder: Path) -> Iterator[str]:
 
 
 def access_to(folder: Path) -> Access:
-    """All that ``run_with_tls`` wants to see."""
+    """Return the credentials that ``run_with_tls`` requires."""
     return Access.of(cacert=f"{folder}/ca.pem", cert=f"{folder}/one.pem", key=f"{folder}/one.key")
 
 
@@ -69,7 +69,7 @@ def _wait_for(store: EtcdStore) -> None:
 
 
 def run_with_users(folder: Path) -> Iterator[str]:
-    """The address of an etcd in which USER may read and write below /tidewater/, and ``guest`` may nothing."""
+    """Yield the address of an etcd in which USER may read and write below /tidewater/; ``guest`` has no rights."""
     for url in run_etcd(toolchain.binary("etcd"), folder, free_port()):
         prefix = {"key": _b64("/tidewater/"), "range_end": _b64("/tidewater0"), "permType": "READWRITE"}
         for path, body in (
@@ -88,7 +88,7 @@ def run_with_users(folder: Path) -> Iterator[str]:
 
 
 def ask(url: str, path: str, body: object, token: str = "") -> dict[str, str]:
-    """One request of an administrator."""
+    """Send an administrator's request and return the answer."""
     headers = {"Authorization": token} if token else {}
     request = urllib.request.Request(url + path, json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request, timeout=10) as answer:
@@ -100,7 +100,7 @@ def _b64(text: str) -> str:
 
 
 def write_certificates(folder: Path) -> None:
-    """``ca.pem``, and ``one.pem`` with ``one.key`` for server and client alike."""
+    """Write ``ca.pem``, and ``one.pem`` with ``one.key`` for both server and client."""
     authority, own = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     now = datetime.datetime.now(datetime.UTC)
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])

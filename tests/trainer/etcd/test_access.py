@@ -1,4 +1,4 @@
-"""etcd that lets this worker in, and etcd that does not: then one sentence says why, and what to do."""
+"""An etcd accepts this worker, or one sentence says why it does not and names the remedy."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ KEY = "/tidewater/digits/x"
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An etcd that wants user and password."""
+    """Yield an etcd that requires user and password."""
     yield from run_with_users(tmp_path_factory.mktemp("users"))
 
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """An etcd that wants client certificates, and the folder with the files."""
+    """Yield an etcd that requires client certificates, and the folder with the files."""
     folder = tmp_path_factory.mktemp("tls")
     for url in run_with_tls(folder):
         yield url, folder
@@ -40,7 +40,7 @@ def contact(url: str, access: Access | None = None, *, seconds: float = 1) -> No
 
 
 def refusal(url: str, access: Access | None = None) -> str:
-    """The sentence with which a worker ends."""
+    """Return the error with which a worker ends."""
     began = time.monotonic()
     with pytest.raises(ConfigError) as caught:
         contact(url, access)
@@ -74,7 +74,7 @@ def test_a_token_that_etcd_no_longer_accepts_is_replaced(guarded: str) -> None:
     store = EtcdStore((guarded,), access=Access(USER, PASSWORD))
     store.put(KEY, b"1")
     root = ask(guarded, "/v3/auth/authenticate", {"name": "root", "password": "root"})["token"]
-    ask(guarded, "/v3/auth/user/changepw", {"name": USER, "password": PASSWORD}, root)  # forgets the user's tokens
+    ask(guarded, "/v3/auth/user/changepw", {"name": USER, "password": PASSWORD}, root)  # this revokes the user's tokens
     store.put(KEY, b"2")
     assert [entry.value for entry in store.read(KEY).entries] == [b"2"]
 

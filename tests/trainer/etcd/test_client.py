@@ -1,4 +1,4 @@
-"""What the trainer relies on in etcd, held by the real one and by the fake alike."""
+"""The real etcd and the fake one behave as the trainer requires."""
 
 from __future__ import annotations
 

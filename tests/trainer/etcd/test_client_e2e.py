@@ -1,4 +1,4 @@
-"""Training goes on whatever happens to etcd, and the membership works again as soon as etcd does."""
+"""Training continues during any failure of etcd, and membership changes work again as soon as etcd does."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FLAGS = ("--min-step-seconds", "0.02", "--lease-seconds", str(LEASE_SECONDS))
 
 
 class Team:
-    """Two workers that train, and an etcd to be tampered with."""
+    """Two workers that train, and an etcd in which tests cause failures."""
 
     def __init__(self, farm: Farm, cluster: Cluster, folder: Path) -> None:
         self.cluster = cluster
@@ -37,7 +37,7 @@ class Team:
         self.began = time.monotonic()
 
     def train_for(self, seconds: float) -> None:
-        """Let time pass, in which all must go on."""
+        """Wait, and assert that all workers train meanwhile."""
         self.job.book.refresh()
         before = self.job.book.reached
         time.sleep(seconds)
@@ -45,7 +45,7 @@ class Team:
         assert self.job.book.reached > before + 5, self.job.told()
 
     def check(self) -> None:
-        """Nobody has ended, nothing stood still, one may join and one leave, and no sample is lost or repeated."""
+        """Assert that no worker ended or paused, that one can join and leave, and no sample is lost or repeated."""
         self.job.wait_for_all()
         assert all(worker.poll() is None for worker in self.job.workers), self.job.told()
         times = sorted(final.at for finals in self.job.book.finals.values() for final in finals.values())

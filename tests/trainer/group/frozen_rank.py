@@ -1,6 +1,6 @@
-"""Two ranks, of which one freezes while the other waits for it: python frozen_rank.py GROUP_TIMEOUT_SECONDS
+"""Two ranks; one freezes while the other waits for it: python frozen_rank.py GROUP_TIMEOUT_SECONDS
 
-Prints what went on at the other one, a line each.
+Prints a line for each event at the waiting rank.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def form(group: Group, uuid: int, rank: int, ports: list[int]) -> None:
 
 
 def meet(rank: int, pipe: Connection, timeout_seconds: float) -> Group:
-    """The group of both."""
+    """Return the group of both ranks."""
     group = open_group("127.0.0.1", torch.device("cpu"), timeout_seconds)
     form(group, secrets.randbits(40), 0, [group.store_port])
     pipe.send(group.store_port)
@@ -41,13 +41,13 @@ def meet(rank: int, pipe: Connection, timeout_seconds: float) -> Group:
 
 
 def freeze(group: Group) -> None:
-    """Until it is killed."""
+    """Freeze until the process is killed."""
     group.check()
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def go_on(group: Group, peer: int) -> None:
-    """Wait for the peer in vain, give it up, and go on alone."""
+    """Wait for the frozen peer, abandon it, and continue alone."""
     os.waitpid(peer, os.WUNTRACED)
     begun: list[Any] = [group._begin(torch.ones(3), group._options) for _ in range(COLLECTIVES)]
     threading.Timer(0.3, group.interrupt, ["lost"]).start()

@@ -19,7 +19,7 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 
 
 def training(config: trainer.Config) -> trainer.Training:
-    """Random classes of random points."""
+    """Return a training on random points with random classes."""
     draw = torch.Generator().manual_seed(config.seed)
     points, classes = torch.randn(SAMPLES, WIDTH, generator=draw), torch.randint(10, (SAMPLES,), generator=draw)
     hidden = [layer for _ in range(LAYERS) for layer in (nn.Linear(WIDTH, WIDTH), nn.ReLU())]

@@ -1,4 +1,4 @@
-"""Connections ended from outside the library that has opened them."""
+"""Connections can be severed outside the library that opened them."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ NEVER = "100000"
 
 
 def with_an_older_torch(then: str) -> tuple[str, ...]:
-    """What python is to run: ``then``, without the private API that reconfigures a group in the process."""
+    """Return Python arguments that run ``then`` without the private API for reconfiguring a group in the process."""
     return "-c", f"import torch.distributed.distributed_c10d as c10d; del c10d._reconfigure; {then}"
 
 
@@ -30,7 +30,7 @@ OLDER_SEVERAL_BUCKETS = with_an_older_torch(f"import runpy; runpy.run_path('{SEV
 
 
 def are_together(*workers: Worker) -> None:
-    """Wait until each has made a step with so many."""
+    """Wait until each worker has made a step with all the given workers."""
     for worker in workers:
         worker.wait_for_world(len(workers))
 

@@ -1,4 +1,4 @@
-"""All ranks of a generation begin to connect, or none does."""
+"""Either all ranks of a generation begin to connect, or none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def server() -> TCPStore:
 
 
 def meet(server: TCPStore, check: Callable[[], None] = nothing, seconds: float = 20) -> MeetingStore:
-    """A rank's own connection to the meeting."""
+    """Return a rank's own connection to the rendezvous."""
     deadline = time.monotonic() + seconds
     return MeetingStore(UUID, join(("127.0.0.1", server.port), check, deadline), check, deadline)
 
@@ -52,7 +52,7 @@ def test_a_rendezvous_superseded_before_all_have_arrived_is_cancelled_for_all(se
         newer.set()
         with pytest.raises(GroupBroken, match="newer generation"):
             first.result(10)
-        # The last to come has not heard of the newer generation yet.
+        # The last rank to arrive does not know of the newer generation yet.
         for rank, superseded in ((1, True), (2, False)):
             with pytest.raises(GroupBroken, match="newer generation"):
                 come(pool, meet(server), rank, lambda known=superseded: known).result(10)  # type: ignore[misc]

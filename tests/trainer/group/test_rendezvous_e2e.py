@@ -1,4 +1,4 @@
-"""A machine that vanishes while a group is being formed: those who meet it are told so, and don't wait for TCP."""
+"""A machine vanishes while a group is formed: its peers notice without waiting for TCP timeouts."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Rank:
         )
 
     def says(self) -> str:
-        """Its next line."""
+        """Return the next line of its output."""
         assert self._process.stdout
         return self._process.stdout.readline().strip()
 
@@ -81,7 +81,7 @@ class Rank:
         self._process.stdin.flush()
 
     def end(self) -> str:
-        """What it says until its end, which must come soon."""
+        """Return its remaining output; it must end soon."""
         return self._process.communicate(timeout=PATIENCE_SECONDS)[0].strip()
 
     def kill(self) -> None:
@@ -91,7 +91,7 @@ class Rank:
 
 @pytest.fixture
 def ranks() -> Iterator[tuple[Network, list[Rank]]]:
-    """Two ranks that are ready to meet at the first."""
+    """Yield two ranks that are ready to meet at the first one."""
     with Network(workers=2) as network:
         ranks = [Rank(network, rank) for rank in range(2)]
         try:

@@ -1,4 +1,4 @@
-"""How many GPUs there are is known without torch, whoever it is that can tell."""
+"""The number of GPUs is determined without torch, from any available source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GPU 1: NVIDIA A10G (UUID: GPU-2)
 
 
 def environ(tmp_path: Path, answer: str | None = None, status: int = 0) -> dict[str, str]:
-    """An environment whose nvidia-smi answers so, or that has none."""
+    """Return an environment whose nvidia-smi prints ``answer``, or one without nvidia-smi."""
     tools = tmp_path / "bin"
     tools.mkdir()
     if answer is not None:
@@ -24,7 +24,7 @@ def environ(tmp_path: Path, answer: str | None = None, status: int = 0) -> dict[
 
 
 def nodes(tmp_path: Path, *names: str) -> Path:
-    """A directory like /dev."""
+    """Return a directory like /dev with these device nodes."""
     folder = tmp_path / "dev"
     folder.mkdir()
     for name in names:

@@ -1,4 +1,4 @@
-"""One process per GPU: only the lost one is started again, and the worker's end tells how its processes ended."""
+"""One process per GPU: only a lost one is restarted, and the worker's exit code is that of its processes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ until_told() if rank == 0 else sys.exit({code})
 
 
 class Worker:
-    """A launcher, its script, and what its processes leave in a directory."""
+    """A launcher, its script, and the files that its processes write to a directory."""
 
     def __init__(self, here: Path, body: str, *arguments: str, processes: int = 2, quick_seconds: float = 60.0) -> None:
         self.here = here
@@ -74,7 +74,7 @@ class Worker:
 
     @contextmanager
     def running(self, *before: str) -> Iterator[subprocess.Popen[str]]:
-        """The launcher as a process; killed at the end if it still runs."""
+        """Run the launcher as a process; kill it at the end if it still runs."""
         process = subprocess.Popen([*before, *self.command], env=self.environ, stdout=subprocess.PIPE, text=True)
         try:
             yield process
@@ -83,16 +83,16 @@ class Worker:
             process.communicate()
 
     def run(self) -> subprocess.CompletedProcess[str]:
-        """The launcher to its end."""
+        """Run the launcher until it ends."""
         return subprocess.run(self.command, env=self.environ, capture_output=True, text=True, timeout=60, check=False)
 
     def pid(self, rank: int, start: int = 0) -> int:
-        """Process id of the process `rank` at its `start`-th start, which must be ready for signals."""
+        """Return the process id of process `rank` after its `start`-th start, once it is ready for signals."""
         await_(lambda: (self.here / f"ready.{rank}.{start}").exists())
         return int((self.here / f"started.{rank}.{start}").read_text())
 
     def starts(self, rank: int) -> int:
-        """How often the process `rank` was started."""
+        """Return how often process `rank` was started."""
         return len(list(self.here.glob(f"started.{rank}.*")))
 
 
@@ -158,7 +158,10 @@ def of_process(rank: int, *arguments: str) -> Config:
 def test_each_process_has_a_name_and_a_port_of_its_own_and_limits_count_processes() -> None:
     config = of_process(2, "--metrics-port=9464", "--min-workers=2", "--max-workers=3")
     assert (config.worker, config.metrics_port) == ("pod/2", 9466)
-    assert (config.least_members, config.most_members) == (5, 12)  # with one less, a single worker might train alone
+    assert (config.least_members, config.most_members) == (
+        5,
+        12,
+    )  # with 4, a single worker could train alone
     assert of_process(2, "--min-workers=1").least_members == 1
     assert of_process(2, "--metrics-port=0").metrics_port == 0
 
@@ -309,5 +312,5 @@ def test_as_process_1_the_launcher_reaps_orphaned_processes(tmp_path: Path) -> N
 
 
 def children_of(pid: int) -> list[int]:
-    """Process ids of the children, zombies included."""
+    """Return the process ids of the children, including zombies."""
     return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))

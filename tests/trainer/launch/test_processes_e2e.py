@@ -1,4 +1,4 @@
-"""A worker of several processes trains like as many workers: with a real etcd and the real trainer."""
+"""A worker of several processes trains like several workers, with a real etcd and the real trainer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONG = ("--epochs", "1000", "--min-step-seconds", "0.02", "--metrics-port", "0")
 
 
 def pids(worker: Worker) -> dict[str, int]:
-    """Process ids by name, of the processes that were started last."""
+    """Return the process ids of the latest processes by name."""
     return {line["worker"]: int(line["pid"]) for line in worker.events("started")}
 
 

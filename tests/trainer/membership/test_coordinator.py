@@ -1,4 +1,4 @@
-"""Workers that find each other through a store."""
+"""Workers find each other and agree on a membership through a store."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def names(view: View) -> str:
 
 
 def record_of(store: FakeStore, name: str) -> int:
-    """The revision at which the member's record was made; 0 if there is none."""
+    """Return the revision at which the member's record was created; 0 if there is none."""
     entries = store.read(keys.member("job", name)).entries
     return entries[0].create_revision if entries else 0
 
@@ -93,7 +93,7 @@ _seen: WeakKeyDictionary[Coordinator, list[str]] = WeakKeyDictionary()
 
 
 def reaches(coordinator: Coordinator, members: str) -> bool:
-    """Whether such a generation comes, or has come since the last one that was asked for."""
+    """Return whether a generation of these members begins, or has begun since the last request."""
     seen = _seen[coordinator]
     found = within(PATIENCE_SECONDS, lambda: members in seen)
     del seen[: seen.index(members) if found else 0]
@@ -175,7 +175,7 @@ def test_a_member_without_a_record_is_lost_unless_it_answers_and_soon_writes_it_
 
 
 def test_members_with_a_record_are_not_asked_while_the_others_can_continue_without_them(join: Join) -> None:
-    """A frozen peer's answer would have to be waited for, and the survivors have no time."""
+    """Waiting for the answer of a frozen peer would delay the survivors."""
     asked: list[Member] = []
     a, _ = join("a", dead=lambda member: member.id == "b", look=asked.append), join("b")
     assert reaches(a, "ab")

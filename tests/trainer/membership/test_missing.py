@@ -1,4 +1,4 @@
-"""Members without a record: who gets a moment, and who is lost."""
+"""Members without a record get a grace period or are lost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GAP = replace(WHOLE, members=(member("a", 1),))
 
 
 def gap(now: float = 100) -> Missing:
-    """``b`` is missing since then."""
+    """Return a state in which ``b`` is missing since ``now``."""
     return noted(Missing(), GAP, WHOLE, now)
 
 

@@ -1,4 +1,4 @@
-"""Who trains together."""
+"""The rules that decide which workers train together."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def member(
 
 
 def view(number: int, inside: str, *living: Member) -> View:
-    """Generation ``number`` made of the letters of ``inside``, and the members that live now."""
+    """Return generation ``number`` of the members named in ``inside``, and the members that live now."""
     ages = {each.id: each.age for each in living}
     members = tuple(member(name, ages.get(name, 0)) for name in inside)
     return View(Generation(number, 99, members, "start"), 7, living)
@@ -104,7 +104,7 @@ def test_a_member_that_is_known_to_be_dead_is_not_waited_for() -> None:
 
 
 def test_a_worker_that_was_left_behind_is_readmitted_only_on_request() -> None:
-    """A frozen worker's record lives on for the rest of its lease."""
+    """The record of a frozen worker exists until its lease expires."""
     assert decide(view(5, "a", member("a", 1), member("b", 2, ready_after=0)), inputs("a"), now=100) == REST
 
 
@@ -169,7 +169,7 @@ def test_the_heirs_of_a_generation_are_the_workers_with_its_state(now: View, inh
 
 
 def test_a_generation_without_visible_members_is_replaced_only_after_all_have_stopped() -> None:
-    """Frozen or cut off from etcd, they may be making steps final."""
+    """Members that are frozen or cut off from etcd may still commit steps."""
     unseen = view(4, "ab", member("c", 9, ready_after=4))
     for known, may_at in (
         ({"missing_since": {"a": 100, "b": 110}}, 150),
@@ -206,14 +206,14 @@ def test_any_survivor_with_the_state_continues_at_once() -> None:
 
 
 def test_a_newcomer_does_not_replace_the_last_members() -> None:
-    """They have not heard of it, perhaps, and go on."""
+    """The last members may not know of the newcomer and continue."""
     leaving = view(4, "a", member("a", 1, leaving=True), member("c", 9, ready_after=4))
     assert decide(leaving, inputs("c"), now=900).kind is Kind.WAIT
     assert names(decide(leaving, inputs("a"), now=100).generation) == "c"
 
 
 def cut(*pairs: str) -> dict[str, tuple[str, ...]]:
-    """Whom each cannot reach, from pairs like "ab"."""
+    """Return the unreachable members of each member, from pairs like "ab"."""
     found: dict[str, tuple[str, ...]] = {}
     for one, other in map(tuple, pairs):
         found[one], found[other] = (*found.get(one, ()), other), (*found.get(other, ()), one)

@@ -1,4 +1,4 @@
-"""Workers that don't fit together are told apart, and told why."""
+"""Workers with different traits are detected and get an error with the difference."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_newcomer_with_equal_traits_is_not_refused() -> None:
 
 @pytest.mark.parametrize("answer", [pytest.param(None, id="none"), pytest.param(traits(seed=9), id="somebody-else")])
 def test_a_record_whose_process_does_not_answer_is_ignored_after_it_expires(answer: Traits | None) -> None:
-    """All workers were killed a moment ago, and start again with other settings."""
+    """All workers were killed a moment ago and restart with other settings."""
     view = View(Generation(4, 9, (member("a", 1),), "start"), 7, (member("a", 1),))
     assert refusal(view, "c", traits(seed=7), lambda _: answer) is None
 

@@ -1,4 +1,4 @@
-"""The labels in the picture of a report can be read, however close to each other the changes are."""
+"""The labels in the picture of a report are readable even if the changes are close to each other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RECORDED = Path(__file__).parent / "recorded.log"
 
 
 def lines(*changes_at: float) -> list[str]:
-    """The log of a worker that makes a step each second for 100 s, with changes of the membership at these seconds."""
+    """Return the log of a worker with a step per second for 100 s and membership changes at these seconds."""
     steps = [
         f"step={second} epoch=1 world_size=2 generation=1 loss=0.5 samples_per_s=100 rank=0 "
         f"worker=w-0 time=2026-01-01T00:{second // 60:02d}:{second % 60:02d}.000Z"
@@ -33,7 +33,7 @@ def lines(*changes_at: float) -> list[str]:
 
 
 def drawn(seen: report.History) -> tuple[Figure, list[tuple[str, Bbox]]]:
-    """The figure, and each label in it with the box that its text takes."""
+    """Return the figure, and each label in it with the bounding box of its text."""
     figure = Figure(figsize=(11, 8), layout="constrained")
     chart.plot(figure, seen)
     figure.draw_without_rendering()

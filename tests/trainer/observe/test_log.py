@@ -1,4 +1,4 @@
-"""The log format is a promise to people and to tools."""
+"""The log format is an interface for people and tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A change of the membership takes from the moment training stopped to the next step, and no longer."""
+"""The duration of a membership change is the time from the stop of training to the next step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trainer.observe.meter import Change, Changed
 
 
 class Clock:
-    """In place of the module's ``time``."""
+    """Replaces the module's ``time``."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -26,7 +26,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def evaluating(clock: Clock) -> Change:
-    """Somebody has joined, which took a second, and for a minute there has been an evaluation."""
+    """Return a change in which a worker joined within a second, followed by a minute of evaluation."""
     change = Change()
     change.begin("joined")
     clock.now += 1

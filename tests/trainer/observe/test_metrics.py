@@ -1,4 +1,4 @@
-"""What Prometheus is shown."""
+"""The metrics that Prometheus gets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainer.training import Report
 
 
 class Clock:
-    """Monotonic time that a test sets."""
+    """A monotonic clock that a test sets."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -71,7 +71,7 @@ def test_goodput_counts_only_the_time_of_committed_steps() -> None:
     clock = Clock()
     metrics, registry = made(clock)
     assert metrics.goodput() == 0
-    clock.now += 10  # importing and joining: there is nothing yet that could stand still
+    clock.now += 10  # importing and joining: training has not started yet, so this is no pause
     clock.now += 1
     metrics.committed(step(1))
     assert metrics.goodput() == pytest.approx(1.0)

@@ -1,4 +1,4 @@
-"""``trainer report`` on a recorded run: three workers, one killed, one sent away, one started again."""
+"""``trainer report`` on a recorded run: three workers; one is killed, one is asked to leave, one is started again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RECORDED = Path(__file__).parent / "recorded.log"
 
 
 def line(step: int, seconds: float, *, generation: int = 1, rank: int = 0, size: int = 1) -> str:
-    """A report of a step, so many seconds after the full minute."""
+    """Return the report of a step, ``seconds`` after the full minute."""
     return (
         f"step={step} epoch=1 world_size={size} generation={generation} loss=0.5 samples_per_s=100 rank={rank} "
         f"worker=w-{rank} time=2026-01-01T00:00:{seconds:06.3f}Z"
@@ -24,7 +24,7 @@ def line(step: int, seconds: float, *, generation: int = 1, rank: int = 0, size:
 
 
 def change(seconds: float, took: float, *, generation: int, cause: str, rank: int = 0) -> str:
-    """A change of the membership, so many seconds after the full minute."""
+    """Return the line of a membership change, ``seconds`` after the full minute."""
     return (
         f"event=recovered seconds={took} cause={cause} step=1 world_size=1 generation={generation} "
         f"worker=w-{rank} time=2026-01-01T00:00:{seconds:06.3f}Z"
@@ -40,7 +40,7 @@ def test_the_report_of_a_recorded_run_has_each_change_once() -> None:
         ("left", 1),
         ("joined", 2),
     ]
-    assert seen.changes[2].seconds == 0.1203  # the slower one of the two survivors
+    assert seen.changes[2].seconds == 0.1203  # that of the slower of the two survivors
     assert seen.workers == ("digits-0", "digits-1", "digits-2")
     steps = [point.step for point in seen.points]
     assert steps == sorted(set(steps))

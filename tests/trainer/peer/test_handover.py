@@ -1,4 +1,4 @@
-"""Whose state counts at the beginning of a generation, and who is waited for when nobody has it."""
+"""Which rank's state is used at the start of a generation, and which members are waited for if no rank has it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_rank_that_missed_the_last_step_gets_the_state_of_a_rank_that_applied_
 
 
 def test_the_survivors_step_replaces_a_step_that_only_a_disconnected_worker_applied() -> None:
-    """Rank 1 applied step 101 in generation 4 and was left behind; rank 0 made it anew in generation 5."""
+    """Rank 1 applied step 101 in generation 4 and was left behind; rank 0 repeated it in generation 5."""
     assert plan([at(5, 101, 1), at(4, 101, 0)]) == (0, frozenset({1}))
     assert plan([at(5, 101, 1), at(4, 102, 0)]) == (0, frozenset({1}))
 
@@ -43,7 +43,7 @@ def test_equal_states_are_not_transferred() -> None:
 
 
 def test_a_state_left_behind_is_compared_with_the_checkpoint_before_it_is_transferred() -> None:
-    """Two that were left behind with equal states: what the first finds may be newer, so the second gets it too."""
+    """Two ranks left behind have equal states. The first may find a newer checkpoint, so the second gets it too."""
     assert plan([at(4, 100, 0), at(4, 100, 0)]) == (0, frozenset({1}))
 
 
@@ -60,7 +60,7 @@ def test_a_state_that_was_not_left_behind_has_priority_over_an_evaluation() -> N
 
 
 class Etcd:
-    """What a coordinator knows of one generation and some members."""
+    """What a coordinator knows about one generation and some members."""
 
     def __init__(self, *members: Member) -> None:
         self.view = View(ALONE, 7, members)

@@ -1,4 +1,4 @@
-"""Peers that do not answer are found in time, and nobody else is accused."""
+"""Peers that do not answer are detected in time, and no other peer is reported."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def start() -> Iterator[Start]:
 
 @pytest.fixture
 def frozen() -> Iterator[tuple[Member, subprocess.Popen[str]]]:
-    """A peer's process that can be stopped; its kernel goes on accepting connections."""
+    """Yield a peer's process that can be stopped; its kernel continues to accept connections."""
     code = (
         "import time\nfrom trainer.peer.server import PeerServer\nserver = PeerServer(member_id='b')\n"
         "server.start()\nprint(server.port, flush=True)\ntime.sleep(120)\n"
@@ -65,7 +65,7 @@ def frozen() -> Iterator[tuple[Member, subprocess.Popen[str]]]:
 
 
 class Deaf:
-    """A peer that answers until it is cut off; connections to it stay open."""
+    """A peer that answers until it is disconnected; connections to it stay open."""
 
     def __init__(self) -> None:
         self.reachable = True
@@ -119,7 +119,7 @@ def test_a_stopped_process_is_silent_until_it_continues(
 
 
 def test_an_unreachable_peer_is_silent_since_the_first_attempt(start: Start) -> None:
-    with socket.socket() as listener:  # whose queue is full: connections are neither accepted nor refused
+    with socket.socket() as listener:  # its queue is full: connections are neither accepted nor refused
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
         port = listener.getsockname()[1]
@@ -209,7 +209,7 @@ def test_a_worker_does_not_ping_itself(start: Start) -> None:
 
 
 def test_a_worker_that_was_stopped_reports_no_peer_as_silent(frozen: tuple[Member, subprocess.Popen[str]]) -> None:
-    """The watching process is stopped, and its peer with it; when both go on, neither has been silent."""
+    """The watching process and its peer are both stopped. When both continue, neither counts as silent."""
     peer, peer_process = frozen
     code = (
         "import sys, time\nfrom trainer.peer.heartbeat import Heartbeat\nfrom trainer.membership.rules import Member\n"

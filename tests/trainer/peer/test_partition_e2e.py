@@ -1,4 +1,4 @@
-"""Cut networks between simulated hosts: two groups never both make steps final, and once healed all train together."""
+"""Network partitions between simulated hosts: only one group commits steps, and after healing all train together."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FLAGS = (
 
 
 class Hosts:
-    """Three workers on three hosts, training together."""
+    """Three workers on three hosts that train together."""
 
     def __init__(self, farm: Farm, network: Network, etcd: str, folder: Path) -> None:
         self.network = network
@@ -47,7 +47,7 @@ class Hosts:
         self.job.start("w", netns=host.netns, host=host.address)
 
     def cut(self, *pairs: tuple[int, int]) -> float:
-        """Cut, and wait until somebody goes on in another generation; how long all stood still, in seconds."""
+        """Cut connections, wait until a worker continues in a new generation, and return the pause in seconds."""
         before = max(final.generation for final in self.finals())
         cut_at = time.monotonic()
         self.network.cut(pairs)
@@ -59,7 +59,7 @@ class Hosts:
         return max(later - one for one, later in itertools.pairwise(times) if later > cut_at)
 
     def of_rank(self, rank: int) -> int:
-        """The host whose worker has that rank now."""
+        """Return the host whose worker currently has that rank."""
         self.job.book.refresh()
         return next(n for n, worker in enumerate(self.job.workers) if self.job.book.last[worker.name].rank == rank)
 
@@ -68,7 +68,7 @@ class Hosts:
         return list(self.job.book.last.values())
 
     def after(self, seconds: float) -> None:
-        """Let the groups go on as they can, heal the network, and check that there has been one history only."""
+        """Let the groups continue, heal the network, and check that there has been only one history."""
         time.sleep(seconds)
         self.network.heal()
         self.job.wait_for_all(60)
@@ -114,7 +114,7 @@ def test_training_continues_after_all_workers_were_cut_off_from_each_other(hosts
 
 
 def test_a_newcomer_does_not_take_over_from_workers_cut_off_from_etcd(hosts: Hosts) -> None:
-    """The newcomer finds nobody alive in etcd, but a generation that may be: it must not begin a second history."""
+    """The newcomer finds no live member in etcd but a generation that may be alive; it must not start a second one."""
     everyone = [(number, 3) for number in range(3)] + [(number, ETCD) for number in range(3)]
     hosts.network.cut(everyone)
     time.sleep(LEASE_SECONDS + 1)

@@ -1,4 +1,4 @@
-"""State on its way from peer to peer: whole, or not at all."""
+"""The transfer of state between peers is complete or fails."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_value_that_cannot_be_sent_is_named_with_its_path(server: PeerServer) 
         server.offer(UUID, {"mine": [1, {2}]})
 
 
-def test_a_chunk_contains_several_small_tensors_or_a_part_of_a_large_one() -> None:
+def test_a_chunk_combines_small_tensors_with_a_part_of_a_large_one() -> None:
     assert list(chunks([3, 0, 4, 12], 10)) == [[(0, 0, 3), (2, 0, 4), (3, 0, 3)], [(3, 3, 12)]]
     assert list(chunks([], 10)) == []
 
@@ -120,7 +120,7 @@ def test_a_newer_generation_ends_the_wait(server: PeerServer) -> None:
 
 
 class Proxy:
-    """Passes a transfer on until ``spoil`` does something to it."""
+    """Forwards a transfer until ``spoil`` changes it."""
 
     def __init__(self, port: int, spoil: Callable[[bytearray, int, socket.socket], None]) -> None:
         self._target, self._spoil = port, spoil
@@ -232,7 +232,7 @@ def test_invalid_requests_do_not_disturb_the_server(server: PeerServer) -> None:
 
 
 def test_a_forked_process_does_not_keep_its_parents_server_alive() -> None:
-    """A data loader's process that outlives a killed worker must not look like the worker."""
+    """A data loader's process that outlives a killed worker must not be mistaken for the worker."""
     code = (
         "import os, sys, time\nfrom trainer.peer.server import PeerServer\nserver = PeerServer()\nserver.start()\n"
         "child = os.fork()\nif not child: time.sleep(60)\nprint(server.port, child, flush=True)\ntime.sleep(60)\n"

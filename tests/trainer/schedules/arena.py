@@ -1,4 +1,4 @@
-"""One long-lived job that schedules hit one after the other, and what must hold after each.
+"""A long-lived job on which schedules are run one after the other, with checks after each.
 
 arena = Arena(farm, folder, etcd)
 arena.play(schedule(17))          # raises AssertionError
@@ -37,7 +37,7 @@ MOST_CHANGES = 3.0
 
 @dataclass(frozen=True)
 class Aim:
-    """A strike that was meant for a named moment."""
+    """A fault that was planned for a named moment."""
 
     point: str
     hit: bool
@@ -45,7 +45,7 @@ class Aim:
 
 
 class Arena:
-    """Keeps a job going from schedule to schedule."""
+    """Keeps a job running from schedule to schedule."""
 
     def __init__(self, farm: Farm, folder: Path, etcd: str) -> None:
         self.job = Job(farm, folder, etcd, *COMMON, *_PACE)
@@ -57,7 +57,7 @@ class Arena:
         """Every strike at a named moment, in all schedules."""
 
     def play(self, schedule: Schedule) -> None:
-        """Bring the job to the schedule's size, carry the schedule out, and check what must hold."""
+        """Scale the job to the schedule's size, run the schedule, and check the invariants."""
         self._bring_to(schedule.size)
         workers = self._present()
         round_ = _Round(self.job, workers[schedule.anchor % len(workers)])
@@ -106,13 +106,13 @@ class Arena:
 
 
 def enlist(job: Job, armed: dict[str, str] | None = None) -> Forked:
-    """One more worker. Every third has its batches prepared, and some ahead, by a process of its own."""
+    """Start another worker. Every third one prepares its batches, some ahead, in a separate process."""
     preparing = int(len(job.workers) % 3 == 2)
     return job.start("w", "--data-workers", str(preparing), armed=armed or {})
 
 
 def _misjudged(workers: Sequence[Forked]) -> Iterator[str]:
-    """Evaluations that lack a sample or have one twice."""
+    """Yield evaluations with a missing or repeated sample."""
     mean = Keys().mean()
     for worker in workers:
         for event in worker.events("evaluated"):
@@ -121,18 +121,18 @@ def _misjudged(workers: Sequence[Forked]) -> Iterator[str]:
 
 
 def _expected(worker: Forked) -> set[int | None]:
-    """Exit codes that are all right."""
+    """Return the accepted exit codes."""
     codes: set[int | None] = set()
     if worker.killed:
         codes.add(-signal.SIGKILL)
     if worker.leaving:
-        # Asked to leave before it could say anything, a process ends as any other.
+        # A process that gets SIGTERM before it has installed its handler ends by the signal.
         codes.add(exit_codes.LEFT if worker.text() else -signal.SIGTERM)
     return codes or {None}
 
 
 class _Round:
-    """One schedule being carried out."""
+    """A schedule that is being run."""
 
     def __init__(self, job: Job, anchor: Forked) -> None:
         self.began = time.monotonic()
@@ -145,7 +145,7 @@ class _Round:
         self._thaws: list[tuple[float, Forked]] = []
 
     def make(self, move: Move) -> None:
-        """Carry a move out, or arm its moment and have done what brings it about."""
+        """Make a move, or arm its moment and cause the moment to occur."""
         if move.gap_seconds:
             self._await_hits()
             self._pass(move.gap_seconds)
@@ -157,7 +157,7 @@ class _Round:
             self._arm(move)
 
     def settle(self) -> None:
-        """Bring the schedule to its end: nothing is armed, nobody is frozen, and who was to leave has left."""
+        """Complete the schedule: no moment is armed, no worker is frozen, and leaving workers have left."""
         self._await_hits()
         if self._thaws:
             self._pass(max(at for at, _ in self._thaws) - time.monotonic())
@@ -169,7 +169,7 @@ class _Round:
                 worker.wait(_SETTLE_SECONDS)
 
     def _candidates(self) -> list[Forked]:
-        """Who may be struck, oldest first."""
+        """Return the workers that may be hit, oldest first."""
         return [
             worker
             for worker in self._job.living
@@ -203,7 +203,7 @@ class _Round:
             self._join()
             return
         else:
-            # Only one of the workers saves or offers the state, and which one is theirs to decide.
+            # Only one worker saves or offers the state, and the workers decide which one.
             anyone = move.point in CHECKPOINT or move.point == "offer"
             victims = candidates if anyone else [candidates[move.victim % len(candidates)]]
             for worker in victims:
@@ -219,7 +219,7 @@ class _Round:
             self.happened += 1
 
     def _await_hits(self) -> None:
-        """Wait for the armed moments; a victim that does not get there in time is struck wherever it is."""
+        """Wait for the armed moments; hit a worker that does not reach its moment in time at once."""
         armed, self._armed = self._armed, []
         deadline = time.monotonic() + _HIT_SECONDS
         for move, victims in armed:
@@ -239,7 +239,7 @@ class _Round:
                 self._struck(move, victims[0])
 
     def _pass(self, seconds: float) -> None:
-        """Let time pass, and thaw who is due."""
+        """Wait, and thaw workers whose freeze is over."""
         until = time.monotonic() + seconds
         while True:
             now = time.monotonic()

@@ -1,8 +1,8 @@
-"""Ways in which other people's samplers lose and repeat samples, to be put into a forked worker.
+"""Typical defects of samplers that lose or repeat samples, for installation in a forked worker.
 
     breakages.ALL["pads the tail"]()
 
-They exist to show that the check of the ledger can fail.
+They show that the check of the ledger can fail.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Change = Callable[[Step, Cursor, int, int], Step]
 
 
 def moves_by_its_own_share() -> None:
-    """The cursor moves by what one of two ranks has consumed."""
+    """Advance the cursor by the share of only one of two ranks."""
 
     def change(step: Step, cursor: Cursor, total: int, batch_size: int) -> Step:
         half = Cursor(cursor.epoch, cursor.offset + (len(step.samples) + 1) // 2)
@@ -34,7 +34,7 @@ def moves_by_its_own_share() -> None:
 
 
 def pads_the_tail() -> None:
-    """The last step of an epoch is filled up with the samples that it begins with, so that all ranks have as many."""
+    """Fill the last step of an epoch with samples from its start, so that all ranks have equally many."""
     shared = Step.share
 
     def share(step: Step, rank: int, size: int) -> tuple[int, ...]:
@@ -44,7 +44,7 @@ def pads_the_tail() -> None:
 
 
 def drops_the_tail() -> None:
-    """An epoch ends when there is no full batch any more."""
+    """End an epoch before its last, incomplete batch."""
 
     def change(step: Step, cursor: Cursor, total: int, batch_size: int) -> Step:
         end = cursor.offset + len(step.samples)
@@ -54,12 +54,12 @@ def drops_the_tail() -> None:
 
 
 def repeats_after_a_failure() -> None:
-    """Survivors go back to before the step that they have all applied already."""
+    """Let survivors repeat a step that all of them have applied."""
     _move_after_a_loss(-1)
 
 
 def skips_after_a_failure() -> None:
-    """Survivors take the step that they have discarded for done."""
+    """Let survivors skip a step that they have discarded."""
     _move_after_a_loss(1)
 
 
@@ -81,7 +81,7 @@ def _move_after_a_loss(batches: int) -> None:
         result = synchronise(parts, generation, rank, *more)
         if generation.cause == "lost":
             offset = parts.state.cursor.offset + batches * 7
-            # Not over an epoch's end: the next failure will do.
+            # Not across an epoch's end: the next failure is used instead.
             if 0 <= offset < 49:
                 parts.state.cursor = Cursor(parts.state.cursor.epoch, offset)
         return result

@@ -1,4 +1,4 @@
-"""An etcd of three members, each of which can be killed, frozen and started again with its data.
+"""An etcd of three members that can be killed, frozen and restarted with their data.
 
 with Cluster(binary, folder) as cluster:
     cluster.kill(cluster.leader()); cluster.start(0)
@@ -35,7 +35,7 @@ class Cluster:
 
     @property
     def endpoints(self) -> str:
-        """As ``--etcd`` takes them."""
+        """Return the endpoints as a value of ``--etcd``."""
         return ",".join(self._clients)
 
     def __enter__(self) -> Self:
@@ -49,7 +49,7 @@ class Cluster:
             self.kill(number)
 
     def start(self, number: int) -> None:
-        """Start a member, with what data it has."""
+        """Start a member with its existing data."""
         client, peer = self._clients[number], self._peers[number]
         every = ",".join(f"m{each}={self._peers[each]}" for each in self.numbers)
         arguments = [
@@ -63,7 +63,7 @@ class Cluster:
             )
 
     def kill(self, *numbers: int) -> None:
-        """Without a warning."""
+        """Kill members with SIGKILL."""
         for number in numbers:
             self._processes[number].kill()
         for number in numbers:
@@ -78,7 +78,7 @@ class Cluster:
             self._processes[number].send_signal(signal.SIGCONT)
 
     def leader(self) -> int:
-        """Number of the member that leads."""
+        """Return the number of the leader."""
         deadline = time.monotonic() + _SECONDS
         while time.monotonic() < deadline:
             for number in self._processes:
@@ -89,7 +89,7 @@ class Cluster:
         raise AssertionError("etcd has no leader")
 
     def wait_for(self, numbers: Iterable[int]) -> None:
-        """Until these members have a leader."""
+        """Wait until these members have a leader."""
         deadline = time.monotonic() + _SECONDS
         for number in numbers:
             while not (self._status(number) or {}).get("leader"):

@@ -1,4 +1,4 @@
-"""Workers by the dozen: forked from a zygote, each with its log, its ledger and its exit code.
+"""Many workers, forked from a zygote, each with its log, its ledger and its exit code.
 
 with Farm(folder) as farm:
     job = Job(farm, folder, etcd)
@@ -32,7 +32,7 @@ _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THR
 
 
 class Farm:
-    """A zygote and the workers that it has become. Use it as a context manager: its end is theirs."""
+    """A zygote and its forked workers. It is a context manager; the workers end with it."""
 
     def __init__(self, folder: Path) -> None:
         self._log = folder / "zygote.log"
@@ -59,12 +59,12 @@ class Farm:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """The workers die with the zygote, stopped ones too."""
+        """Kill the zygote and its workers, including stopped ones."""
         self._process.kill()
         self._process.wait()
 
     def fork(self, request: dict[str, Any]) -> int:
-        """Ask for a worker; its process id."""
+        """Request a worker; return its process id."""
         assert self._process.stdin
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
@@ -72,7 +72,7 @@ class Farm:
         return self._pids[request["id"]]
 
     def code(self, request: str) -> int | None:
-        """The exit code of the worker of that request's id, None while it runs; negative for a signal."""
+        """Return the exit code of the worker of that request, None while it runs; negative for a signal."""
         return self._codes.get(request)
 
     def wait(self, request: str, seconds: float) -> int:
@@ -136,7 +136,7 @@ class Forked(Logged):
 
     @property
     def last(self) -> Final | None:
-        """The last step that this worker knows to be final."""
+        """Return the last step that this worker knows to be final."""
         self._job.book.refresh()
         return self._job.book.last.get(self.name)
 
@@ -154,13 +154,13 @@ class Forked(Logged):
             self.killed = True
 
     def has_sent_itself(self, number: signal.Signals) -> None:
-        """Remember it, and wait for a stop to come about: one that came after the thaw would last for ever."""
+        """Record the signal. Wait until a stop takes effect: a stop after the thaw would last forever."""
         self._note(number)
         if number == signal.SIGSTOP:
             self.wait_for(lambda worker: worker.poll() is not None or state(worker.pid) == "T", _STOP_SECONDS)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it, and remember what this worker must do now."""
+        """Send a signal, and record what the worker is expected to do."""
         self._note(number)
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
@@ -173,12 +173,12 @@ class Forked(Logged):
             raise AssertionError(f"{self.name} did not end in {seconds:g} s:\n{self.text()[-4000:]}") from error
 
     def wait_for_step(self, step: int, seconds: float = PATIENCE_SECONDS) -> None:
-        """Until this worker knows of a final step of at least that number."""
+        """Wait until this worker knows a final step of at least that number."""
         self.wait_for(lambda worker: worker.last is not None and worker.last.step >= step, seconds)
 
 
 class Job:
-    """The workers of one job, their ledgers, and what they have in common on the command line."""
+    """The workers of one job, their ledgers, and their common command line arguments."""
 
     def __init__(self, farm: Farm, folder: Path, etcd: str, *arguments: str) -> None:
         self._farm, self.folder = farm, folder
@@ -188,7 +188,7 @@ class Job:
         self.checkpoints = folder / "checkpoints"
         self.book = Book(self.ledgers)
         self.workers: list[Forked] = []
-        # The name is new even if the test is run twice against one etcd.
+        # The name is unique even if the test runs twice with the same etcd.
         name = f"{folder.name}-{time.monotonic_ns():x}"
         self._arguments = ["--job", name, "--etcd", etcd, "--report-every", "1", *arguments]
 
@@ -213,11 +213,11 @@ class Job:
 
     @property
     def living(self) -> list[Forked]:
-        """Workers whose process has not ended, frozen ones included."""
+        """Return the workers whose process has not ended, including frozen ones."""
         return [worker for worker in self.workers if worker.poll() is None]
 
     def wait_for_all(self, seconds: float = PATIENCE_SECONDS) -> None:
-        """Until all living workers have made two steps together from now on."""
+        """Wait until all living workers have made two more steps together."""
         self.book.refresh()
         beyond = self.book.reached + 2
 
@@ -232,7 +232,7 @@ class Job:
             time.sleep(0.02)
 
     def told(self) -> str:
-        """The ends of all logs, for a failure's message."""
+        """Return the ends of all logs, for an error message."""
         self.book.refresh()
         parts = []
         for worker in self.workers:

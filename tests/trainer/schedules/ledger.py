@@ -1,12 +1,12 @@
-"""What every worker writes down about its samples, and the check that nothing was lost or repeated.
+"""The workers' records of their samples, and the check that no sample was lost or repeated.
 
     scribe = Scribe(path); scribe.write(Attempt(...)); scribe.write(Final(...))       # in a worker
     book = Book(folder); book.refresh(); assert verdict(book, total=50) == []         # in the test
 
-An attempt is written in the middle of the backward pass, before any gradient leaves the process, with the samples
-that the loss function was really given and the weight with which their mean goes into the step's gradient. It also
-says on which attempt of the step before it builds (``base``). So the last final step leads back through all steps to
-the first, and the samples of a step are what the ranks of that one attempt saw, whatever anybody reported about it.
+An attempt is written during the backward pass, before any gradient leaves the process. It contains the samples that
+the loss function really got and the weight of their mean in the step's gradient. It also names the attempt of the
+previous step that it builds on (``base``). The last final step thus leads back through all steps to the first. The
+samples of a step are those that the ranks of that one attempt got, independent of any report about it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_PROBLEMS = 20
 
 @dataclass(frozen=True)
 class Attempt:
-    """A rank's gradients for a step, or for one of the micro-batches of its share."""
+    """A rank's gradients for a step, or for a micro-batch of its share."""
 
     step: int
     generation: int
@@ -41,7 +41,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Final:
-    """A process has been told that a step is final."""
+    """A process has learnt that a step is final."""
 
     step: int
     generation: int
@@ -58,7 +58,7 @@ class Final:
 
 @dataclass(frozen=True)
 class Restored:
-    """Nobody had the job's state, and a process has taken it from a checkpoint, or from what it had been left with."""
+    """No process had the job's state, so one has taken it from a checkpoint or from its own outdated state."""
 
     step: int
     generation: int
@@ -71,7 +71,7 @@ Entry = Attempt | Final | Restored
 
 
 class Scribe:
-    """Appends lines to one process's ledger. Each is in the kernel's hands when ``write`` returns."""
+    """Appends lines to one process's ledger. Each line has been passed to the kernel when ``write`` returns."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -81,7 +81,7 @@ class Scribe:
 
 
 def read(line: bytes) -> Entry:
-    """What ``Scribe.write`` has written."""
+    """Return the entry that ``Scribe.write`` has written."""
     kind, *values = json.loads(line)
     if kind == "Restored":
         return Restored(*values)
@@ -91,7 +91,7 @@ def read(line: bytes) -> Entry:
 
 @dataclass
 class Book:
-    """All processes' ledgers in a folder."""
+    """The ledgers of all processes in a folder."""
 
     folder: Path
     attempts: dict[int, dict[int, list[Attempt]]] = field(
@@ -107,10 +107,10 @@ class Book:
     _late: list[tuple[str, Final]] = field(default_factory=list)
 
     def refresh(self) -> None:
-        """Read what has come since the last time.
+        """Read the lines that were added since the last call.
 
-        The files grow while they are read one after the other. A final step was attempted by all before anybody called
-        it final, so after all finals that are there now, the attempts are read once more.
+        The files grow while they are read one after the other. All ranks attempt a step before any of them reports it
+        as final, so the attempts are read again after all final steps.
         """
         late, self._late = self._late, []
         for process, entry in [*late, *self._news()]:
@@ -142,11 +142,11 @@ class Book:
 
     @property
     def reached(self) -> int:
-        """The last final step, 0 before the first."""
+        """Return the last final step, 0 before the first."""
         return max(self.finals, default=0)
 
     def without_what_was_undone(self) -> Book:
-        """The same, less the final steps after those that a checkpoint has brought back."""
+        """Return a book without the final steps that a return to a checkpoint has undone."""
         kept = Book(self.folder, self.attempts, last=self.last, restored=self.restored)
         for step, finals in self.finals.items():
             for process, final in finals.items():
@@ -155,7 +155,7 @@ class Book:
         return kept
 
     def history(self) -> dict[int, list[Attempt]]:
-        """The attempts that make up each step up to the last final one. Raises LookupError where the chain breaks."""
+        """Return the attempts of each step up to the last final one. Raise LookupError if the chain is broken."""
         steps: dict[int, list[Attempt]] = {}
         if not self.finals:
             return steps
@@ -177,7 +177,7 @@ class Book:
 
 
 def verdict(book: Book, total: int) -> list[str]:
-    """What is wrong, one sentence each; empty if all is well. ``total``: samples in an epoch."""
+    """Return a sentence for each problem; empty if there is none. ``total``: samples in an epoch."""
     try:
         history = book.history()
     except LookupError as error:

@@ -1,13 +1,14 @@
-"""Simulated hosts: a network namespace for each worker, and a router between them that can cut any two apart.
+"""Simulated hosts: a network namespace for each worker, and a router that can cut the connection of any two.
 
     with Network(workers=3) as network:
         etcd = network.start_etcd(binary, folder)
         job.start("w", netns=network.hosts[0].netns, host=network.hosts[0].address)
-        network.cut({(0, 1), (0, ETCD)})       # silently, as a broken switch does: packets vanish
+        network.cut({(0, 1), (0, ETCD)})       # silently, as a broken switch does: packets are dropped
         network.heal()
 
-Each host owns `10.<x>.<n>.2` and reaches the rest over the router, in whose namespace etcd runs. Needs root. The names
-carry the process id, so that two runs don't meet; everything is gone afterwards, also after a failure.
+Each host has the address `10.<x>.<n>.2` and reaches the others through the router; etcd runs in the router's namespace.
+This needs root. Names contain the process id, so that two runs do not collide. Everything is removed afterwards, even
+after a failure.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Network:
         self._remove()
 
     def start_etcd(self, binary: Path, folder: Path) -> str:
-        """etcd in the router's namespace; its URL."""
+        """Start etcd in the router's namespace; return its URL."""
         log = folder / "etcd.log"
         with log.open("w") as file:
             self._etcd = subprocess.Popen(
@@ -86,7 +87,7 @@ class Network:
         return self.etcd
 
     def cut(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """No packet passes between the two of each pair any more (numbers of hosts, or ``ETCD``)."""
+        """Drop all packets between the two of each pair (numbers of hosts, or ``ETCD``)."""
         rules = []
         for one, other in pairs:
             if ETCD in (one, other):
@@ -100,7 +101,7 @@ class Network:
         self._filter("\n".join(rules) + "\n")
 
     def heal(self) -> None:
-        """Everybody reaches everybody again."""
+        """Restore all connections."""
         self._filter("".join(f"flush chain ip cut {chain}\n" for chain in ("forward", "input", "output")))
 
     def _make(self) -> None:
@@ -132,7 +133,7 @@ class Network:
             self._etcd.wait()
         for netns in (self._router, *(host.netns for host in self.hosts)):
             if Path(f"/run/netns/{netns}").exists():
-                with contextlib.suppress(subprocess.CalledProcessError):  # the links go with their namespaces
+                with contextlib.suppress(subprocess.CalledProcessError):  # the links are deleted with their namespaces
                     _run(["ip", "netns", "delete", netns])
 
     def _filter(self, text: str) -> None:

@@ -1,10 +1,10 @@
-"""Random schedules of what can happen to the workers of a job; a function of the seed and nothing else.
+"""Random schedules of faults and membership changes of a job; they depend only on the seed.
 
     schedule(17).moves
     schedule(ONE_PER_MOMENT[3])
 
-The seed decides which fault the first move is and at which named moment, so that seeds in a row bring every fault to
-every moment; everything else is random.
+The seed determines the fault and the named moment of the first move, so that consecutive seeds cover every fault at
+every moment. Everything else is random.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ONE_PER_MOMENT = tuple(moment + len(points.ALL) * (moment % len(_STRIKES)) for m
 
 @dataclass(frozen=True)
 class Move:
-    """One thing that happens to one worker."""
+    """One fault or membership change of one worker."""
 
     kind: str
     victim: int
@@ -51,7 +51,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Schedule:
-    """``size`` workers train; one of them, the anchor, is spared, since somebody must keep the state."""
+    """``size`` workers train; one of them, the anchor, is never hit, because one worker must keep the state."""
 
     seed: int
     size: int
@@ -63,7 +63,7 @@ class Schedule:
 
 
 def schedule(seed: int) -> Schedule:
-    """The schedule of that seed."""
+    """Return the schedule of a seed."""
     chance = random.Random(f"schedule {seed}")
     turn, moment = divmod(seed, len(points.ALL))
     size = chance.choice((2, 3, 3, 4))
@@ -77,7 +77,7 @@ def schedule(seed: int) -> Schedule:
             moves[-1] = replace(moves[-1], gap_seconds=0.0)
     if any(move.trigger == "kill" for move in moves):
         size = max(size, 3)
-    # Not the oldest: it has rank 0, which writes the checkpoints, and nothing may depend on its survival.
+    # Not the oldest: it has rank 0, which writes the checkpoints, and training must not depend on its survival.
     return Schedule(seed, size, chance.randrange(1, size), tuple(moves))
 
 

@@ -1,12 +1,12 @@
-"""Named moments in a worker's life at which a test can strike it, without a word about tests in the trainer.
+"""Named moments at which a test can hit a worker, without any test code in the trainer.
 
-    arm(folder, "fetch", "kill")          # in the test: the next time this worker is about to fetch the state, it dies
+    arm(folder, "fetch", "kill")          # in the test: kill this worker when it next starts to fetch the state
     was_hit(folder, "fetch")
 
     points = Points(folder); points.install()         # in the worker, before training starts
 
-The worker looks for a file named after the moment whenever it gets there, and does what the file says: that needs no
-thread, no signal handler, and less time than can be measured in a step.
+At each moment the worker looks for a file of the moment's name and does what the file says. This needs no thread and
+no signal handler, and takes no measurable time of a step.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ ALL = (*STEP, *EPOCH_END, *EVALUATION, *CHECKPOINT, *MEETING, *RECOVERY)
 
 
 def arm(folder: Path, point: str, strike: str) -> None:
-    """Have the worker of ``folder`` struck when it next gets to ``point``."""
-    (folder / f"hit-{point}").unlink(missing_ok=True)  # of an earlier time that the worker has survived
+    """Hit the worker of ``folder`` when it next reaches ``point``."""
+    (folder / f"hit-{point}").unlink(missing_ok=True)  # from an earlier hit that the worker has survived
     draft = folder / f"draft-{point}"
     draft.write_text(strike)
     draft.rename(folder / f"armed-{point}")
@@ -62,25 +62,25 @@ class Points:
         self._folder = str(folder)
 
     def reach(self, point: str) -> None:
-        """This process has got to ``point``."""
+        """Do what is armed for ``point``, which this process has reached."""
         armed = f"{self._folder}/armed-{point}"
         try:
             with open(armed) as file:
                 strike = file.read()
             _rename(armed, f"{self._folder}/hit-{point}")
-        except FileNotFoundError:  # nobody has armed it, or it was disarmed just now
+        except FileNotFoundError:  # the point is not armed, or was disarmed just now
             return
         os.kill(os.getpid(), STRIKES[strike])
 
     def install(self) -> None:
-        """Wrap those of the trainer's functions that mark a moment."""
+        """Wrap the trainer's functions that mark a moment."""
         from trainer.checkpoint import Checkpoints
         from trainer.evaluation import Evaluation
         from trainer.group.group import Group
         from trainer.membership.coordinator import Coordinator
         from trainer.peer import handover, server
 
-        # A worker that warms up forms a group of one, which is no meeting.
+        # A worker that warms up forms a group of one, which is not a rendezvous.
         self._wrap(Group, "form", before="form", when=lambda group, uuid, rank, addresses, *more: len(addresses) > 1)
         self._wrap(handover, "synchronise", before="handover")
         self._wrap(server, "fetch", before="fetch")
@@ -111,7 +111,7 @@ class Points:
 
 
 def replace(original: Any, replacement: Any) -> None:
-    """Put ``replacement`` wherever one of the trainer's modules has imported ``original`` by name."""
+    """Put ``replacement`` in every trainer module that has imported ``original`` by name."""
     for module_name, module in list(sys.modules.items()):
         if module_name.split(".")[0] == "trainer":
             for name, value in list(vars(module).items()):

@@ -2,8 +2,8 @@
 
     exit_code = main(Options(...), argv)
 
-The dataset returns each sample's index as part of the sample, so that the loss function knows what it is really
-given. Nothing here is fast, slow or random by accident: steps take about a millisecond, and all workers agree.
+The dataset returns each sample's index as part of the sample, so that the loss function knows which samples it really
+gets. Timing and randomness are controlled: steps take about a millisecond, and all workers compute the same.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _EPOCH_SEEDS = 20261121
 
 @dataclass(frozen=True)
 class Options:
-    """What a test has decided about one worker, beside its command line."""
+    """A test's settings for one worker, in addition to its command line."""
 
     folder: Path
     """Of this worker: its log, and the files that arm its points."""
@@ -56,7 +56,7 @@ class Options:
 
 
 class Numbers(Dataset[tuple[torch.Tensor, torch.Tensor, int]]):
-    """Inputs, a noisy function of them, and their index."""
+    """Samples of an input, a noisy function of it, and its index."""
 
     def __init__(self) -> None:
         generator = torch.Generator().manual_seed(_EPOCH_SEEDS)
@@ -72,7 +72,7 @@ class Numbers(Dataset[tuple[torch.Tensor, torch.Tensor, int]]):
 
 
 class Keys(Dataset[int]):
-    """Numbers whose sum tells whether one of them is missing or was added twice."""
+    """Numbers whose sum shows whether one of them is missing or was added twice."""
 
     def __init__(self) -> None:
         generator = torch.Generator().manual_seed(_EPOCH_SEEDS)
@@ -85,12 +85,12 @@ class Keys(Dataset[int]):
         return self._keys[index]
 
     def mean(self) -> float:
-        """What every evaluation must come to."""
+        """Return the correct result of every evaluation."""
         return sum(self._keys) / HELD_OUT
 
 
 class Witness:
-    """Knows what this process is doing, and writes it down."""
+    """Records what this process does."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -103,7 +103,7 @@ class Witness:
         """Generation that applied the last step of the checkpoint that was read; 0: there was none."""
 
     def install(self) -> None:
-        """Learn of every generation as it begins, and make the moments known to whoever wants to strike."""
+        """Record every generation at its start, and install the named moments."""
         synchronise, restore, load = handover.synchronise, handover._restore, Checkpoints.load
 
         @functools.wraps(synchronise)
@@ -116,7 +116,7 @@ class Witness:
             state = parts.state
             step, applied_in = state.step, state.applied_in
             restore(parts, generation, *more)
-            # Before anybody gets it: this process, or its generation, may end on the way.
+            # Before the state is sent: this process, or its generation, may end during the transfer.
             base = applied_in if state.step == step else self._restored_from
             self._scribe.write(Restored(state.step, generation.number, base))
 
@@ -132,12 +132,12 @@ class Witness:
         self._points.install()
 
     def loss(self, model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        """The mean squared error, seen by the ledger on its way back."""
+        """Return the mean squared error; the ledger records its backward pass."""
         inputs, targets, samples = batch
         loss = nn.functional.mse_loss(model(inputs), targets)
         if loss.requires_grad and self._state is not None:
             ids = tuple(int(sample) for sample in samples)
-            # Called with the weight of this mean in the whole step's, before any parameter has its gradient.
+            # Called with the weight of this mean in the whole step, before any parameter has its gradient.
             hookable: Any = loss
             hookable.register_hook(lambda weight: self._attempted(ids, float(weight)))
             if self._state.step + 1 == self._options.nan_at:
@@ -166,12 +166,12 @@ class Witness:
             self._points.reach("epoch-gradients")
 
     def score(self, model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
-        """The sum of the keys."""
+        """Return the sum of the keys."""
         self._points.reach("score")
         return batch.sum().double()
 
     def on_step(self, report: Report) -> None:
-        """A step is final."""
+        """Record a final step."""
         state = self._state
         assert state is not None
         self._scribe.write(
@@ -191,11 +191,11 @@ class Witness:
             self._points.reach("epoch-final")
 
     def training(self, _: trainer.Config) -> Training:
-        """What the workers train."""
+        """Return the workers' training."""
         torch.manual_seed(_EPOCH_SEEDS)
         hidden = self._options.hidden
         model = nn.Sequential(nn.Linear(_FEATURES, hidden), nn.Tanh(), nn.Linear(hidden, 1))
-        # Slow enough that rounding errors die out: at ten times this rate they grow, and no two runs are alike.
+        # Low enough that rounding errors vanish: at ten times this rate they grow, and runs differ.
         optimizer = torch.optim.SGD(model.parameters(), lr=0.002, momentum=0.9, weight_decay=1e-3)
         optimizer.register_step_pre_hook(lambda *_: self._points.reach("apply"))
         optimizer.register_step_post_hook(lambda *_: self._points.reach("applied"))

@@ -1,4 +1,4 @@
-"""The ledger's check finds what other people's samplers do wrong: it isn't empty."""
+"""The ledger's check detects typical defects of samplers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KILLS = 8
 
 
 def train(farm: Farm, folder: Path, etcd: str, breakage: str) -> list[str]:
-    """Two workers, of which one is killed and replaced until the check finds something; what it says of them."""
+    """Kill and replace one of two workers until the check finds a problem; return the problems."""
     job = Job(farm, folder, etcd, *COMMON, "--min-step-seconds", "0.005")
     a = job.start("a", breakage=breakage)
     for _ in range(KILLS):

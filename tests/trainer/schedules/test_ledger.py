@@ -1,4 +1,4 @@
-"""The check itself: it accepts what is right, and names what is not."""
+"""The check accepts a correct run and names every problem of an incorrect one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOTAL = 4
 
 
 def attempt(step: int, samples: tuple[int, ...], *, rank: int = 0, epoch: int = 0, generation: int = 1) -> Attempt:
-    """One of two ranks' share of a step of two samples, made in a generation that has always been."""
+    """Return the attempt of one of two ranks at a step of two samples, in a generation without predecessor."""
     base = 0 if step == 1 else generation
     return Attempt(step, generation, rank, 2, epoch, base, weight=len(samples) / 2, samples=samples)
 
@@ -24,7 +24,7 @@ def final(of: Attempt, digest: str = "same") -> Final:
 
 @pytest.fixture
 def book(tmp_path: Path) -> Book:
-    """Two epochs begun, the first of them finished: two steps of two samples each, by two ranks."""
+    """Return a book of two steps of two samples by two ranks: the first epoch is finished, the second has begun."""
     book = Book(tmp_path)
     for step, epoch, samples in ((1, 0, (3, 1)), (2, 0, (0, 2)), (3, 1, (1, 2))):
         for rank, process in enumerate("ab"):

@@ -2,10 +2,10 @@
 
     pytest tests/trainer/schedules/test_schedules.py                                # one schedule per named moment
     TIDEWATER_SCHEDULES=0:100 pytest tests/trainer/schedules/test_schedules.py      # a hundred, as `make soak` does
-    TIDEWATER_SCHEDULES=17:18 pytest tests/trainer/schedules/test_schedules.py      # one, on a job of its own
+    TIDEWATER_SCHEDULES=17:18 pytest tests/trainer/schedules/test_schedules.py      # one, on its own job
 
-Real processes, gloo and etcd. All schedules hit one long-lived job one after the other, so that what a schedule leaves
-behind has to be dealt with by the next; after a failure the next one gets a new job.
+Real processes, gloo and etcd. All schedules run one after the other on one long-lived job, so that each starts with the
+result of the previous one. After a failure the next schedule gets a new job.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NOISE = 1e-4
 
 
 class Ring:
-    """The arena of the moment."""
+    """The current arena."""
 
     def __init__(self, make: Callable[[], Arena]) -> None:
         self._make = make
@@ -100,7 +100,7 @@ def test_no_sample_is_lost_or_repeated_and_all_replicas_stay_equal(ring: Ring, s
 
 @pytest.mark.e2e
 def test_most_faults_hit_their_worker_at_the_named_moment(ring: Ring) -> None:
-    if not ring.aims:  # this test was asked for alone
+    if not ring.aims:  # only this test was selected
         test_no_sample_is_lost_or_repeated_and_all_replicas_stay_equal(ring, seed=0)
     missed = Counter(aim.point for aim in ring.aims if not aim.hit)
     hits = sum(aim.hit for aim in ring.aims)
@@ -110,7 +110,7 @@ def test_most_faults_hit_their_worker_at_the_named_moment(ring: Ring) -> None:
 
 @pytest.mark.e2e
 def test_the_loss_equals_that_of_an_undisturbed_run(ring: Ring, farm: Farm, etcd: str) -> None:
-    if ring.arena is None:  # this test was asked for alone, or the last schedule has failed
+    if ring.arena is None:  # only this test was selected, or the last schedule has failed
         test_no_sample_is_lost_or_repeated_and_all_replicas_stay_equal(ring, seed=0)
     assert ring.arena is not None
     ring.arena.job.kill()
@@ -122,7 +122,7 @@ def test_the_loss_equals_that_of_an_undisturbed_run(ring: Ring, farm: Farm, etcd
     calm = Job(farm, ring.arena.job.folder.with_name("calm"), etcd, *COMMON, *flags)
     assert calm.start("calm").wait(CALM_SECONDS) == exit_codes.FINISHED
     calm.book.refresh()
-    calm.book.refresh()  # what is seen last is believed only the next time
+    calm.book.refresh()  # the newest entries count only after another refresh
     assert samples(disturbed, epochs * steps) == samples(calm.book, epochs * steps)
     pairs = [(epoch_loss(disturbed, epoch, steps), epoch_loss(calm.book, epoch, steps)) for epoch in range(epochs)]
     worst = max(abs(one - other) / other for one, other in pairs)
@@ -134,7 +134,7 @@ def test_the_loss_equals_that_of_an_undisturbed_run(ring: Ring, farm: Farm, etcd
 
 
 def samples(book: Book, steps: int) -> list[list[int]]:
-    """What each step really consumed."""
+    """Return the samples that each step really consumed."""
     history = book.history()
     return [
         sorted(sample for attempt in history[step] if attempt.weight for sample in attempt.samples)
@@ -143,7 +143,7 @@ def samples(book: Book, steps: int) -> list[list[int]]:
 
 
 def epoch_loss(book: Book, epoch: int, steps: int) -> float:
-    """The mean over the samples of an epoch."""
+    """Return the mean loss over the samples of an epoch."""
     finals = [next(iter(book.finals[step].values())) for step in range(epoch * steps + 1, (epoch + 1) * steps + 1)]
     sizes = [min(7, TOTAL - 7 * index) for index in range(steps)]
     return sum(final.loss * size for final, size in zip(finals, sizes, strict=True)) / TOTAL

@@ -1,4 +1,4 @@
-"""When nobody is left that has the state, a checkpoint takes over, and never while somebody may still go on."""
+"""The job continues from a checkpoint if no worker has the state, and never while a worker may still continue."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def job(farm: Farm, tmp_path: Path, etcd: str) -> Iterator[Job]:
 
 
 def assert_one_history(job: Job) -> None:
-    """But for the steps after the checkpoint, which are gone and were made again."""
+    """Assert that there is one history, except for steps after the checkpoint, which were repeated."""
     job.book.refresh()
     problems = verdict(job.book.without_what_was_undone(), TOTAL)
     assert not problems, "\n".join([*problems, job.told()])

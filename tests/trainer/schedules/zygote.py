@@ -1,11 +1,11 @@
-"""A process that has imported torch and the trainer, and becomes a worker by forking.
+"""A process that has imported torch and the trainer, and forks workers.
 
     python -m tests.trainer.schedules.zygote < requests > reports       # see ``farm``
 
-A worker that starts as a program spends three seconds on imports; a forked one starts within a tenth of a second. That
-makes a hundred schedules affordable. The zygote computes nothing and has one thread, so that its copies have nothing
-half done in them. One JSON object per line: requests in, reports out. A request with options is for ``script``; one
-without is for the script that comes with the stack, ``examples.images.train``.
+A worker that is started as a program needs three seconds for imports; a forked one starts within a tenth of a second.
+A hundred schedules are feasible only this way. The zygote computes nothing and has one thread, so that its forks have
+no unfinished work. It reads requests and writes reports, one JSON object per line. A request with options is for
+``script``; one without is for the script that comes with the stack, ``examples.images.train``.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _CLONE_NEWNET = 0x40000000
 
 
 def main() -> None:
-    """Fork a worker per request until there are no more; report every beginning and end."""
+    """Fork a worker per request until the input ends; report every start and end."""
     reports = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what an import prints is no report
+    os.dup2(2, 1)  # output of imports must not mix with the reports
     _import_everything()
     threads = len(os.listdir("/proc/self/task"))
     if threads != 1:
@@ -72,14 +72,14 @@ def _import_everything() -> None:
     for package in (trainer, examples.images):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.endswith("__main__"):
-                with contextlib.suppress(ImportError):  # parts that need what a worker does not: a chart, say
+                with contextlib.suppress(ImportError):  # modules with dependencies that workers lack, such as the chart
                     importlib.import_module(module.name)
-    assert torch._dynamo  # the optimizer would import it at its first step
+    assert torch._dynamo  # the optimizer would otherwise import it at its first step
     assert tests.trainer.schedules.script
 
 
 def _reap(workers: dict[int, str], reports: Any) -> None:
-    """Report the ends by the requests' ids: process ids come again in a long run."""
+    """Report ended workers by their requests' ids, because process ids are reused in a long run."""
     with contextlib.suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -89,7 +89,7 @@ def _reap(workers: dict[int, str], reports: Any) -> None:
 
 
 def _become(request: Mapping[str, Any], bind: Callable[[], None], *unwanted: int) -> None:
-    """Be the worker of the request; never returns."""
+    """Run the worker of the request; never return."""
     code = 1
     try:
         signal.set_wakeup_fd(-1)

@@ -37,7 +37,7 @@ dist.destroy_process_group()
 
 
 def install(folder: Path) -> Path:
-    """What ``pip install .`` unpacks, made by the project's own build backend, without a network."""
+    """Build a wheel with the project's build backend and unpack it, like ``pip install .`` without a network."""
     source = folder / "source"
     source.mkdir()
     shutil.copy(CHECKOUT / "pyproject.toml", source)
@@ -51,7 +51,7 @@ def install(folder: Path) -> Path:
 
 
 class Agent:
-    """One agent with one worker; both share a process group, so that they can be killed as a host would be."""
+    """One agent with one worker in one process group, so that both can be killed at once like a host."""
 
     def __init__(self, name: str, arguments: list[str], site: Path, folder: Path) -> None:
         self.name = name
@@ -73,7 +73,7 @@ class Agent:
         return [fields for fields in map(parse, self.text().splitlines()) if "world_size" in fields]
 
     def wait_for(self, condition: Callable[[Agent], object], seconds: float = 90) -> float:
-        """Until the log satisfies ``condition``; how many seconds that took."""
+        """Wait until the log satisfies ``condition``; return the waiting time in seconds."""
         began = time.monotonic()
         while not condition(self):
             if time.monotonic() - began > seconds or self.process.poll() is not None:
@@ -82,11 +82,11 @@ class Agent:
         return time.monotonic() - began
 
     def wait_for_world(self, size: int, seconds: float = 90) -> float:
-        """Until the last step was made by so many workers."""
+        """Wait until ``size`` workers made the last step; return the waiting time in seconds."""
         return self.wait_for(lambda agent: agent.steps() and agent.steps()[-1]["world_size"] == str(size), seconds)
 
     def power_off(self) -> None:
-        """SIGKILL for the agent and its worker at once, as when the host loses its power."""
+        """Send SIGKILL to the agent and its worker at once, as in a power failure of the host."""
         pids = [self.process.pid, *(int(pid) for pid in {step["pid"] for step in self.steps()[-1:]})]
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""The handler in threads of one process, on an etcd in memory: what torchrun's agents can rely on."""
+"""The guarantees of the handler for torchrun's agents, tested in threads with an etcd in memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Make = Callable[..., EtcdRendezvous]
 
 
 class World:
-    """Handlers of one run, each with a thread in which an agent would run."""
+    """Handlers of one run, each in the thread of an agent."""
 
     def __init__(self) -> None:
         self.store = FakeStore(time.monotonic)
@@ -45,7 +45,7 @@ class World:
         return self._pool.submit(handler.next_rendezvous)
 
     def together(self, *handlers: EtcdRendezvous) -> list[RendezvousInfo]:
-        """All of them in one round, in the order of their ranks."""
+        """Bring all handlers into one round; return their results in the order of their ranks."""
         infos = [future.result(20) for future in [self.next(handler) for handler in handlers]]
         return sorted(infos, key=lambda info: info.rank)
 
@@ -101,7 +101,7 @@ def test_above_the_maximum_a_node_waits_until_there_is_room(world: World) -> Non
     coming = world.next(surplus)
     time.sleep(0.5)
     assert (a.num_nodes_waiting(), coming.done()) == (0, False)
-    a._withdraw()  # what happens when its agent is sent SIGTERM
+    a._withdraw()  # called when its agent gets SIGTERM
     assert coming.result(20).world_size == 1
 
 

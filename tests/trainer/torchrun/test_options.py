@@ -1,4 +1,4 @@
-"""--rdzv-endpoint and --rdzv-conf: what is understood, and how mistakes are told."""
+"""--rdzv-endpoint and --rdzv-conf: accepted values, and errors for mistakes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes run together, for every situation that torchrun's agents can be in."""
+"""The rules that decide which nodes run together, for every situation of torchrun's agents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def inputs(me: str, limits: Limits = LIMITS, **more: object) -> Inputs:
 
 
 def running(*names: str, number: int = 1, others: tuple[Node, ...] = ()) -> View:
-    """A round of these nodes whose workers run."""
+    """Return a round of these nodes with running workers."""
     nodes = tuple(node(name, number - 1) for name in names)
     return View(Round(number, nodes), 10, (*nodes, *others))
 

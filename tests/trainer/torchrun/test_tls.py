@@ -1,4 +1,4 @@
-"""etcd behind TLS and client certificates, as ``--rdzv-conf cacert=,cert=,key=`` reaches it."""
+"""etcd with TLS and client certificates, configured by ``--rdzv-conf cacert=,cert=,key=``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainer.torchrun.options import Options
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """The address of an etcd that speaks TLS only and asks for client certificates, and the folder with the files."""
+    """Yield the address of an etcd that requires TLS and client certificates, and the folder with the files."""
     folder = tmp_path_factory.mktemp("tls")
     for url in run_with_tls(folder):
         yield url, folder

@@ -1,4 +1,4 @@
-"""Two real ``torchrun`` agents on a real etcd: they form, lose each other, and find each other again."""
+"""Two real ``torchrun`` agents with a real etcd: they form a round, lose an agent, and form a round again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def agent(etcd: str, site: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Start]:
-    """Starts agents of one run; what still runs at the end of the test is killed."""
+    """Yield a function that starts agents of one run; kill those that still run at the end of the test."""
     script = tmp_path / "script.py"
     script.write_text(torchrun_agents.SCRIPT)
     started = []
@@ -61,7 +61,7 @@ def test_survivors_recover_from_a_lost_agent_and_a_late_agent_joins(agent: Start
     late = agent("late")
     late.wait_for_world(2)
     a.wait_for_world(2)
-    late.process.send_signal(signal.SIGTERM)  # sent away in good order: it withdraws, nobody waits for its lease
+    late.process.send_signal(signal.SIGTERM)  # a graceful stop: it withdraws, and no agent waits for its lease
     a.wait_for_world(1, seconds=30)
 
 
