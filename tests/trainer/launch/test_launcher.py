@@ -158,10 +158,8 @@ def of_process(rank: int, *arguments: str) -> Config:
 def test_each_process_has_a_name_and_a_port_of_its_own_and_limits_count_processes() -> None:
     config = of_process(2, "--metrics-port=9464", "--min-workers=2", "--max-workers=3")
     assert (config.worker, config.metrics_port) == ("pod/2", 9466)
-    assert (config.least_members, config.most_members) == (
-        5,
-        12,
-    )  # with 4, a single worker could train alone
+    # With a minimum of 4, a single worker could train alone.
+    assert (config.least_members, config.most_members) == (5, 12)
     assert of_process(2, "--min-workers=1").least_members == 1
     assert of_process(2, "--metrics-port=0").metrics_port == 0
 
