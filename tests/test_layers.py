@@ -39,11 +39,6 @@ OURS = {part.split(".")[0] for part in MAY_IMPORT} | {"tests", "benchmarks"}
 STANDARD_LIBRARY_ONLY = ("contract", "scripts/toolchain", "controller/scale.py", "workloads/in_bundle")
 PROGRAM = ("settings", "infra", "workloads", "__main__")
 
-# Folders that still hold more than MAX_MODULES, with the number that they may not exceed.
-LARGE_FOLDERS = {
-    "localcloud/aws/eks": 17,
-    "localcloud/standins/eks": 16,
-}
 # Packages whose `__init__` names every module and package in it.
 WITH_A_TABLE = ("contract", "controller", "infra", "scripts", "settings", "workloads")
 
@@ -136,10 +131,10 @@ def _module(name: str, files: Mapping[str, Path]) -> str:
     return name
 
 
-def overfull(paths: Iterable[Path], root: Path, exceptions: Mapping[str, int]) -> dict[str, int]:
+def overfull(paths: Iterable[Path], root: Path) -> dict[str, int]:
     """Return the folders with more modules than they may hold, and how many they hold."""
     count = Counter(path.relative_to(root).parent.as_posix() for path in paths if path.name != "__init__.py")
-    return {folder: held for folder, held in count.items() if held > exceptions.get(folder, MAX_MODULES)}
+    return {folder: held for folder, held in count.items() if held > MAX_MODULES}
 
 
 def unmentioned(package: Path) -> list[str]:
@@ -260,15 +255,15 @@ def test_no_file_is_too_long_to_read() -> None:
 
 
 def test_no_folder_holds_too_many_modules() -> None:
-    found = overfull(sources(), ROOT, LARGE_FOLDERS)
+    found = overfull(sources(), ROOT)
     assert not found, f"more than {MAX_MODULES} modules, make packages of what belongs together: {found}"
 
 
 def test_an_overfull_folder_is_found(tmp_path: Path) -> None:
     files = {f"p/{letter}.py": "" for letter in "abcdefghijklmno"}
     paths = written(tmp_path, {"p/__init__.py": "", **files})
-    assert overfull(paths, tmp_path, {}) == {"p": 15}
-    assert overfull(paths[:-1], tmp_path, {}) == {}
+    assert overfull(paths, tmp_path) == {"p": 15}
+    assert overfull(paths[:-1], tmp_path) == {}
 
 
 def test_every_package_has_a_docstring() -> None:

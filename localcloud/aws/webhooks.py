@@ -11,7 +11,7 @@ from typing import Any
 
 from werkzeug.wrappers import Request, Response
 
-from localcloud.aws.eks import pod_webhook, token
+from localcloud.aws.eks.identity import pod_webhook, token
 from localcloud.aws.eks.state import Eks
 from localcloud.kube.pki import Authority
 

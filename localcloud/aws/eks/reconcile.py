@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from localcloud.aws.ec2 import LaunchSpec
-from localcloud.aws.eks import access_entries, addons, nodegroups, rules
+from localcloud.aws.eks import rules
 from localcloud.aws.eks.model import Json, Phase, Worker
+from localcloud.aws.eks.operations import access_entries, addons, nodegroups
 from localcloud.aws.eks.specs import control_plane_spec, instance_tags, node_spec
 from localcloud.aws.eks.state import ClusterState, Eks, GroupState
 from localcloud.errors import CloudError

@@ -11,9 +11,17 @@ from werkzeug.wrappers import Request, Response
 
 from localcloud.aws import replies
 from localcloud.aws.access import Authorized
-from localcloud.aws.eks import access_entries, addons, clusters, idempotency, nodegroups, pod_identities, tags
 from localcloud.aws.eks.errors import EksError
 from localcloud.aws.eks.model import Json
+from localcloud.aws.eks.operations import (
+    access_entries,
+    addons,
+    clusters,
+    idempotency,
+    nodegroups,
+    pod_identities,
+    tags,
+)
 from localcloud.aws.eks.state import Eks
 from localcloud.aws.principals import Principal
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from localcloud.aws.ec2 import Launched
 from localcloud.aws.eks.model import Cluster, Nodegroup, Worker
-from localcloud.aws.eks.nodegroups import kubernetes_taints, node_labels
+from localcloud.aws.eks.operations.nodegroups import kubernetes_taints, node_labels
 from localcloud.aws.eks.state import Eks
 
 

@@ -1,7 +1,11 @@
 """The stand-in for the `eks` component plug-in of Pulumi: `python -m localcloud.standins.eks ENGINE_ADDRESS`.
 
-It expands `eks:index:Cluster`, `ManagedNodeGroup`, `Addon` and `VpcCniAddon` into the same children, by name, parent
-and inputs, that the official plug-in registers. It talks to the engine's resource monitor directly (`monitor.py`)
-rather than through the SDK's runtime, for two reasons: the SDK keeps its state in globals and so expands one component
-at a time, and importing `pulumi_aws` to register children would cost every `pulumi up` seconds.
+It registers the same children of a component, by name, parent and inputs, as the official plug-in does.
+It doesn't use the SDK's runtime: that expands one component at a time, and importing `pulumi_aws` takes seconds.
+
+provider     answers the engine's construct and call requests; read it first
+components/  the children and the outputs of each component
+scope        the component that is being expanded: the options that its children inherit
+monitor      the engine's resource monitor, called directly; algebra: values that may be unknown or secret
+arguments    checks inputs, and names those that aren't covered
 """

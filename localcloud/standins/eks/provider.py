@@ -14,14 +14,14 @@ from pulumi.provider.experimental import provider as sdk
 from pulumi.provider.experimental.property_value import PropertyValue, ResourceReference
 from pulumi.runtime.proto import provider_pb2
 
-from localcloud.standins.eks.addons import addon, vpc_cni
 from localcloud.standins.eks.algebra import NULL, combine, depending, member, without_dependencies
 from localcloud.standins.eks.arguments import ADDON, UNCOVERED_TYPES, VPC_CNI_ADDON, not_covered
-from localcloud.standins.eks.cluster import ClusterExpansion
-from localcloud.standins.eks.cluster_outputs import kubeconfig_sources
-from localcloud.standins.eks.kubeconfig import kubeconfig_json
+from localcloud.standins.eks.components.addons import addon, vpc_cni
+from localcloud.standins.eks.components.cluster import ClusterExpansion
+from localcloud.standins.eks.components.cluster_outputs import kubeconfig_sources
+from localcloud.standins.eks.components.kubeconfig import kubeconfig_json
+from localcloud.standins.eks.components.node_group import Core, node_group
 from localcloud.standins.eks.monitor import EngineMonitor, Monitor, Registration
-from localcloud.standins.eks.node_group import Core, node_group
 from localcloud.standins.eks.scope import Options, Scope
 from localcloud.standins.serve import PluginError, Servicer
 

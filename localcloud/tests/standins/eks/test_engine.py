@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from localcloud.standins.serve import package_version
-from localcloud.tests.standins.eks.test_cluster import OBSERVED
+from localcloud.tests.standins.eks.components.test_cluster import OBSERVED
 from localcloud.tests.standins.engine_stack import EngineStack
 
 pytestmark = pytest.mark.e2e

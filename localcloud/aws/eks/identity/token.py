@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from localcloud.aws import access
-from localcloud.aws.eks import access_entries
 from localcloud.aws.eks.model import AccessEntry, Json
+from localcloud.aws.eks.operations import access_entries
 from localcloud.aws.eks.state import ClusterState, Eks
 from localcloud.aws.principals import ExpiredCredentials, Principal, Principals, UnknownCredentials
 from localcloud.aws.requests import received, sigv4

@@ -1,7 +1,7 @@
 """Access entries and access policies: who may log in to a cluster, as whom, and with which rights.
 
 EKS has its own authorizer for access policies. Here an associated policy becomes a role binding for a group; only this
-entry's principal gets the group when it logs in (see `token`).
+entry's principal gets the group when it logs in (see `identity.token`).
 """
 
 from __future__ import annotations

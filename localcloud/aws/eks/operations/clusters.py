@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from localcloud.aws.eks import access_entries, reconcile
+from localcloud.aws.eks import reconcile
 from localcloud.aws.eks.errors import in_use, invalid, not_found, refused
 from localcloud.aws.eks.model import NAME, VERSIONS, Cluster, Json, cluster_json, update_json
+from localcloud.aws.eks.operations import access_entries
 from localcloud.aws.eks.state import ClusterState, Eks, checked_tags, new_id, page
 from localcloud.aws.principals import Principal
 from localcloud.kube.control_plane_config import SERVICE_CIDR

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pulumi.errors import InputPropertyError
 
-from localcloud.standins.eks.ami import ami_type
+from localcloud.standins.eks.components.ami import ami_type
 
 
 @pytest.mark.parametrize(

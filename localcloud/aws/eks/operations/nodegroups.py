@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from localcloud.aws.ec2 import AMI
-from localcloud.aws.eks import access_entries
 from localcloud.aws.eks.errors import in_use, invalid, not_found
 from localcloud.aws.eks.model import NAME, Json, Nodegroup, nodegroup_json, update_json
+from localcloud.aws.eks.operations import access_entries
 from localcloud.aws.eks.state import ClusterState, Eks, GroupState, checked_tags, page
 from localcloud.aws.principals import Principal
 

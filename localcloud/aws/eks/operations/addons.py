@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from localcloud.aws.eks import pod_identities
 from localcloud.aws.eks.errors import in_use, invalid, not_found
 from localcloud.aws.eks.model import VERSIONS, Addon, Json, addon_json, update_json
+from localcloud.aws.eks.operations import pod_identities
 from localcloud.aws.eks.state import ClusterState, Eks, checked_tags, page
 from localcloud.aws.principals import Principal
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from pulumi.provider.experimental.property_value import PropertyValue, ResourceReference
 
-from localcloud.standins.eks.addons import cni_configuration
+from localcloud.standins.eks.components.addons import cni_configuration
 from localcloud.standins.serve import PluginError
 from localcloud.tests.standins.eks.fake_monitor import API_CLUSTER, FakeMonitor
 

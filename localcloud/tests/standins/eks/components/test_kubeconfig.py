@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from localcloud.standins.eks.kubeconfig import compact_json, kubeconfig, region_of
+from localcloud.standins.eks.components.kubeconfig import compact_json, kubeconfig, region_of
 
 ARN = "arn:aws:eks:us-west-2:123456789012:cluster/c"
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pulumi.provider.experimental.property_value import PropertyValue
 
 from localcloud.standins.eks.algebra import NULL, combine, depending, is_set, member, path, record
-from localcloud.standins.eks.kubeconfig import kubeconfig_json, kubeconfig_of
+from localcloud.standins.eks.components.kubeconfig import kubeconfig_json, kubeconfig_of
+from localcloud.standins.eks.components.security_groups import NodeSecurity
 from localcloud.standins.eks.monitor import Resource
 from localcloud.standins.eks.scope import members
-from localcloud.standins.eks.security_groups import NodeSecurity
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from localcloud.aws.eks import pod_identities, pod_webhook
 from localcloud.aws.eks.errors import EksError
+from localcloud.aws.eks.identity import pod_webhook
+from localcloud.aws.eks.operations import pod_identities
 from localcloud.aws.principals import Role
 from localcloud.tests.aws import fakes
 from localcloud.tests.aws.fakes import World

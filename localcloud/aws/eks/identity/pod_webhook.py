@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from localcloud.aws.eks.model import Json
-from localcloud.aws.eks.pod_identities import AUDIENCE, association_of
+from localcloud.aws.eks.operations.pod_identities import AUDIENCE, association_of
 from localcloud.aws.eks.state import Eks
 
 VOLUME = "eks-pod-identity-token"
