@@ -1,4 +1,4 @@
-"""Run `pulumi up` and `pulumi destroy` so that a person sees how far they are.
+"""Run `pulumi up` and `pulumi destroy`, and show their progress to a person.
 
     run(session, "up", remedy="mend what it names and run `make up` again")
 
@@ -70,7 +70,7 @@ class Tally:
         return self.done.total(), frozenset(self.running)
 
     def summary(self, now: float) -> str:
-        """One line: counts, and what has been in progress for the longest time."""
+        """Return one line: counts, and what has been in progress for the longest time."""
         counts = ", ".join(f"{count} {verb}" for verb, count in self.done.items()) or "nothing changed yet"
         leaves = {each: begin for each, begin in self.running.items() if not _is_component(each[0])}
         longest = sorted(leaves, key=lambda each: leaves[each])
@@ -95,8 +95,8 @@ def run(session: Session, operation: str, *, remedy: str) -> None:
     with process:
         try:
             _show(process.stdout)
-        except BaseException:
-            process.kill()
+        except KeyboardInterrupt:
+            process.wait()  # Ctrl-C reaches Pulumi too: it finishes what is in progress and saves the state
             raise
     if process.returncode != 0:
         raise UpError(f"`{' '.join(command)}` ended with status {process.returncode}: {remedy}")

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from scripts.updates import Tally
@@ -78,3 +84,38 @@ def test_a_resource_that_failed_is_no_longer_in_progress() -> None:
     tally = tally_of(" +  aws:ec2:Subnet t creating (0s)")
     tally.take(" +  aws:ec2:Subnet t **creating failed** error: conflict", now=11.0)
     assert tally.summary(now=12.0) == "  nothing changed yet"
+
+
+ROOT = Path(__file__).resolve().parents[2]
+PULUMI = """#!/usr/bin/env python3
+import signal, sys, time
+def save(*_):
+    time.sleep(0.5)
+    open("saved", "w").close()
+    sys.exit(1)
+signal.signal(signal.SIGINT, save)
+print("ready", flush=True)
+time.sleep(60)
+"""
+CALLER = """
+import os, signal
+from types import SimpleNamespace
+from scripts import updates
+signal.signal(signal.SIGINT, signal.default_int_handler)
+updates.paths = SimpleNamespace(CHECKOUT=os.environ["FOLDER"])
+updates.run(SimpleNamespace(environ=dict(os.environ)), "up", remedy="")
+"""
+
+
+def test_after_ctrl_c_pulumi_may_finish_and_save_its_state(tmp_path: Path) -> None:
+    (tmp_path / "pulumi").write_text(PULUMI)
+    (tmp_path / "pulumi").chmod(0o755)
+    environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "FOLDER": str(tmp_path)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", CALLER], stdout=subprocess.PIPE, env=environ, cwd=ROOT, start_new_session=True, text=True
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=30)
+    assert (tmp_path / "saved").exists()
