@@ -215,10 +215,10 @@ def test_overlapped_work_runs_after_this_ranks_part_and_before_waiting_for_the_o
 
         monkeypatch.setattr(group, name, note)
 
-    noted("_begin")
+    noted("begin")
     noted("carried")
     stepper.gradients(prepared(6), knows=False, meanwhile=lambda: order.append("meanwhile"))
-    assert order == ["_begin", "meanwhile", "carried"]
+    assert order == ["begin", "meanwhile", "carried"]
 
 
 def test_steps_of_one_group_do_not_share_their_outcomes(group: Group) -> None:

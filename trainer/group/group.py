@@ -71,7 +71,6 @@ class Group(ABC):
         self._server = TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)
         self._failure: str | None = None
         self._load: Sequence[torch.Tensor] = ()
-        self._options = _options(timeout_seconds)
         self._reductions: list[tuple[Any, Sums]] = []
         self._in_flight: list[Any] = []
         """Collectives that have begun and are not known to have succeeded."""
@@ -205,23 +204,29 @@ class Group(ABC):
 
     def all_reduce(self, tensor: torch.Tensor, *, timeout_seconds: float | None = None) -> None:
         """Sum over all ranks, in place. Raise GroupBroken on failure, interruption or time-out."""
-        seconds = timeout_seconds or self._timeout_seconds
-        self._await(self._begin(tensor, _options(seconds)), seconds)
+        self.complete([self.begin(tensor, timeout_seconds=timeout_seconds)], timeout_seconds=timeout_seconds)
 
-    def _begin(self, tensor: torch.Tensor, options: Any) -> Any:
-        """Start a sum and return its work; None if it failed at once or the group is broken: then ``check`` raises."""
+    def begin(self, tensor: torch.Tensor, *, timeout_seconds: float | None = None) -> Any:
+        """Start a sum, in place, and return its work for ``complete``. Never raises: a failure shows in ``complete``.
+
+        All ranks must begin the same sums in the same order.
+        """
         if self._failure:
             return None
         try:
-            work = self._pg.allreduce([tensor], options)
+            work = self._pg.allreduce([tensor], _options(timeout_seconds or self._timeout_seconds))
         except RuntimeError as error:
             self.interrupt(_brief(error))
             return None
         self._in_flight.append(work)
         return work
 
-    def _await(self, work: Any, seconds: float) -> None:
-        """Wait for the result of ``_begin``. Raise GroupBroken like ``all_reduce``."""
+    def complete(self, works: Sequence[Any], *, timeout_seconds: float | None = None) -> None:
+        """Return when all these sums are there. Raise GroupBroken like ``all_reduce``."""
+        for work in works:
+            self._wait_for(work, timeout_seconds or self._timeout_seconds)
+
+    def _wait_for(self, work: Any, seconds: float) -> None:
         self.check()
         if not self._done_soon(work):
             wait = self._look_until_done if self._on_cpu else self._sleep_until_done
@@ -294,8 +299,7 @@ class Group(ABC):
         self.check()
         if not reductions:
             raise RuntimeError("no gradient was computed: the loss depends on none of the model's parameters")
-        for work, _ in reductions:
-            self._await(work, self._timeout_seconds)
+        self.complete([work for work, _ in reductions])
         for _, sums in reductions:
             sums.give(lend=self._on_cpu)
             if self._on_cpu:
@@ -310,7 +314,7 @@ class Group(ABC):
         sums = self._rooms.pop(bucket.index(), None)
         if sums is None or not sums.take(buffer, load):
             sums = Sums(bucket, buffer, load)
-        self._reductions.append((self._begin(sums.whole, self._options), sums))
+        self._reductions.append((self.begin(sums.whole), sums))
         return sums.done
 
 

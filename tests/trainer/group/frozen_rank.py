@@ -49,10 +49,10 @@ def freeze(group: Group) -> None:
 def go_on(group: Group, peer: int) -> None:
     """Wait for the frozen peer, abandon it, and continue alone."""
     os.waitpid(peer, os.WUNTRACED)
-    begun: list[Any] = [group._begin(torch.ones(3), group._options) for _ in range(COLLECTIVES)]
+    begun: list[Any] = [group.begin(torch.ones(3)) for _ in range(COLLECTIVES)]
     threading.Timer(0.3, group.interrupt, ["lost"]).start()
     try:
-        group._await(begun[0], 1000)
+        group.complete(begun[:1], timeout_seconds=1000)
     except GroupBroken as error:
         print("gave up:", error)
     form(group, UUID + 1, 0, [group.store_port])
@@ -60,7 +60,7 @@ def go_on(group: Group, peer: int) -> None:
     for _ in range(COLLECTIVES):
         group.all_reduce(alone)
     print("went on:", alone.tolist())
-    group._begin(torch.ones(3), group._options)
+    group.begin(torch.ones(3))
     group.close()
     print("left in flight:", sum(not work.is_completed() for work in begun) + len(group._left_in_flight()))
 
