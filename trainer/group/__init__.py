@@ -1,6 +1,9 @@
 """The process group of torch, formed again in the running process when the membership changes.
 
-group        collectives that can be interrupted, and two ways to form the group again
+group        collectives with deadlines that can be interrupted, and the generation they belong to
+backend      what differs between gloo and NCCL: when a collective is done, how it fails, how the group is formed again
+gloo, nccl   the two libraries, each with two ways to form the group again
+nccl_environment  the variables with which NCCL lets a process survive the death of a peer
 rendezvous   the torch store at which the ranks of one generation meet
 connections  ends TCP connections of this process from outside the library that uses them
 sums         memory for the values that the ranks sum

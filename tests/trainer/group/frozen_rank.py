@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from trainer.errors import GroupBroken
+from trainer.group.gloo import Gloo
 from trainer.group.group import Group, open_group
 
 UUID = 7
@@ -62,7 +63,8 @@ def go_on(group: Group, peer: int) -> None:
     print("went on:", alone.tolist())
     group.begin(torch.ones(3))
     group.close()
-    print("left in flight:", sum(not work.is_completed() for work in begun) + len(group._left_in_flight()))
+    assert isinstance(group._backend, Gloo)
+    print("left in flight:", sum(not work.is_completed() for work in begun) + len(group._backend.left_in_flight()))
 
 
 def main() -> None:
