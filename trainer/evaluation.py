@@ -95,31 +95,23 @@ class Evaluation:
 
     def _agree(self, rank: int) -> None:
         """Continue where rank 0 is: a rank may lack the sum of the last round, and a newcomer lacks all sums."""
-        group, state = self._parts.group, self._parts.state
+        state = self._parts.state
         if self._state != (state.applied_in, state.step):
             self._state, self._done, self._sum = (state.applied_in, state.step), 0, 0.0
             self._said = time.monotonic()
-        place = torch.zeros(2, dtype=torch.float64, device=group.device)
-        if rank == 0:
-            place[0], place[1] = self._done, self._sum
-        group.all_reduce(place)
-        done, self._sum = place.tolist()
+        done, self._sum = self._parts.group.tally([self._done, self._sum] if rank == 0 else [0, 0])
         self._done = int(done)
 
     def _rounds(self, seat: Seat, total: int, knows: Callable[[], bool], overdue: Callable[[], bool]) -> bool:
         """Add the remaining rounds to the sum. Return whether the sum is complete."""
-        group = self._parts.group
         shares = list(seat.shares(self._done, total))
         batches = self._parts.loader.validation(filter(None, shares))
         for share in shares:
             if overdue():
                 return False
             began = time.monotonic()
-            round_ = torch.zeros(2, dtype=torch.float64, device=group.device)
-            round_[0] = self._score(next(batches)) if share else 0.0
-            round_[1] = float(knows())
-            group.all_reduce(round_)
-            score, knowing = round_.tolist()
+            mine = self._score(next(batches)) if share else 0.0
+            score, knowing = self._parts.group.tally([mine, float(knows())])
             self._sum += score
             self._done = min(self._done + ROUND * seat.size, total)
             self._parts.metrics.evaluated(time.monotonic() - began)
@@ -128,11 +120,11 @@ class Evaluation:
                 return False
         return True
 
-    def _score(self, batch: Any) -> torch.Tensor:
+    def _score(self, batch: Any) -> float:
         """Return the score of this rank's part of a round."""
         score: Any = self._parts.training.score
         with torch.no_grad(), self._parts.stepper.precision():
-            return torch.as_tensor(score(self._parts.training.model, batch))
+            return float(score(self._parts.training.model, batch))
 
     def _say(self, seat: Seat, total: int) -> None:
         """Log the progress from time to time."""

@@ -7,10 +7,10 @@ Each rank weights its loss by its share of the step's samples. So the sum of the
 micro-batches of a rank) is the gradient of the mean over the whole step, even if the ranks have different numbers of
 samples.
 
-The first bucket of gradients also carries the ballot: the loss, whether a rank knows of the next generation, and how
-much the forward passes have changed the model's buffers (batch normalization's running statistics). The changes of a
-buffer are averaged over the ranks with the same weights, so all ranks have the same buffers. Buffers keep their old
-values until ``apply``, so a discarded step does not change them.
+The first bucket of gradients also carries the ballot: a seal (see ``group.ballot``), whether a rank knows of the next
+generation, the loss, and how much the forward passes have changed the model's buffers (batch normalization's running
+statistics). The changes of a buffer are averaged over the ranks with the same weights, so all ranks have the same
+buffers. Buffers keep their old values until ``apply``, so a discarded step does not change them.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import torch
 from torch import nn
 
 from trainer.errors import ConfigError, Diverged
+from trainer.group.ballot import SEAL, seal
 from trainer.group.group import Group
 from trainer.state import State
 from trainer.training import Training
@@ -60,7 +61,7 @@ class Stepper:
         self._model: nn.Module = training.model
         self._buffers = [buffer for buffer in training.model.buffers() if buffer.dtype is not torch.bool]
         self._parameters = list(training.model.parameters())
-        self._ballot = torch.zeros(2, device=group.device)
+        self._ballot = torch.zeros(SEAL + 2, device=group.device)
         for group_settings in training.optimizer.param_groups:
             group_settings.setdefault("initial_lr", group_settings["lr"])
         _check_optimizer(training)
@@ -88,7 +89,7 @@ class Stepper:
         finally:
             _copy(before, self._buffers)
         ballot, *changes = sums
-        knowing, loss = ballot.tolist()
+        knowing, loss = self._group.opened(ballot.tolist())
         if not math.isfinite(loss):
             raise Diverged(
                 f"the loss of step {self._state.step + 1} is {loss}: lower the learning rate and look at the data; "
@@ -137,11 +138,12 @@ class Stepper:
 
     def _vote(self, knows: bool, loss: float | torch.Tensor) -> None:
         """Fill in the ballot with this rank's part of the step's loss."""
+        known = *seal(self._group.uuid), float(knows)
         if isinstance(loss, torch.Tensor):
-            self._ballot[0] = float(knows)
-            self._ballot[1] = loss
+            self._ballot[:-1].copy_(torch.tensor(known))
+            self._ballot[-1] = loss
         else:  # without torch: each of its calls takes 20 us when the caches of the processor are cold
-            self._ballot.numpy()[:] = knows, loss
+            self._ballot.numpy()[:] = *known, loss
 
     def _forward(self, micro: Micro) -> torch.Tensor:
         with self.precision():

@@ -6,6 +6,7 @@ gloo, nccl   the two libraries, each with two ways to form the group again
 nccl_environment  the variables with which NCCL lets a process survive the death of a peer
 rendezvous   the torch store at which the ranks of one generation meet
 connections  ends TCP connections of this process from outside the library that uses them
+ballot       a seal that shows whether a result is a sum over the ranks of this generation
 sums         memory for the values that the ranks sum
 addresses    the address by which the other workers can reach this machine
 """

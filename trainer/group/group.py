@@ -37,7 +37,7 @@ from torch._C._distributed_c10d import GradBucket, TCPStore
 from torch.nn.parallel import DistributedDataParallel
 
 from trainer.errors import GroupBroken
-from trainer.group import gloo, nccl, nccl_environment, rendezvous
+from trainer.group import ballot, gloo, nccl, nccl_environment, rendezvous
 from trainer.group.backend import Backend, can_reconfigure, supports_reconfigure
 from trainer.group.rendezvous import Address, MeetingStore
 from trainer.group.sums import Sums
@@ -51,6 +51,8 @@ class Group:
         self._on_cpu = self.device.type == "cpu"
         self.rank = 0
         self.size = 1
+        self.uuid = 0
+        """Of the generation; see ``ballot.seal``."""
         self._backend = backend
         self._server = TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)
         self._failure: str | None = None
@@ -111,7 +113,7 @@ class Group:
         with self._lock:
             self._failure = None
             self._backend.leave()
-        self.rank, self.size = rank, len(addresses)
+        self.uuid, self.rank, self.size = uuid, rank, len(addresses)
 
         def check() -> None:
             self.check()
@@ -179,7 +181,21 @@ class Group:
 
     def confirm(self, *, timeout_seconds: float | None = None) -> None:
         """Return when every rank has called this and so has done everything before it. Raise like ``all_reduce``."""
-        self.all_reduce(torch.zeros(1, device=self.device), timeout_seconds=timeout_seconds)
+        self.tally([], timeout_seconds=timeout_seconds)
+
+    def tally(self, values: Sequence[float], *, timeout_seconds: float | None = None) -> Sequence[float]:
+        """Return the sums of some numbers over all ranks, in 64 bits, to decide by. Raise like ``all_reduce``."""
+        sealed = torch.tensor([*ballot.seal(self.uuid), *values], dtype=torch.float64, device=self.device)
+        self.all_reduce(sealed, timeout_seconds=timeout_seconds)
+        return self.opened(sealed.tolist())
+
+    def opened(self, sums: Sequence[float]) -> Sequence[float]:
+        """Return sums without their seal (see ``ballot``). Raise GroupBroken if it is not of this generation."""
+        try:
+            return ballot.opened(sums, self.uuid, self.size)
+        except GroupBroken as error:
+            self.interrupt(str(error))
+            raise
 
     def carry(self, load: Sequence[torch.Tensor]) -> None:
         """Sum ``load`` (float32, one dimension each) together with the gradients of the next backward pass."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import torch
-
 from trainer.membership.rules import Generation, View
 from trainer.observe.log import Log
 from trainer.parts import Parts
@@ -31,10 +29,11 @@ def synchronise(parts: Parts, generation: Generation, rank: int, wanted: Callabl
     """
     group, state = parts.group, parts.state
     mine = state.position()
-    table = torch.zeros((len(generation.members), len(mine)), dtype=torch.float64, device=group.device)
-    table[rank] = torch.tensor(mine, dtype=torch.float64)
-    group.all_reduce(table)
-    source, behind = plan([Position(*map(int, row)) for row in table.tolist()])
+    width = len(mine)
+    table = [0.0] * width * len(generation.members)
+    table[rank * width : (rank + 1) * width] = map(float, mine)
+    sums = list(map(int, group.tally(table)))
+    source, behind = plan([Position(*sums[first : first + width]) for first in range(0, len(sums), width)])
     if rank == source and not mine.trusted:
         _restore(parts, generation, wanted, log)
     if not behind:
