@@ -15,19 +15,18 @@ groups never both make a step final, whatever the network does, and no extra rou
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from collections.abc import Callable
 
-from contract import exit_codes, keys, leaving
+from contract import leaving
 from trainer.config import Config
 from trainer.data.loader import Micro, Place, Prepared
 from trainer.data.sampler import Cursor, Step
 from trainer.errors import ConfigError, GroupBroken
 from trainer.evaluation import Evaluation, Seat
-from trainer.membership.ending import finish
-from trainer.membership.rules import Generation, Member, View, has_heirs, lost_members
+from trainer.membership.ending import Ending
+from trainer.membership.rules import Generation, Member, View, lost_members
 from trainer.observe.log import Log
 from trainer.observe.meter import Change, Changed, Meter
 from trainer.parts import Parts
@@ -51,6 +50,7 @@ class Loop:
         self._change = Change()
         self._meter = Meter()
         self._evaluation = Evaluation(parts, log)
+        self._ending = Ending(parts, log, overdue=self._overdue)
         self._waiting_for = ""
         self._leases_lost = 0
         """The coordinator's ``leases_lost`` when it was last verified that nobody had continued without this worker."""
@@ -101,7 +101,7 @@ class Loop:
         while True:
             generation = self._next_generation()
             if generation is None:
-                return self._finished() if self._parts.coordinator.view.finished else self._left()
+                return self._ending.finished() if self._parts.coordinator.view.finished else self._left()
             self._enter(generation)
             try:
                 if len(generation.members) < self._config.least_members:
@@ -351,38 +351,12 @@ class Loop:
 
     def _finish(self, rank: int) -> None:
         """Finish the job: rank 0 saves the state and records the end, the others wait for that record."""
-        state, coordinator, group = self._parts.state, self._parts.coordinator, self._parts.group
         self._confirm(rank)
-        if rank == 0:
-            self._parts.checkpoints.save(state.step, state.tree(), wait=True)
-            record = {"version": keys.FINISHED_VERSION, "step": state.step, "accuracy": state.accuracy}
-            finish(json.dumps(record).encode(), self._parts.checkpoints, coordinator, self._log)
-        while not coordinator.wait(lambda view: bool(view.finished), time.monotonic() + 0.5) and not self._overdue():
-            group.check()
-
-    def _finished(self) -> int:
-        record = json.loads(self._parts.coordinator.view.finished)
-        state = self._parts.state
-        digest = state.digest() if state.present and state.step == record["step"] else None
-        self._log.event("finished", accuracy=record["accuracy"], step=record["step"], parameters=digest)
-        return exit_codes.FINISHED
+        self._ending.finish(rank)
 
     def _left(self) -> int:
         """End after a planned leave. If no remaining worker has the state, save a checkpoint first."""
-        state, checkpoints = self._parts.state, self._parts.checkpoints
-        heirs = self._generation is not None and has_heirs(self._parts.coordinator.view, self._generation)
-        if state.present and (not heirs or self._overdue()):
-            saved = checkpoints.save(state.step, state.tree(), wait=True)
-            # A later checkpoint is from workers that continued without this one: its last step is not part of theirs.
-            if saved and not heirs and checkpoints.newest() <= state.step:
-                self._settle(rank=-1)
-        self._log.event(
-            "left",
-            member=self._parts.member_id,
-            step=state.step if state.present else None,
-            seconds=time.monotonic() - (self._leaving_since or time.monotonic()),
-        )
-        return exit_codes.LEFT
+        return self._ending.left(self._generation, self._leaving_since, settle=lambda: self._settle(rank=-1))
 
     def _overdue(self) -> bool:
         """Return whether this worker has waited long enough for the others to let it leave."""
