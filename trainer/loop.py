@@ -89,7 +89,6 @@ class Loop:
         group, stepper = self._parts.group, self._parts.stepper
         address = ("127.0.0.1", group.store_port)
         group.form(secrets.randbits(48), 0, (address,), time.monotonic() + _FORM_SECONDS)
-        stepper.wrap()
         # Two samples, because batch normalization does not accept one.
         samples = tuple(range(min(2, self._parts.total)))
         warm = Prepared(Step(samples, Cursor()), (Micro(self._parts.loader.batch(samples, epoch=0), weight=1.0),))
@@ -288,8 +287,6 @@ class Loop:
             peers_are_there=self._peers_are_there(generation),
             superseded=lambda: self._parts.coordinator.view.number != generation.number,
         )
-        if not group.keeps_wrapper:
-            self._parts.stepper.wrap()
 
     def _still_wanted(self, generation: Generation) -> Callable[[], None]:
         """Return a check for use while waiting for the state. It raises GroupBroken when the wait is pointless."""

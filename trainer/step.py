@@ -7,7 +7,7 @@ Each rank weights its loss by its share of the step's samples. So the sum of the
 micro-batches of a rank) is the gradient of the mean over the whole step, even if the ranks have different numbers of
 samples.
 
-The first bucket of gradients also carries the ballot: a seal (see ``group.ballot``), whether a rank knows of the next
+The last bucket of gradients also carries the ballot: a seal (see ``group.ballot``), whether a rank knows of the next
 generation, the loss, and how much the forward passes have changed the model's buffers (batch normalization's running
 statistics). The changes of a buffer are averaged over the ranks with the same weights, so all ranks have the same
 buffers. Buffers keep their old values until ``apply``, so a discarded step does not change them.
@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 
 from trainer.errors import ConfigError, Diverged
 from trainer.group.ballot import SEAL, seal
 from trainer.group.group import Group
+from trainer.group.reducer import Reducer
 from trainer.state import State
 from trainer.training import Training
 
@@ -58,17 +58,12 @@ class Stepper:
     def __init__(self, training: Training, state: State, group: Group, *, amp: str) -> None:
         self._training, self._state, self._group = training, state, group
         self._amp = AMP_TYPES[amp]
-        self._model: nn.Module = training.model
+        self._reducer = Reducer(group, training.model.named_parameters())
         self._buffers = [buffer for buffer in training.model.buffers() if buffer.dtype is not torch.bool]
-        self._parameters = list(training.model.parameters())
         self._ballot = torch.zeros(SEAL + 2, device=group.device)
         for group_settings in training.optimizer.param_groups:
             group_settings.setdefault("initial_lr", group_settings["lr"])
         _check_optimizer(training)
-
-    def wrap(self) -> None:
-        """Wrap the model so that gradients are summed over the group. Repeat after ``form`` if the group needs it."""
-        self._model = self._group.wrap(self._training.model)
 
     def gradients(self, prepared: Prepared, *, knows: bool, meanwhile: Callable[[], None] = lambda: None) -> Outcome:
         """Leave the gradients of the whole step in the parameters; a collective call.
@@ -82,7 +77,7 @@ class Stepper:
         try:
             self._accumulate(prepared, before, knows)
             meanwhile()
-            sums = self._group.carried()
+            sums = self._reducer.sums()
         except RuntimeError as error:
             self._group.blame(error)
             raise
@@ -115,15 +110,12 @@ class Stepper:
 
     def _accumulate(self, prepared: Prepared, before: list[torch.Tensor], knows: bool) -> None:
         """Run both passes of all micro-batches. The last one starts the sums over the ranks."""
-        # Not with optimizer.zero_grad, which is slower and skips parameters that the optimizer doesn't have.
-        for parameter in self._parameters:
-            parameter.grad = None
+        self._reducer.reset()
         losses: list[float | torch.Tensor] = []
         for micro in prepared.micro[:-1]:
-            with self._no_sync():
-                loss = self._forward(micro)
-                losses.append(_value(loss))
-                self._backward(loss, micro)
+            loss = self._forward(micro)
+            losses.append(_value(loss))
+            self._backward(loss, micro)
         micro = prepared.micro[-1]
         loss = self._forward(micro)
         losses.append(_value(loss))
@@ -133,8 +125,9 @@ class Stepper:
             (now.float() - then.float()).flatten() * sum(weights)
             for now, then in zip(self._buffers, before, strict=True)
         ]
-        self._group.carry([self._ballot, *changes])
+        self._reducer.watch()
         self._backward(loss, micro)
+        self._reducer.flush([self._ballot, *changes])
 
     def _vote(self, knows: bool, loss: float | torch.Tensor) -> None:
         """Fill in the ballot with this rank's part of the step's loss."""
@@ -147,7 +140,7 @@ class Stepper:
 
     def _forward(self, micro: Micro) -> torch.Tensor:
         with self.precision():
-            loss = self._training.loss(self._model, micro.batch)
+            loss = self._training.loss(self._training.model, micro.batch)
         if loss.numel() != 1:
             raise ConfigError(
                 f"the training's loss returns a tensor of shape {tuple(loss.shape)}: "
@@ -158,11 +151,6 @@ class Stepper:
     def _backward(self, loss: torch.Tensor, micro: Micro) -> None:
         """Add the gradients of the loss times the micro-batch's weight."""
         torch.autograd.backward(loss, self._state.scaler.scale(torch.full_like(loss, micro.weight)))
-
-    def _no_sync(self) -> contextlib.AbstractContextManager[None]:
-        model: Any = self._model
-        context: contextlib.AbstractContextManager[None] = model.no_sync()
-        return context
 
 
 def _check_optimizer(training: Training) -> None:

@@ -53,7 +53,7 @@ def made(
     state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=amp == "fp16"))
     stepper = Stepper(training, state, group, amp=amp)
     group.form(secrets.randbits(40), 0, (("127.0.0.1", group.store_port),), time.monotonic() + 10)
-    stepper.wrap()
+
     return stepper, state
 
 
@@ -95,7 +95,7 @@ def test_the_gradients_of_every_step_are_those_of_plain_autograd(
     convolutions: Any = nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.Conv2d(3, 4, 2), nn.Flatten(), nn.Linear(16, 3))
     model = convolutions.to(memory_format=memory, dtype=dtype)
     stepper, state = made(group, model=model)
-    for _ in range(4):  # DistributedDataParallel reorders its buckets after the first step
+    for _ in range(4):
         batch = torch.randn(5, 2, 5, 5).to(memory_format=memory, dtype=dtype), torch.arange(5) % 3
         expected = torch.autograd.grad(loss(model, batch), list(model.parameters()))
         outcome = stepper.gradients(Prepared(Step((0,), Cursor()), (Micro(batch, 1.0),)), knows=False)
@@ -119,7 +119,7 @@ def test_a_constant_buffer_stays_unchanged(group: Group) -> None:
     table = torch.rand(5)
     state.model.register_buffer("table", table.clone())
     stepper = Stepper(stepper._training, state, group, amp="off")
-    stepper.wrap()
+
     stepper.apply(stepper.gradients(prepared(6), knows=False), factor=1.0)
     assert torch.equal(dict(state.model.named_buffers())["table"], table)
 
@@ -159,7 +159,7 @@ def test_a_loss_per_sample_is_refused_with_the_remedy(group: Group) -> None:
     stepper, state = made(group)
     training = replace(stepper._training, loss=lambda model, batch: model(batch[0]).sum(dim=1))
     stepper = Stepper(training, state, group, amp="off")
-    stepper.wrap()
+
     with pytest.raises(ConfigError, match=r"shape \(6,\): it must return one number, the mean"):
         stepper.gradients(prepared(6), knows=False)
 
@@ -216,9 +216,9 @@ def test_overlapped_work_runs_after_this_ranks_part_and_before_waiting_for_the_o
         monkeypatch.setattr(group, name, note)
 
     noted("begin")
-    noted("carried")
+    noted("complete")
     stepper.gradients(prepared(6), knows=False, meanwhile=lambda: order.append("meanwhile"))
-    assert order == ["begin", "meanwhile", "carried"]
+    assert order == ["begin", "meanwhile", "complete"]
 
 
 def test_steps_of_one_group_do_not_share_their_outcomes(group: Group) -> None:

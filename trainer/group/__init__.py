@@ -7,6 +7,7 @@ nccl_environment  the variables with which NCCL lets a process survive the death
 rendezvous   the torch store at which the ranks of one generation meet
 connections  ends TCP connections of this process from outside the library that uses them
 ballot       a seal that shows whether a result is a sum over the ranks of this generation
-sums         memory for the values that the ranks sum
+reducer      sums the gradients of a step over the ranks, during the backward pass
+buckets      which gradients are summed together, and the memory in which they are summed
 addresses    the address by which the other workers can reach this machine
 """

@@ -30,8 +30,6 @@ class Backend(ABC):
         self.device = device
         self.timeout_seconds = timeout_seconds
         self.pg: dist.ProcessGroup
-        self.keeps_wrapper = False
-        """Whether the last ``connect`` has kept ``pg``, so that what was built around it stays valid."""
 
     @abstractmethod
     def leave(self) -> None:

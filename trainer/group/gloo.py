@@ -108,7 +108,6 @@ class Reconfigured(Gloo):
 
     def __init__(self, device: torch.device, timeout_seconds: float) -> None:
         super().__init__(device, timeout_seconds)
-        self.keeps_wrapper = True
         self._store = SwitchedStore()
         self._initialize(self._store, 0, 1, enable_reconfigure=True)
 

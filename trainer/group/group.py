@@ -2,24 +2,17 @@
 
     group = open_group("10.0.0.7", torch.device("cpu"), timeout_seconds=30)
     group.form(uuid=..., rank=0, addresses=(("10.0.0.7", 4711), ...), deadline=...)
-    model = group.wrap(module)              # DistributedDataParallel
-    group.carry([ballot]); torch.autograd.backward(loss); sums = group.carried()     # raises GroupBroken
-    group.all_reduce(tensor)                # the same
+    group.all_reduce(tensor)                # raises GroupBroken
+    work = group.begin(tensor); group.complete([work])      # the same
     group.interrupt("peer lost")            # from another thread: abandons pending collectives
     group.close()                           # before the interpreter ends
 
 ``backend`` says what differs between gloo on CPUs and NCCL on GPUs. There are two ways to form a group. The installed
 torch decides which one is used:
 
-* ``Reconfigured``: torch 2.15's private ``_reconfigure`` gives a ProcessGroup object new peers within milliseconds, so
-  the DistributedDataParallel around the model is kept. That private API is used only in ``backend``.
-* ``Restarted``: a new default process group, with a new DistributedDataParallel (``keeps_wrapper`` is False).
-
-DistributedDataParallel alone does not survive the loss of a peer: an exception during backward leaves its reducer in an
-inconsistent state. So a communication hook only starts an all-reduce for each bucket and tells the reducer that it is
-finished. ``carried`` waits for all of them and stores the sums as gradients, or raises, and the step is discarded. The
-hook sums and does not divide, because ranks weight their loss by their share of the batch (see ``step``). It sums in at
-least 32 bits, and sends a few more numbers with the first bucket, so that they need no collective of their own.
+* ``Reconfigured``: torch 2.15's private ``_reconfigure`` gives a ProcessGroup object new peers within milliseconds.
+  That private API is used only in ``backend``.
+* ``Restarted``: a new default process group.
 """
 
 from __future__ import annotations
@@ -27,20 +20,17 @@ from __future__ import annotations
 import os
 import threading
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import GradBucket, TCPStore
-from torch.nn.parallel import DistributedDataParallel
+from torch._C._distributed_c10d import TCPStore
 
 from trainer.errors import GroupBroken
 from trainer.group import ballot, gloo, nccl, nccl_environment, rendezvous
 from trainer.group.backend import Backend, can_reconfigure, supports_reconfigure
 from trainer.group.rendezvous import Address, MeetingStore
-from trainer.group.sums import Sums
 
 
 class Group:
@@ -48,7 +38,6 @@ class Group:
 
     def __init__(self, backend: Backend) -> None:
         self.device = backend.device
-        self._on_cpu = self.device.type == "cpu"
         self.rank = 0
         self.size = 1
         self.uuid = 0
@@ -56,41 +45,12 @@ class Group:
         self._backend = backend
         self._server = TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)
         self._failure: str | None = None
-        self._load: Sequence[torch.Tensor] = ()
-        self._reductions: list[tuple[Any, Sums]] = []
-        self._rooms: dict[int, Sums] = {}
-        """For each bucket the memory in which it was summed last. Only on the CPU, as is lending: the kernel zeroes
-        fresh memory, which takes as long as the sum. On a GPU torch already has the memory, and activations need it in
-        between."""
         self._lock = threading.Lock()
 
     @property
     def store_port(self) -> int:
         """Port of the torch store that this process serves for the generations in which it has rank 0."""
         return int(self._server.port)
-
-    @property
-    def keeps_wrapper(self) -> bool:
-        """Whether the result of ``wrap`` has stayed valid when the group was formed last."""
-        return self._backend.keeps_wrapper
-
-    @property
-    def _pg(self) -> dist.ProcessGroup:
-        return self._backend.pg
-
-    def wrap(self, module: torch.nn.Module) -> DistributedDataParallel:
-        """Return ``module`` wrapped so that its gradients are summed over the group, in any generation."""
-        # Newcomers build their wrapper alone, so it must not start collectives: no initial broadcast and no broadcast
-        # of buffers. The loop's warm-up fixes the order of the buckets.
-        with warnings.catch_warnings():
-            # torch 2.15 announces a successor of broadcast_buffers, which cannot turn the broadcast off yet.
-            warnings.simplefilter("ignore", FutureWarning)
-            model = DistributedDataParallel(
-                module, process_group=self._pg, init_sync=False, broadcast_buffers=False, gradient_as_bucket_view=True
-            )
-        # A lambda, because torch rejects unevaluated annotations.
-        model.register_comm_hook(self, lambda group, bucket: group.reduce_bucket(bucket))
-        return model
 
     def form(
         self,
@@ -144,7 +104,7 @@ class Group:
             raise GroupBroken(self._failure)
 
     def blame(self, error: RuntimeError) -> None:
-        """Raise GroupBroken if a collective caused the error: a new DDP starts some in its first forward passes."""
+        """Raise GroupBroken if a collective of the model itself caused the error, such as one of SyncBatchNorm."""
         if isinstance(error, dist.DistError) or "gloo" in str(error):
             self.interrupt(_brief(error))
             self.check()
@@ -196,38 +156,6 @@ class Group:
         except GroupBroken as error:
             self.interrupt(str(error))
             raise
-
-    def carry(self, load: Sequence[torch.Tensor]) -> None:
-        """Sum ``load`` (float32, one dimension each) together with the gradients of the next backward pass."""
-        self._load, self._reductions = load, []
-
-    def carried(self) -> Sequence[torch.Tensor]:
-        """Wait for the sums of the gradients and of the load over all ranks.
-
-        Return the sums of the load, one for each part; they are valid until the next backward pass. Raise GroupBroken
-        if a sum is missing: then the gradients are invalid.
-        """
-        reductions, self._reductions = self._reductions, []
-        self.check()
-        if not reductions:
-            raise RuntimeError("no gradient was computed: the loss depends on none of the model's parameters")
-        self.complete([work for work, _ in reductions])
-        for _, sums in reductions:
-            sums.give(lend=self._on_cpu)
-            if self._on_cpu:
-                self._rooms[sums.index] = sums
-        return reductions[0][1].load
-
-    def reduce_bucket(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        """Start the sum of a bucket. This is DDP's communication hook; it never fails, see the module's docstring."""
-        buffer = bucket.buffer()
-        load, self._load = self._load, ()  # the first bucket is the same one on all ranks
-        # Not the bucket itself: an abandoned all-reduce may still write to it during the next step.
-        sums = self._rooms.pop(bucket.index(), None)
-        if sums is None or not sums.take(buffer, load):
-            sums = Sums(bucket, buffer, load)
-        self._reductions.append((self.begin(sums.whole), sums))
-        return sums.done
 
 
 def open_group(host: str, device: torch.device, timeout_seconds: float) -> Group:

@@ -145,7 +145,6 @@ class Reconfigured(Nccl):
         self._initialize(self._store, 0, 1, enable_reconfigure=True)
 
     def _connect(self, uuid: int, store: MeetingStore, rank: int, size: int) -> None:
-        self.keeps_wrapper = self._usable
         if not self._usable:
             self._forget()
             self._make()
