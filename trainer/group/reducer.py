@@ -58,16 +58,20 @@ class Reducer:
         self._begun: list[tuple[Any, Bucket, Memory]] = []
         """Sums that have been started and not completed, in order."""
         self._finished: list[tuple[Bucket, Memory]] = []
+        self._local: list[Sequence[torch.Tensor | None]] = []
+        """This rank's gradients, on the CPU only. Freed one by one during the backward pass, their memory would go back
+        to the kernel, which zeroes it for the next pass; that takes as long as the sum."""
         self._counts_of_all = torch.ones(len(trained) + 1, device=group.device)
         """The usual numbers sent with the gradients: every parameter has one, and none is late."""
         self._counts_of_all[-1] = 0
         for bucket in self._early:
             for parameter in bucket.parameters:
-                parameter.register_post_accumulate_grad_hook(self._hook(bucket))
+                register: Any = parameter.register_post_accumulate_grad_hook  # torch has no type for it
+                register(self._hook(bucket))
 
     def reset(self) -> None:
         """Forget all gradients, and the last step if it has failed."""
-        self._watching, self._begun, self._finished = False, [], []
+        self._watching, self._begun, self._finished, self._local = False, [], [], []
         # Not with optimizer.zero_grad, which is slower and skips parameters that the optimizer doesn't have.
         for parameter in self._all:
             parameter.grad = None
@@ -142,6 +146,8 @@ class Reducer:
 
     def _start(self, bucket: Bucket, tail: Callable[[], list[torch.Tensor]] = list) -> None:
         gradients = bucket.take()
+        if self._group.device.type == "cpu":
+            self._local.append(gradients)
         self._limit_copies()
         memory, values = bucket.fill(gradients, tail())
         self._begun.append((self._group.begin(values), bucket, memory))
