@@ -16,7 +16,7 @@ from __future__ import annotations
 ROOT = "/tidewater"
 RENDEZVOUS_ROOT = "/tidewater-torchrun"
 
-GENERATION_VERSION = 2
+GENERATION_VERSION = 3
 MEMBER_VERSION = 2
 FINISHED_VERSION = 1
 RENDEZVOUS_VERSION = 1

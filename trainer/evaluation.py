@@ -2,8 +2,8 @@
 
     evaluation = Evaluation(parts, log)
     if evaluation.is_due(epochs=90, every=1):
-        evaluation.run(Seat(rank=1, size=3), knows=…, overdue=…)    # False: interrupted by the next generation
-        evaluation.run(Seat(rank=0, size=2), knows=…, overdue=…)    # continues in that generation; True: finished
+        evaluation.run(Seat(rank=1, size=3), …)    # False: interrupted by the next generation
+        evaluation.run(Seat(rank=0, size=2), …)    # continues in that generation; True: finished
 
 The validation data is processed in order, in rounds. In each round every rank takes ROUND samples, and all ranks agree
 on the sum before the next round begins. So a change of the membership waits for at most one round, a failure costs at
@@ -67,13 +67,21 @@ class Evaluation:
         wanted = epoch >= epochs or (every > 0 and epoch % every == 0)
         return wanted and state.cursor.offset == 0 and epoch > state.evaluated
 
-    def run(self, seat: Seat, *, knows: Callable[[], bool], overdue: Callable[[], bool]) -> bool:
+    def run(
+        self,
+        seat: Seat,
+        *,
+        knows: Callable[[], bool],
+        overdue: Callable[[], bool],
+        stay_in_touch: Callable[[], None],
+    ) -> bool:
         """Evaluate, if there are validation data and a score. Return whether the evaluation is finished. Collective.
 
         Args:
             seat: This rank's seat.
             knows: Returns whether this rank knows of the next generation. When all ranks do, they leave this one.
             overdue: Returns whether this worker must end, whatever the others do.
+            stay_in_touch: Raises GroupBroken if others have continued without this worker.
 
         Raise GroupBroken when a peer fails. The rounds that were agreed on before count in the next generation.
         """
@@ -87,6 +95,8 @@ class Evaluation:
                     return False
             finally:
                 training.model.train()
+        stay_in_touch()  # before the result counts: this process may have been frozen in a round
+        if total:
             state.accuracy = self._sum / total
             if seat.rank == 0:
                 self._log.event("evaluated", epoch=state.cursor.epoch, step=state.step, accuracy=state.accuracy)

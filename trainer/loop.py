@@ -27,6 +27,7 @@ from trainer.errors import ConfigError, GroupBroken
 from trainer.evaluation import Evaluation, Seat
 from trainer.membership.ending import Ending
 from trainer.membership.rules import Generation, Member, View, lost_members
+from trainer.membership.touch import Touch
 from trainer.observe.log import Log
 from trainer.observe.meter import Change, Changed, Meter
 from trainer.parts import Parts
@@ -36,7 +37,6 @@ from trainer.training import Report
 
 _PROBE_SECONDS = 0.5
 _FORM_SECONDS = 20.0
-_ETCD_RETRY_SECONDS = 0.2
 
 
 class Loop:
@@ -50,10 +50,9 @@ class Loop:
         self._change = Change()
         self._meter = Meter()
         self._evaluation = Evaluation(parts, log)
-        self._ending = Ending(parts, log, overdue=self._overdue)
+        self._touch = Touch(parts, overdue=self._overdue, waits=self._waits_for_etcd)
+        self._ending = Ending(parts, log, self._touch, overdue=self._overdue)
         self._waiting_for = ""
-        self._leases_lost = 0
-        """The coordinator's ``leases_lost`` when it was last verified that nobody had continued without this worker."""
         self.waiting_since: float | None = None
         """Monotonic time since which this worker waits for its peers, or None. If it waits long, the heartbeat pings
         them."""
@@ -181,6 +180,7 @@ class Loop:
             self._pending = None  # dropped with the old state, or reported by the worker whose state this is
         self._parts.coordinator.synced(generation.number)
         self._parts.heartbeat.tense(False)
+        self._touch.stay(generation)
         self._settle(rank)
         batch_size = self._config.step_size(size)
         self._parts.loader.start(Place(state.cursor, rank, size, batch_size, self._config.epochs))
@@ -189,7 +189,7 @@ class Loop:
             if not self._evaluated(generation, Seat(rank, size)):
                 return None
             if state.cursor.epoch >= self._config.epochs:
-                return self._finish(rank)
+                return self._finish(generation, rank)
             if self._step(generation, rank):
                 return None
         return None
@@ -201,29 +201,16 @@ class Loop:
         started = self.waiting_since = time.monotonic()
         prepared = self._parts.loader.next()
         knows = self._knows(generation)
-        self._stay_in_touch(generation)
+        self._touch.stay(generation)
         outcome = self._parts.stepper.gradients(prepared, knows=knows, meanwhile=self._parts.loader.prefetch)
-        self._stay_in_touch(generation)  # again: this process may have been frozen in between
+        self._touch.stay(generation)  # again: this process may have been frozen in between
         self._settle(rank)
         self._apply(generation, rank, prepared, outcome, (began, started))
         return outcome.everyone_knows
 
-    def _stay_in_touch(self, generation: Generation) -> None:
-        """Wait while etcd has been unreachable for so long that others may start again from a checkpoint."""
-        coordinator = self._parts.coordinator
-        if coordinator.in_touch():
-            if coordinator.leases_lost == self._leases_lost:
-                return
-        else:
-            self.waiting_since = None
-            self._say_waiting("etcd", len(generation.members))
-        while not coordinator.in_touch() and not self._overdue():
-            self._parts.group.check()
-            coordinator.wait(lambda _: False, time.monotonic() + _ETCD_RETRY_SECONDS)
-        lost = coordinator.leases_lost
-        if coordinator.view.number != generation.number:
-            raise GroupBroken("the others continued while this worker could not reach etcd")
-        self._leases_lost = lost
+    def _waits_for_etcd(self, generation: Generation) -> None:
+        self.waiting_since = None
+        self._say_waiting("etcd", len(generation.members))
 
     def _apply(
         self, generation: Generation, rank: int, prepared: Prepared, outcome: Outcome, times: tuple[float, float]
@@ -274,7 +261,7 @@ class Loop:
         self._parts.metrics.committed(report)
         self._parts.training.on_step(report)
         if rank == 0 and report.step % config.checkpoint_every == 0:
-            self._parts.checkpoints.save(state.step, state.tree())
+            self._parts.checkpoints.save(state.history, state.tree())
 
     def _form(self, generation: Generation, rank: int) -> None:
         group = self._parts.group
@@ -332,28 +319,39 @@ class Loop:
         now."""
         if not self._evaluation.is_due(epochs=self._config.epochs, every=self._config.evaluate_every):
             return True
-        self._confirm(seat.rank)
+        self._confirm(generation, seat.rank)
         self._change.goes_on()
-        return self._evaluation.run(seat, knows=lambda: self._knows(generation), overdue=self._overdue)
+        return self._evaluation.run(
+            seat,
+            knows=lambda: self._knows(generation),
+            overdue=self._overdue,
+            stay_in_touch=lambda: self._touch.stay(generation),
+        )
 
     def _knows(self, generation: Generation) -> bool:
         """Return whether this worker knows of the next generation."""
         return self._parts.coordinator.view.number > generation.number
 
-    def _confirm(self, rank: int) -> None:
+    def _confirm(self, generation: Generation, rank: int) -> None:
         """Make the last step final without a next one."""
         self.waiting_since = time.monotonic()
         self._parts.group.confirm()
+        self._touch.stay(generation)  # after it: this process may have been frozen in between
         self._settle(rank)
 
-    def _finish(self, rank: int) -> None:
-        """Finish the job: rank 0 saves the state and records the end, the others wait for that record."""
-        self._confirm(rank)
-        self._ending.finish(rank)
+    def _finish(self, generation: Generation, rank: int) -> None:
+        """Finish the job, or leave that to the next generation."""
+        self._confirm(generation, rank)
+        self._ending.finish(generation, rank)
 
     def _left(self) -> int:
         """End after a planned leave. If no remaining worker has the state, save a checkpoint first."""
         return self._ending.left(self._generation, self._leaving_since, settle=lambda: self._settle(rank=-1))
+
+    def flush_until(self) -> float:
+        """Return until when (monotonic) this worker may wait for the checkpoint in progress before it ends."""
+        asked = self._leaving_since
+        return (time.monotonic() if asked is None else asked + leaving.STEP_SECONDS) + leaving.FLUSH_SECONDS
 
     def _overdue(self) -> bool:
         """Return whether this worker has waited long enough for the others to let it leave."""

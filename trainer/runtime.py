@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from contract import exit_codes, keys, leaving
+from contract import exit_codes, keys
 from trainer.config import AddFlags, Config, no_flags
 from trainer.errors import ConfigError, Diverged, RecordError, StoreError, TrainerError
 from trainer.etcd.client import EtcdStore
@@ -97,7 +97,7 @@ def _train(config: Config, build: Build) -> int:
         worker.announce(loop)
         return loop.run()
     finally:
-        worker.close()
+        worker.close(loop.flush_until())
 
 
 class _Worker:
@@ -230,12 +230,13 @@ class _Worker:
             raise ConfigError(reason)
         self._coordinator.announce()
 
-    def close(self) -> None:
-        """Withdraw from the job, end pending communication, and finish the checkpoint that is being written."""
+    def close(self, flush_until: float) -> None:
+        """Withdraw from the job, end pending communication, and wait for the checkpoint that is being written until
+        that monotonic time."""
         self._coordinator.stop()
         self._heartbeat.stop()
         self._group.close()
-        self._checkpoints.flush(time.monotonic() + leaving.FLUSH_SECONDS)
+        self._checkpoints.close(flush_until)
         self._loader.close()
 
     def _refusal(self, view: View) -> str | None:

@@ -15,16 +15,20 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from trainer.checkpoint.lineage import History, begun
 from trainer.data.sampler import Cursor
 from trainer.errors import RecordError
 from trainer.training import Training
 
-_VERSION = 3
+_VERSION = 4
 
 
 class Position(NamedTuple):
     """How far a state has come. Of two states of one job, the one with the greater position counts."""
 
+    current: int = 0
+    """1 if it is of the lineage that etcd knows. When etcd has lost its data, a worker that was cut off may return with
+    the state of the old lineage, although others have continued in a new one."""
     applied_in: int = 0
     """Number of the generation that applied the last step."""
     steps: int = 0
@@ -52,6 +56,7 @@ class State:
         """Digest of what must be equal for a state to be loaded: see ``kind_of``."""
         self.step = 0
         self.applied_in = 0
+        self._history = begun("", 0)
         self.cursor = Cursor()
         self.evaluated = 0
         """Epochs after which the model was last evaluated, with ``accuracy`` as the result."""
@@ -62,11 +67,21 @@ class State:
         """Whether others may have continued without this process since its last step."""
         self._more = training.stateful
 
-    def position(self) -> Position:
-        """Return the position, which decides whose state counts."""
+    @property
+    def history(self) -> History:
+        """How this state came about: see ``lineage``."""
+        return self._history.at(self.applied_in, self.step)
+
+    def begin(self, lineage: str, generation: int) -> None:
+        """Continue this state, or a new one, in that generation, although it is not the successor of the last one."""
+        self._history = self.history.continued(lineage, generation) if self.present else begun(lineage, generation)
+
+    def position(self, lineage: str) -> Position:
+        """Return the position, which decides whose state counts. ``lineage`` is the one that etcd knows."""
         if not self.present:
             return Position()
-        return Position(self.applied_in, self.step + 1, int(not self.stale), self.evaluated)
+        current = int(self._history.now.lineage == lineage)
+        return Position(current, self.applied_in, self.step + 1, int(not self.stale), self.evaluated)
 
     def tree(self) -> dict[str, Any]:
         """Return the state as a tree; every key is a string."""
@@ -76,6 +91,7 @@ class State:
             "kind": self.kind,
             "step": self.step,
             "applied_in": self.applied_in,
+            "history": self.history.values(),
             "cursor": [self.cursor.epoch, self.cursor.offset],
             "evaluated": self.evaluated,
             "accuracy": self.accuracy,
@@ -111,6 +127,7 @@ class State:
         for name, thing in self._more.items():
             thing.load_state_dict(tree["more"][name])
         self.step, self.applied_in = tree["step"], tree["applied_in"]
+        self._history = History.of(tree["history"])
         self.evaluated, self.accuracy = tree["evaluated"], tree["accuracy"]
         self.cursor = Cursor(*tree["cursor"])
         self.present, self.stale = True, False

@@ -56,7 +56,7 @@ def test_loading_a_tree_makes_another_process_equal_bit_for_bit() -> None:
     target, more = made()
     target.load(copy.deepcopy(source.tree()))
     assert target.digest() == source.digest()
-    assert target.position() == source.position() == Position(3, 8, 1, evaluated=2)
+    assert target.position("") == source.position("") == Position(1, 3, 8, 1, evaluated=2)
     assert (target.accuracy, target.evaluated) == (0.5, 2)
     assert more.value.tolist() == [1, 1, 1]
     moments = [value["exp_avg"] for value in target.optimizer.state_dict()["state"].values()]
@@ -92,12 +92,12 @@ def test_a_state_of_another_version_is_refused() -> None:
 
 
 def test_a_process_without_the_jobs_state_has_the_lowest_priority() -> None:
-    assert made()[0].position() == Position(0, 0, 0, 0)
+    assert made()[0].position("") == Position(0, 0, 0, 0, 0)
 
 
 def test_a_state_left_behind_is_marked_until_it_is_replaced() -> None:
     state, _ = trained()
     state.stale = True
-    assert state.position() == Position(3, 8, 0, evaluated=2)
+    assert state.position("") == Position(1, 3, 8, 0, evaluated=2)
     state.load(copy.deepcopy(trained()[0].tree()))
-    assert state.position() == Position(3, 8, 1, evaluated=2)
+    assert state.position("") == Position(1, 3, 8, 1, evaluated=2)

@@ -59,6 +59,10 @@ class Bucket:
         """See ``Place``."""
         return _Upload(self._s3, unique_name_of(step))
 
+    def manifest(self, name: str) -> bytes:
+        """See ``Place``."""
+        return self._s3.get(f"{name}/{MANIFEST}")
+
     @contextlib.contextmanager
     def fetched(self, name: str) -> Iterator[Path]:
         """See ``Place``. The files are in ``$TMPDIR`` for that time."""

@@ -55,6 +55,10 @@ class Directory:
         self._sweep()
         return _Upload(self._folder, step)
 
+    def manifest(self, name: str) -> bytes:
+        """See ``Place``."""
+        return (self._folder / name / MANIFEST).read_bytes()
+
     @contextlib.contextmanager
     def fetched(self, name: str) -> Iterator[Path]:
         """See ``Place``."""
@@ -215,7 +219,8 @@ class _Upload:
         except OSError as error:
             if error.errno not in _TAKEN:
                 raise
-            # A checkpoint of this step from before a resume stays until this one is complete.
+            # A checkpoint of this step from before a resume stays until this one is complete, and may be of another
+            # lineage. The manifests tell them apart.
             name = unique_name_of(self._step)
             self._writing.rename(self._folder / name)
         _sync(self._folder)

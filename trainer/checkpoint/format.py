@@ -1,6 +1,6 @@
 """Checkpoints in the format of ``torch.distributed.checkpoint``: writes to a place, reads from a directory.
 
-    name, size = write(place.begin(120), 120, snapshot.parts, layout)
+    name, size = write(place.begin(120), history, snapshot.parts, layout)
     tree = read(folder)                      # RecordError unless it is complete
 
 One process writes everything, without collectives, so a lost peer can't block it. ``torch.distributed.checkpoint.save``
@@ -28,6 +28,7 @@ from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadat
 from trainer import tree
 from trainer.checkpoint.files import Files
 from trainer.checkpoint.layout import DATA, METADATA, Layout
+from trainer.checkpoint.lineage import History
 from trainer.checkpoint.manifest import TREE, Manifest
 from trainer.checkpoint.places import Upload
 from trainer.errors import RecordError
@@ -50,7 +51,7 @@ _KNOWN = {
 }
 
 
-def write(upload: Upload, step: int, parts: tree.Parts, layout: Layout) -> tuple[str, int]:
+def write(upload: Upload, history: History, parts: tree.Parts, layout: Layout) -> tuple[str, int]:
     """Write a checkpoint. Return its name in the place, and the total size of its files.
 
     Raise the errors of the place, or ValueError if two values in the state have the same name. Then the upload is
@@ -63,7 +64,7 @@ def write(upload: Upload, step: int, parts: tree.Parts, layout: Layout) -> tuple
         for name, data in ((METADATA, metadata), (TREE, json.dumps(parts.outline).encode())):
             with files.create(name) as file:
                 file.write(data)
-        name = upload.commit(Manifest(step, files.entries).encode())
+        name = upload.commit(Manifest(history, files.entries).encode())
     except BaseException:
         upload.abort()
         raise

@@ -1,6 +1,6 @@
-"""The manifest of a checkpoint: its step, and the size and sha256 of each of its files.
+"""The manifest of a checkpoint: its step and history, and the size and sha256 of each of its files.
 
-    data = Manifest(120, {".metadata": Entry(812, "9f…")}).encode()
+    data = Manifest(history, {".metadata": Entry(812, "9f…")}).encode()
     manifest = Manifest.decode(data)          # RecordError unless it is complete and of this version
     manifest.verify(folder)                   # RecordError unless the files are unchanged
 
@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainer.checkpoint.lineage import History
 from trainer.checkpoint.places import MANIFEST
 from trainer.errors import RecordError
 
@@ -27,7 +28,7 @@ CHUNK = 4 << 20
 """Bytes to hash or write in one call. Both release the GIL, and a chunk takes a few milliseconds."""
 
 _FORMAT = "tidewater-checkpoint"
-_VERSION = 1
+_VERSION = 2
 _NAME = re.compile(r"step-(\d{12})(?:-[0-9a-f]{8})?")
 
 
@@ -41,9 +42,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The list of a checkpoint's files."""
+    """How the state of a checkpoint came about, and the list of its files."""
 
-    step: int
+    history: History
     files: Mapping[str, Entry]
 
     def encode(self) -> bytes:
@@ -51,7 +52,8 @@ class Manifest:
         fields = {
             "format": _FORMAT,
             "version": _VERSION,
-            "step": self.step,
+            "step": self.history.step,
+            "history": self.history.values(),
             "files": {name: {"size": each.size, "sha256": each.sha256} for name, each in self.files.items()},
         }
         return json.dumps({**fields, "sha256": _digest(fields)}, indent=1).encode()
@@ -69,7 +71,7 @@ class Manifest:
         if digest != _digest(fields):
             raise RecordError(f"its {MANIFEST} does not match its own checksum")
         files = {name: Entry(int(each["size"]), str(each["sha256"])) for name, each in fields["files"].items()}
-        return cls(int(fields["step"]), files)
+        return cls(History.of(fields["history"]), files)
 
     @classmethod
     def of(cls, folder: Path) -> Manifest:

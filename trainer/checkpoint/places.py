@@ -6,7 +6,7 @@ at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +66,9 @@ class Place(Protocol):
     def begin(self, step: int) -> Upload:
         """Begin to write a checkpoint."""
 
+    def manifest(self, name: str) -> bytes:
+        """Return the manifest of a checkpoint."""
+
     def fetched(self, name: str) -> AbstractContextManager[Path]:
         """Return a context with a local directory that has a checkpoint's files while the context is open."""
 
@@ -77,16 +80,3 @@ class Place(Protocol):
 
     def has(self, name: str) -> bool:
         """Return whether a small file of that name exists."""
-
-
-def outdated(stored: Sequence[Stored], step: int, keep: int, broken: Collection[str] = ()) -> set[str]:
-    """Return the names of checkpoints that are not needed after the one of ``step`` is written.
-
-    Args:
-        stored: The checkpoints, newest first.
-        step: The step just written. Newer ones, of a run that got further, are not touched.
-        keep: Number to keep, counted from this step backwards; at least this step stays.
-        broken: Names of damaged checkpoints.
-    """
-    whole = [each for each in stored if each.step <= step and each.name not in broken]
-    return {each.name for each in whole[max(keep, 1) :]} | {each.name for each in stored if each.name in broken}

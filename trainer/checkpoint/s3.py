@@ -57,6 +57,11 @@ class S3:
         with self._told():
             self.client.put_object(Bucket=self.bucket, Key=self.prefix + name, Body=data)
 
+    def get(self, name: str) -> bytes:
+        """Download a small file into memory."""
+        with self._told():
+            return bytes(self.client.get_object(Bucket=self.bucket, Key=self.prefix + name)["Body"].read())
+
     def download(self, name: str, path: Path) -> None:
         """Download a file. boto3 continues where a connection broke."""
         with self._told():

@@ -26,6 +26,7 @@ The rules, in full:
   still be training, frozen or cut off. Then the next generation waits until their processes have certainly ended, or
   have been without a lease for so long (``takeover_seconds``) that they have stopped by themselves
   (``Coordinator.in_touch``). So two generations never both make steps final.
+* All generations have the lineage of the first one. If etcd loses its data, the next generation begins a new lineage.
 * The oldest member that may be in the next generation proposes it. If it does not, the second oldest does so after
   ``patience_seconds``, and so on. Two proposals do no harm: compare-and-set accepts only one.
 """
@@ -71,6 +72,8 @@ class Generation:
     members: tuple[Member, ...]
     cause: str
     """Why it replaced the one before: ``start``, ``joined``, ``left`` or ``lost``."""
+    lineage: str = ""
+    """Random name of the sequence of generations that this one belongs to. If etcd loses its data, a new one begins."""
 
     def rank(self, member_id: str) -> int | None:
         """Return the rank of a member, or None if it is not in this generation."""
@@ -318,4 +321,5 @@ def _successor(view: View, inputs: Inputs) -> Generation:
     cause = "start" if not before else "lost" if broken else "left" if len(survivors) < len(before) else "joined"
     # If etcd has lost its data, the members still know the last number.
     number = max([view.number, *(member.ready_after for member in members)]) + 1
-    return Generation(number=number, uuid=inputs.uuid, members=tuple(members), cause=cause)
+    lineage = view.generation.lineage if view.generation else f"{inputs.uuid:012x}"
+    return Generation(number=number, uuid=inputs.uuid, members=tuple(members), cause=cause, lineage=lineage)

@@ -10,6 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from trainer.checkpoint import Found
+from trainer.checkpoint.lineage import ranked
+from trainer.errors import RecordError
 from trainer.membership.rules import Generation, View
 from trainer.observe.log import Log
 from trainer.parts import Parts
@@ -28,16 +31,19 @@ def synchronise(parts: Parts, generation: Generation, rank: int, wanted: Callabl
     The state is then either the old or the new one, never a mixture, and a call in the next generation corrects it.
     """
     group, state = parts.group, parts.state
-    mine = state.position()
+    mine = state.position(generation.lineage)
     width = len(mine)
     table = [0.0] * width * len(generation.members)
     table[rank * width : (rank + 1) * width] = map(float, mine)
     sums = list(map(int, group.tally(table)))
     source, behind = plan([Position(*sums[first : first + width]) for first in range(0, len(sums), width)])
+    replaced = rank in behind
     if rank == source and not mine.trusted:
-        _restore(parts, generation, wanted, log)
+        replaced = _restore(parts, generation, wanted, log)
+    elif rank not in behind and not mine.current:
+        state.begin(generation.lineage, generation.number)
     if not behind:
-        return False
+        return replaced
     if rank == source:
         parts.server.offer(generation.uuid, state.tree())
     try:
@@ -46,7 +52,7 @@ def synchronise(parts: Parts, generation: Generation, rank: int, wanted: Callabl
         group.confirm(timeout_seconds=_SYNC_SECONDS)
     finally:
         parts.server.withdraw()
-    return rank in behind
+    return replaced
 
 
 def plan(positions: list[Position]) -> tuple[int, frozenset[int]]:
@@ -69,15 +75,36 @@ def _fetch(parts: Parts, generation: Generation, source: int, wanted: Callable[[
     log.event("state_synced", from_rank=source, step=parts.state.step, seconds=time.monotonic() - started)
 
 
-def _restore(parts: Parts, generation: Generation, wanted: Callable[[], None], log: Log) -> None:
-    """Load the last checkpoint, or begin a new training. No rank has the job's latest state."""
+def _restore(parts: Parts, generation: Generation, wanted: Callable[[], None], log: Log) -> bool:
+    """Load the checkpoint that counts, or begin a new training. No rank has the job's latest state.
+
+    Return whether this rank's state was replaced: a state that was left behind stays if no checkpoint counts more.
+    """
     _await_leavers(parts, generation, wanted)
     state = parts.state
-    found = parts.checkpoints.load()
-    if found and not (state.present and state.step >= found.step):
+    found = parts.checkpoints.load(generation.lineage)
+    if found:
+        _refuse_older_etcd(found, generation)
+    replaced = found is not None and not (
+        state.present and next(ranked([state.history, found.history], generation.lineage)) == 0
+    )
+    if found and replaced:
         state.load(found.tree)
         log.event("checkpoint_loaded", step=found.step, path=str(found.path))
+    state.begin(generation.lineage, generation.number)
     state.present, state.stale, state.applied_in = True, False, generation.number
+    return replaced
+
+
+def _refuse_older_etcd(found: Found, generation: Generation) -> None:
+    """Raise RecordError if etcd's numbers would repeat: new checkpoints would then count less than this one."""
+    now = found.history.now
+    if now.lineage == generation.lineage and now.generation >= generation.number:
+        raise RecordError(
+            f"{found.path} was written in generation {now.generation}, but etcd is only at generation "
+            f"{generation.number}: etcd's data are older than the checkpoint (a restored backup?). Delete the keys of "
+            "this job in etcd, and start its workers again: they continue from the checkpoint"
+        )
 
 
 def _await_leavers(parts: Parts, generation: Generation, wanted: Callable[[], None]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +13,36 @@ import torch
 from torch import nn
 
 from trainer.checkpoint import Checkpoints, places
+from trainer.checkpoint.lineage import History, Segment
 from trainer.observe import log as logs
 from trainer.observe.log import Log
 
 Tree = dict[str, Any]
+
+LINE = "line"
+"""The lineage that etcd knows in these tests."""
+
+
+def at(step: int, generation: int = 1, *before: Segment, lineage: str = LINE, since: int = 1) -> History:
+    """Return the history of a state of the tests' only lineage, unless it says otherwise."""
+    return History((*before, Segment(lineage, since, generation, step)))
 
 
 class Told:
     """The logged events."""
 
     def __init__(self) -> None:
-        self.log = Log(
-            "t", stream=io.StringIO(), listener=lambda name, fields: self.events.append((name, dict(fields)))
-        )
+        self.log = Log("t", stream=io.StringIO(), listener=self._heard)
         self.events: list[tuple[str, dict[str, logs.Value]]] = []
+        self._then: dict[str, Callable[[], object]] = {}
+
+    def then(self, name: str, act: Callable[[], object]) -> None:
+        """Call ``act`` when an event of that name is logged for the first time from now on."""
+        self._then[name] = act
+
+    def _heard(self, name: str, fields: Mapping[str, logs.Value]) -> None:
+        self.events.append((name, dict(fields)))
+        self._then.pop(name, lambda: None)()
 
     def of(self, name: str) -> list[dict[str, logs.Value]]:
         return [fields for event, fields in self.events if event == name]
@@ -90,7 +106,7 @@ def trained() -> tuple[nn.Module, torch.optim.Optimizer]:
 def save(checkpoints: Checkpoints, *steps: int) -> None:
     """Save small states, one after the other."""
     for step in steps:
-        assert checkpoints.save(step, small(step), wait=True)
+        assert checkpoints.save(at(step), small(step), wait=True)
 
 
 def same(left: object, right: object) -> bool:

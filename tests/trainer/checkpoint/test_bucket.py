@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.trainer.checkpoint.conftest import Told, keys, large, save, small
+from tests.trainer.checkpoint.conftest import LINE, Told, at, keys, large, save, small
 from tests.trainer.checkpoint.conftest import same as same_bits
 from trainer.checkpoint import Checkpoints, Unreadable, bucket, place
 from trainer.checkpoint.places import Upload
@@ -24,7 +24,7 @@ def names(client: Any) -> list[str]:
 
 def test_a_saved_checkpoint_is_loaded_and_only_the_newest_are_kept(s3: Any, open_places: Open, told: Told) -> None:
     save(open_places(WHERE), 10, 20, 30)
-    found = open_places(WHERE).load()
+    found = open_places(WHERE).load(LINE)
     assert found is not None
     assert found.step == 30
     assert found.path.startswith(f"{WHERE}/step-000000000030-")
@@ -36,16 +36,16 @@ def test_a_saved_checkpoint_is_loaded_and_only_the_newest_are_kept(s3: Any, open
 def test_a_bucket_without_a_prefix_is_accepted(s3: Any, open_places: Open) -> None:
     save(open_places("s3://there"), 10)
     assert all(key.startswith("step-000000000010-") for key in keys(s3))
-    assert open_places("s3://there/").load() is not None
+    assert open_places("s3://there/").load(LINE) is not None
 
 
 def test_a_large_file_is_uploaded_in_parts(s3: Any, open_places: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bucket, "_PART", 5 << 20)  # the minimum that S3 accepts
     state = large(10, 13 << 20)
-    assert open_places(WHERE).save(10, state, wait=True)
+    assert open_places(WHERE).save(at(10), state, wait=True)
     (key,) = [key for key in keys(s3) if key.endswith(".distcp")]
     assert s3.head_object(Bucket="there", Key=key)["ETag"].endswith('-3"')
-    found = open_places(WHERE).load()
+    found = open_places(WHERE).load(LINE)
     assert found is not None
     assert same_bits(found.tree, state)
     assert not s3.list_multipart_uploads(Bucket="there").get("Uploads")
@@ -56,7 +56,7 @@ def test_a_checkpoint_without_a_manifest_is_ignored(s3: Any, open_places: Open) 
     save(checkpoints, 10, 20)
     (manifest,) = [key for key in keys(s3) if "step-000000000020" in key and key.endswith("manifest.json")]
     s3.delete_object(Bucket="there", Key=manifest)
-    found = checkpoints.load()
+    found = checkpoints.load(LINE)
     assert found is not None
     assert found.step == 10
 
@@ -66,7 +66,7 @@ def test_a_damaged_checkpoint_is_skipped_and_the_previous_one_is_used(s3: Any, o
     save(checkpoints, 10, 20)
     (data,) = [key for key in keys(s3) if "step-000000000020" in key and key.endswith(".distcp")]
     s3.put_object(Bucket="there", Key=data, Body=b"x")
-    found = checkpoints.load()
+    found = checkpoints.load(LINE)
     assert found is not None
     assert found.step == 10
     assert "__0_0.distcp has 1 bytes" in str(told.of("checkpoint_skipped")[0]["reason"])
@@ -118,8 +118,8 @@ def test_an_aborted_upload_leaves_nothing(s3: Any, monkeypatch: pytest.MonkeyPat
 
 def test_a_missing_bucket_fails_the_checkpoint_and_is_named(s3: Any, open_places: Open, told: Told) -> None:
     checkpoints = open_places("s3://nowhere/digits")
-    assert checkpoints.load() is None
-    assert not checkpoints.save(10, small(10), wait=True)
+    assert checkpoints.load(LINE) is None
+    assert not checkpoints.save(at(10), small(10), wait=True)
     (failed,) = told.of("checkpoint_failed")
     assert failed["place"] == "s3://nowhere/digits"
     assert failed["reason"] == "there is no bucket nowhere: create it, or correct --checkpoints"
@@ -132,11 +132,11 @@ def test_an_unreachable_s3_fails_the_checkpoint_and_prevents_a_start(
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free.getsockname()[1]}")
     monkeypatch.setattr(bucket, "_ATTEMPTS", 2)
     checkpoints = open_places(WHERE)
-    assert not checkpoints.save(10, small(10), wait=True)
+    assert not checkpoints.save(at(10), small(10), wait=True)
     assert "Could not connect" in str(told.of("checkpoint_failed")[0]["reason"])
     assert not checkpoints.finished()
     with pytest.raises(Unreadable, match="Could not connect"):
-        checkpoints.load()
+        checkpoints.load(LINE)
 
 
 def test_a_denied_access_to_s3_is_an_error_with_the_remedy(
@@ -144,7 +144,7 @@ def test_a_denied_access_to_s3_is_an_error_with_the_remedy(
 ) -> None:
     checkpoints = open_places(WHERE)
     denied("PutObject")
-    assert not checkpoints.save(10, small(10), wait=True)
+    assert not checkpoints.save(at(10), small(10), wait=True)
     (failed,) = told.of("checkpoint_failed")
     assert "AccessDenied" in str(failed["reason"])
     assert "role of the training pods" in str(failed["reason"])
@@ -169,20 +169,22 @@ def test_a_disk_and_a_bucket_together_survive_the_loss_of_either(
     save(open_places(both), 10)
     assert str(told.of("checkpoint_saved")[0]["path"]).startswith(str(folder))
     (folder / "step-000000000010" / "__0_0.distcp").unlink()
-    found = open_places(both).load()
+    found = open_places(both).load(LINE)
     assert found is not None
     assert found.path.startswith("s3://")
     for key in keys(s3):
         s3.delete_object(Bucket="there", Key=key)
     save(open_places(folder), 20)
-    found = open_places(both).load()
+    found = open_places(both).load(LINE)
     assert found is not None
     assert found.path == str(folder / "step-000000000020")
 
 
 def test_the_end_of_the_job_is_recorded(s3: Any, open_places: Open) -> None:
     assert not open_places(WHERE).finished()
-    open_places(WHERE).finish(b"{}")
+    checkpoints = open_places(WHERE)
+    save(checkpoints, 10)
+    checkpoints.finish(b"{}")
     assert open_places(WHERE).finished()
     assert not open_places("s3://there/checkpoints").finished()
 

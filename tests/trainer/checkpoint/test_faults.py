@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.trainer.checkpoint.conftest import Told, large, save, small
+from tests.trainer.checkpoint.conftest import Told, at, large, save, small
 from trainer.checkpoint import Checkpoints, directory
 from trainer.checkpoint.directory import Directory
 
@@ -38,7 +38,7 @@ def run(script: str, *arguments: object, mounts: bool = False) -> Any:
     prelude = """
         import io, json, os, sys, time
         from pathlib import Path
-        from tests.trainer.checkpoint.conftest import Told, large, small
+        from tests.trainer.checkpoint.conftest import LINE, Told, at, large, small
         from trainer.checkpoint import Checkpoints
         from trainer.checkpoint.directory import Directory
     """
@@ -72,7 +72,7 @@ def test_a_file_that_cannot_grow_fails_the_checkpoint_with_the_reason(
 ) -> None:
     save(checkpoints, 10)
     for step in (20, 30):
-        assert not checkpoints.save(step, large(step, 2 * limited), wait=True)
+        assert not checkpoints.save(at(step), large(step, 2 * limited), wait=True)
     assert [fields["reason"] for fields in told.of("checkpoint_failed")] == ["[Errno 27] File too large"] * 2
     assert (visible(folder), hidden(folder)) == (["step-000000000010"], [])
     save(checkpoints, 40)
@@ -87,13 +87,14 @@ def test_a_full_volume_fails_the_checkpoint_until_there_is_room(tmp_path: Path) 
         assert os.system(f"mount -t tmpfs -o size=12m tidewater-test {volume}") == 0
         told = Told()
         checkpoints = Checkpoints([Directory(volume)], keep=2, log=told.log)
-        assert checkpoints.save(10, large(10, 3 << 20), wait=True)
+        assert checkpoints.save(at(10), large(10, 3 << 20), wait=True)
         (volume / "filler").write_bytes(bytes(7 << 20))
-        assert not checkpoints.save(20, large(20, 3 << 20), wait=True)
+        assert not checkpoints.save(at(20), large(20, 3 << 20), wait=True)
         before = sorted(os.listdir(volume))
         (volume / "filler").unlink()
-        assert checkpoints.save(30, large(30, 3 << 20), wait=True)
-        print(json.dumps([told.of("checkpoint_failed"), before, sorted(os.listdir(volume)), checkpoints.load().step]))
+        assert checkpoints.save(at(30), large(30, 3 << 20), wait=True)
+        after, step = sorted(os.listdir(volume)), checkpoints.load(LINE).step
+        print(json.dumps([told.of("checkpoint_failed"), before, after, step]))
     """
     ((failed,), before, after, step) = run(script, tmp_path, mounts=True)
     assert (failed["step"], failed["place"]) == (20, str(tmp_path))
@@ -110,10 +111,10 @@ def test_a_read_only_volume_fails_the_checkpoint_but_loading_works(tmp_path: Pat
         volume = Path(sys.argv[1])
         told = Told()
         checkpoints = Checkpoints([Directory(volume)], keep=2, log=told.log)
-        assert checkpoints.save(10, small(10), wait=True)
+        assert checkpoints.save(at(10), small(10), wait=True)
         assert os.system(f"mount --bind {volume} {volume} && mount -o remount,ro,bind {volume}") == 0
-        assert not checkpoints.save(20, small(20), wait=True)
-        print(json.dumps([told.of("checkpoint_failed"), checkpoints.load().step, checkpoints.finished()]))
+        assert not checkpoints.save(at(20), small(20), wait=True)
+        print(json.dumps([told.of("checkpoint_failed"), checkpoints.load(LINE).step, checkpoints.finished()]))
     """
     ((failed,), step, finished) = run(script, tmp_path, mounts=True)
     assert "Read-only file system" in failed["reason"]
@@ -134,14 +135,14 @@ def test_a_killed_writer_leaves_complete_checkpoints_intact_and_the_next_writer_
         def save_for_ever(first):
             checkpoints = Checkpoints([Directory(folder)], keep=2, log=Told().log)
             for step in range(first, first + 1000):
-                checkpoints.save(step, large(step, 24 << 20), wait=True)
+                checkpoints.save(at(step), large(step, 24 << 20), wait=True)
         def check():
             told = Told()
             checkpoints = Checkpoints([Directory(folder)], keep=2, log=told.log)
-            found = checkpoints.load()
+            found = checkpoints.load(LINE)
             whole = found is None or found.tree["model"]["weight"].eq(found.step).all().item()
             step = found.step + 1 if found else 1
-            saved = checkpoints.save(step, small(step), wait=True)
+            saved = checkpoints.save(at(step), small(step), wait=True)
             left = [name for name in os.listdir(folder) if name.startswith(".")]
             Path(sys.argv[2]).write_text(json.dumps([told.of("checkpoint_skipped"), whole, saved, left]))
         results = []
@@ -234,5 +235,5 @@ def test_small_states_of_many_steps_leave_no_open_files_and_no_threads(checkpoin
     save(checkpoints, 1)
     before = (len(os.listdir("/proc/self/fd")), threading.active_count())
     for step in range(2, 30):
-        assert checkpoints.save(step, small(step), wait=True)
+        assert checkpoints.save(at(step), small(step), wait=True)
     assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.trainer.checkpoint.conftest import Told, save, small, trained
+from tests.trainer.checkpoint.conftest import LINE, Told, at, save, small, trained
 from tests.trainer.checkpoint.conftest import same as same_bits
 from trainer.checkpoint import Checkpoints
 from trainer.checkpoint.directory import Directory
@@ -34,8 +35,8 @@ class Slow(Directory):
 def test_a_model_and_its_optimizer_are_restored_bit_for_bit(checkpoints: Checkpoints) -> None:
     model, optimizer = trained()
     state = {"step": 3, "model": dict(model.state_dict()), "optimizer": optimizer.state_dict(), "accuracy": None}
-    assert checkpoints.save(3, state, wait=True)
-    found = checkpoints.load()
+    assert checkpoints.save(at(3), state, wait=True)
+    found = checkpoints.load(LINE)
     assert found is not None
     assert found.step == 3
     assert same_bits(found.tree, state)
@@ -60,8 +61,8 @@ def test_a_model_and_its_optimizer_are_restored_bit_for_bit(checkpoints: Checkpo
     ids=lambda tensor: f"{tensor.dtype}-{list(tensor.shape)}-{list(tensor.stride())}",
 )
 def test_tensors_of_every_kind_are_restored(tensor: torch.Tensor, checkpoints: Checkpoints) -> None:
-    assert checkpoints.save(1, {"tensor": tensor}, wait=True)
-    found = checkpoints.load()
+    assert checkpoints.save(at(1), {"tensor": tensor}, wait=True)
+    found = checkpoints.load(LINE)
     assert found is not None
     assert same_bits(found.tree["tensor"], tensor.contiguous())
 
@@ -70,8 +71,8 @@ def test_tensors_of_equal_shape_and_any_strides_stay_separate(checkpoints: Check
     values = torch.arange(12.0).reshape(3, 4)
     state = {"rows": values, "columns": values.T.contiguous().T, "again": values + 1, "whole": values.int()}
     for step in (1, 2):
-        assert checkpoints.save(step, state, wait=True)
-    found = checkpoints.load()
+        assert checkpoints.save(at(step), state, wait=True)
+    found = checkpoints.load(LINE)
     assert found is not None
     assert same_bits(found.tree, state)
 
@@ -80,12 +81,12 @@ def test_the_saved_state_is_the_state_at_the_call_to_save(folder: Path, told: To
     place = Slow(folder)
     checkpoints = Checkpoints([place], keep=2, log=told.log)
     state = small(10)
-    assert checkpoints.save(10, state)
+    assert checkpoints.save(at(10), state)
     assert place.begun.wait(10)
     state["model"]["weight"].zero_()
     place.go.set()
     assert checkpoints.flush()
-    found = checkpoints.load()
+    found = checkpoints.load(LINE)
     assert found is not None
     assert same_bits(found.tree, small(10))
 
@@ -93,8 +94,8 @@ def test_the_saved_state_is_the_state_at_the_call_to_save(folder: Path, told: To
 def test_a_checkpoint_requested_too_soon_is_dropped_and_reported(folder: Path, told: Told) -> None:
     place = Slow(folder)
     checkpoints = Checkpoints([place], keep=2, log=told.log)
-    assert checkpoints.save(10, small(10))
-    assert not checkpoints.save(20, small(20))
+    assert checkpoints.save(at(10), small(10))
+    assert not checkpoints.save(at(20), small(20))
     assert not checkpoints.flush(deadline=0.0)
     place.go.set()
     assert checkpoints.flush()
@@ -105,9 +106,9 @@ def test_a_checkpoint_requested_too_soon_is_dropped_and_reported(folder: Path, t
 def test_a_caller_that_waits_gets_both_checkpoints_written(folder: Path, told: Told) -> None:
     place = Slow(folder)
     checkpoints = Checkpoints([place], keep=2, log=told.log)
-    assert checkpoints.save(10, small(10))
+    assert checkpoints.save(at(10), small(10))
     threading.Timer(0.1, place.go.set).start()
-    assert checkpoints.save(20, small(20), wait=True)
+    assert checkpoints.save(at(20), small(20), wait=True)
     assert told.steps("checkpoint_saved") == [10, 20]
 
 
@@ -121,8 +122,8 @@ def test_snapshot_memory_is_reused(checkpoints: Checkpoints) -> None:
 
 def test_a_state_with_changed_shapes_is_saved_correctly(checkpoints: Checkpoints) -> None:
     for step, shape in ((1, (2, 3)), (2, (3, 2)), (3, (7,))):
-        assert checkpoints.save(step, {"x": torch.full(shape, float(step))}, wait=True)
-        found = checkpoints.load()
+        assert checkpoints.save(at(step), {"x": torch.full(shape, float(step))}, wait=True)
+        found = checkpoints.load(LINE)
         assert found is not None
         assert same_bits(found.tree, {"x": torch.full(shape, float(step))})
 
@@ -139,7 +140,7 @@ def test_a_state_with_changed_shapes_is_saved_correctly(checkpoints: Checkpoints
 def test_an_unsupported_state_fails_only_the_checkpoint(
     state: dict[str, Any], says: str, checkpoints: Checkpoints, told: Told, folder: Path
 ) -> None:
-    assert not checkpoints.save(1, state, wait=True)
+    assert not checkpoints.save(at(1), state, wait=True)
     (failed,) = told.of("checkpoint_failed")
     assert says in str(failed["reason"])
     save(checkpoints, 2)
@@ -151,7 +152,7 @@ def test_every_place_gets_the_checkpoint(tmp_path: Path, open_places: Callable[.
     save(both, 10, 20)
     assert sorted(told.steps("checkpoint_saved")) == [10, 10, 20, 20]  # type: ignore[type-var]
     for name in "ab":
-        found = open_places(tmp_path / name).load()
+        found = open_places(tmp_path / name).load(LINE)
         assert found is not None
         assert found.step == 20
 
@@ -161,7 +162,7 @@ def test_the_other_places_get_the_checkpoint_if_one_place_fails(
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     both = open_places(f"{tmp_path / 'file' / 'a'},{tmp_path / 'b'}")
-    assert both.save(10, small(10), wait=True)
+    assert both.save(at(10), small(10), wait=True)
     (failed,) = told.of("checkpoint_failed")
     assert (failed["step"], failed["place"]) == (10, str(tmp_path / "file" / "a"))
     assert "Not a directory" in str(failed["reason"])
@@ -174,7 +175,7 @@ def test_an_unexpected_error_is_also_reported_as_an_event(folder: Path, told: To
             raise ZeroDivisionError("odd")
 
     checkpoints = Checkpoints([Odd(folder)], keep=2, log=told.log)
-    assert not checkpoints.save(1, small(1), wait=True)
+    assert not checkpoints.save(at(1), small(1), wait=True)
     assert told.of("checkpoint_failed")[0]["reason"] == "ZeroDivisionError: odd"
 
 
@@ -185,7 +186,7 @@ def test_an_upload_is_aborted_when_torch_fails(folder: Path, told: Told, monkeyp
     checkpoints = Checkpoints([Directory(folder)], keep=2, log=told.log)
     checkpoints.prepare()
     monkeypatch.setattr(torch, "save", fail)
-    assert not checkpoints.save(1, small(1), wait=True)
+    assert not checkpoints.save(at(1), small(1), wait=True)
     assert "enforce fail" in str(told.of("checkpoint_failed")[0]["reason"])
     assert list(folder.iterdir()) == []
 
@@ -195,15 +196,58 @@ def test_the_end_of_the_job_is_recorded_in_every_place_and_found_in_any_of_them(
 ) -> None:
     both = open_places(f"{tmp_path / 'a'},{tmp_path / 'b'}")
     assert not both.finished()
+    save(both, 10)
     both.finish(b"{}")
     assert both.finished()
     assert open_places(tmp_path / "b").finished()
     (tmp_path / "c").write_text("in the way")
     assert open_places(f"{tmp_path / 'c'},{tmp_path / 'b'}").finished()
-    open_places(f"{tmp_path / 'c'},{tmp_path / 'b'}").finish(b"{}")
-    assert told.of("checkpoint_failed")[0]["place"] == str(tmp_path / "c")
-    with pytest.raises(OSError, match=f"{tmp_path / 'c'}: .*File exists"):
-        open_places(tmp_path / "c").finish(b"{}")
+
+
+def test_a_place_without_the_final_checkpoint_does_not_say_that_the_job_is_finished(
+    tmp_path: Path, open_places: Callable[..., Checkpoints], told: Told
+) -> None:
+    save(open_places(tmp_path / "b"), 10)
+    (tmp_path / "b").rename(tmp_path / "kept")
+    (tmp_path / "b").write_text("in the way")
+    both = open_places(f"{tmp_path / 'a'},{tmp_path / 'b'}")
+    save(both, 20)
+    (tmp_path / "b").unlink()
+    (tmp_path / "kept").rename(tmp_path / "b")  # the place is back, with an older checkpoint
+    both.finish(b"{}")
+    assert both.finished()
+    assert told.of("checkpoint_failed")[-1] == {
+        "place": str(tmp_path / "b"),
+        "reason": "the end of the job is not recorded: it does not have the final checkpoint",
+    }
+    alone = open_places(tmp_path / "b")
+    assert not alone.finished()
+    found = alone.load(LINE)
+    assert found is not None
+    assert found.step == 10
+
+
+def test_the_end_is_recorded_nowhere_before_a_place_has_the_final_checkpoint(
+    tmp_path: Path, open_places: Callable[..., Checkpoints]
+) -> None:
+    (tmp_path / "c").write_text("in the way")
+    checkpoints = open_places(f"{tmp_path / 'c'}")
+    assert not checkpoints.save(at(10), small(10), wait=True)
+    with pytest.raises(OSError, match=f"{tmp_path / 'c'}: it does not have the final checkpoint"):
+        checkpoints.finish(b"{}")
+
+
+def test_a_checkpoint_that_is_not_finished_when_its_worker_ends_is_reported(folder: Path, told: Told) -> None:
+    place = Slow(folder)
+    checkpoints = Checkpoints([place], keep=2, log=told.log)
+    assert checkpoints.save(at(10), small(10))
+    checkpoints.close(deadline=0.0)
+    (failed,) = told.of("checkpoint_failed")
+    assert (failed["step"], failed["place"]) == (10, str(folder))
+    assert "still being written" in str(failed["reason"])
+    place.go.set()
+    checkpoints.close(time.monotonic() + 60)
+    assert len(told.of("checkpoint_failed")) == 1
 
 
 @pytest.mark.parametrize("text", ["", " , ", "gs://bucket/x", "s3://", "s3:///prefix", "/a,/a"])

@@ -14,8 +14,8 @@ import torch
 from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
+from tests.trainer.checkpoint.conftest import at, trained
 from tests.trainer.checkpoint.conftest import same as same_bits
-from tests.trainer.checkpoint.conftest import trained
 from trainer.checkpoint import Checkpoints
 
 SCRIPT = """
@@ -36,7 +36,7 @@ SCRIPT = """
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 def test_plain_dcp_loads_model_and_optimizer_of_a_checkpoint(checkpoints: Checkpoints, folder: Path) -> None:
     model, optimizer = trained()
-    checkpoints.save(3, {"step": 3, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, wait=True)
+    checkpoints.save(at(3), {"step": 3, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, wait=True)
     other, other_optimizer = trained()
     for value in other.state_dict().values():
         value.zero_()
@@ -54,7 +54,7 @@ def test_torchs_converter_makes_one_file_that_torch_loads(
     checkpoints: Checkpoints, folder: Path, tmp_path: Path
 ) -> None:
     model, _ = trained()
-    checkpoints.save(3, {"model": model.state_dict(), "cursor": (1, 64)}, wait=True)
+    checkpoints.save(at(3), {"model": model.state_dict(), "cursor": (1, 64)}, wait=True)
     dcp_to_torch_save(folder / "step-000000000003", tmp_path / "one.pt")
     loaded = torch.load(tmp_path / "one.pt", weights_only=True)
     assert same_bits(loaded["model"], dict(model.state_dict()))
@@ -65,7 +65,7 @@ def test_any_number_of_processes_can_load_a_checkpoint_without_the_trainer(
     checkpoints: Checkpoints, folder: Path, tmp_path: Path
 ) -> None:
     weight = torch.arange(12.0).reshape(4, 3)
-    checkpoints.save(5, {"step": 5, "model": {"weight": weight}}, wait=True)
+    checkpoints.save(at(5), {"step": 5, "model": {"weight": weight}}, wait=True)
     arguments = ["2", str(tmp_path / "store"), str(folder / "step-000000000005")]
     processes = [
         subprocess.Popen(
@@ -88,7 +88,7 @@ def test_a_number_that_changes_between_checkpoints_is_saved_anew(
     then: object, checkpoints: Checkpoints, folder: Path
 ) -> None:
     for step, value in ((1, 1), (2, then)):
-        checkpoints.save(step, {"value": value, "after": torch.full((3,), float(step)), "step": step}, wait=True)
+        checkpoints.save(at(step), {"value": value, "after": torch.full((3,), float(step)), "step": step}, wait=True)
     wanted: dict[str, Any] = {"value": 0, "after": torch.zeros(3), "step": 0}
     dcp.load(wanted, checkpoint_id=folder / "step-000000000002")  # type: ignore[attr-defined]
     assert same_bits(wanted, {"value": then, "after": torch.full((3,), 2.0), "step": 2})

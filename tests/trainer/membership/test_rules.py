@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -39,7 +40,8 @@ def view(number: int, inside: str, *living: Member) -> View:
 
 
 def inputs(me: str, **more: object) -> Inputs:
-    return Inputs(me=me, limits=Limits(1, 3, patience_seconds=3), uuid=5, changed_at=100, **more)  # type: ignore[arg-type]
+    given: dict[str, Any] = {"uuid": 5, "changed_at": 100, **more}
+    return Inputs(me=me, limits=Limits(1, 3, patience_seconds=3), **given)
 
 
 def names(generation: Generation | None) -> str:
@@ -53,6 +55,16 @@ def test_the_oldest_worker_forms_the_first_generation_of_all_present_workers() -
     assert action.generation is not None
     assert (names(action.generation), action.generation.number, action.generation.cause) == ("ab", 1, "start")
     assert decide(start, inputs("b"), now=100).kind is Kind.WAIT
+
+
+def test_generations_keep_their_lineage_until_etcd_loses_its_data() -> None:
+    alone = (member("a", 1, ready_after=4),)
+    begun = decide(View(members=alone), inputs("a"), now=100).generation
+    assert begun is not None
+    assert (begun.lineage, begun.number) == (f"{inputs('a').uuid:012x}", 5)
+    later = decide(View(replace(begun, number=4), 7, alone), inputs("a", uuid=6), now=200).generation
+    assert later is not None
+    assert (later.lineage, later.uuid) == (begun.lineage, 6)
 
 
 def test_nothing_happens_while_nothing_changes() -> None:
@@ -288,8 +300,8 @@ def test_records_are_read_from_etcd_as_they_were_written() -> None:
     [
         pytest.param(b"{", "not JSON", id="not-json"),
         pytest.param(b'{"version": 99}', "version 99", id="other-version"),
-        pytest.param(json.dumps({"version": 2, "surprise": 1, "members": []}).encode(), "surprise", id="unknown-field"),
-        pytest.param(b'{"version": 2}', "members", id="no-members"),
+        pytest.param(json.dumps({"version": 3, "surprise": 1, "members": []}).encode(), "surprise", id="unknown-field"),
+        pytest.param(b'{"version": 3}', "members", id="no-members"),
     ],
 )
 def test_an_unreadable_record_is_an_error_that_names_the_cause(data: bytes, words: str) -> None:

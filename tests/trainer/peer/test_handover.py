@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
-from trainer.errors import GroupBroken
+from tests.trainer.checkpoint.conftest import LINE
+from trainer.checkpoint import Checkpoints, places
+from trainer.errors import GroupBroken, RecordError
 from trainer.membership.rules import Generation, Member, View
-from trainer.peer.handover import _await_leavers, plan
-from trainer.state import Position
+from trainer.observe.log import Log
+from trainer.peer.handover import _await_leavers, _restore, plan
+from trainer.state import Position, State
+from trainer.training import Training
 
-at = Position
-NOBODY = at()
+at = partial(Position, 1)
+"""A position in the lineage that etcd knows."""
+NOBODY = Position()
 A, B = (Member(name, name, "127.0.0.1", 1, 2, "signature", 0) for name in "ab")
 ALONE = Generation(5, 9, (A,), "left")
 
@@ -59,6 +68,14 @@ def test_a_state_that_was_not_left_behind_has_priority_over_an_evaluation() -> N
     assert plan([at(4, 100, 0, evaluated=3), at(4, 100, 1, evaluated=2)]) == (1, frozenset({0}))
 
 
+def test_a_state_of_the_lineage_that_etcd_lost_does_not_replace_that_of_the_new_one() -> None:
+    assert plan([Position(0, 7, 100, 1), at(1, 81, 1)]) == (1, frozenset({0}))
+
+
+def test_workers_that_still_have_the_state_when_etcd_lost_its_data_keep_it() -> None:
+    assert plan([Position(0, 7, 100, 1), Position(0, 7, 100, 1), NOBODY]) == (0, frozenset({2}))
+
+
 class Etcd:
     """What a coordinator knows about one generation and some members."""
 
@@ -96,3 +113,67 @@ def test_waiting_for_a_leaving_worker_ends_with_the_generation() -> None:
 
     with pytest.raises(GroupBroken):
         await_leavers(Etcd(A, replace(B, leaving=True)), superseded)
+
+
+def restore(state: State, checkpoints: Checkpoints, number: int, quiet: Log) -> bool:
+    """Restore the state in that generation, as the only rank."""
+    generation = replace(ALONE, number=number, lineage=LINE)
+    parts: Any = SimpleNamespace(coordinator=Etcd(A), state=state, checkpoints=checkpoints)
+    return _restore(parts, generation, lambda: None, quiet)
+
+
+def trained_to(step: int, generation: int) -> State:
+    """Return the state of a worker that was left behind after that step and generation."""
+    state = fresh()
+    state.begin(LINE, 1)
+    state.present, state.stale = True, True
+    state.step, state.applied_in = step, generation
+    return state
+
+
+def fresh() -> State:
+    model = nn.Linear(1, 1)
+    training = Training(model, torch.optim.SGD(model.parameters(), lr=0.1), [0], lambda model, batch: batch)
+    return State(training, "kind", torch.amp.GradScaler("cpu", enabled=False))
+
+
+@pytest.fixture
+def checkpoints(tmp_path: Path, quiet: Log) -> Checkpoints:
+    return Checkpoints(places(str(tmp_path)), keep=3, log=quiet)
+
+
+def save(checkpoints: Checkpoints, state: State) -> None:
+    assert checkpoints.save(state.history, state.tree(), wait=True)
+
+
+def test_a_state_left_behind_is_replaced_by_a_checkpoint_of_a_newer_generation(
+    checkpoints: Checkpoints, quiet: Log
+) -> None:
+    save(checkpoints, trained_to(90, 6))
+    state = trained_to(100, 5)
+    assert restore(state, checkpoints, 7, quiet)
+    assert (state.step, state.applied_in) == (90, 7)
+
+
+def test_a_state_left_behind_stays_if_no_checkpoint_is_newer(checkpoints: Checkpoints, quiet: Log) -> None:
+    save(checkpoints, trained_to(90, 5))
+    state = trained_to(100, 5)
+    assert not restore(state, checkpoints, 7, quiet)
+    assert (state.step, state.applied_in, state.stale) == (100, 7, False)
+
+
+def test_a_restored_state_builds_on_its_checkpoint_and_on_nothing_saved_after_that(
+    checkpoints: Checkpoints, quiet: Log
+) -> None:
+    before = trained_to(80, 4)
+    save(checkpoints, before)
+    state = fresh()
+    assert restore(state, checkpoints, 6, quiet)
+    assert state.history.contains(before.history)
+    assert not state.history.contains(trained_to(81, 5).history)
+
+
+def test_an_etcd_with_older_data_than_the_checkpoints_is_refused(checkpoints: Checkpoints, quiet: Log) -> None:
+    save(checkpoints, trained_to(90, 9))
+    with pytest.raises(RecordError, match="generation 9, but etcd is only at generation 6"):
+        restore(fresh(), checkpoints, 6, quiet)

@@ -112,17 +112,18 @@ class Witness:
             return synchronise(parts, generation, rank, *more)
 
         @functools.wraps(restore)
-        def restored(parts: Parts, generation: Generation, *more: Any) -> None:
+        def restored(parts: Parts, generation: Generation, *more: Any) -> bool:
             state = parts.state
-            step, applied_in = state.step, state.applied_in
-            restore(parts, generation, *more)
+            applied_in = state.applied_in
+            replaced = restore(parts, generation, *more)
             # Before the state is sent: this process, or its generation, may end during the transfer.
-            base = applied_in if state.step == step else self._restored_from
+            base = self._restored_from if replaced else applied_in
             self._scribe.write(Restored(state.step, generation.number, base))
+            return replaced
 
         @functools.wraps(load)
-        def loaded(checkpoints: Checkpoints) -> Any:
-            found = load(checkpoints)
+        def loaded(checkpoints: Checkpoints, *more: Any) -> Any:
+            found = load(checkpoints, *more)
             self._restored_from = found.tree["applied_in"] if found else 0
             return found
 
