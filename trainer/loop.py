@@ -178,9 +178,9 @@ class Loop:
         self._form(generation, rank)
         if handover.synchronise(self._parts, generation, rank, self._still_wanted(generation), self._log):
             self._pending = None  # dropped with the old state, or reported by the worker whose state this is
+        self._touch.stay(generation)  # after it, everywhere: this process may have been frozen in between
         self._parts.coordinator.synced(generation.number)
         self._parts.heartbeat.tense(False)
-        self._touch.stay(generation)
         self._settle(rank)
         batch_size = self._config.step_size(size)
         self._parts.loader.start(Place(state.cursor, rank, size, batch_size, self._config.epochs))
@@ -203,7 +203,7 @@ class Loop:
         knows = self._knows(generation)
         self._touch.stay(generation)
         outcome = self._parts.stepper.gradients(prepared, knows=knows, meanwhile=self._parts.loader.prefetch)
-        self._touch.stay(generation)  # again: this process may have been frozen in between
+        self._touch.stay(generation)
         self._settle(rank)
         self._apply(generation, rank, prepared, outcome, (began, started))
         return outcome.everyone_knows
@@ -336,7 +336,7 @@ class Loop:
         """Make the last step final without a next one."""
         self.waiting_since = time.monotonic()
         self._parts.group.confirm()
-        self._touch.stay(generation)  # after it: this process may have been frozen in between
+        self._touch.stay(generation)
         self._settle(rank)
 
     def _finish(self, generation: Generation, rank: int) -> None:

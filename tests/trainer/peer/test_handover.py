@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from tests.trainer.checkpoint.conftest import LINE
+from tests.trainer.schedules.script import Numbers
 from trainer.checkpoint import Checkpoints, places
 from trainer.errors import GroupBroken, RecordError
 from trainer.membership.rules import Generation, Member, View
@@ -133,7 +134,7 @@ def trained_to(step: int, generation: int) -> State:
 
 def fresh() -> State:
     model = nn.Linear(1, 1)
-    training = Training(model, torch.optim.SGD(model.parameters(), lr=0.1), [0], lambda model, batch: batch)
+    training = Training(model, torch.optim.SGD(model.parameters(), lr=0.1), Numbers(), lambda model, batch: batch)
     return State(training, "kind", torch.amp.GradScaler("cpu", enabled=False))
 
 
