@@ -120,7 +120,12 @@ def full(told: Told, folder: Path) -> World:
 def test_a_final_checkpoint_that_fails_is_saved_again_before_the_job_is_finished(
     full: World, folder: Path, told: Told
 ) -> None:
-    told.then("finish_delayed", lambda: (full.etcd.recorded == [] or pytest.fail("recorded"), folder.unlink()))
+    def make_room() -> None:
+        assert full.etcd.recorded == []
+        assert not full.checkpoints.finished()
+        folder.unlink()
+
+    told.then("finish_delayed", make_room)
     full.finish()
     (delayed,) = told.of("finish_delayed")
     assert delayed["step"] == 28
@@ -164,7 +169,11 @@ def test_a_worker_that_was_frozen_does_not_finish_a_job_that_others_continue(ran
 
 
 def test_a_worker_frozen_while_it_saves_does_not_finish_a_job_that_others_continue(told: Told, folder: Path) -> None:
-    place = Slow(folder, lambda: (world.etcd.thaws(), place.go.set()))
+    def frozen() -> None:
+        world.etcd.thaws()
+        place.go.set()
+
+    place = Slow(folder, frozen)
     world = World(told, place)
     with pytest.raises(GroupBroken, match="others continued"):
         world.finish()
@@ -205,7 +214,7 @@ def test_the_end_is_recorded_again_until_etcd_has_it(told: Told, folder: Path) -
 
 def test_the_other_ranks_wait_as_long_as_it_takes_and_save_nothing(told: Told, folder: Path) -> None:
     world = World(told, *places(str(folder)))
-    world.etcd.waits = [lambda: None] * 50 + [lambda: world.etcd.finish(b"{}")]
+    world.etcd.waits = [*[lambda: None] * 50, lambda: world.etcd.finish(b"{}")]
     world.finish(rank=1)
     assert world.etcd.waits == []
     assert not folder.exists()
