@@ -1,7 +1,8 @@
 """Exit codes of the trainer, and what each means for a restart.
 
 FINISHED      0    the job is finished (now, or before this process started); don't start it again
-FAILED        1    an error that may not happen again after a restart
+FAILED        1    an error that may not happen again after a restart; also if the last worker left and could not save
+                   the state, so that the steps since the last checkpoint are lost
 USAGE         2    bad command line, configuration or data; a restart gives the same error
 LEFT          143  left at a step boundary after SIGTERM (128 + 15, what a shell reports for SIGTERM);
                    not 0, since a Job would then count this worker's work as completed

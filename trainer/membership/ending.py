@@ -72,7 +72,7 @@ class Ending:
         """
         state, checkpoints = self._parts.state, self._parts.checkpoints
         until = time.monotonic() + leaving.FLUSH_SECONDS
-        behind = self._touch.left_behind(generation, time.monotonic() + _ASK_SECONDS)
+        behind = state.present and self._touch.left_behind(generation, time.monotonic() + _ASK_SECONDS)
         view = self._parts.coordinator.view
         heirs = generation is not None and has_heirs(view, generation)
         saved = None
@@ -114,7 +114,6 @@ class Ending:
             done = checkpoints.save(state.history, state.tree()) and checkpoints.flush(deadline)
             if (done and checkpoints.whole(state.history)) or time.monotonic() + _FIRST_RETRY_SECONDS > deadline:
                 break
-            self._delayed(checkpoints.failure(), _FIRST_RETRY_SECONDS)
             time.sleep(_FIRST_RETRY_SECONDS)
         return checkpoints.whole(state.history)
 
