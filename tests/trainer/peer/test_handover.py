@@ -19,7 +19,7 @@ from trainer.checkpoint import Checkpoints, places
 from trainer.errors import GroupBroken, RecordError
 from trainer.membership.rules import Generation, Member, View
 from trainer.observe.log import Log
-from trainer.peer.handover import _await_leavers, _restore, plan
+from trainer.peer.handover import _await_leavers, _restore, plan, synchronise
 from trainer.state import Position, State
 from trainer.training import Training
 
@@ -154,6 +154,17 @@ def test_a_state_left_behind_is_replaced_by_a_checkpoint_of_a_newer_generation(
     state = trained_to(100, 5)
     assert restore(state, checkpoints, 7, quiet)
     assert (state.step, state.applied_in) == (90, 7)
+
+
+def test_a_rank_whose_state_a_checkpoint_replaced_reports_no_step_of_its_old_state(
+    checkpoints: Checkpoints, quiet: Log
+) -> None:
+    save(checkpoints, trained_to(90, 6))
+    parts: Any = SimpleNamespace(
+        coordinator=Etcd(A), state=trained_to(100, 5), checkpoints=checkpoints, group=SimpleNamespace(tally=list)
+    )
+    assert synchronise(parts, replace(ALONE, number=7, lineage=LINE), 0, lambda: None, quiet)
+    assert parts.state.step == 90
 
 
 def test_a_state_left_behind_stays_if_no_checkpoint_is_newer(checkpoints: Checkpoints, quiet: Log) -> None:

@@ -1,0 +1,63 @@
+"""Real workers continue from what others continued, although etcd lost its data and old workers saved more steps."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from contract import keys
+from tests.trainer.checkpoint.conftest import at, small
+from tests.trainer.schedules.arena import COMMON
+from tests.trainer.schedules.farm import Farm, Forked, Job
+from trainer.checkpoint import Checkpoints, places
+from trainer.etcd.client import EtcdStore
+from trainer.observe.log import Log
+
+pytestmark = pytest.mark.e2e
+
+FAR = 10_000
+
+
+def saved(worker: Forked) -> int:
+    """Return the last step that the worker has saved; 0 before the first."""
+    return max((int(event["step"]) for event in worker.events("checkpoint_saved")), default=0)
+
+
+def run_until_saved(job: Job, name: str, step: int) -> Forked:
+    """Start a worker, and kill it when it has saved that step."""
+    worker = job.start(name)
+    worker.wait_for(lambda worker: saved(worker) >= step)
+    worker.signal(signal.SIGKILL)
+    worker.wait()
+    return worker
+
+
+def test_a_cold_start_continues_the_last_lineage_and_not_the_checkpoint_with_most_steps(
+    farm: Farm, tmp_path: Path, etcd: str, quiet: Log
+) -> None:
+    job = Job(farm, tmp_path / "job", etcd, *COMMON, "--min-step-seconds", "0.01", "--lease-seconds", "2")
+    store = EtcdStore((etcd,))
+    try:
+        first = run_until_saved(job, "first", 20)
+        generation = keys.generation(first.events("started")[0]["job"])
+        checkpoints = Checkpoints(places(str(job.checkpoints)), keep=9, log=quiet)
+        old = checkpoints.newest("")
+        assert old is not None
+
+        store.delete(generation)
+        second = run_until_saved(job, "second", saved(first) + 20)
+        assert int(second.events("checkpoint_loaded")[0]["step"]) == saved(first)
+        late = at(FAR, old.now.generation + 100, lineage=old.now.lineage)
+        assert checkpoints.save(late, small(FAR), wait=True)
+
+        third = run_until_saved(job, "third", saved(second) + 20)
+        assert int(third.events("checkpoint_loaded")[0]["step"]) == saved(second)
+
+        store.delete(generation)
+        fourth = run_until_saved(job, "fourth", saved(third) + 20)
+        assert int(fourth.events("checkpoint_loaded")[0]["step"]) == saved(third)
+        assert f"step-{FAR:012d}" not in [each.name for each in job.checkpoints.iterdir()]
+    finally:
+        job.kill()
