@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import pytest
 
@@ -15,8 +14,6 @@ from trainer.launch.launcher import as_a_shell_does
 pytestmark = pytest.mark.e2e
 
 Start = Callable[..., Worker]
-FROZEN_SECONDS = 3.0
-"""From SIGSTOP to the survivors' next step, with the defaults: see --heartbeat-seconds."""
 LONG = ("--epochs", "2000", "--min-step-seconds", "0.05")
 
 
@@ -115,12 +112,11 @@ def test_a_job_whose_workers_were_all_killed_continues_from_its_last_checkpoint(
     assert step_numbers(again)[0] % 10 == 1
 
 
-def test_a_frozen_worker_is_left_out_within_three_seconds_and_rejoins_as_a_newcomer(start: Start) -> None:
-    a, b = two(start)
-    frozen_at = datetime.now(UTC)
+def test_a_frozen_worker_is_left_out_because_it_answers_no_ping_and_rejoins_as_a_newcomer(start: Start) -> None:
+    never = "100000"
+    a, b = two(start, *LONG, "--group-timeout-seconds", never, "--lease-seconds", never)
     b.signal(signal.SIGSTOP)
     a.wait_for(lambda worker: worker.events("recovered"))
-    assert (datetime.fromisoformat(a.events("recovered")[0]["time"]) - frozen_at).total_seconds() <= FROZEN_SECONDS
     assert a.events("peer_silent")[0]["peer"] == "b"
     a.wait_for_world(1)
     b.signal(signal.SIGCONT)

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from tests.trainer.group import nccl_double
 from trainer.data.loader import Micro, Prepared
 from trainer.data.sampler import Cursor, Step
 from trainer.errors import ConfigError, Diverged, GroupBroken
@@ -24,13 +25,13 @@ from trainer.training import Training
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(scope="module")
-def group() -> Iterator[Group]:
+@pytest.fixture(scope="module", params=[open_group, nccl_double.open_group], ids=["gloo", "nccl"])
+def group(request: pytest.FixtureRequest) -> Iterator[Group]:
     with pytest.MonkeyPatch.context() as environment:
         # Set here so that it is reset: `open_group` would leave it set for processes that other tests start.
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             environment.setenv(name, "lo")
-        group = open_group("127.0.0.1", CPU, 5.0)
+        group = request.param("127.0.0.1", CPU, 5.0)
         yield group
         group.close()
 
@@ -131,6 +132,29 @@ def test_a_failed_step_does_not_change_parameters_or_buffers(group: Group) -> No
     with pytest.raises(GroupBroken, match="lost b"):
         stepper.gradients(prepared(6), knows=False)
     assert state.digest() == digest
+
+
+def test_a_step_whose_sums_were_aborted_is_not_applied(group: Group) -> None:
+    """The garbage that NCCL leaves may look like a sum."""
+    stepper, state = made(group)
+    digest = state.digest()
+    with pytest.raises(GroupBroken, match="lost b"):
+        stepper.gradients(prepared(6), knows=False, meanwhile=lambda: group.interrupt("lost b"))
+    assert state.digest() == digest
+
+
+def test_a_step_whose_ballot_is_not_a_sum_of_its_generation_is_not_applied(group: Group) -> None:
+    stepper, state = made(group)
+    digest = state.digest()
+
+    def before_the_sums_are_read() -> None:
+        group.uuid += 1
+
+    with pytest.raises(GroupBroken, match="not the sum of 1 ranks of this generation"):
+        stepper.gradients(prepared(6), knows=False, meanwhile=before_the_sums_are_read)
+    assert state.digest() == digest
+    with pytest.raises(GroupBroken):
+        group.check()
 
 
 def test_a_nan_loss_stops_training_and_names_the_step(group: Group) -> None:

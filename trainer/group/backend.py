@@ -8,6 +8,7 @@ common: deadlines, interruption, and which generation is the current one.
 from __future__ import annotations
 
 import functools
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -74,12 +75,17 @@ class Backend(ABC):
         """Make the default process group."""
         initialize: Any = dist.init_process_group  # its type information lacks what the private API adds
         timeout = timedelta(seconds=self.timeout_seconds)
+        # torch counts its groups, and their keys in the store contain the number. It forgets an attempt that failed only
+        # when a group is destroyed, so the ranks for which that attempt had not begun would use other keys.
+        c10d._world.group_count = 0
         initialize(self.name, store=store, rank=rank, world_size=size, timeout=timeout, **more)
         self.pg = c10d._get_default_group()
 
 
-def can_reconfigure() -> bool:
-    """Return whether this torch has the private API that gives a ProcessGroup new peers."""
+def can_reconfigure(library: str) -> bool:
+    """Return whether torch may be asked for a group of ``library`` (its name) that can be given new peers."""
+    if library == "nccl" and os.environ.get("TORCH_DIST_USE_NCCL2") == "0":
+        return False  # torch 2.15 has two of that name; this variable chooses the older one, which refuses
     return all(hasattr(c10d, name) for name in ("_reconfigure", "_get_reconfigure_handle", "_supports_reconfigure"))
 
 

@@ -161,10 +161,11 @@ class Group:
 def open_group(host: str, device: torch.device, timeout_seconds: float) -> Group:
     """Return the best kind of group that this torch supports, not formed yet. ``host`` is this process's address."""
     rendezvous.use_interface_of(host)
-    if device.type == "cuda":
+    on_gpu = device.type == "cuda"
+    if on_gpu:
         os.environ.update(nccl_environment.needed(os.environ))
-    library = nccl if device.type == "cuda" else gloo
-    if can_reconfigure():
+    library = nccl if on_gpu else gloo
+    if can_reconfigure("nccl" if on_gpu else "gloo"):
         backend = library.Reconfigured(device, timeout_seconds)
         if supports_reconfigure():
             return Group(backend)

@@ -1,6 +1,6 @@
 """A long-lived job on which schedules are run one after the other, with checks after each.
 
-arena = Arena(farm, folder, etcd)
+arena = Arena(farm, folder, etcd, group="nccl")        # a kind of ``kinds.KINDS``
 arena.play(schedule(17))          # raises AssertionError
 """
 
@@ -47,8 +47,9 @@ class Aim:
 class Arena:
     """Keeps a job running from schedule to schedule."""
 
-    def __init__(self, farm: Farm, folder: Path, etcd: str) -> None:
-        self.job = Job(farm, folder, etcd, *COMMON, *_PACE)
+    def __init__(self, farm: Farm, folder: Path, etcd: str, group: str) -> None:
+        self.group = group
+        self.job = Job(farm, folder, etcd, *COMMON, *_PACE, group=group)
         self.pauses: list[float] = []
         """The longest pause of a survivor in each schedule."""
         self.changes: list[float] = []

@@ -178,10 +178,10 @@ class Forked(Logged):
 
 
 class Job:
-    """The workers of one job, their ledgers, and their common command line arguments."""
+    """The workers of one job, their ledgers, their common command line arguments, and their kind of group."""
 
-    def __init__(self, farm: Farm, folder: Path, etcd: str, *arguments: str) -> None:
-        self._farm, self.folder = farm, folder
+    def __init__(self, farm: Farm, folder: Path, etcd: str, *arguments: str, group: str = "reconfigured") -> None:
+        self._farm, self.folder, self._group = farm, folder, group
         folder.mkdir(parents=True, exist_ok=True)
         self.ledgers = folder / "ledgers"
         self.ledgers.mkdir(exist_ok=True)
@@ -205,7 +205,13 @@ class Job:
             "log": str(folder / "log"),
             "netns": netns,
             "argv": [*self._arguments, *where, *arguments],
-            "options": {"folder": str(folder), "ledgers": str(self.ledgers), "process": process, **options},
+            "options": {
+                "folder": str(folder),
+                "ledgers": str(self.ledgers),
+                "process": process,
+                "group": self._group,
+                **options,
+            },
         }
         worker = Forked(self._farm, self, process, self._farm.fork(request))
         self.workers.append(worker)

@@ -19,6 +19,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 import trainer
+from tests.trainer.group import kinds
 from tests.trainer.schedules import breakages
 from tests.trainer.schedules.ledger import SUFFIX, Attempt, Final, Restored, Scribe
 from tests.trainer.schedules.points import Points
@@ -53,6 +54,8 @@ class Options:
     nan_at: int = 0
     """The loss of this step is not a number."""
     clock_skew_seconds: float = 0.0
+    group: str = "reconfigured"
+    """One of ``kinds.KINDS``."""
 
 
 class Numbers(Dataset[tuple[torch.Tensor, torch.Tensor, int]]):
@@ -216,6 +219,7 @@ def main(options: Options, argv: list[str]) -> int:
     if options.clock_skew_seconds:
         real = time.time
         time.time = lambda: real() + options.clock_skew_seconds
+    kinds.use(options.group)
     witness = Witness(options)
     witness.install()
     if options.breakage:

@@ -3,9 +3,11 @@
     pytest tests/trainer/schedules/test_schedules.py                                # one schedule per named moment
     TIDEWATER_SCHEDULES=0:100 pytest tests/trainer/schedules/test_schedules.py      # a hundred, as `make soak` does
     TIDEWATER_SCHEDULES=17:18 pytest tests/trainer/schedules/test_schedules.py      # one, on its own job
+    … test_schedules.py -k nccl                                                     # only on the double of NCCL
 
 Real processes, gloo and etcd. All schedules run one after the other on one long-lived job, so that each starts with the
-result of the previous one. After a failure the next schedule gets a new job.
+result of the previous one. After a failure, and for another kind of group, the next schedule gets a new job. Seeds that
+are asked for run on each kind of group; one schedule per moment takes the kinds in turns.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from contract import exit_codes
+from tests.trainer.group.kinds import KINDS as KINDS_OF_GROUP
 from tests.trainer.schedules import points
 from tests.trainer.schedules.arena import COMMON, Aim, Arena
 from tests.trainer.schedules.farm import Farm, Job
@@ -27,7 +30,11 @@ from tests.trainer.schedules.plan import KINDS, ONE_PER_MOMENT, schedule
 from tests.trainer.schedules.script import TOTAL
 
 ASKED_FOR = os.environ.get("TIDEWATER_SCHEDULES")
-SEEDS = range(*map(int, ASKED_FOR.split(":"))) if ASKED_FOR else ONE_PER_MOMENT
+SCHEDULES = [
+    (kind, seed)
+    for turn, kind in enumerate(KINDS_OF_GROUP)
+    for seed in (range(*map(int, ASKED_FOR.split(":"))) if ASKED_FOR else ONE_PER_MOMENT[turn :: len(KINDS_OF_GROUP)])
+]
 HIT_RATE = 0.8
 """Of the strikes at named moments, at least so many must find their victim there."""
 CALM_SECONDS = 300.0
@@ -38,16 +45,18 @@ NOISE = 1e-4
 class Ring:
     """The current arena."""
 
-    def __init__(self, make: Callable[[], Arena]) -> None:
+    def __init__(self, make: Callable[[str], Arena]) -> None:
         self._make = make
         self.arena: Arena | None = None
         self.pauses: list[float] = []
         self.changes: list[float] = []
         self.aims: list[Aim] = []
 
-    def enter(self) -> Arena:
+    def enter(self, group: str) -> Arena:
+        if self.arena is not None and self.arena.group != group:
+            self.discard()
         if self.arena is None:
-            self.arena = self._make()
+            self.arena = self._make(group)
         return self.arena
 
     def discard(self) -> None:
@@ -59,7 +68,7 @@ class Ring:
 @pytest.fixture(scope="module")
 def ring(farm: Farm, etcd: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ring]:
     numbers = itertools.count()
-    ring = Ring(lambda: Arena(farm, tmp_path_factory.mktemp(f"arena{next(numbers)}"), etcd))
+    ring = Ring(lambda group: Arena(farm, tmp_path_factory.mktemp(f"arena{next(numbers)}"), etcd, group))
     yield ring
     ring.discard()
 
@@ -82,11 +91,11 @@ def test_one_schedule_per_moment_covers_every_moment_and_every_fault() -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"schedule-{seed}")
-def test_no_sample_is_lost_or_repeated_and_all_replicas_stay_equal(ring: Ring, seed: int) -> None:
+@pytest.mark.parametrize(("group", "seed"), SCHEDULES, ids=[f"{group}-schedule-{seed}" for group, seed in SCHEDULES])
+def test_no_sample_is_lost_or_repeated_and_all_replicas_stay_equal(ring: Ring, group: str, seed: int) -> None:
     planned = schedule(seed)
     print(planned)
-    arena = ring.enter()
+    arena = ring.enter(group)
     try:
         arena.play(planned)
     except BaseException:
@@ -101,7 +110,7 @@ def test_no_sample_is_lost_or_repeated_and_all_replicas_stay_equal(ring: Ring, s
 @pytest.mark.e2e
 def test_most_faults_hit_their_worker_at_the_named_moment(ring: Ring) -> None:
     if not ring.aims:  # only this test was selected
-        test_no_sample_is_lost_or_repeated_and_all_replicas_stay_equal(ring, seed=0)
+        test_no_sample_is_lost_or_repeated_and_all_replicas_stay_equal(ring, *SCHEDULES[0])
     missed = Counter(aim.point for aim in ring.aims if not aim.hit)
     hits = sum(aim.hit for aim in ring.aims)
     print(f"{hits} of {len(ring.aims)} strikes came at their moment; missed: {dict(missed)}")
@@ -111,7 +120,7 @@ def test_most_faults_hit_their_worker_at_the_named_moment(ring: Ring) -> None:
 @pytest.mark.e2e
 def test_the_loss_equals_that_of_an_undisturbed_run(ring: Ring, farm: Farm, etcd: str) -> None:
     if ring.arena is None:  # only this test was selected, or the last schedule has failed
-        test_no_sample_is_lost_or_repeated_and_all_replicas_stay_equal(ring, seed=0)
+        test_no_sample_is_lost_or_repeated_and_all_replicas_stay_equal(ring, *SCHEDULES[0])
     assert ring.arena is not None
     ring.arena.job.kill()
     disturbed = ring.arena.job.book

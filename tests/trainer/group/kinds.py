@@ -1,0 +1,29 @@
+"""The kinds of group that the schedules of faults run on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from tests.trainer.group import nccl_double
+from tests.trainer.schedules import points
+from trainer.group import gloo, group, rendezvous
+from trainer.group.group import Group
+
+
+def _restarted(host: str, device: torch.device, timeout_seconds: float) -> Group:
+    rendezvous.use_interface_of(host)
+    return Group(gloo.Restarted(device, timeout_seconds))
+
+
+KINDS: dict[str, Callable[[str, torch.device, float], Group]] = {
+    "reconfigured": group.open_group,
+    "restarted": _restarted,
+    "nccl": nccl_double.open_group,
+}
+
+
+def use(kind: str) -> None:
+    """Make the trainer of this process open groups of that kind."""
+    points.replace(group.open_group, KINDS[kind])
