@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -23,7 +24,7 @@ from hypothesis import strategies as st
 from torch.utils.data import Dataset
 
 from tests.processes import is_alive
-from trainer.data.loader import Loader, LoaderSettings, Place, Prepared
+from trainer.data.loader import Loader, LoaderSettings, Place, Prepared, split
 from trainer.data.sampler import Cursor, plan
 from trainer.errors import ConfigError, TrainerError
 
@@ -165,11 +166,29 @@ def test_the_weights_of_all_micro_batches_of_a_step_add_up_to_one(opened: Callab
     assert all(len(micro.batch[0]) <= 2 for part in parts for micro in part.micro)
 
 
+def test_micro_batches_are_few_equally_large_and_never_too_large() -> None:
+    for size, most in itertools.product(range(1, 60), range(20)):
+        parts = split(range(size), most)
+        sizes = list(map(len, parts))
+        assert [sample for part in parts for sample in part] == list(range(size))
+        assert len(parts) == (-(-size // most) if most else 1)
+        assert max(sizes) <= (most or size)
+        assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_lone_sample_is_left_over_only_where_it_cannot_be_avoided(opened: Callable[..., Loader]) -> None:
+    loader = opened()
+    loader.start(at(batch_size=7, micro_batch=3))
+    prepared = loader.next()
+    assert sorted(micro.size for micro in prepared.micro) == [2, 2, 3]
+    assert [micro.size for micro in prepared.micro] == [len(micro.batch[0]) for micro in prepared.micro]
+
+
 def test_a_rank_without_a_sample_gets_one_of_weight_zero(opened: Callable[..., Loader]) -> None:
     loader = opened()
     loader.start(at(rank=2, size=3, batch_size=2))
     (micro,) = loader.next().micro
-    assert micro.weight == 0
+    assert (micro.weight, micro.size) == (0, 1)
     assert micro.batch[0].tolist() == list(plan(Cursor(), total=TOTAL, batch_size=2, seed=3).samples[:1])
 
 
