@@ -55,8 +55,8 @@ def test_the_states_cover_all_three_generators() -> None:
 
 @pytest.mark.parametrize("name", DRAWS)
 def test_what_a_model_draws_depends_on_seed_step_rank_and_micro_batch_and_on_nothing_else(name: str) -> None:
-    def drawn(*place: int) -> float:
-        seed_model(*place, torch.device("cpu"))  # type: ignore[arg-type]
+    def drawn(seed: int, step: int, rank: int, micro: int) -> float:
+        seed_model(seed, step, rank, micro, torch.device("cpu"))
         return DRAWS[name][0]()
 
     places = [(0, 7, 1, 2), (1, 7, 1, 2), (0, 8, 1, 2), (0, 7, 2, 2), (0, 7, 1, 3)]

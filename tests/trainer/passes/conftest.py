@@ -30,7 +30,8 @@ def prepared(*sizes: int) -> Prepared:
     """Return a step whose micro-batches have these sizes."""
     total = sum(sizes)
     images = torch.randn(total, FEATURES, generator=torch.Generator().manual_seed(1))
-    batches = zip(images.split(list(sizes)), (torch.arange(total) % 3).split(list(sizes)), strict=True)
+    labels = torch.arange(total) % 3
+    batches = zip(torch.split(images, list(sizes)), torch.split(labels, list(sizes)), strict=True)
     micro = tuple(Micro(batch, size / total, size) for batch, size in zip(batches, sizes, strict=True))
     return Prepared(Step(tuple(range(total)), Cursor(0, total)), micro)
 
@@ -67,7 +68,6 @@ def made(form: Callable[[], Group]) -> Callable[..., tuple[Stepper, State]]:
         training = Training(model=model, optimizer=optimizer, dataset=TensorDataset(torch.zeros(1)), **given)
         state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=False))
         stepper = Stepper(training, state, form(), amp="off", seed=seed)
-        stepper.wrap()
         return stepper, state
 
     return make

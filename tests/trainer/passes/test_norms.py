@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from tests.trainer.passes.conftest import FEATURES, prepared
 from trainer.errors import ConfigError
@@ -28,11 +29,12 @@ LAYERS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
 
 def layer(make: Callable[..., Any], **settings: Any) -> Any:
     """Return a layer that has been trained for a while."""
-    made, shape = make(5, **settings), {nn.BatchNorm1d: (9, 5), nn.BatchNorm2d: (9, 5, 1, 1)}
+    made = make(5, **settings)
+    shapes: dict[Any, tuple[int, ...]] = {nn.BatchNorm1d: (9, 5), nn.BatchNorm2d: (9, 5, 1, 1)}
     torch.manual_seed(0)
     nn.init.uniform_(made.weight)
     nn.init.uniform_(made.bias)
-    made(torch.rand(shape.get(make, (9, 5, 1, 1, 1))))
+    made(torch.rand(shapes.get(make, (9, 5, 1, 1, 1))))
     return made
 
 
@@ -124,6 +126,30 @@ def test_a_step_of_one_sample_trains_a_model_with_batch_normalization(made: Made
         assert state.digest() != digest
         learnt = any(not torch.equal(value, before[key]) for key, value in norm.state_dict().items() if "run" in key)
         assert learnt == (tracked and sizes != (1,))
+
+
+class Forgetful(nn.Module):
+    """Stores no activations: its backward pass repeats the forward pass."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = checkpoint(self.inner, values, use_reentrant=False)
+        return result
+
+
+def test_activations_that_are_computed_again_in_the_backward_pass_are_the_same(made: Made) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(FEATURES, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    gradients = []
+    for kind in (model, Forgetful(model)):
+        stepper, _ = made(kind)
+        stepper.gradients(prepared(1), knows=False)
+        gradients.append([parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None])
+    assert len(gradients[0]) == 6
+    assert all(map(torch.equal, *gradients))
 
 
 def test_a_synchronized_layer_is_refused_by_name(made: Made) -> None:
