@@ -7,6 +7,7 @@ TrainerError
 │   └── Compacted      a watch asked for a revision that etcd has dropped: read everything again
 ├── RecordError        a record in etcd or a checkpoint is of a version or shape this code does not know
 ├── GroupBroken        a peer is lost, or the membership changed: the step in flight must be discarded
+│   └── OutOfMemory    this worker had too little memory: the step is repeated with smaller micro-batches
 └── Diverged           the loss is not a number: training stops, the last checkpoint is kept: exit code 2
 """
 
@@ -40,6 +41,10 @@ class RecordError(TrainerError):
 
 class GroupBroken(TrainerError):
     """The process group is unusable until it is formed again; nothing of the current step may be kept."""
+
+
+class OutOfMemory(GroupBroken):
+    """This worker had too little memory for a micro-batch. It gave up the group, and has lowered their size."""
 
 
 class Diverged(TrainerError):

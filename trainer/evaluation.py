@@ -16,15 +16,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 
+from trainer.data.loader import split
 from trainer.observe.log import Log
 from trainer.parts import Parts
+from trainer.passes.device import onto
+from trainer.passes.memory import enough_memory
 
 ROUND = 64
-"""Samples of each rank in a round; the model processes them as one batch."""
+"""Samples of each rank in a round. The model processes them as one batch if the training does so with as many."""
 _SAY_SECONDS = 10.0
 
 
@@ -115,12 +118,13 @@ class Evaluation:
     def _rounds(self, seat: Seat, total: int, knows: Callable[[], bool], overdue: Callable[[], bool]) -> bool:
         """Add the remaining rounds to the sum. Return whether the sum is complete."""
         shares = list(seat.shares(self._done, total))
-        batches = self._parts.loader.validation(filter(None, shares))
-        for share in shares:
+        parts = [split(share, self._parts.state.micro_batch) if share else [] for share in shares]
+        batches = self._parts.loader.validation(part for round_ in parts for part in round_)
+        for parts_of_round in parts:
             if overdue():
                 return False
             began = time.monotonic()
-            mine = self._score(next(batches)) if share else 0.0
+            mine = sum(self._score(next(batches), len(part)) for part in parts_of_round)
             score, knowing = self._parts.group.tally([mine, float(knows())])
             self._sum += score
             self._done = min(self._done + ROUND * seat.size, total)
@@ -130,11 +134,15 @@ class Evaluation:
                 return False
         return True
 
-    def _score(self, batch: Any) -> float:
-        """Return the score of this rank's part of a round."""
-        score: Any = self._parts.training.score
-        with torch.no_grad(), self._parts.stepper.precision():
-            return float(score(self._parts.training.model, batch))
+    def _score(self, batch: Any, samples: int) -> float:
+        """Return the score of one batch. Raise OutOfMemory if a smaller one may fit."""
+        group, score = self._parts.group, cast("Any", self._parts.training.score)
+        with (
+            enough_memory(self._parts.state, group, samples=samples),
+            torch.no_grad(),
+            self._parts.stepper.precision(),
+        ):
+            return float(score(self._parts.training.model, onto(batch, group.device)))
 
     def _say(self, seat: Seat, total: int) -> None:
         """Log the progress from time to time."""

@@ -67,7 +67,8 @@ def _add_method(group: argparse._ArgumentGroup) -> None:
         type=int,
         default=0,
         metavar="SAMPLES",
-        help="maximum of one forward pass; gradients of several are accumulated. 0: no limit",
+        help="maximum of one forward pass; gradients of several are accumulated. 0: as many as in the first "
+        "step. All workers halve it when a worker's memory does not suffice",
     )
     group.add_argument(
         "--seed", type=int, default=0, help="seed for the order of samples and for random changes of them"

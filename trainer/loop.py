@@ -15,15 +15,13 @@ groups never both make a step final, whatever the network does, and no extra rou
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable
 
 from contract import leaving
 from trainer.config import Config
-from trainer.data.loader import Micro, Place, Prepared
-from trainer.data.sampler import Cursor, Step
-from trainer.errors import ConfigError, GroupBroken
+from trainer.data.loader import Place, Prepared
+from trainer.errors import ConfigError, GroupBroken, OutOfMemory
 from trainer.evaluation import Evaluation, Seat
 from trainer.membership.ending import Ending
 from trainer.membership.rules import Generation, Member, View, lost_members
@@ -80,20 +78,6 @@ class Loop:
         self._log.event("peer_silent", peer=member.worker)
         self._parts.group.interrupt(f"no answer from {member.worker}")
 
-    def warm_up(self) -> None:
-        """Form a group of one and run two passes, so that a join costs the others as little time as possible.
-
-        DDP fixes the order of its buckets after its first pass. A group of one needs no peer for that.
-        """
-        group, stepper = self._parts.group, self._parts.stepper
-        address = ("127.0.0.1", group.store_port)
-        group.form(secrets.randbits(48), 0, (address,), time.monotonic() + _FORM_SECONDS)
-        # Two samples, because batch normalization does not accept one.
-        samples = tuple(range(min(2, self._parts.total)))
-        warm = Prepared(Step(samples, Cursor()), (Micro(self._parts.loader.batch(samples, epoch=0), weight=1.0),))
-        for _ in range(2):
-            stepper.gradients(warm, knows=False)
-
     def run(self) -> int:
         """Train. Return an exit code of ``contract.exit_codes``. Raise ConfigError, RecordError or Diverged."""
         while True:
@@ -107,6 +91,8 @@ class Loop:
                 else:
                     self._train_in(generation)
             except GroupBroken as error:
+                if isinstance(error, OutOfMemory):
+                    self._log.event("out_of_memory", micro_batch=self._parts.state.micro_batch, reason=str(error))
                 self._change.broken()
                 self._log.event("step_discarded", generation=generation.number, reason=str(error))
                 self._parts.heartbeat.tense(True)
@@ -183,7 +169,7 @@ class Loop:
         self._parts.heartbeat.tense(False)
         self._settle(rank)
         batch_size = self._config.step_size(size)
-        self._parts.loader.start(Place(state.cursor, rank, size, batch_size, self._config.epochs))
+        self._parts.loader.start(Place(state.cursor, rank, size, batch_size, self._config.epochs, state.micro_batch))
         self._meter.start()
         while not self._overdue():
             if not self._evaluated(generation, Seat(rank, size)):
@@ -221,6 +207,7 @@ class Loop:
         factor = self._parts.training.schedule(done) * config.lr_factor(size)
         self._parts.stepper.apply(outcome, factor)
         state.step, state.cursor, state.applied_in = state.step + 1, step.after, generation.number
+        state.micro_batch = state.micro_batch or len(step.share(0, size))  # rank 0 has the largest share
         now = time.monotonic()
         report = Report(
             step=state.step,

@@ -145,14 +145,13 @@ class _Worker:
         torch.manual_seed(config.seed)
         device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
         training = build(config)
-        settings = LoaderSettings(config.seed, config.data_workers, config.prefetch, config.micro_batch or None)
+        settings = LoaderSettings(config.seed, config.data_workers, config.prefetch)
         # Before all threads and sockets, because it forks the processes that prepare data.
         self._loader = Loader(
             training.dataset, settings, collate=training.collate, device=device, validation=training.validation
         )
         training.model.to(device).train()
         loop = self._assemble(training, device)
-        loop.warm_up()
         self._checkpoints.prepare()
         self._log.event(
             "prepared", seconds=time.monotonic() - self._started, device=str(device), samples=_length(training.dataset)
@@ -165,6 +164,7 @@ class _Worker:
         from trainer.membership.coordinator import Coordinator
         from trainer.membership.rules import Limits, Member
         from trainer.parts import Parts
+        from trainer.passes.warmup import warm_up
         from trainer.peer.heartbeat import Heartbeat
         from trainer.peer.server import PeerServer
 
@@ -209,6 +209,7 @@ class _Worker:
             refusal=self._refusal,
         )
         loop = Loop(config, parts, self._log)
+        warm_up(parts, self._log)
         return loop
 
     def announce(self, loop: Loop) -> None:
@@ -250,7 +251,8 @@ def _traits(config: Config, training: Training) -> Traits:
     """Return the traits that must be equal in all workers that train together."""
     from trainer.membership.traits import Traits, code_digest
 
-    common = {name: getattr(config, name) for name in ("epochs", "batch_size", "batch_policy", "seed", "amp")}
+    names = ("epochs", "batch_size", "batch_policy", "micro_batch", "seed", "amp")
+    common = {name: getattr(config, name) for name in names}
     said = {f"--{name.replace('_', '-')}": str(value) for name, value in [*common.items(), *vars(config.user).items()]}
     return Traits.of(
         training.model,
@@ -279,7 +281,8 @@ def _state(config: Config, training: Training, group: Any) -> tuple[Any, Any]:
     kind = kind_of(training.model, data=_data_digest(training), seed=config.seed)
     scaler = torch.amp.GradScaler(group.device.type, enabled=config.amp == "fp16")
     state = State(training, kind, scaler)
-    return state, Stepper(training, state, group, amp=config.amp)
+    state.micro_batch = config.micro_batch
+    return state, Stepper(training, state, group, amp=config.amp, seed=config.seed)
 
 
 def _data_digest(training: Training) -> str:

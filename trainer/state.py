@@ -3,8 +3,8 @@
     tree = state.tree()         # refers to the live tensors: use it before the next step, or copy
     state.load(tree)
 
-It contains no random state: everything random in training is a function of the seed, the epoch and the sample (see
-``loader`` and ``sampler``).
+It contains no random state: everything random in training is a function of the seed and the place in training (see
+``seeds`` and ``sampler``).
 """
 
 from __future__ import annotations
@@ -58,6 +58,9 @@ class State:
         self.applied_in = 0
         self._history = begun("", 0)
         self.cursor = Cursor()
+        self.micro_batch = 0
+        """Maximum number of samples in one forward pass; 0: not known. It is ``--micro-batch``, or what the first step
+        had, and half of what did not fit."""
         self.evaluated = 0
         """Epochs after which the model was last evaluated, with ``accuracy`` as the result."""
         self.accuracy: float | None = None
@@ -93,6 +96,7 @@ class State:
             "applied_in": self.applied_in,
             "history": self.history.values(),
             "cursor": [self.cursor.epoch, self.cursor.offset],
+            "micro_batch": self.micro_batch,
             "evaluated": self.evaluated,
             "accuracy": self.accuracy,
             "model": dict(self.model.state_dict()),
@@ -128,6 +132,7 @@ class State:
             thing.load_state_dict(tree["more"][name])
         self.step, self.applied_in = tree["step"], tree["applied_in"]
         self._history = History.of(tree["history"])
+        self.micro_batch = tree["micro_batch"]
         self.evaluated, self.accuracy = tree["evaluated"], tree["accuracy"]
         self.cursor = Cursor(*tree["cursor"])
         self.present, self.stale = True, False

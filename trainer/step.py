@@ -24,10 +24,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer.data.seeds import seed_model
 from trainer.errors import ConfigError, Diverged
 from trainer.group.ballot import SEAL, seal
 from trainer.group.group import Group
 from trainer.group.reducer import Reducer
+from trainer.passes import memory, norms
+from trainer.passes.device import onto
 from trainer.state import State
 from trainer.training import Training
 
@@ -52,11 +55,13 @@ class Outcome:
 class Stepper:
     """Makes steps with the model of ``training``, in the current generation of ``group``.
 
-    Raises ConfigError if the optimizer has other parameters than the model's.
+    Raises ConfigError if the optimizer has other parameters than the model's, or if the model synchronizes batch
+    normalization. ``seed`` is that of the model's random numbers.
     """
 
-    def __init__(self, training: Training, state: State, group: Group, *, amp: str) -> None:
+    def __init__(self, training: Training, state: State, group: Group, *, amp: str, seed: int = 0) -> None:
         self._training, self._state, self._group = training, state, group
+        self._seed = seed
         self._amp = AMP_TYPES[amp]
         self._reducer = Reducer(group, training.model.named_parameters())
         self._buffers = [buffer for buffer in training.model.buffers() if buffer.dtype is not torch.bool]
@@ -64,20 +69,23 @@ class Stepper:
         for group_settings in training.optimizer.param_groups:
             group_settings.setdefault("initial_lr", group_settings["lr"])
         _check_optimizer(training)
+        norms.refuse_synchronised(training.model)
 
     def gradients(self, prepared: Prepared, *, knows: bool, meanwhile: Callable[[], None] = lambda: None) -> Outcome:
         """Leave the gradients of the whole step in the parameters; a collective call.
 
         ``meanwhile`` is called when this rank has done its part, before it waits for the others.
 
-        Raise GroupBroken on any failure of a peer; Diverged, on all ranks, if the loss is not a number; ConfigError if
-        the loss has more than one element.
+        Raise GroupBroken on any failure of a peer; OutOfMemory if a smaller micro-batch may fit; Diverged, on all
+        ranks, if the loss is not a number; ConfigError if the loss has several elements, or one sample does not fit.
         """
         before = [buffer.clone() for buffer in self._buffers]
+        samples = max(micro.size for micro in prepared.micro)
         try:
-            self._accumulate(prepared, before, knows)
-            meanwhile()
-            sums = self._reducer.sums()
+            with memory.enough_memory(self._state, self._group, samples=samples, release=self._reducer.reset):
+                self._accumulate(prepared, before, knows)
+                meanwhile()
+                sums = self._reducer.sums()
         except RuntimeError as error:
             self._group.blame(error)
             raise
@@ -99,8 +107,9 @@ class Stepper:
             buffer.add_(change if buffer.is_floating_point() else change.round().to(buffer.dtype))
         for settings in self._state.optimizer.param_groups:
             settings["lr"] = settings["initial_lr"] * factor
-        self._state.scaler.step(self._state.optimizer)
-        self._state.scaler.update()
+        with memory.enough_for_the_optimizer():
+            self._state.scaler.step(self._state.optimizer)
+            self._state.scaler.update()
 
     def precision(self) -> contextlib.AbstractContextManager[Any]:
         """Return the autocast context for ``--amp``."""
@@ -112,21 +121,23 @@ class Stepper:
         """Run both passes of all micro-batches. The last one starts the sums over the ranks."""
         self._reducer.reset()
         losses: list[float | torch.Tensor] = []
-        for micro in prepared.micro[:-1]:
+        for index, micro in enumerate(prepared.micro[:-1]):
+            with self._able_to_pass(micro, index):
+                loss = self._forward(micro)
+                losses.append(_value(loss))
+                self._backward(loss, micro)
+        micro = prepared.micro[-1]
+        with self._able_to_pass(micro, len(prepared.micro) - 1):
             loss = self._forward(micro)
             losses.append(_value(loss))
+            weights = [each.weight for each in prepared.micro]
+            self._vote(knows, sum(map(operator.mul, losses, weights)))
+            changes = [
+                (now.float() - then.float()).flatten() * sum(weights)
+                for now, then in zip(self._buffers, before, strict=True)
+            ]
+            self._reducer.watch()
             self._backward(loss, micro)
-        micro = prepared.micro[-1]
-        loss = self._forward(micro)
-        losses.append(_value(loss))
-        weights = [each.weight for each in prepared.micro]
-        self._vote(knows, sum(map(operator.mul, losses, weights)))
-        changes = [
-            (now.float() - then.float()).flatten() * sum(weights)
-            for now, then in zip(self._buffers, before, strict=True)
-        ]
-        self._reducer.watch()
-        self._backward(loss, micro)
         self._reducer.flush([self._ballot, *changes])
 
     def _vote(self, knows: bool, loss: float | torch.Tensor) -> None:
@@ -138,9 +149,15 @@ class Stepper:
         else:  # without torch: each of its calls takes 20 us when the caches of the processor are cold
             self._ballot.numpy()[:] = *known, loss
 
+    def _able_to_pass(self, micro: Micro, index: int) -> contextlib.AbstractContextManager[None]:
+        """Seed the model's random numbers, and return the context of both passes of a micro-batch."""
+        seed_model(self._seed, self._state.step + 1, self._group.rank, index, self._group.device)
+        # Also for the backward pass, which repeats forward passes if the model stores no activations.
+        return norms.lone_sample(self._training.model) if micro.size == 1 else contextlib.nullcontext()
+
     def _forward(self, micro: Micro) -> torch.Tensor:
         with self.precision():
-            loss = self._training.loss(self._training.model, micro.batch)
+            loss = self._training.loss(self._training.model, onto(micro.batch, self._group.device))
         if loss.numel() != 1:
             raise ConfigError(
                 f"the training's loss returns a tensor of shape {tuple(loss.shape)}: "

@@ -66,7 +66,7 @@ class Training:
 
     The runtime seeds the random generators of torch, Python and numpy for each sample and epoch. So ``dataset[index]``
     gives the same sample in every process, and what ``collate`` draws depends only on the samples of its batch.
-    Randomness in the model (dropout) is not seeded.
+    What ``loss`` and the model draw (dropout) depends on the seed, the step, the rank and the micro-batch.
     """
 
     model: torch.nn.Module

@@ -67,7 +67,7 @@ def prepared(*sizes: int, bad: bool = False) -> Prepared:
     if bad:
         images[0, 0] = float("nan")
     parts = zip(torch.split(images, list(sizes)), torch.split(labels, list(sizes)), strict=True)
-    micro = tuple(Micro(batch, weight=len(batch[0]) / total) for batch in parts)
+    micro = tuple(Micro(batch, len(batch[0]) / total, len(batch[0])) for batch in parts)
     return Prepared(Step(tuple(range(total)), Cursor(0, total)), micro)
 
 
@@ -99,7 +99,7 @@ def test_the_gradients_of_every_step_are_those_of_plain_autograd(
     for _ in range(4):
         batch = torch.randn(5, 2, 5, 5).to(memory_format=memory, dtype=dtype), torch.arange(5) % 3
         expected = torch.autograd.grad(loss(model, batch), list(model.parameters()))
-        outcome = stepper.gradients(Prepared(Step((0,), Cursor()), (Micro(batch, 1.0),)), knows=False)
+        outcome = stepper.gradients(Prepared(Step((0,), Cursor()), (Micro(batch, 1.0, 5),)), knows=False)
         for one, other in zip(gradients(state), expected, strict=True):
             torch.testing.assert_close(one, other)
         stepper.apply(outcome, factor=1.0)

@@ -27,9 +27,9 @@ import multiprocessing
 import os
 import signal
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
@@ -40,6 +40,7 @@ from trainer.errors import ConfigError, TrainerError
 from trainer.launch.lifeline import bound_to
 
 Collate = Callable[[list[Any]], Any]
+Samples = TypeVar("Samples", tuple[int, ...], range)
 
 _HELD = (signal.SIGTERM, signal.SIGINT)
 _CLOSE_SECONDS = 2.0
@@ -56,8 +57,6 @@ class LoaderSettings:
     """Number of processes that prepare batches; 0: the training process does it."""
     prefetch: int = 2
     """Number of batches that each of them prepares in advance."""
-    micro_batch: int | None = None
-    """Maximum number of samples in one forward pass; None: a rank's whole part of a step."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +68,8 @@ class Place:
     size: int
     batch_size: int
     epochs: int
+    micro_batch: int = 0
+    """Maximum number of samples in one forward pass; 0: a rank's whole part of a step."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,14 @@ class Micro:
     batch: Any
     weight: float
     """Its number of samples divided by that of the step. The mean loss over the batch is multiplied by it."""
+    size: int
+    """Number of samples in the batch: one also if the weight is 0."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """One step, and this rank's part of it on the rank's device."""
+    """One step, and this rank's part of it. ``onto`` puts a batch on the rank's device when its turn comes, so that
+    the device never holds all of them."""
 
     step: Step
     micro: tuple[Micro, ...]
@@ -129,7 +133,7 @@ class Loader:
         self._place = Place(Cursor(), rank=0, size=1, batch_size=1, epochs=0)
         self._steps: Iterator[tuple[Step, tuple[Request, ...]]] = iter(())
         self._drawn: Prepared | Exception | None = None
-        """The next step if it was prepared in advance (not on the device yet), or the error."""
+        """The next step if it was prepared in advance, or the error."""
         self._requests = _Requests()
         self._answers: Iterator[_Answer] | None = None
         self._processes: list[Any] = []
@@ -158,9 +162,7 @@ class Loader:
         if isinstance(drawn, Exception):
             raise drawn
         self._place = replace(self._place, cursor=drawn.step.after)
-        if self._device.type == "cpu":
-            return drawn
-        return Prepared(drawn.step, tuple(Micro(_onto(each.batch, self._device), each.weight) for each in drawn.micro))
+        return drawn
 
     def prefetch(self) -> None:
         """Prepare the next step now, unless worker processes do that. ``next`` raises any error."""
@@ -168,18 +170,18 @@ class Loader:
             self._drawn = self._draw()
 
     def batch(self, samples: Sequence[int], epoch: int) -> Any:
-        """Return a batch on the device, prepared by this process, for a warm-up."""
-        return _onto(self._prepare_here(Request(self._current[0], epoch, tuple(samples), 1.0)), self._device)
+        """Return a batch, prepared by this process, for a warm-up."""
+        return self._prepare_here(Request(self._current[0], epoch, tuple(samples), 1.0))
 
     def validation(self, parts: Iterable[Sequence[int]]) -> Iterator[Any]:
-        """Yield these samples of the validation data, each part as a batch on the device.
+        """Yield these samples of the validation data, each part as a batch.
 
         Training batches that were prepared in advance are dropped, and prepared again after these.
         """
         requests = [Request(self._tag + 1, 0, tuple(part), 1.0, validation=True) for part in parts]
         self._begin(requests)
         for request in requests:
-            yield _onto(self._batch(request), self._device)
+            yield self._batch(request)
 
     def close(self) -> None:
         """End the worker processes. Safe to call twice."""
@@ -201,10 +203,10 @@ class Loader:
         self._requests.follow(itertools.chain(first, planned))
 
     def _planned(self, place: Place, tag: int) -> Iterator[tuple[Step, tuple[Request, ...]]]:
-        settings, cursor = self._settings, place.cursor
+        cursor = place.cursor
         while cursor.epoch < place.epochs:
-            step = plan(cursor, total=self._total, batch_size=place.batch_size, seed=settings.seed)
-            yield step, _split(step, cursor.epoch, place, settings.micro_batch, tag)
+            step = plan(cursor, total=self._total, batch_size=place.batch_size, seed=self._settings.seed)
+            yield step, _requests_of(step, cursor.epoch, place, tag)
             cursor = step.after
 
     def _draw(self) -> Prepared | Exception | None:
@@ -213,7 +215,8 @@ class Loader:
         if step is None:
             return None
         try:
-            return Prepared(step, tuple(Micro(self._batch(request), request.weight) for request in requests))
+            parts = [(self._batch(request), request) for request in requests]
+            return Prepared(step, tuple(Micro(batch, each.weight, len(each.samples)) for batch, each in parts))
         except BaseException as error:
             self._steps = iter(())  # continuing would skip the samples of this step
             if isinstance(error, Exception):
@@ -324,33 +327,28 @@ class _Source(Dataset[_Answer]):
             self._used += moved
 
 
-def _split(step: Step, epoch: int, place: Place, micro_batch: int | None, tag: int) -> tuple[Request, ...]:
+def split(samples: Samples, most: int) -> list[Samples]:
+    """Return the samples in as few parts as possible, each of at most ``most`` samples (0: any number).
+
+    Their sizes differ by at most one, so that a part has only one sample where it can't be avoided: batch normalization
+    doesn't learn from such a part.
+    """
+    parts = max(1, -(-len(samples) // most)) if most else 1
+    ends = [index * len(samples) // parts for index in range(parts + 1)]
+    return [samples[begin:end] for begin, end in itertools.pairwise(ends)]
+
+
+def _requests_of(step: Step, epoch: int, place: Place, tag: int) -> tuple[Request, ...]:
     """Return the requests of one rank for a step. A rank without samples takes part with one request of weight 0."""
     mine = step.share(place.rank, place.size)
     if not mine:
         return (Request(tag, epoch, step.samples[:1], 0.0),)
-    most = micro_batch or len(mine)
-    parts = [mine[begin : begin + most] for begin in range(0, len(mine), most)]
+    parts = split(mine, place.micro_batch)
     return tuple(Request(tag, epoch, part, len(part) / len(step.samples)) for part in parts)
 
 
 def _as_it_is(answer: Any) -> Any:
     return answer
-
-
-def _onto(value: Any, device: torch.device) -> Any:
-    """Return the batch with its tensors on ``device``. Copies from pinned memory do not block."""
-    if device.type == "cpu":
-        return value
-    if isinstance(value, Mapping):
-        return {name: _onto(entry, device) for name, entry in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_onto(entry, device) for entry in value))
-    if isinstance(value, list | tuple):
-        return type(value)(_onto(entry, device) for entry in value)
-    if isinstance(value, torch.Tensor):
-        return value.to(device, non_blocking=True)
-    return value.to(device) if hasattr(value, "to") else value
 
 
 def _settle(parent: int, current: memoryview, worker: int) -> None:

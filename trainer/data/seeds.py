@@ -5,7 +5,7 @@
         item = dataset[sample]
 
 A sample must be the same in every rank and process that prepares it. So its random numbers must depend only on seed,
-epoch and sample.
+epoch and sample. The model's random numbers (dropout) depend on seed, step, rank and micro-batch: see ``seed_model``.
 """
 
 from __future__ import annotations
@@ -94,10 +94,28 @@ States = list[tuple[Generator, Any]]
 
 def seed_generators(seed: int, epoch: int, sample: int, which: Sequence[Generator] = GENERATORS) -> None:
     """Seed these generators, so that their next numbers are a function of seed, epoch and sample."""
-    text = f"{seed}/{epoch}/{sample}".encode()
-    number = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest())
+    number = _number(f"{seed}/{epoch}/{sample}")
     for generator in which:
         generator.seed(number)
+
+
+def seed_model(seed: int, step: int, rank: int, micro: int, device: torch.device) -> None:
+    """Seed all generators for a forward pass: that of micro-batch ``micro`` of a rank's part of a step.
+
+    Always, because nobody knows whether the model will draw: it takes 10 us. numpy's generator is seeded only if it is
+    of the usual kind.
+    """
+    number = _number(f"{seed}/model/{step}/{rank}/{micro}")
+    for generator in GENERATORS:
+        if generator.name != "numpy" or isinstance(_numpy_random.get_bit_generator(), np.random.MT19937):
+            generator.seed(number)
+    if device.type == "cuda":
+        torch.cuda.default_generators[device.index or 0].manual_seed(number >> 1)
+
+
+def _number(text: str) -> int:
+    """Return 64 bits that depend on the text."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
 
 
 def seedable_numpy_generator() -> Any:

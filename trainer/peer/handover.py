@@ -32,16 +32,21 @@ def synchronise(parts: Parts, generation: Generation, rank: int, wanted: Callabl
     """
     group, state = parts.group, parts.state
     mine = state.position(generation.lineage)
-    width = len(mine)
+    row = [*mine, state.micro_batch]
+    width = len(row)
     table = [0.0] * width * len(generation.members)
-    table[rank * width : (rank + 1) * width] = map(float, mine)
+    table[rank * width : (rank + 1) * width] = map(float, row)
     sums = list(map(int, group.tally(table)))
-    source, behind = plan([Position(*sums[first : first + width]) for first in range(0, len(sums), width)])
+    rows = [sums[first : first + width] for first in range(0, len(sums), width)]
+    source, behind = plan([Position(*position) for *position, _ in rows])
     replaced = rank in behind
     if rank == source and not mine.trusted:
         replaced = _restore(parts, generation, wanted, log)
     elif rank not in behind and not mine.current:
         state.begin(generation.lineage, generation.number)
+    # A rank whose memory did not suffice has lowered its own.
+    known = [micro_batch for micro_batch in (*(row[-1] for row in rows), state.micro_batch) if micro_batch]
+    state.micro_batch = min(known, default=0)
     if not behind:
         return replaced
     if rank == source:
@@ -89,7 +94,9 @@ def _restore(parts: Parts, generation: Generation, wanted: Callable[[], None], l
         state.present and next(ranked([state.history, found.history], generation.lineage)) == 0
     )
     if found and replaced:
+        asked_for = 0 if state.present else state.micro_batch
         state.load(found.tree)
+        state.micro_batch = asked_for or state.micro_batch
         log.event("checkpoint_loaded", step=found.step, path=str(found.path))
     state.begin(generation.lineage, generation.number)
     state.present, state.stale, state.applied_in = True, False, generation.number

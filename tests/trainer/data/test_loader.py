@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -23,7 +24,7 @@ from hypothesis import strategies as st
 from torch.utils.data import Dataset
 
 from tests.processes import is_alive
-from trainer.data.loader import Loader, LoaderSettings, Place, Prepared
+from trainer.data.loader import Loader, LoaderSettings, Place, Prepared, split
 from trainer.data.sampler import Cursor, plan
 from trainer.errors import ConfigError, TrainerError
 
@@ -67,8 +68,8 @@ def opened() -> Iterator[Callable[..., Loader]]:
     """Yield a function that opens loaders; close them at the end."""
     loaders = []
 
-    def make(dataset: Dataset[Any] | None = None, *, workers: int = 0, micro_batch: int | None = None) -> Loader:
-        chosen = LoaderSettings(seed=3, workers=workers, prefetch=2, micro_batch=micro_batch)
+    def make(dataset: Dataset[Any] | None = None, *, workers: int = 0) -> Loader:
+        chosen = LoaderSettings(seed=3, workers=workers, prefetch=2)
         loaders.append(Loader(dataset or Numbers(), chosen, collate=None, device=CPU))
         return loaders[-1]
 
@@ -80,13 +81,21 @@ def opened() -> Iterator[Callable[..., Loader]]:
 @pytest.fixture(scope="module", params=[0, 2], ids=["in-process", "two-processes"])
 def lasting(request: pytest.FixtureRequest) -> Iterator[Loader]:
     """Yield one loader for many sequences of memberships, as in training."""
-    loader = Loader(Numbers(), LoaderSettings(3, workers=request.param, micro_batch=4), collate=None, device=CPU)
+    loader = Loader(Numbers(), LoaderSettings(3, workers=request.param), collate=None, device=CPU)
     yield loader
     loader.close()
 
 
-def at(cursor: Cursor = BEGINNING, *, rank: int = 0, size: int = 1, batch_size: int = 10, epochs: int = 4) -> Place:
-    return Place(cursor, rank, size, batch_size, epochs)
+def at(
+    cursor: Cursor = BEGINNING,
+    *,
+    rank: int = 0,
+    size: int = 1,
+    batch_size: int = 10,
+    epochs: int = 4,
+    micro_batch: int = 0,
+) -> Place:
+    return Place(cursor, rank, size, batch_size, epochs, micro_batch)
 
 
 def samples_of(prepared: Prepared) -> tuple[int, ...]:
@@ -111,7 +120,7 @@ def test_every_step_has_its_planned_samples_for_any_sequence_of_memberships(
     """
     cursor = Cursor()
     for size, rank, steps in memberships:
-        lasting.start(at(cursor, rank=rank, size=size, batch_size=batch_size, epochs=6))
+        lasting.start(at(cursor, rank=rank, size=size, batch_size=batch_size, epochs=6, micro_batch=4))
         for index in range(steps):
             if cursor.epoch == 6:
                 return
@@ -129,12 +138,12 @@ def test_every_step_has_its_planned_samples_for_any_sequence_of_memberships(
 def test_the_ranks_of_changing_memberships_see_every_sample_once_per_epoch(
     workers: int, opened: Callable[..., Loader]
 ) -> None:
-    loaders = [opened(workers=workers, micro_batch=3) for _ in range(3)]
+    loaders = [opened(workers=workers) for _ in range(3)]
     chosen, cursor, ledger = random.Random(5), Cursor(), Counter[int]()
     while cursor.epoch < 3:
         size = chosen.randint(1, 3)
         for rank in range(size):
-            loaders[rank].start(at(cursor, rank=rank, size=size, batch_size=8, epochs=3))
+            loaders[rank].start(at(cursor, rank=rank, size=size, batch_size=8, epochs=3, micro_batch=3))
         for _ in range(chosen.randint(0, 4)):
             prepared = [loader.next() for loader in loaders[:size]]
             if chosen.random() < 0.2:
@@ -149,25 +158,43 @@ def test_the_ranks_of_changing_memberships_see_every_sample_once_per_epoch(
 def test_the_weights_of_all_micro_batches_of_a_step_add_up_to_one(opened: Callable[..., Loader]) -> None:
     parts = []
     for rank in range(4):
-        loader = opened(micro_batch=2)
-        loader.start(at(rank=rank, size=4))
+        loader = opened()
+        loader.start(at(rank=rank, size=4, micro_batch=2))
         parts.append(loader.next())
     assert [len(part.micro) for part in parts] == [2, 2, 1, 1]
     assert sum(micro.weight for part in parts for micro in part.micro) == pytest.approx(1)
     assert all(len(micro.batch[0]) <= 2 for part in parts for micro in part.micro)
 
 
+def test_micro_batches_are_few_equally_large_and_never_too_large() -> None:
+    for size, most in itertools.product(range(1, 60), range(20)):
+        parts = split(range(size), most)
+        sizes = list(map(len, parts))
+        assert [sample for part in parts for sample in part] == list(range(size))
+        assert len(parts) == (-(-size // most) if most else 1)
+        assert max(sizes) <= (most or size)
+        assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_lone_sample_is_left_over_only_where_it_cannot_be_avoided(opened: Callable[..., Loader]) -> None:
+    loader = opened()
+    loader.start(at(batch_size=7, micro_batch=3))
+    prepared = loader.next()
+    assert sorted(micro.size for micro in prepared.micro) == [2, 2, 3]
+    assert [micro.size for micro in prepared.micro] == [len(micro.batch[0]) for micro in prepared.micro]
+
+
 def test_a_rank_without_a_sample_gets_one_of_weight_zero(opened: Callable[..., Loader]) -> None:
     loader = opened()
     loader.start(at(rank=2, size=3, batch_size=2))
     (micro,) = loader.next().micro
-    assert micro.weight == 0
+    assert (micro.weight, micro.size) == (0, 1)
     assert micro.batch[0].tolist() == list(plan(Cursor(), total=TOTAL, batch_size=2, seed=3).samples[:1])
 
 
 def test_a_sample_is_the_same_whichever_rank_or_process_prepares_it(opened: Callable[..., Loader]) -> None:
     def seen(loader: Loader, rank: int, size: int) -> dict[int, list[float]]:
-        loader.start(at(rank=rank, size=size))
+        loader.start(at(rank=rank, size=size, micro_batch=size))
         return {
             int(index): values.tolist()
             for _ in range(6)
@@ -176,7 +203,7 @@ def test_a_sample_is_the_same_whichever_rank_or_process_prepares_it(opened: Call
         }
 
     alone = seen(opened(), 0, 1)
-    shared = [seen(opened(workers=workers, micro_batch=2), rank, 2) for rank, workers in ((0, 0), (1, 2))]
+    shared = [seen(opened(workers=workers), rank, 2) for rank, workers in ((0, 0), (1, 2))]
     assert {**shared[0], **shared[1]} == alone
     assert len({tuple(values) for values in alone.values()}) == TOTAL
 

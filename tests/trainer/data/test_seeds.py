@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainer.data.seeds import GENERATORS, Generator, generators_kept, seed_generators, states
+from trainer.data.seeds import GENERATORS, Generator, generators_kept, seed_generators, seed_model, states
 
 DRAWS: dict[str, list[Callable[[], float]]] = {
     # A second call of gauss uses the value cached by the first and does not advance the generator.
@@ -51,3 +51,27 @@ def test_a_restored_state_is_correct_across_blocks_of_drawn_words(generator: Gen
 
 def test_the_states_cover_all_three_generators() -> None:
     assert [generator.name for generator, _ in states()] == ["random", "numpy", "torch"]
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_what_a_model_draws_depends_on_seed_step_rank_and_micro_batch_and_on_nothing_else(name: str) -> None:
+    def drawn(seed: int, step: int, rank: int, micro: int) -> float:
+        seed_model(seed, step, rank, micro, torch.device("cpu"))
+        return DRAWS[name][0]()
+
+    places = [(0, 7, 1, 2), (1, 7, 1, 2), (0, 8, 1, 2), (0, 7, 2, 2), (0, 7, 1, 3)]
+    first = [drawn(*place) for place in places]
+    assert len(set(first)) == len(places)
+    assert [drawn(*place) for place in places] == first
+
+
+def test_another_kind_of_numpys_global_generator_is_left_alone() -> None:
+    modern = np.random.PCG64(7)
+    replaced = np.random.get_bit_generator()  # type: ignore[attr-defined]
+    np.random.set_bit_generator(modern)  # type: ignore[attr-defined]
+    try:
+        state = modern.state
+        seed_model(0, 1, 2, 3, torch.device("cpu"))
+        assert modern.state == state
+    finally:
+        np.random.set_bit_generator(replaced)  # type: ignore[attr-defined]

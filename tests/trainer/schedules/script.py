@@ -53,6 +53,10 @@ class Options:
     """Width of the model."""
     nan_at: int = 0
     """The loss of this step is not a number."""
+    overflow_at: int = 0
+    """The gradients of this step are infinite in this worker."""
+    memory: int = 1000
+    """Samples that fit in one pass."""
     clock_skew_seconds: float = 0.0
     group: str = "reconfigured"
     """One of ``kinds.KINDS``."""
@@ -138,6 +142,7 @@ class Witness:
     def loss(self, model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> torch.Tensor:
         """Return the mean squared error; the ledger records its backward pass."""
         inputs, targets, samples = batch
+        self._need_memory(len(samples))
         loss = nn.functional.mse_loss(model(inputs), targets)
         if loss.requires_grad and self._state is not None:
             ids = tuple(int(sample) for sample in samples)
@@ -146,7 +151,13 @@ class Witness:
             hookable.register_hook(lambda weight: self._attempted(ids, float(weight)))
             if self._state.step + 1 == self._options.nan_at:
                 loss = loss * float("nan")
+            if self._state.step + 1 == self._options.overflow_at:
+                hookable.register_hook(lambda weight: weight * float("inf"))
         return loss
+
+    def _need_memory(self, samples: int) -> None:
+        if samples > self._options.memory:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
     def _attempted(self, samples: tuple[int, ...], weight: float) -> None:
         state, generation = self._state, self._generation
@@ -172,6 +183,7 @@ class Witness:
     def score(self, model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
         """Return the sum of the keys."""
         self._points.reach("score")
+        self._need_memory(len(batch))
         return batch.sum().double()
 
     def on_step(self, report: Report) -> None:
