@@ -75,8 +75,8 @@ class Backend(ABC):
         """Make the default process group."""
         initialize: Any = dist.init_process_group  # its type information lacks what the private API adds
         timeout = timedelta(seconds=self.timeout_seconds)
-        # torch counts its groups, and their keys in the store contain the number. It forgets an attempt that failed only
-        # when a group is destroyed, so the ranks for which that attempt had not begun would use other keys.
+        # torch counts its groups, and their keys in the store contain the number. An attempt that failed is counted
+        # until a group is destroyed, so the ranks for which that attempt had not begun would use other keys.
         c10d._world.group_count = 0
         initialize(self.name, store=store, rank=rank, world_size=size, timeout=timeout, **more)
         self.pg = c10d._get_default_group()

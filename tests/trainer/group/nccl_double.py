@@ -152,7 +152,6 @@ class Double(Nccl):
         self.stream = Device()
         self.communicator: Communicator
         self._inner = gloo.Reconfigured(device, timeout_seconds)
-        self.pg = self._inner.pg
 
     def _connect(self, uuid: int, store: MeetingStore, rank: int, size: int) -> None:
         self._forget()
