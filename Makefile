@@ -36,7 +36,7 @@ unit: install ## the tests that need neither root nor minutes, two at a time
 e2e: install ## the tests that start real processes
 	@$(STACK) -m pytest -m "e2e and not soak"
 
-soak: install ## what only takes long: a hundred schedules of faults, and the tests marked `soak`
+soak: install ## what only takes long: a hundred schedules of faults on each kind of group, and the tests marked `soak`
 	@TIDEWATER_SCHEDULES=0:100 $(STACK) -m pytest tests/trainer/schedules/test_schedules.py
 	@$(STACK) -m pytest -m soak
 
