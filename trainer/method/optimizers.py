@@ -228,17 +228,10 @@ def _check_schedulers(training: Training, optimizers: Sequence[Optimizer], sched
         raise ConfigError("the training has a schedule and a scheduler: give one of them")
     for scheduler in schedulers:
         name = type(scheduler).__name__
-        if any(isinstance(each, ReduceLROnPlateau) for each in _with_inner(scheduler)):
+        if isinstance(scheduler, ReduceLROnPlateau):
             raise ConfigError(
                 "the training's scheduler is a ReduceLROnPlateau, which needs a metric: schedulers are stepped after "
                 "every step, and there is no metric then; use another one"
             )
         if not any(scheduler.optimizer is each for each in optimizers):
             raise ConfigError(f"the training's scheduler, {name}, is of another optimizer than the training's")
-
-
-def _with_inner(scheduler: LRScheduler) -> Iterator[LRScheduler]:
-    """Yield a scheduler and those that it combines."""
-    yield scheduler
-    for inner in getattr(scheduler, "_schedulers", ()):
-        yield from _with_inner(inner)
