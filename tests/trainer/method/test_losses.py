@@ -54,10 +54,10 @@ def test_a_step_of_uneven_micro_batches_is_that_of_the_whole_batch_in_plain_torc
             expected = nn.functional.cross_entropy(plain(batch[0]), batch[1], ignore_index=IGNORED)
         torch.autograd.backward(expected)
         sgd.step()
-        close = {"rtol": 0.02, "atol": 2e-3} if amp == "fp16" else {"rtol": 1e-5, "atol": 1e-6}
-        torch.testing.assert_close(outcome.loss, expected.item(), **close)
+        rtol, atol = (0.02, 2e-3) if amp == "fp16" else (1e-5, 1e-6)
+        torch.testing.assert_close(outcome.loss, expected.item(), rtol=rtol, atol=atol)
         for mine, theirs in zip(bits(trainee.model), bits(plain), strict=True):
-            torch.testing.assert_close(mine, theirs, **close)
+            torch.testing.assert_close(mine, theirs, rtol=rtol, atol=atol)
 
 
 def test_the_weighted_mean_differs_from_the_mean_of_the_micro_batches(group: Group) -> None:

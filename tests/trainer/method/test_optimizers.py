@@ -151,21 +151,22 @@ def test_gradients_are_clipped_as_in_plain_torch(group: Group, clip: Callable[[n
     assert not torch.equal(clipped[0], plain(lambda model: [sgd_of(model)])[0])
 
 
-def test_the_hook_before_a_step_sees_gradients_without_the_factor_of_fp16(group: Group) -> None:
-    norms: dict[str, list[float]] = {"off": [], "fp16": []}
-    for amp, seen in norms.items():
-        trainee = Trainee(
-            group,
-            lambda model, seen=seen: {
-                "optimizer": sgd_of(model),
-                "before_step": lambda model: seen.append(
-                    float(nn.utils.get_total_norm([each.grad for each in model.parameters()]))
-                ),
-            },
-            amp=amp,
-        )
-        trainee.train(batches(2))
-    assert norms["fp16"] == pytest.approx(norms["off"], rel=0.02)
+@pytest.mark.parametrize("several", [False, True], ids=["one optimizer", "two optimizers"])
+def test_the_hook_before_a_step_sees_gradients_without_the_factor_of_fp16(group: Group, several: bool) -> None:
+    def norms(amp: str) -> list[float]:
+        seen: list[float] = []
+
+        def build(model: Any) -> dict[str, Any]:
+            both = [SGD(model[0].parameters(), 0.1), SGD(model[2].parameters(), 0.1)]
+            return {
+                "optimizer": both if several else sgd_of(model),
+                "before_step": lambda model: seen.extend(float(each.grad.norm()) for each in model.parameters()),
+            }
+
+        Trainee(group, build, amp=amp).train(batches(2))
+        return seen
+
+    assert norms("fp16") == pytest.approx(norms("off"), rel=0.02)
 
 
 def test_on_resume_hyperparameters_come_from_the_script_and_moments_from_the_checkpoint(group: Group) -> None:
