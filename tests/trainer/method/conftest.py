@@ -74,7 +74,6 @@ class Trainee:
         self.state = State(training, kind_of(self.model), scaler, fresh_optimizer=fresh_optimizer)
         self.stepper = Stepper(training, self.state, group, amp=amp)
         group.form(secrets.randbits(40), 0, (("127.0.0.1", group.store_port),), time.monotonic() + 10)
-        self.stepper.wrap()
 
     def train(self, steps: Sequence[Batch], factor: float = 1.0, sizes: Sequence[int] = (SAMPLES,)) -> list[float]:
         """Make one step with each batch. Return the learning rates."""
