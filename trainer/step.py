@@ -114,9 +114,8 @@ class Stepper:
         for buffer, change in zip(self._buffers, outcome.buffers, strict=True):
             buffer.add_(change if buffer.is_floating_point() else change.round().to(buffer.dtype))
         if outcome.gradient_factor != 1.0:
-            for parameter in self._parameters:
-                if parameter.grad is not None:
-                    parameter.grad.mul_(outcome.gradient_factor)
+            gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+            torch._foreach_mul_(gradients, outcome.gradient_factor)
         with memory.enough_for_the_optimizer():
             return self._state.optimizers.step(factor)
 

@@ -66,7 +66,7 @@ class Optimizers:
         given = "lr" if self._schedulers else "initial_lr"
         rates = [(settings, settings[given]) for settings in self.groups()]
         for settings, rate in rates:
-            settings["lr"] = rate * factor
+            settings["lr"] = rate * float(factor)  # a schedule may return a number of numpy's or torch's
         used = float(rates[0][0]["lr"])
         if self._before_step is not None:
             for optimizer in self._optimizers:

@@ -58,7 +58,7 @@ def prepared(batch: Batch, sizes: Sequence[int] = (SAMPLES,)) -> Prepared:
     parts, done = [], 0
     for size in sizes:
         part = slice(done, done + size) if size else slice(0, 1)
-        parts.append(Micro((batch[0][part], batch[1][part]), size / SAMPLES))
+        parts.append(Micro((batch[0][part], batch[1][part]), size / SAMPLES, max(size, 1)))
         done += size
     return Prepared(Step(tuple(range(SAMPLES)), Cursor(0, SAMPLES)), tuple(parts))
 
