@@ -154,12 +154,14 @@ class Stepper:
 
     def _vote(self, knows: bool, loss: Number, weight: Number) -> None:
         """Fill in the ballot with this rank's part of the step's loss and of its weight."""
-        known = *seal(self._group.uuid), float(knows)
+        values = *seal(self._group.uuid), float(knows), loss, weight
         if self._group.device.type == "cpu":  # without torch: each of its calls takes 20 us when caches are cold
-            self._ballot.numpy()[:] = *known, loss, weight
-        else:
-            self._ballot[:-2].copy_(torch.tensor(known))
-            self._ballot[-2], self._ballot[-1] = loss, weight
+            self._ballot.numpy()[:] = values
+            return
+        self._ballot.copy_(torch.tensor([0.0 if isinstance(each, torch.Tensor) else each for each in values]))
+        for place, each in enumerate(values):
+            if isinstance(each, torch.Tensor):
+                self._ballot[place] = each
 
     def _able_to_pass(self, micro: Micro, index: int) -> contextlib.AbstractContextManager[None]:
         """Seed the model's random numbers, and return the context of both passes of a micro-batch."""

@@ -39,7 +39,7 @@ class Report:
     rank: int
     """The rank of this worker."""
     loss: float
-    """Mean over all samples of the step."""
+    """Mean over all samples of the step, or over their weights."""
     lr: float
     """Learning rate of the first optimizer's first parameter group."""
     samples: tuple[int, ...]
