@@ -21,6 +21,10 @@ from trainer.errors import ConfigError
 Number = float | torch.Tensor
 """A float if it is on the CPU, otherwise a tensor, so that nothing waits for the device."""
 
+_RIGHT = (
+    "it must return one number, the mean over the batch, or a pair of numbers, the sum over the batch and its weight"
+)
+
 
 class Part(NamedTuple):
     """What one micro-batch adds to the loss of a step."""
@@ -46,10 +50,7 @@ def part_of(result: Any, *, weight: float, samples: int) -> Part:
     if not isinstance(result, tuple):
         return Part(_one(result), weight, _number(result) * weight, None)
     if len(result) != 2:
-        raise ConfigError(
-            f"the training's loss returns {len(result)} values: it must return the mean over the batch, or a pair of "
-            "the sum over the batch and its weight"
-        )
+        raise ConfigError(f"the training's loss returns {len(result)} values: {_RIGHT}")
     loss = _one(result[0])
     if not weight:
         return Part(loss, 0.0, 0.0, 0.0)
@@ -80,12 +81,11 @@ def divided(value: float, weight: float, samples: int) -> tuple[float, float]:
     return (value / weight, samples / weight) if weight else (value, 0.0)
 
 
-def _one(loss: torch.Tensor) -> torch.Tensor:
+def _one(loss: Any) -> torch.Tensor:
+    if not isinstance(loss, torch.Tensor):
+        raise ConfigError(f"the training's loss returns a {type(loss).__name__}: {_RIGHT}")
     if loss.numel() != 1:
-        raise ConfigError(
-            f"the training's loss returns a tensor of shape {tuple(loss.shape)}: "
-            "it must return one number, the mean over the batch"
-        )
+        raise ConfigError(f"the training's loss returns a tensor of shape {tuple(loss.shape)}: {_RIGHT}")
     return loss
 
 

@@ -100,11 +100,12 @@ def test_the_weight_may_be_a_plain_number(group: Group) -> None:
 @pytest.mark.parametrize(
     ("returned", "named"),
     [
-        (lambda loss: (loss, 1.0, 2.0), "returns 3 values: it must return the mean .* or a pair"),
+        (lambda loss: (loss, 1.0, 2.0), "returns 3 values: it must return one number, the mean .* or a pair"),
         (lambda loss: (loss, torch.ones(4)), r"shape \(4,\)"),
         (lambda loss: (loss.expand(3), 1.0), r"shape \(3,\)"),
+        (lambda loss: [loss, 1.0], "returns a list: it must return"),
     ],
-    ids=["three", "weights", "sums"],
+    ids=["three", "weights", "sums", "list"],
 )
 def test_another_result_is_refused_with_the_remedy(group: Group, returned: Any, named: str) -> None:
     trainee = Trainee(
