@@ -37,7 +37,7 @@ def test_a_script_with_padding_clipping_two_optimizers_and_a_new_learning_rate_o
     assert 0 < resumed < STEPS
     (finished,) = c.events("finished")
     assert (finished["step"], float(finished["accuracy"])) == (str(STEPS), 1.0)
-    found = Checkpoints(places(str(tmp_path / "checkpoints")), keep=2, log=quiet).load()
+    found = Checkpoints(places(str(tmp_path / "checkpoints")), keep=2, log=quiet).load("")
     assert found
     assert found.step == STEPS
     expected = tokens.trained([0.5] * resumed + [0.2] * (STEPS - resumed)).state_dict()
