@@ -10,8 +10,8 @@ Read first: `training` (what a script brings), `loop` (generation after generati
     membership/  who trains together            group/    the process group of torch, re-formed in the process
     etcd/        the only way to etcd           peer/     state and signs of life from worker to worker
     data/        which samples, in which order  checkpoint/  for when all workers are gone
-    passes/      memory, batch normalization   launch/   one process for each GPU
-    observe/     log, metrics, report
+    method/      how the model learns           passes/   memory, batch normalization
+    launch/      one process for each GPU       observe/  log, metrics, report
     torchrun/    etcd v3 as a rendezvous for plain torchrun
 
 Importing any of these modules has no effect. torch is imported only where it is used, so that the first log line of a

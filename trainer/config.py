@@ -8,6 +8,7 @@ A flag takes precedence over its environment variable. One ConfigError reports e
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -42,11 +43,14 @@ class Config:
     checkpoints: str
     """Places, comma-separated; see ``checkpoints.places``."""
     epochs: int
+    max_steps: int
+    """Training ends after this number of steps at the latest; 0: after the epochs."""
     batch_size: int
     batch_policy: str
     micro_batch: int
     seed: int
     amp: str
+    fresh_optimizer: bool
     data_workers: int
     prefetch: int
     evaluate_every: int
@@ -109,6 +113,21 @@ class Config:
         """Return the factor on the learning rate by the linear scaling rule (arXiv 1706.02677)."""
         return float(world_size) if self.batch_policy == "scale" else 1.0
 
+    def steps(self, samples: int) -> int:
+        """Return the number of steps of a job with ``samples`` in an epoch, for a schedule that depends on it.
+
+        Raise ConfigError under ``--batch-policy scale`` without ``--max-steps``: then the number of workers decides.
+        """
+        if self.batch_policy == "scale" and not self.max_steps:
+            raise ConfigError(
+                "the number of steps depends on the number of workers with --batch-policy scale, and the training's "
+                "schedule needs it: give --max-steps, or use --batch-policy keep or a schedule by progress"
+            )
+        if self.batch_policy == "scale":
+            return self.max_steps
+        steps = self.epochs * math.ceil(samples / self.batch_size)
+        return min(steps, self.max_steps) if self.max_steps else steps
+
     def problems(self) -> list[str]:
         """Return what is wrong with these settings, one sentence each."""
         required = {
@@ -119,6 +138,7 @@ class Config:
         at_least: dict[str, tuple[float, float]] = {
             "--min-workers": (self.min_workers, 1),
             "--epochs": (self.epochs, 1),
+            "--max-steps": (self.max_steps, 0),
             "--batch-size": (self.batch_size, 1),
             "--micro-batch": (self.micro_batch, 0),
             "--data-workers": (self.data_workers, 0),

@@ -1,7 +1,7 @@
 """The evaluation of the model: all ranks together compute its score over the validation data.
 
     evaluation = Evaluation(parts, log)
-    if evaluation.is_due(epochs=90, every=1):
+    if evaluation.is_due(over=False, every=1):
         evaluation.run(Seat(rank=1, size=3), …)    # False: interrupted by the next generation
         evaluation.run(Seat(rank=0, size=2), …)    # continues in that generation; True: finished
 
@@ -57,18 +57,17 @@ class Evaluation:
         self._sum = 0.0
         self._said = 0.0
 
-    def is_due(self, *, epochs: int, every: int) -> bool:
-        """Return whether an evaluation is due: the state is at the end of an epoch, and has not been evaluated there
-        yet.
+    def is_due(self, *, over: bool, every: int) -> bool:
+        """Return whether an evaluation is due: the state is at the end of an epoch or of training, and has not been
+        evaluated there yet.
 
         Args:
-            epochs: Number of epochs of the job. At the end of the last one an evaluation is always due.
+            over: Whether training has ended. An evaluation is always due then.
             every: Number of epochs between two evaluations; 0 evaluates only at the end.
         """
         state = self._parts.state
-        epoch = state.cursor.epoch
-        wanted = epoch >= epochs or (every > 0 and epoch % every == 0)
-        return wanted and state.cursor.offset == 0 and epoch > state.evaluated
+        wanted = over or (every > 0 and state.cursor.offset == 0 and state.cursor.epoch % every == 0)
+        return wanted and state.step > state.evaluated
 
     def run(
         self,
@@ -103,7 +102,7 @@ class Evaluation:
             state.accuracy = self._sum / total
             if seat.rank == 0:
                 self._log.event("evaluated", epoch=state.cursor.epoch, step=state.step, accuracy=state.accuracy)
-        state.evaluated = state.cursor.epoch
+        state.evaluated = state.step
         return True
 
     def _agree(self, rank: int) -> None:

@@ -54,6 +54,13 @@ def _add_place(group: argparse._ArgumentGroup, environ: Mapping[str, str]) -> No
 
 def _add_method(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--epochs", type=int, default=30, help="every sample is used once in each")
+    group.add_argument(
+        "--max-steps",
+        type=int,
+        default=0,
+        metavar="STEPS",
+        help="end after this number of steps, as after the last epoch; 0: no limit",
+    )
     group.add_argument("--batch-size", type=int, default=64, help="samples in a step, see --batch-policy")
     group.add_argument(
         "--batch-policy",
@@ -97,6 +104,11 @@ def _add_method(group: argparse._ArgumentGroup) -> None:
 def _add_checkpoints(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--checkpoint-every", type=int, default=200, metavar="STEPS", help="written in the background")
     group.add_argument("--keep-checkpoints", type=int, default=2, metavar="N", help="the newest that are kept")
+    group.add_argument(
+        "--fresh-optimizer",
+        action="store_true",
+        help="continue from a checkpoint of another optimizer with fresh moments, instead of refusing it",
+    )
 
 
 def _add_operation(group: argparse._ArgumentGroup) -> None:

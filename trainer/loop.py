@@ -26,6 +26,7 @@ from trainer.evaluation import Evaluation, Seat
 from trainer.membership.ending import Ending
 from trainer.membership.rules import Generation, Member, View, lost_members
 from trainer.membership.touch import Touch
+from trainer.method.progress import is_over, progress
 from trainer.observe.log import Log
 from trainer.observe.meter import Change, Changed, Meter
 from trainer.parts import Parts
@@ -172,9 +173,10 @@ class Loop:
         self._parts.loader.start(Place(state.cursor, rank, size, batch_size, self._config.epochs, state.micro_batch))
         self._meter.start()
         while not self._overdue():
-            if not self._evaluated(generation, Seat(rank, size)):
+            over = is_over(state, self._config)
+            if not self._evaluated(generation, Seat(rank, size), over):
                 return None
-            if state.cursor.epoch >= self._config.epochs:
+            if over:
                 return self._finish(generation, rank)
             if self._step(generation, rank):
                 return None
@@ -203,9 +205,8 @@ class Loop:
     ) -> None:
         state, config, step = self._parts.state, self._config, prepared.step
         size = len(generation.members)
-        done = (state.cursor.epoch + state.cursor.offset / self._parts.total) / config.epochs
-        factor = self._parts.training.schedule(done) * config.lr_factor(size)
-        self._parts.stepper.apply(outcome, factor)
+        factor = self._parts.training.schedule(progress(state, self._parts.total, config)) * config.lr_factor(size)
+        lr = self._parts.stepper.apply(outcome, factor)
         state.step, state.cursor, state.applied_in = state.step + 1, step.after, generation.number
         state.micro_batch = state.micro_batch or len(step.share(0, size))  # rank 0 has the largest share
         now = time.monotonic()
@@ -216,7 +217,7 @@ class Loop:
             world_size=size,
             rank=rank,
             loss=outcome.loss,
-            lr=state.optimizer.param_groups[0]["lr"],
+            lr=lr,
             samples=step.share(rank, size),
             batch_size=len(step.samples),
             step_seconds=now - times[1],
@@ -301,10 +302,9 @@ class Loop:
         self._parts.group.check()
         self._meter.last_step_at = time.monotonic()
 
-    def _evaluated(self, generation: Generation, seat: Seat) -> bool:
-        """Evaluate if it is due. Return False if the evaluation is unfinished and all ranks leave the generation
-        now."""
-        if not self._evaluation.is_due(epochs=self._config.epochs, every=self._config.evaluate_every):
+    def _evaluated(self, generation: Generation, seat: Seat, over: bool) -> bool:
+        """Evaluate if it is due. Return False if it is unfinished and all ranks leave the generation now."""
+        if not self._evaluation.is_due(over=over, every=self._config.evaluate_every):
             return True
         self._confirm(generation, seat.rank)
         self._change.goes_on()

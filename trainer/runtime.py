@@ -136,6 +136,7 @@ class _Worker:
         import torch  # by far the slowest import, so after the first log line
 
         from trainer.data.loader import Loader, LoaderSettings
+        from trainer.method.checks import check
 
         # A kernel with one input channel has two equivalent descriptions of its strides; DDP warns about that
         # needlessly.
@@ -145,6 +146,7 @@ class _Worker:
         torch.manual_seed(config.seed)
         device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
         training = build(config)
+        check(training, config)
         settings = LoaderSettings(config.seed, config.data_workers, config.prefetch)
         # Before all threads and sockets, because it forks the processes that prepare data.
         self._loader = Loader(
@@ -251,16 +253,26 @@ def _traits(config: Config, training: Training) -> Traits:
     """Return the traits that must be equal in all workers that train together."""
     from trainer.membership.traits import Traits, code_digest
 
-    names = ("epochs", "batch_size", "batch_policy", "micro_batch", "seed", "amp")
+    names = ("epochs", "max_steps", "batch_size", "batch_policy", "micro_batch", "seed", "amp", "fresh_optimizer")
     common = {name: getattr(config, name) for name in names}
     said = {f"--{name.replace('_', '-')}": str(value) for name, value in [*common.items(), *vars(config.user).items()]}
     return Traits.of(
         training.model,
-        **{"the dataset": _data_digest(training), "the optimizer": type(training.optimizer).__name__},
+        **{
+            "the dataset": _data_digest(training),
+            "the optimizer": _classes(training.optimizer),
+            "the scheduler": _classes(training.scheduler),
+        },
         **said,
         **{"the script": _script_digest()},
         code=code_digest(files("contract"), files("trainer")),
     )
+
+
+def _classes(given: Any) -> str:
+    from trainer.method.optimizers import several
+
+    return ", ".join(type(each).__name__ for each in several(given)) or "none"
 
 
 def _script_digest() -> str:
@@ -280,7 +292,7 @@ def _state(config: Config, training: Training, group: Any) -> tuple[Any, Any]:
 
     kind = kind_of(training.model, data=_data_digest(training), seed=config.seed)
     scaler = torch.amp.GradScaler(group.device.type, enabled=config.amp == "fp16")
-    state = State(training, kind, scaler)
+    state = State(training, kind, scaler, fresh_optimizer=config.fresh_optimizer)
     state.micro_batch = config.micro_batch
     return state, Stepper(training, state, group, amp=config.amp, seed=config.seed)
 

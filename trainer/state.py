@@ -1,7 +1,8 @@
 """Everything that training changes, as one tree of plain values and tensors.
 
     tree = state.tree()         # refers to the live tensors: use it before the next step, or copy
-    state.load(tree)
+    state.load(tree)            # exactly this state, from a peer
+    state.resume(tree)          # from a checkpoint: hyperparameters of the optimizers stay those of the script
 
 It contains no random state: everything random in training is a function of the seed and the place in training (see
 ``seeds`` and ``sampler``).
@@ -18,6 +19,7 @@ from torch import nn
 from trainer.checkpoint.lineage import History, begun
 from trainer.data.sampler import Cursor
 from trainer.errors import RecordError
+from trainer.method.optimizers import Optimizers
 from trainer.training import Training
 
 _VERSION = 4
@@ -36,7 +38,7 @@ class Position(NamedTuple):
     trusted: int = 0
     """1 if nobody can have continued without this state, otherwise 0."""
     evaluated: int = 0
-    """Epochs at the last evaluation. If a rank missed the end of an evaluation, the ranks would act differently after
+    """Steps at the last evaluation. If a rank missed the end of an evaluation, the ranks would act differently after
     it."""
 
 
@@ -48,10 +50,13 @@ class State:
     generation is what the survivors agreed on, as with the terms and indices of a replicated log.
     """
 
-    def __init__(self, training: Training, kind: str, scaler: torch.amp.GradScaler) -> None:
+    def __init__(
+        self, training: Training, kind: str, scaler: torch.amp.GradScaler, *, fresh_optimizer: bool = False
+    ) -> None:
         self.model = training.model
-        self.optimizer = training.optimizer
+        self.optimizers = Optimizers(training, scaler)
         self.scaler = scaler
+        self._fresh_optimizer = fresh_optimizer
         self.kind = kind
         """Digest of what must be equal for a state to be loaded: see ``kind_of``."""
         self.step = 0
@@ -62,7 +67,7 @@ class State:
         """Maximum number of samples in one forward pass; 0: not known. It is ``--micro-batch``, or what the first step
         had, and half of what did not fit."""
         self.evaluated = 0
-        """Epochs after which the model was last evaluated, with ``accuracy`` as the result."""
+        """Steps after which the model was last evaluated, with ``accuracy`` as the result."""
         self.accuracy: float | None = None
         self.present = False
         """Whether this is the job's state, rather than the initial values of a process that has just started."""
@@ -88,7 +93,6 @@ class State:
 
     def tree(self) -> dict[str, Any]:
         """Return the state as a tree; every key is a string."""
-        optimizer = self.optimizer.state_dict()
         return {
             "version": _VERSION,
             "kind": self.kind,
@@ -100,16 +104,28 @@ class State:
             "evaluated": self.evaluated,
             "accuracy": self.accuracy,
             "model": dict(self.model.state_dict()),
-            "optimizer": {
-                "state": {str(index): value for index, value in optimizer["state"].items()},
-                "param_groups": optimizer["param_groups"],
-            },
+            **self.optimizers.tree(),
             "scaler": self.scaler.state_dict(),
             "more": {name: thing.state_dict() for name, thing in self._more.items()},
         }
 
     def load(self, tree: dict[str, Any]) -> None:
-        """Load that state. Raise RecordError, and change nothing, if it belongs to another kind of job."""
+        """Load exactly that state. Raise RecordError, and change nothing, if it belongs to another kind of job."""
+        self._check(tree)
+        self.optimizers.load(tree)
+        self._load(tree)
+
+    def resume(self, tree: dict[str, Any]) -> bool:
+        """Load the state of a checkpoint, with the script's hyperparameters. Raise like ``load``.
+
+        Return whether the optimizers' moments were loaded; see ``Optimizers.resume``.
+        """
+        self._check(tree)
+        moments = self.optimizers.resume(tree, step=tree["step"], fresh=self._fresh_optimizer)
+        self._load(tree)
+        return moments
+
+    def _check(self, tree: dict[str, Any]) -> None:
         if tree.get("version") != _VERSION:
             raise RecordError(
                 f"the state has version {tree.get('version')}, this code reads {_VERSION}: give the job a new name"
@@ -119,15 +135,12 @@ class State:
                 f"the state belongs to another kind of training ({tree['kind']}, this worker has {self.kind}): "
                 "model, dataset or seed differ; give the job a new name"
             )
-        optimizer = tree["optimizer"]
+
+    def _load(self, tree: dict[str, Any]) -> None:
+        """Load everything but the optimizers."""
         self.model.load_state_dict(tree["model"])
-        self.optimizer.load_state_dict(
-            {
-                "state": {int(index): value for index, value in optimizer["state"].items()},
-                "param_groups": optimizer["param_groups"],
-            }
-        )
-        self.scaler.load_state_dict(tree["scaler"])
+        if tree["scaler"]:  # empty if the checkpoint was written without --amp fp16
+            self.scaler.load_state_dict(tree["scaler"])
         for name, thing in self._more.items():
             thing.load_state_dict(tree["more"][name])
         self.step, self.applied_in = tree["step"], tree["applied_in"]

@@ -16,12 +16,13 @@ The runtime does everything else: it decides who trains on which samples, what i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
+    from torch.optim.lr_scheduler import LRScheduler
     from torch.utils.data import Dataset
 
 
@@ -38,9 +39,9 @@ class Report:
     rank: int
     """The rank of this worker."""
     loss: float
-    """Mean over all samples of the step."""
+    """Mean over all samples of the step, or over their weights."""
     lr: float
-    """Learning rate of the optimizer's first parameter group."""
+    """Learning rate of the first optimizer's first parameter group."""
     samples: tuple[int, ...]
     """Indices into the dataset that this worker contributed."""
     batch_size: int
@@ -71,14 +72,23 @@ class Training:
 
     model: torch.nn.Module
     """On any device; the runtime moves it to the device of this worker."""
-    optimizer: torch.optim.Optimizer
-    """Over all or some of the model's parameters. ``schedule`` is a factor on its initial learning rates."""
+    optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer]
+    """Over all or some of the model's parameters. Of several, each has its own parameters and is stepped every step."""
     dataset: Dataset[Any]
     """Map-style: ``len(dataset)`` and ``dataset[index]``."""
-    loss: Callable[[torch.nn.Module, Any], torch.Tensor]
-    """``loss(model, batch)``: the mean over the batch. The batch is collated and on the device of this worker."""
+    loss: Callable[[torch.nn.Module, Any], torch.Tensor | tuple[torch.Tensor, torch.Tensor | float]]
+    """``loss(model, batch)``: the mean over the batch, which is collated and on the device of this worker.
+
+    Or a pair, the sum over the batch and its weight, such as its number of tokens without padding. The loss of a step
+    is then the total of the sums over all workers, divided by the total of the weights."""
     schedule: Callable[[float], float] = constant
-    """Factor on the learning rate at ``progress``, the share of all samples of all epochs that is done, from 0 to 1."""
+    """Factor on the initial learning rates at ``progress``, the share of the training that is done, from 0 to 1: of all
+    samples of all epochs, or of ``--max-steps`` if that ends it earlier."""
+    scheduler: LRScheduler | Sequence[LRScheduler] = ()
+    """torch's schedulers, instead of ``schedule``. Each is stepped once after every step."""
+    before_step: Callable[[torch.nn.Module], object] | None = None
+    """Called with the model before every step of the optimizers, when the gradients in its parameters are those of the
+    whole step, without the factor of ``--amp fp16``; clips them, for example. It must do the same in all workers."""
     validation: Dataset[Any] | None = None
     score: Callable[[torch.nn.Module, Any], torch.Tensor] | None = None
     """``score(model, batch)``: the sum over the batch, such as the number of correct answers. The total over

@@ -76,9 +76,10 @@ def test_an_unreachable_etcd_is_named_within_seconds(job: Job) -> None:
     [
         (("--batch-size", "8"), {}, ("batch-size", "8", "7")),
         (("--seed", "1"), {}, ("seed",)),
+        (("--max-steps", "100000"), {}, ("max-steps", "100000", "0")),
         ((), {"hidden": 5}, ("0.weight", "5", "4")),
     ],
-    ids=["batch size", "seed", "shape of the model"],
+    ids=["batch size", "seed", "number of steps", "shape of the model"],
 )
 def test_a_worker_with_other_traits_is_refused_by_name_and_the_running_one_is_not_disturbed(
     job: Job, flags: tuple[str, ...], options: dict[str, Any], named: tuple[str, ...]

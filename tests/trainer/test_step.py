@@ -207,7 +207,7 @@ def test_the_learning_rate_is_the_initial_rate_times_the_factor_after_any_number
     stepper, state = made(group)
     for factor in (0.5, 0.25):
         stepper.apply(stepper.gradients(prepared(6), knows=False), factor=factor)
-        assert state.optimizer.param_groups[0]["lr"] == pytest.approx(0.1 * factor)
+        assert next(state.optimizers.groups())["lr"] == pytest.approx(0.1 * factor)
 
 
 def test_all_ranks_learn_with_the_gradients_whether_every_rank_knows_of_a_change(group: Group) -> None:

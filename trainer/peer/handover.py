@@ -95,9 +95,14 @@ def _restore(parts: Parts, generation: Generation, wanted: Callable[[], None], l
     )
     if found and replaced:
         asked_for = 0 if state.present else state.micro_batch
-        state.load(found.tree)
+        moments = state.resume(found.tree)
         state.micro_batch = asked_for or state.micro_batch
-        log.event("checkpoint_loaded", step=found.step, path=str(found.path))
+        log.event(
+            "checkpoint_loaded",
+            step=found.step,
+            path=str(found.path),
+            optimizer="starts with fresh moments" if moments is False else "continues",
+        )
     state.begin(generation.lineage, generation.number)
     state.present, state.stale, state.applied_in = True, False, generation.number
     return replaced

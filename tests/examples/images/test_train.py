@@ -44,20 +44,21 @@ def made(data: Path, *arguments: str) -> Training:
 
 def run(training: Training, *, epochs: int, batch_size: int, amp: bool = False) -> list[float]:
     """Train as one rank, as plainly as can be; the losses of the epochs."""
+    optimizer: Any = training.optimizer
     loader = Loader(training.dataset, LoaderSettings(seed=0), collate=training.collate, device=CPU)
     loader.start(Place(Cursor(), 0, 1, batch_size, epochs))
-    rates = [group["lr"] for group in training.optimizer.param_groups]
+    rates = [group["lr"] for group in optimizer.param_groups]
     losses, cursor, total = [0.0] * epochs, Cursor(), len(training.dataset)  # type: ignore[arg-type]
     while cursor.epoch < epochs:
         factor = training.schedule((cursor.epoch + cursor.offset / total) / epochs)
-        for group, rate in zip(training.optimizer.param_groups, rates, strict=True):
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = rate * factor
         prepared = loader.next()
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=amp):
-            loss = training.loss(training.model, prepared.micro[0].batch)
-        training.optimizer.zero_grad()
+            loss: Any = training.loss(training.model, prepared.micro[0].batch)
+        optimizer.zero_grad()
         torch.autograd.backward(loss)
-        training.optimizer.step()
+        optimizer.step()
         losses[cursor.epoch] += float(loss.detach()) * len(prepared.step.samples) / total
         cursor = prepared.step.after
     loader.close()
@@ -176,9 +177,9 @@ def test_pixels_reach_the_model_between_minus_one_and_one(digits: Path) -> None:
 def test_the_optimizer_is_as_the_flags_say(
     flags: tuple[str, ...], kind: type, rate: float, decay: float, digits: Path
 ) -> None:
-    optimizer = made(digits, *flags).optimizer
-    assert isinstance(optimizer, kind)
+    optimizer: Any = made(digits, *flags).optimizer
     (group,) = optimizer.param_groups
+    assert isinstance(optimizer, kind)
     assert (group["lr"], group["weight_decay"]) == (pytest.approx(rate), decay)
 
 
@@ -250,5 +251,5 @@ def no_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_default_on_images_of_one_size_does_not_wait_for_torchvision(digits: Path) -> None:
     training = made(digits)
     data: Any = training.dataset
-    loss = training.loss(training.model, (data[0][0][None], torch.tensor([0])))
+    loss: Any = training.loss(training.model, (data[0][0][None], torch.tensor([0])))
     assert loss.isfinite()

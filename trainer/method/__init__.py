@@ -1,0 +1,7 @@
+"""How the model of a training learns: what a script brings, made usable step after step.
+
+optimizers  optimizers, schedulers and the hook before a step, as one; what holds on resume
+losses      a step's loss as a mean, or as sums with weights
+progress    how much of a training is done, and when it ends
+checks      what is refused before a worker joins
+"""

@@ -1,0 +1,23 @@
+"""How far a training has come: it ends after its epochs, or after ``--max-steps`` if that is earlier."""
+
+from __future__ import annotations
+
+from trainer.config import Config
+from trainer.state import State
+
+
+def is_over(state: State, config: Config) -> bool:
+    """Return whether training has ended with the last applied step."""
+    return state.cursor.epoch >= config.epochs or 0 < config.max_steps <= state.step
+
+
+def progress(state: State, total: int, config: Config) -> float:
+    """Return the share of the training that is done, from 0 to 1, by what ends it first.
+
+    Args:
+        state: Where training is.
+        total: Samples in an epoch.
+        config: Has the numbers of epochs and of steps.
+    """
+    samples = (state.cursor.epoch + state.cursor.offset / total) / config.epochs
+    return max(samples, state.step / config.max_steps) if config.max_steps else samples
