@@ -67,7 +67,7 @@ def is_open(connection: socket.socket) -> bool:
 def test_a_flood_stops_neither_pings_nor_a_join(flooded: tuple[Address, list[socket.socket]]) -> None:
     address, idle = flooded
     accused = threading.Event()
-    heartbeat = Heartbeat(ME, interval=0.1, timeout=5, on_silent=lambda _: accused.set())
+    heartbeat = Heartbeat(ME, interval=0.1, timeout=2, on_silent=lambda _: accused.set())
     heartbeat.start()
     heartbeat.watch([Member("peer", "peer", address.host, address.port, "", 0)])
     heartbeat.tense(True)
@@ -77,7 +77,7 @@ def test_a_flood_stops_neither_pings_nor_a_join(flooded: tuple[Address, list[soc
         store = MeetingStore(join(ME, address, 7, lambda: None, until), lambda: None, until)
         store.set("here/1", "")
         assert store.check(["here/1"])
-        assert not accused.wait(6)
+        assert not accused.wait(2.5)
     finally:
         heartbeat.stop()
     assert sum(map(is_open, idle)) <= MOST_STRANGERS
