@@ -83,6 +83,7 @@ def test_nodes_meet_over_ipv6(world: World) -> None:
     first, second = world.together(world.handler(host="::1"), world.handler(host="[::1]"))
     second.store.set("hello", "from rank 1")
     assert first.store.get("hello") == b"from rank 1"
+    assert first.bootstrap_store_info
     assert first.bootstrap_store_info.master_addr == "::1"
 
 
