@@ -1,7 +1,7 @@
 """Environment variables that the manifests set and the trainer reads.
 
-For each of them the trainer has a command-line flag, which overrides it. There is none for ETCD_PASSWORD, and none for
-LOCAL_RANK and LOCAL_SIZE, which only the trainer's launcher sets, for the processes that it starts.
+For each of them the trainer has a command-line flag, which overrides it. There is none for ETCD_PASSWORD and
+SECRET, and none for LOCAL_RANK and LOCAL_SIZE, which only the launcher sets, for the processes that it starts.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ ETCD_CERT = "TIDEWATER_ETCD_CERT"
 
 ETCD_KEY = "TIDEWATER_ETCD_KEY"
 """File with the key of that certificate."""
+
+SECRET = "TIDEWATER_SECRET"
+"""By which the job's workers authenticate to each other: at least 32 characters, the same for all of them, from a
+secret. Default: a random one, which the first worker writes to etcd."""
 
 WORKER = "TIDEWATER_WORKER"
 """Name of this worker in logs and metrics: the pod's name. Default: the host's name."""

@@ -2,12 +2,14 @@
 
 /tidewater/<job>/generation           the membership that all workers agree on (GENERATION_VERSION)
 /tidewater/<job>/members/<member id>  one per living worker, bound to its lease (MEMBER_VERSION)
+/tidewater/<job>/secret               by which its workers authenticate to each other (SECRET_VERSION)
 /tidewater/<job>/finished             written once, at the end of the job (FINISHED_VERSION)
 
 The torchrun plug-in has its own (all RENDEZVOUS_VERSION):
 
 /tidewater-torchrun/<rdzv-id>/round            the nodes of the current round
 /tidewater-torchrun/<rdzv-id>/nodes/<node id>  one per living agent, bound to its lease
+/tidewater-torchrun/<rdzv-id>/secret           as above, for its agents
 /tidewater-torchrun/<rdzv-id>/closed           the run has ended; bound to a lease, so that the id can be used again
 """
 
@@ -17,9 +19,10 @@ ROOT = "/tidewater"
 RENDEZVOUS_ROOT = "/tidewater-torchrun"
 
 GENERATION_VERSION = 3
-MEMBER_VERSION = 2
+MEMBER_VERSION = 3
 FINISHED_VERSION = 1
-RENDEZVOUS_VERSION = 1
+RENDEZVOUS_VERSION = 2
+SECRET_VERSION = 1
 
 
 def job(name: str) -> str:
@@ -40,6 +43,11 @@ def members(name: str) -> str:
 def member(name: str, member_id: str) -> str:
     """Return the key of one member's record."""
     return f"{members(name)}{member_id}"
+
+
+def secret(name: str) -> str:
+    """Return the key of the secret of job ``name``."""
+    return f"{job(name)}secret"
 
 
 def finished(name: str) -> str:
@@ -65,6 +73,11 @@ def rendezvous_nodes(run_id: str) -> str:
 def rendezvous_node(run_id: str, node_id: str) -> str:
     """Return the key of one node's record."""
     return f"{rendezvous_nodes(run_id)}{node_id}"
+
+
+def rendezvous_secret(run_id: str) -> str:
+    """Return the key of the secret of a run's agents."""
+    return f"{rendezvous(run_id)}secret"
 
 
 def rendezvous_closed(run_id: str) -> str:

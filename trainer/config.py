@@ -10,15 +10,17 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from contract import env
 from trainer import flags as common
 from trainer.errors import ConfigError
 from trainer.etcd.access import Access
+from trainer.group.addresses import bare
 
 _LAST_PORT = 65535
+_LEAST_SECRET = 32
 _OPEN = Access()
 
 AddFlags = Callable[[argparse._ArgumentGroup], None]
@@ -73,6 +75,8 @@ class Config:
     """Number of processes of its worker."""
     etcd_access: Access = _OPEN
     """How to authenticate to etcd."""
+    secret: str = field(default="", repr=False)
+    """By which the job's workers authenticate to each other; empty: the one in etcd."""
 
     @classmethod
     def parse(cls, argv: Sequence[str], environ: Mapping[str, str], flags: AddFlags = no_flags) -> Config:
@@ -81,8 +85,10 @@ class Config:
         given["etcd"] = _parts(given["etcd"])
         secrets = {name: given.pop(f"etcd_{name}") for name in ("user", "cacert", "cert", "key")}
         given["etcd_access"] = Access.of(**secrets, password=environ.get(env.ETCD_PASSWORD, ""))
+        given["secret"] = environ.get(env.SECRET, "")
+        given["host"] = bare(given["host"])
         given["data"] = Path(given["data"])
-        known = {field.name for field in fields(cls)}
+        known = {each.name for each in fields(cls)}
         own = {name: given.pop(name) for name in list(given) if name not in known}
         given |= _local(environ)
         config = cls(**given, user=argparse.Namespace(**own))
@@ -163,6 +169,10 @@ class Config:
             problems.append(f"--max-workers is {self.max_workers}, less than --min-workers, {self.min_workers}")
         if self.metrics_port > _LAST_PORT:
             problems.append(f"--metrics-port is {self.metrics_port}, the last port is {_LAST_PORT}")
+        if 0 < len(self.secret) < _LEAST_SECRET:
+            problems.append(
+                f"{env.SECRET} has {len(self.secret)} characters, the least is {_LEAST_SECRET}: openssl rand -hex 32"
+            )
         if "/" in self.job:
             problems.append(f"--job is {self.job!r}, it must not contain a slash")
         return problems

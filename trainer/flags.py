@@ -28,7 +28,7 @@ def parser(environ: Mapping[str, str], own: Callable[[argparse._ArgumentGroup], 
 
 def _add_place(group: argparse._ArgumentGroup, environ: Mapping[str, str]) -> None:
     for flag, name, fallback, text in (
-        ("--job", env.JOB, "", "name of the job"),
+        ("--job", env.JOB, "", f"name of the job; its workers' secret is in {env.SECRET}, or else in etcd"),
         ("--etcd", env.ETCD, "", "etcd's URLs, comma-separated"),
         ("--etcd-user", env.ETCD_USER, "", f"etcd's user, if it needs one; the password is in {env.ETCD_PASSWORD}"),
         ("--etcd-cacert", env.ETCD_CACERT, "", "for https://: file with the authority that signed etcd's certificate"),

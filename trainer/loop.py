@@ -253,7 +253,7 @@ class Loop:
 
     def _form(self, generation: Generation, rank: int) -> None:
         group = self._parts.group
-        addresses = tuple((member.host, member.store_port) for member in generation.members)
+        addresses = tuple(member.address for member in generation.members)
         group.form(
             generation.uuid,
             rank,
@@ -286,7 +286,7 @@ class Loop:
             nonlocal asked_at
             if time.monotonic() - asked_at < _PROBE_SECONDS:
                 return
-            gone = [peer.worker for peer in peers if server.is_gone((peer.host, peer.peer_port))]
+            gone = [peer.worker for peer in peers if server.is_gone(peer.address)]
             if gone:
                 raise GroupBroken(f"lost {', '.join(gone)}")
             asked_at = time.monotonic()

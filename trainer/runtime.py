@@ -25,13 +25,15 @@ from typing import TYPE_CHECKING, Any
 
 from contract import exit_codes, keys
 from trainer.config import AddFlags, Config, no_flags
-from trainer.errors import ConfigError, Diverged, RecordError, StoreError, TrainerError
+from trainer.errors import ConfigError, Diverged, RecordError, Refused, StoreError, TrainerError
 from trainer.etcd.client import EtcdStore
-from trainer.etcd.contact import first_contact
+from trainer.etcd.contact import WHERE, first_contact
+from trainer.etcd.secret import obtain, restore
 from trainer.group.addresses import route_to
 from trainer.launch import launcher
 from trainer.observe.log import Log
 from trainer.observe.metrics import Metrics, open_metrics
+from trainer.peer.handshake import Identity
 from trainer.training import Training
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
     from trainer.peer.heartbeat import Heartbeat
 
 _FIRST_VIEW_SECONDS = 5.0
+_RETRY_SECONDS = 0.3
+_COMPLAIN_SECONDS = 10.0
 
 Build = Callable[[Config], Training]
 
@@ -82,6 +86,9 @@ def _train(config: Config, build: Build) -> int:
     if worker.is_finished():
         log.event("finished", reason="the job had finished before this worker started")
         return exit_codes.FINISHED
+    if not worker.learn_secret(wanted=asked_to_leave.empty):
+        log.event("left", reason="asked to leave before etcd answered")
+        return exit_codes.LEFT
     loop = worker.prepare(build)
 
     def leave_when_asked() -> None:
@@ -112,6 +119,7 @@ class _Worker:
         self._store = EtcdStore(config.etcd, access=config.etcd_access)
         self._checkpoints = Checkpoints(places(config.checkpoints), keep=config.keep_checkpoints, log=log)
         self._member_id = f"{config.worker}-{secrets.token_hex(4)}"
+        self._identity: Identity
         self._loader: Loader
         self._traits: Traits
         self._heartbeat: Heartbeat
@@ -128,6 +136,23 @@ class _Worker:
         except StoreError as error:
             self._log.event("etcd_unreachable", error=str(error))
             return False
+
+    def learn_secret(self, wanted: Callable[[], bool]) -> bool:
+        """Learn the job's secret. Return False if ``wanted`` returns False before etcd answers."""
+        key, complained = keys.secret(self._config.job), time.monotonic()
+        secret = self._config.secret.encode()
+        while not secret and wanted():
+            try:
+                secret = obtain(self._store, key)
+            except Refused as error:
+                raise ConfigError(f"{error}. {WHERE}") from error
+            except StoreError as error:
+                if time.monotonic() - complained > _COMPLAIN_SECONDS:
+                    self._log.event("etcd_unreachable", error=str(error))
+                    complained = time.monotonic()
+                time.sleep(_RETRY_SECONDS)
+        self._identity = Identity(secret, self._member_id)
+        return bool(secret)
 
     def prepare(self, build: Build) -> Loop:
         """Import torch, load the data, build and warm up the model. The other workers don't know of this one yet."""
@@ -171,16 +196,15 @@ class _Worker:
         from trainer.peer.server import PeerServer
 
         config = self._config
-        self._traits = _traits(config, training)
-        group = self._group = open_group(self._host, device, config.group_timeout_seconds)
-        server = PeerServer(self._traits, member_id=self._member_id)
+        self._traits = _traits(config, training, self._identity.secret)
+        server = PeerServer(self._identity, self._traits)
         server.start()
+        group = self._group = open_group(self._host, device, config.group_timeout_seconds, server)
         me = Member(
             id=self._member_id,
             worker=config.worker,
             host=self._host,
             peer_port=server.port,
-            store_port=group.store_port,
             signature=self._traits.digest(),
             ready_after=0,
         )
@@ -190,7 +214,7 @@ class _Worker:
         )
         state, stepper = _state(config, training, group)
         self._heartbeat = Heartbeat(
-            self._member_id,
+            self._identity,
             timeout=config.heartbeat_seconds,
             since=lambda: loop.waiting_since,
             on_silent=lambda member: loop.peer_silent(member),
@@ -220,13 +244,18 @@ class _Worker:
         from trainer.peer.server import is_gone, look
 
         def is_dead(member: Any) -> bool:
-            return member.id in self._heartbeat.silent() or is_gone((member.host, member.peer_port))
+            return member.id in self._heartbeat.silent() or is_gone(member.address)
 
         def sign_of(member: Any) -> Any:
-            return look((member.host, member.peer_port), member.id)
+            return look(self._identity, member.address)
+
+        def return_secret() -> None:
+            if not self._config.secret:
+                restore(self._store, keys.secret(self._config.job), self._identity.secret)
 
         self._heartbeat.start()
-        self._coordinator.start(Hooks(loop.membership_changed, is_dead, sign_of, self._heartbeat.silent))
+        hooks = Hooks(loop.membership_changed, is_dead, sign_of, self._heartbeat.silent, return_secret)
+        self._coordinator.start(hooks)
         self._coordinator.wait(lambda view: True, time.monotonic() + _FIRST_VIEW_SECONDS)
         reason = self._refusal(self._coordinator.view)
         if reason:
@@ -246,10 +275,10 @@ class _Worker:
         from trainer.membership.traits import refusal
         from trainer.peer.server import ask_traits
 
-        return refusal(view, self._member_id, self._traits, lambda member: ask_traits((member.host, member.peer_port)))
+        return refusal(view, self._member_id, self._traits, lambda member: ask_traits(self._identity, member.address))
 
 
-def _traits(config: Config, training: Training) -> Traits:
+def _traits(config: Config, training: Training, secret: bytes) -> Traits:
     """Return the traits that must be equal in all workers that train together."""
     from trainer.membership.traits import Traits, code_digest
 
@@ -258,6 +287,7 @@ def _traits(config: Config, training: Training) -> Traits:
     said = {f"--{name.replace('_', '-')}": str(value) for name, value in [*common.items(), *vars(config.user).items()]}
     return Traits.of(
         training.model,
+        secret,
         **{
             "the dataset": _data_digest(training),
             "the optimizer": _classes(training.optimizer),

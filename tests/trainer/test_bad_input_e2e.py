@@ -74,7 +74,7 @@ def test_an_unreachable_etcd_is_named_within_seconds(job: Job) -> None:
 @pytest.mark.parametrize(
     ("flags", "options", "named"),
     [
-        (("--batch-size", "8"), {}, ("batch-size", "8", "7")),
+        (("--batch-size", "8"), {}, ("batch-size", "8")),
         (("--seed", "1"), {}, ("seed",)),
         (("--max-steps", "100000"), {}, ("max-steps", "100000", "0")),
         ((), {"hidden": 5}, ("0.weight", "5", "4")),
@@ -91,6 +91,13 @@ def test_a_worker_with_other_traits_is_refused_by_name_and_the_running_one_is_no
     for word in (*named, a.name):
         assert word in last_words(other), last_words(other)
     assert_undisturbed(job, a)
+
+
+def test_a_worker_that_waits_for_etcd_leaves_when_it_is_asked_to(job: Job) -> None:
+    worker = job.start("a", "--etcd", f"http://127.0.0.1:{free_port()}")
+    worker.wait_for(lambda worker: worker.events("etcd_unreachable"), 10)
+    worker.signal(signal.SIGTERM)
+    assert worker.wait(20) == exit_codes.LEFT
 
 
 def test_a_nan_loss_ends_all_workers_and_keeps_the_last_checkpoint(job: Job) -> None:

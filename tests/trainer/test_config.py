@@ -78,3 +78,18 @@ def _add_lr(group: argparse._ArgumentGroup) -> None:
 def test_the_batch_policy_determines_the_batch_of_three_workers(policy: str, samples: int, factor: float) -> None:
     config = Config.parse(["--batch-size", "64", "--batch-policy", policy], ENVIRON)
     assert (config.step_size(3), config.lr_factor(3)) == (samples, factor)
+
+
+def test_the_jobs_secret_comes_only_from_the_environment_and_is_long_enough() -> None:
+    secret = 32 * "s"
+    config = Config.parse([], {**ENVIRON, env.SECRET: secret})
+    assert config.secret == secret
+    assert secret not in repr(config)
+    assert Config.parse([], ENVIRON).secret == ""
+    with pytest.raises(ConfigError, match="TIDEWATER_SECRET has 5 characters, the least is 32") as error:
+        Config.parse([], {**ENVIRON, env.SECRET: "short"})
+    assert "short" not in str(error.value)
+
+
+def test_the_brackets_of_an_ipv6_address_are_optional() -> None:
+    assert Config.parse(["--host", "[fd00::5]"], ENVIRON).host == Config.parse(["--host", "fd00::5"], ENVIRON).host

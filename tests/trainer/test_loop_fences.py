@@ -21,7 +21,7 @@ from trainer.membership.rules import Generation, Member, View
 from trainer.peer import handover
 from trainer.training import Report
 
-ME, NEW = (Member(name, name, "127.0.0.1", 1, 2, "signature", 0) for name in "an")
+ME, NEW = (Member(name, name, "127.0.0.1", 1, "signature", 0) for name in "an")
 MINE = Generation(4, 9, (ME,), "lost", LINE)
 THEIRS = Generation(5, 10, (replace(NEW, state_of=5),), "lost", LINE)
 LAST = Report(28, 1, 4, 1, 0, 0.5, 0.1, (1, 2), 4, 0.01, 0.01)
@@ -108,7 +108,6 @@ class World:
 
     def _parts(self) -> Any:
         group = SimpleNamespace(
-            store_port=1,
             keeps_wrapper=True,
             device=torch.device("cpu"),
             form=lambda *_, **__: None,

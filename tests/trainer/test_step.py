@@ -17,6 +17,7 @@ from tests.trainer.group import nccl_double
 from trainer.data.loader import Micro, Prepared
 from trainer.data.sampler import Cursor, Step
 from trainer.errors import ConfigError, Diverged, GroupBroken
+from trainer.group.addresses import Address
 from trainer.group.group import Group, open_group
 from trainer.state import State, kind_of
 from trainer.step import Stepper
@@ -53,7 +54,7 @@ def made(
     )
     state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=amp == "fp16"))
     stepper = Stepper(training, state, group, amp=amp)
-    group.form(secrets.randbits(40), 0, (("127.0.0.1", group.store_port),), time.monotonic() + 10)
+    group.form(secrets.randbits(40), 0, (Address("127.0.0.1", 0),), time.monotonic() + 10)
 
     return stepper, state
 

@@ -18,6 +18,7 @@ from trainer.launch.lifeline import bound_to
 from trainer.observe.log import parse
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+SECRET = b"by which the workers of a test authenticate"
 PATIENCE_SECONDS = 180
 """Far beyond what anything here takes, even on a machine that is busy with other things."""
 
@@ -29,9 +30,9 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def run_etcd(binary: Path, folder: Path, port: int) -> Iterator[str]:
+def run_etcd(binary: Path, folder: Path, port: int, *, host: str = "127.0.0.1") -> Iterator[str]:
     """Run one etcd member until the generator is closed; yield its URL."""
-    url, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{free_port()}"
+    url, peer = f"http://{host}:{port}", f"http://{host}:{free_port()}"
     arguments = [
         "--listen-client-urls",
         url,

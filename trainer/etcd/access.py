@@ -78,7 +78,7 @@ class Endpoint:
     @classmethod
     def parse(cls, url: str) -> Endpoint:
         """Return the endpoint of a URL. Raise ConfigError that names the URL."""
-        problem = ConfigError(f"etcd endpoint {url!r} is not a URL like http://host:2379")
+        problem = ConfigError(f"etcd endpoint {url!r} is not a URL like http://host:2379 or http://[::1]:2379")
         try:
             parts = urlsplit(url)
             port = parts.port or 2379

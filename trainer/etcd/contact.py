@@ -14,7 +14,8 @@ from trainer.etcd.client import Store
 _RETRY_SECONDS = 0.3
 _NEVER = -1
 """A revision that no key has."""
-_WHERE = f"See --etcd, --etcd-user with {env.ETCD_PASSWORD}, --etcd-cacert, --etcd-cert and --etcd-key"
+WHERE = f"See --etcd, --etcd-user with {env.ETCD_PASSWORD}, --etcd-cacert, --etcd-cert and --etcd-key"
+"""The settings to look at when etcd refuses a request."""
 
 
 def first_contact(store: Store, job: str, deadline: float) -> None:
@@ -30,7 +31,7 @@ def first_contact(store: Store, job: str, deadline: float) -> None:
             store.put_if(keys.generation(job), b"", _NEVER)
             return
         except Refused as error:
-            raise ConfigError(f"{error}. {_WHERE}") from error
+            raise ConfigError(f"{error}. {WHERE}") from error
         except StoreError:
             if time.monotonic() + _RETRY_SECONDS > deadline:
                 raise

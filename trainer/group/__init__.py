@@ -4,10 +4,10 @@ group        collectives with deadlines that can be interrupted, and the generat
 backend      what differs between gloo and NCCL: when a collective is done, how it fails, how the group is formed again
 gloo, nccl   the two libraries, each with two ways to form the group again
 nccl_environment  the variables with which NCCL lets a process survive the death of a peer
-rendezvous   the torch store at which the ranks of one generation meet
+rendezvous   the store at which the ranks of one generation meet
 connections  ends TCP connections of this process from outside the library that uses them
 ballot       a seal that shows whether a result is a sum over the ranks of this generation
 reducer      sums the gradients of a step over the ranks, during the backward pass
 buckets      which gradients are summed together, and the memory in which they are summed
-addresses    the address by which the other workers can reach this machine
+addresses    addresses of workers, by IPv4 and IPv6
 """

@@ -20,9 +20,10 @@ import stat
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
+from typing import Any
 
 End = tuple[str, int]
-"""One end of a connection: address and port, as the kernel writes them."""
+"""One end of a connection: address and port, written in the same way on all machines."""
 
 _DESCRIPTORS = Path("/proc/self/fd")
 
@@ -30,7 +31,7 @@ _DESCRIPTORS = Path("/proc/self/fd")
 def listening() -> frozenset[End]:
     """Return the addresses at which this process listens."""
     return frozenset(
-        found.getsockname()[:2] for found in _sockets() if found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        _end(found.getsockname()) for found in _sockets() if found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
     )
 
 
@@ -42,10 +43,16 @@ def sever(ends: AbstractSet[End]) -> int:
     severed = 0
     for found in _sockets():
         with contextlib.suppress(OSError):  # not connected: it listens, or has been closed
-            if ends & {found.getsockname()[:2], found.getpeername()[:2]}:
+            if ends & {_end(found.getsockname()), _end(found.getpeername())}:
                 found.shutdown(socket.SHUT_RDWR)
                 severed += 1
     return severed
+
+
+def _end(place: tuple[Any, ...]) -> End:
+    # An IPv6 address may have the name of its interface, which differs between machines; and a socket for both kinds
+    # of addresses writes IPv4 addresses as IPv6.
+    return str(place[0]).partition("%")[0].removeprefix("::ffff:"), int(place[1])
 
 
 def _sockets() -> Iterator[socket.socket]:

@@ -1,7 +1,7 @@
 """The process group, formed again in the running process whenever the membership changes.
 
-    group = open_group("10.0.0.7", torch.device("cpu"), timeout_seconds=30)
-    group.form(uuid=..., rank=0, addresses=(("10.0.0.7", 4711), ...), deadline=...)
+    group = open_group("10.0.0.7", torch.device("cpu"), timeout_seconds=30, peers=server)
+    group.form(uuid=..., rank=0, addresses=(Address("10.0.0.7", 4711, "w-0-1f"), ...), deadline=...)
     group.all_reduce(tensor)                # raises GroupBroken
     work = group.begin(tensor); group.complete([work])      # the same
     group.interrupt("peer lost")            # from another thread: abandons pending collectives
@@ -25,32 +25,29 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import TCPStore
 
 from trainer.errors import GroupBroken
 from trainer.group import ballot, gloo, nccl, nccl_environment, rendezvous
+from trainer.group.addresses import Address
 from trainer.group.backend import Backend, can_reconfigure, supports_reconfigure
-from trainer.group.rendezvous import Address, MeetingStore
+from trainer.group.rendezvous import MeetingStore
+from trainer.peer.keyvalue import Keys, LocalKeys
+from trainer.peer.server import PeerServer
 
 
 class Group:
     """The ranks of one generation. Only one thread uses it, but any thread may call ``interrupt``."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, peers: PeerServer | None = None) -> None:
         self.device = backend.device
         self.rank = 0
         self.size = 1
         self.uuid = 0
         """Of the generation; see ``ballot.seal``."""
         self._backend = backend
-        self._server = TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)
+        self._peers = peers
         self._failure: str | None = None
         self._lock = threading.Lock()
-
-    @property
-    def store_port(self) -> int:
-        """Port of the torch store that this process serves for the generations in which it has rank 0."""
-        return int(self._server.port)
 
     def form(
         self,
@@ -65,7 +62,7 @@ class Group:
         """Join the group ``uuid`` as ``rank``. Every member must call this with the same addresses.
 
         Args:
-            addresses: Host and ``store_port`` of each rank.
+            addresses: That of each rank's ``PeerServer``.
             deadline: Monotonic. After it, or after ``interrupt``, GroupBroken is raised and no group is joined.
             peers_are_there: Called several times a second while waiting for peers; raises GroupBroken if one is gone.
             superseded: Returns whether there is a newer generation; then GroupBroken is raised on all ranks or on none.
@@ -80,12 +77,21 @@ class Group:
             peers_are_there()
 
         try:
-            server = self._server if rank == 0 else rendezvous.join(addresses[0], check, deadline)
-            store = MeetingStore(uuid, server, check, deadline)
+            store = MeetingStore(self._keys(uuid, rank, addresses, check, deadline), check, deadline)
             store.assemble(rank, self.size, superseded)
             self._backend.connect(uuid, store, rank, self.size)
         except (RuntimeError, ValueError) as error:  # torch's own errors are RuntimeErrors
             raise GroupBroken(f"could not connect to the other workers: {_brief(error)}") from error
+
+    def _keys(
+        self, uuid: int, rank: int, addresses: tuple[Address, ...], check: Callable[[], None], deadline: float
+    ) -> Keys:
+        """Return the keys at which the ranks meet, in the process of rank 0."""
+        if self._peers is None:
+            return LocalKeys()
+        if rank == 0:
+            return self._peers.board.at(uuid)
+        return rendezvous.join(self._peers.identity, addresses[0], uuid, check, deadline)
 
     def interrupt(self, reason: str) -> None:
         """Abandon pending collectives. They and all later calls raise GroupBroken until the next ``form``."""
@@ -158,8 +164,15 @@ class Group:
             raise
 
 
-def open_group(host: str, device: torch.device, timeout_seconds: float) -> Group:
-    """Return the best kind of group that this torch supports, not formed yet. ``host`` is this process's address."""
+def open_group(host: str, device: torch.device, timeout_seconds: float, peers: PeerServer | None = None) -> Group:
+    """Return the best kind of group that this torch supports, not formed yet.
+
+    Args:
+        host: Address of this process.
+        device: Where the tensors are.
+        timeout_seconds: Longest wait for a peer within a collective.
+        peers: Server at which the others meet this process when it has rank 0. None: it is always alone in its group.
+    """
     rendezvous.use_interface_of(host)
     on_gpu = device.type == "cuda"
     if on_gpu:
@@ -168,9 +181,9 @@ def open_group(host: str, device: torch.device, timeout_seconds: float) -> Group
     if can_reconfigure("nccl" if on_gpu else "gloo"):
         backend = library.Reconfigured(device, timeout_seconds)
         if supports_reconfigure():
-            return Group(backend)
+            return Group(backend, peers)
         backend.close()
-    return Group(library.Restarted(device, timeout_seconds))
+    return Group(library.Restarted(device, timeout_seconds), peers)
 
 
 def _brief(error: Exception) -> str:

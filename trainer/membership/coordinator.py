@@ -27,7 +27,7 @@ from functools import partial
 from typing import Any
 
 from contract import keys
-from trainer.errors import Compacted, RecordError, StoreError
+from trainer.errors import Compacted, RecordError, StoreError, TrainerError
 from trainer.etcd.client import Store, Watch
 from trainer.membership import records, rules
 from trainer.membership.missing import Missing, Sign, excused, heard, members_of, noted, unheard
@@ -54,6 +54,9 @@ class Hooks:
     """Returns the result of a ping. Called for members whose record is missing, or that are silent."""
     unreachable: Callable[[], frozenset[str]] = field(default=frozenset)
     """Returns the ids of members that do not answer this worker."""
+    returning: Callable[[], None] = field(default=lambda: None)
+    """Called before this worker returns after the loss of its lease: etcd may have lost its data. Raises StoreError to
+    be called again, and another TrainerError if this worker can't return."""
 
 
 class Coordinator:
@@ -82,7 +85,7 @@ class Coordinator:
         self._stopping = False
         self._unpublished = False
         self._renew = threading.Event()
-        self._fatal: RecordError | None = None
+        self._fatal: TrainerError | None = None
         self._condition = threading.Condition()
         self._me_lock = threading.Lock()
         self._record_lock = threading.Lock()
@@ -163,7 +166,8 @@ class Coordinator:
     def wait(self, condition: Callable[[View], bool], deadline: float) -> bool:
         """Wait until the view satisfies ``condition``. Return False at the (monotonic) deadline.
 
-        Raise RecordError if another version of the code has written a record that this one cannot read.
+        Raise RecordError if another version of the code has written a record that this one cannot read, and
+        TrainerError if this worker can't go on after etcd has lost its data.
         """
         with self._condition:
             while not (self._ready and condition(self._view)):
@@ -209,6 +213,8 @@ class Coordinator:
             self._lease = 0
             self._unpublished = True
         if not self._lease:
+            if self.leases_lost:
+                self._hooks.returning()
             self._lease = self._store.grant(self._lease_seconds)
         self._confirmed_at = asked_at
 
@@ -230,6 +236,8 @@ class Coordinator:
             except StoreError:
                 # Retry often: when etcd is back, the others wait only a moment for this record.
                 away = True
+            except TrainerError as error:
+                return self._fail(error)
             if self._me.unreachable and self._me.unreachable != self._unreachable():
                 self._change(unreachable=self._unreachable())
                 self._unpublished = True
@@ -251,10 +259,12 @@ class Coordinator:
                     complained = time.monotonic()
                 time.sleep(_RETRY_SECONDS)
             except RecordError as error:
-                with self._condition:
-                    self._fatal = error
-                    self._condition.notify_all()
-                return
+                return self._fail(error)
+
+    def _fail(self, error: TrainerError) -> None:
+        with self._condition:
+            self._fatal = error
+            self._condition.notify_all()
 
     def _watch_from(self, revision: int) -> None:
         """Follow events until everything must be read again. Raise StoreError when the connection breaks."""

@@ -38,6 +38,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from trainer.group.addresses import Address
+
 
 @dataclass(frozen=True)
 class Member:
@@ -47,9 +49,7 @@ class Member:
     worker: str
     host: str
     peer_port: int
-    """TCP port of its peer server, for pings and state."""
-    store_port: int
-    """TCP port of its torch store, for generations in which it has rank 0."""
+    """TCP port of its peer server, for pings, state, and the rendezvous of generations in which it has rank 0."""
     signature: str
     """Digest of what must be equal in all workers (model, data, schedule)."""
     ready_after: int
@@ -60,6 +60,11 @@ class Member:
     """Ids of members that do not answer its pings."""
     age: int = 0
     """etcd's create revision of the record: smaller is older. Not part of the stored record."""
+
+    @property
+    def address(self) -> Address:
+        """Address of its peer server."""
+        return Address(self.host, self.peer_port, self.id)
 
 
 @dataclass(frozen=True)

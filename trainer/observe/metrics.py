@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from trainer.errors import ConfigError
+from trainer.group.addresses import everywhere
 from trainer.observe.log import Value
 from trainer.training import Report
 
@@ -147,7 +148,7 @@ def open_metrics(port: int, *, job: str, worker: str) -> Metrics:
     registry = CollectorRegistry()
     metrics = PrometheusMetrics(registry, job=job, worker=worker)
     try:
-        start_http_server(port, registry=registry)
+        start_http_server(port, addr=everywhere(), registry=registry)
     except OSError as error:
         raise ConfigError(f"--metrics-port {port} cannot be used ({error}): choose another one") from error
     return metrics

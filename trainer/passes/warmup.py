@@ -8,6 +8,7 @@ import time
 from trainer.data.loader import Micro, Prepared
 from trainer.data.sampler import Cursor, Step
 from trainer.errors import OutOfMemory
+from trainer.group.addresses import Address
 from trainer.observe.log import Log
 from trainer.parts import Parts
 
@@ -26,7 +27,7 @@ def warm_up(parts: Parts, log: Log) -> None:
     group, stepper, state = parts.group, parts.stepper, parts.state
     ready = False
     while not ready:
-        address = ("127.0.0.1", group.store_port)
+        address = Address("localhost", 0)
         group.form(secrets.randbits(48), 0, (address,), time.monotonic() + _FORM_SECONDS)
         samples = tuple(range(min(_SAMPLES, parts.total, state.micro_batch or _SAMPLES)))
         micro = Micro(parts.loader.batch(samples, epoch=0), weight=1.0, size=len(samples))

@@ -1,6 +1,8 @@
 """Communication between workers that uses neither etcd nor the process group.
 
-server      the small TCP server in every worker, for state, traits and pings
+server      the small TCP server in every worker, for state, traits, pings and the rendezvous
+handshake   proof on every connection that both ends know the job's secret
+keyvalue    keys in the process of rank 0, at which the ranks of a generation meet
 transfer    sends a tree of values and tensors through a socket, in chunks with checksums
 tensors     tensors as bytes
 handover    at the start of a generation, gives all ranks the state of the rank that is furthest

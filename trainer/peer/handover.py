@@ -75,7 +75,7 @@ def plan(positions: list[Position]) -> tuple[int, frozenset[int]]:
 
 def _fetch(parts: Parts, generation: Generation, source: int, wanted: Callable[[], None], log: Log) -> None:
     started, peer = time.monotonic(), generation.members[source]
-    tree = server.fetch((peer.host, peer.peer_port), generation.uuid, wanted, started + _SYNC_SECONDS)
+    tree = server.fetch(parts.server.identity, peer.address, generation.uuid, wanted, started + _SYNC_SECONDS)
     parts.state.load(tree)
     log.event("state_synced", from_rank=source, step=parts.state.step, seconds=time.monotonic() - started)
 

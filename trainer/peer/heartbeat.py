@@ -1,6 +1,6 @@
 """Finds peers that are frozen or cut off, within seconds; gloo's time-out would take much longer.
 
-    heartbeat = Heartbeat(me.id, interval=0.25, timeout=1.5, since=loop.waiting_since, on_silent=give_up)
+    heartbeat = Heartbeat(identity, interval=0.25, timeout=1.5, since=loop.waiting_since, on_silent=give_up)
     heartbeat.start()
     heartbeat.watch(generation.members)       # from now on, watch these
     heartbeat.tense(True); …                  # a generation is being formed: ping all the time
@@ -8,8 +8,8 @@
 
 A dead process is noticed at once, because its sockets are reset. A stopped one (SIGSTOP, a hung machine, a broken
 cable) sends nothing. So while a step is late, or a generation is being formed, one thread with one selector pings all
-peers, each over a persistent connection. A thread of the peer's ``PeerServer`` answers, so a peer also answers during a
-long step. While steps are on time, no pings are sent.
+peers, each over a persistent connection, which begins with a handshake (see ``handshake``). A thread of the peer's
+``PeerServer`` answers, so a peer also answers during a long step. While steps are on time, no pings are sent.
 
 A silent peer stays silent, and is pinged again, until it answers or other members are watched. A process that was
 stopped itself does not blame its peers: after such a gap each peer gets the full time again.
@@ -26,8 +26,10 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from trainer.group.addresses import resolve
 from trainer.membership.rules import Member
 from trainer.peer import server
+from trainer.peer.handshake import Identity, Initiator
 
 LATE_SECONDS = 0.5
 """A step that takes longer is late, so peers are pinged."""
@@ -40,6 +42,7 @@ class _Peer:
     member: Member
     connection: socket.socket | None = None
     connected: bool = False
+    handshake: Initiator | None = None
     opened_at: float = 0.0
     asked_at: float | None = None
     """When the oldest unanswered ping was sent."""
@@ -54,7 +57,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        my_id: str,
+        me: Identity,
         *,
         interval: float = 0.25,
         timeout: float = 1.5,
@@ -64,13 +67,13 @@ class Heartbeat:
         """Durations are in seconds.
 
         Args:
-            my_id: The member id of this worker, which is not pinged.
+            me: This worker, which is not pinged.
             interval: The time between two pings of the same peer.
             timeout: A peer that leaves a ping unanswered for this time is silent.
             since: Returns the monotonic time since which a step waits for peers; None while nothing waits.
             on_silent: Called once when a peer becomes silent. It runs in the pinging thread, so it must be quick.
         """
-        self._my_id, self._interval, self._timeout = my_id, interval, timeout
+        self._me, self._interval, self._timeout = me, interval, timeout
         self._since, self._on_silent = since, on_silent
         self._lock = threading.Lock()
         self._peers: dict[str, _Peer] = {}
@@ -96,7 +99,7 @@ class Heartbeat:
 
     def watch(self, members: Iterable[Member]) -> None:
         """Watch exactly these members. If they differ from the previous ones, all count as answering again."""
-        wanted = {member.id: member for member in members if member.id != self._my_id}
+        wanted = {member.id: member for member in members if member.id != self._me.id}
         with self._lock:
             if wanted.keys() != self._peers.keys():
                 self._retired += self._peers.values()
@@ -160,7 +163,7 @@ class Heartbeat:
                 self._close(peer)
             if not peer.connection:
                 self._open(peer, now)
-            elif peer.connected and peer.asked_at is None:
+            elif peer.asked_at is None:
                 self._ping(peer, now)
 
     def _judge(self, peers: list[_Peer]) -> None:
@@ -183,16 +186,18 @@ class Heartbeat:
             self._on_silent(peer.member)
 
     def _open(self, peer: _Peer, now: float) -> None:
-        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        connection.setblocking(False)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        peer.connection, peer.connected, peer.answered, peer.opened_at = connection, False, False, now
+        peer.connected, peer.answered, peer.opened_at = False, False, now
         peer.asked_at = now if peer.asked_at is None else peer.asked_at
+        peer.handshake = Initiator(self._me, peer.member.id)
         peer.received.clear()
         try:
-            error = connection.connect_ex((peer.member.host, peer.member.peer_port))
-        except OSError:  # the name cannot be resolved: treat it as no answer
-            error = errno.EAGAIN
+            family, place = resolve(peer.member.host, peer.member.peer_port)
+            connection = peer.connection = socket.socket(family, socket.SOCK_STREAM)
+        except OSError:  # the name can't be resolved, or no file descriptor is left: treat it as no answer
+            return
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        error = connection.connect_ex(place)
         if error in (0, errno.EINPROGRESS):
             self._selector.register(connection, selectors.EVENT_WRITE, peer)
         else:
@@ -209,19 +214,36 @@ class Heartbeat:
                 return self._fail(peer, error)
             peer.connected = True
             self._selector.modify(connection, selectors.EVENT_READ, peer)
-            return self._ping(peer, time.monotonic())
+            return None
         try:
             data = connection.recv(_MOST_READ)
         except OSError:
             data = b""
         peer.received += data
-        if not data:
+        if not data or len(peer.received) > _MOST_READ:
             self._closed(peer)
+        elif peer.handshake:
+            self._authenticate(peer, connection, peer.handshake)
         elif server.PONG in peer.received:
             peer.received.clear()
             peer.asked_at, peer.answered = None, True
             with self._lock:
                 peer.silent = False
+        return None
+
+    def _authenticate(self, peer: _Peer, connection: socket.socket, handshake: Initiator) -> None:
+        """Continue the handshake with what has arrived, and send the first ping at its end."""
+        try:
+            while handshake.needs and len(peer.received) >= handshake.needs:
+                part = bytes(peer.received[: handshake.needs])
+                del peer.received[: len(part)]
+                connection.send(handshake.advance(part))
+        except OSError:  # another process, or one with another secret
+            return self._closed(peer)
+        if not handshake.needs:
+            peer.handshake = None
+            self._ping(peer, time.monotonic())
+        return None
 
     def _closed(self, peer: _Peer) -> None:
         """Reconnect: the peer has closed an idle connection, or has ended."""
@@ -235,7 +257,7 @@ class Heartbeat:
             peer.asked_at = now
         try:
             if peer.connection:
-                peer.connection.send(server.ping(peer.member.id))
+                peer.connection.send(server.PING)
         except OSError:
             self._closed(peer)
 

@@ -2,10 +2,12 @@
 
 torchrun's agent calls ``next_rendezvous`` before it starts workers, and ``num_nodes_waiting`` several times a second
 while they run. It stops its workers before it calls ``next_rendezvous`` again. The rest happens in threads: the mirror
-follows etcd and renews the lease, and a small server shows other nodes that this process is alive.
+follows etcd and renews the lease, and a small server shows other nodes that this process is alive. At the server of
+rank 0 the nodes of a round meet, and authenticate with a secret that is in etcd.
 
 Every node creates its own torch store for each round, and the store of rank 0 serves the round: the agents use it with
-a prefix, the workers as MASTER_ADDR and MASTER_PORT. So keys of earlier rounds are never found.
+a prefix, the workers as MASTER_ADDR and MASTER_PORT. So keys of earlier rounds are never found. torch gives this store
+no authentication: whoever reaches its port can read and write.
 """
 
 from __future__ import annotations
@@ -35,10 +37,12 @@ from trainer.errors import ConfigError, GroupBroken, RecordError, StoreError
 from trainer.etcd.access import Access
 from trainer.etcd.client import EtcdStore, Store
 from trainer.etcd.mirror import Entries, Mirror
+from trainer.etcd.secret import obtain
 from trainer.group import rendezvous
-from trainer.group.addresses import route_to
+from trainer.group.addresses import bare, everywhere, route_to
+from trainer.peer.handshake import Identity
 from trainer.peer.server import PeerServer, is_gone
-from trainer.torchrun import rounds
+from trainer.torchrun import agent_store, rounds
 from trainer.torchrun.options import Options
 from trainer.torchrun.rounds import Inputs, Kind, Limits, Node, Round, View
 
@@ -71,6 +75,7 @@ class EtcdRendezvous(RendezvousHandler):
         self._me: Node | None = None
         self._joined: Round | None = None
         self._server: TCPStore | None = None
+        self._peers: PeerServer | None = None
         self._mirror = Mirror(store, keys.rendezvous(run_id), lease_seconds=options.lease_seconds)
         self._arrivals: tuple[frozenset[str], float] = (frozenset(), 0.0)
         self._break: tuple[int, float] | None = None
@@ -146,12 +151,12 @@ class EtcdRendezvous(RendezvousHandler):
         """Publish that no worker runs here, and that a new torch store is ready for the next round."""
         if self._me is None:
             self._connect()
-        server = TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False, timeout=_STORE_TIMEOUT)
+        self._learn_secret()
+        server = TCPStore(everywhere(), 0, is_master=True, wait_for_workers=False, timeout=_STORE_TIMEOUT)
         self._publish(server.port)
         self._server = server  # the previous record names the previous store, so keep that one until now
 
     def _connect(self) -> None:
-        peers = PeerServer()
         self._mirror.start()
         atexit.register(self._withdraw)  # an agent that gets SIGTERM ends without a call of shutdown
         if not self._mirror.wait(lambda _: True, time.monotonic() + self._options.connect_seconds):
@@ -160,10 +165,19 @@ class EtcdRendezvous(RendezvousHandler):
                 "Look at --rdzv-endpoint (http:// or https://, the client port), "
                 "and for TLS at --rdzv-conf cacert=,cert=,key="
             )
-        peers.start()
-        host = self._host or route_to(self._options.endpoints[0])
+        host = bare(self._host) or route_to(self._options.endpoints[0])
         node_id = f"{socket.gethostname()}-{secrets.token_hex(4)}"
-        self._me = Node(node_id, host, peers.port, store_port=0, done_with=0)
+        self._peers = PeerServer(Identity(secrets.token_bytes(), node_id))
+        self._peers.start()
+        self._me = Node(node_id, host, self._peers.port, store_port=0, done_with=0)
+
+    def _learn_secret(self) -> None:
+        """Learn the run's secret, before each round: after a loss of etcd's data there is another one."""
+        peers, node_id = self._serving(), self._mine().id
+        try:
+            peers.identity = Identity(obtain(self._store, keys.rendezvous_secret(self._run_id)), node_id)
+        except StoreError as error:
+            log.warning("The secret of %s could not be read, the last one is used: %s", self._run_id, error)
 
     def _publish(self, store_port: int) -> None:
         me = self._mine()
@@ -179,6 +193,11 @@ class EtcdRendezvous(RendezvousHandler):
         if self._me is None:
             raise RendezvousStateError("next_rendezvous has not been called yet")
         return self._me
+
+    def _serving(self) -> PeerServer:
+        if self._peers is None:
+            raise RendezvousStateError("next_rendezvous has not been called yet")
+        return self._peers
 
     def _view(self) -> View:
         view = view_of(self._mirror.entries, self._run_id)
@@ -227,7 +246,7 @@ class EtcdRendezvous(RendezvousHandler):
             asked = rounds.busy(view)
         elif action.kind is Kind.PROPOSE and action.round:
             asked = [node for node in action.round.nodes if node.id != inputs.me]
-        dead = frozenset(node.id for node in asked if is_gone((node.host, node.peer_port)))
+        dead = frozenset(node.id for node in asked if is_gone(node.address))
         if not dead:
             return action
         return rounds.decide(view, Inputs(**{**inputs.__dict__, "dead": dead}), now)
@@ -255,13 +274,13 @@ class EtcdRendezvous(RendezvousHandler):
         me = self._mine()
         rank, first = found.rank(me.id) or 0, found.nodes[0]
         check, until = self._still_holds(found), min(deadline, time.monotonic() + _MEET_SECONDS)
+        peers = self._serving()
+        board = peers.board.at(found.number)
+        met = board if rank == 0 else rendezvous.join(peers.identity, first.address, found.number, check, until)
+        # The check covers the case that the round is superseded.
+        rendezvous.MeetingStore(met, check, until).assemble(rank, len(found.nodes), superseded=lambda: False)
         server = self._server if rank == 0 and self._server else None
-        server = server or rendezvous.join((first.host, first.store_port), check, until)
-        try:
-            met = rendezvous.MeetingStore(found.number, server, check, until)
-            met.assemble(rank, len(found.nodes), superseded=lambda: False)  # the check covers that case too
-        except RuntimeError as error:  # torch raises RuntimeErrors: rank 0 is lost
-            raise GroupBroken(f"rank 0 at {first.host} is lost: {error}") from error
+        server = server or agent_store.join(first.host, first.store_port, check, until)
         server.set_timeout(_STORE_TIMEOUT)
         log.info("Round %d of %s: rank %d of %d", found.number, self._run_id, rank, len(found.nodes))
         self._server = server

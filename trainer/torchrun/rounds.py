@@ -27,6 +27,7 @@ from typing import Any
 from contract import keys
 from trainer.errors import RecordError
 from trainer.etcd import codec
+from trainer.group.addresses import Address
 
 _TURN_SECONDS = 2.0
 """Time that the first node in line has for a proposal before the second one makes it."""
@@ -39,12 +40,17 @@ class Node:
     id: str
     host: str
     peer_port: int
-    """TCP port that shows whether its process still exists."""
+    """TCP port of its server, which shows whether its process still exists. At that of rank 0 a round meets."""
     store_port: int
     """TCP port of its torch store, for a round in which it has rank 0."""
     done_with: int
     age: int = 0
     """etcd's create revision of the record: smaller is older. Not part of the stored record."""
+
+    @property
+    def address(self) -> Address:
+        """Address of its server."""
+        return Address(self.host, self.peer_port, self.id)
 
 
 @dataclass(frozen=True)

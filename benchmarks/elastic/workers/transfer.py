@@ -16,9 +16,12 @@ from multiprocessing.connection import Connection
 import torch
 
 from benchmarks.elastic.workers import names
+from trainer.group.addresses import Address
+from trainer.peer.handshake import Identity
 from trainer.peer.server import PeerServer, fetch
 
 UUID = 1
+IDENTITY = Identity(b"of this benchmark")
 TENSORS = 64
 MEGABYTE = 1 << 20
 _DEADLINE_SECONDS = 120.0
@@ -36,7 +39,7 @@ def main(megabytes: int, runs: int) -> None:
         if run % 2:
             copy((names.HOST, plain), megabytes * MEGABYTE)
         else:
-            fetch((names.HOST, peer), UUID, lambda: None, begin + _DEADLINE_SECONDS)
+            fetch(IDENTITY, Address(names.HOST, peer), UUID, lambda: None, begin + _DEADLINE_SECONDS)
         spent["plain" if run % 2 else "peer"].append(time.monotonic() - begin)
     print(json.dumps(spent))
 
@@ -45,7 +48,7 @@ def serve(parent: Connection, megabytes: int) -> None:
     """Offer a state, and the same bytes on another port, until the parent ends."""
     torch.set_num_threads(1)
     state = torch.rand(TENSORS, megabytes * MEGABYTE // TENSORS // 4)
-    server = PeerServer()
+    server = PeerServer(IDENTITY)
     server.start()
     server.offer(UUID, {str(index): part for index, part in enumerate(state)})
     listener = socket.create_server((names.HOST, 0))

@@ -17,8 +17,11 @@ from typing import Any
 import torch
 
 from trainer.errors import GroupBroken
+from trainer.group.addresses import Address
 from trainer.group.gloo import Gloo
 from trainer.group.group import Group, open_group
+from trainer.peer.handshake import Identity
+from trainer.peer.server import PeerServer
 
 UUID = 7
 COLLECTIVES = 5
@@ -26,16 +29,18 @@ COLLECTIVES = 5
 
 
 def form(group: Group, uuid: int, rank: int, ports: list[int]) -> None:
-    group.form(uuid, rank, tuple(("127.0.0.1", port) for port in ports), time.monotonic() + 60)
+    group.form(uuid, rank, tuple(Address("127.0.0.1", port) for port in ports), time.monotonic() + 60)
 
 
 def meet(rank: int, pipe: Connection, timeout_seconds: float) -> Group:
     """Return the group of both ranks."""
-    group = open_group("127.0.0.1", torch.device("cpu"), timeout_seconds)
-    form(group, secrets.randbits(40), 0, [group.store_port])
-    pipe.send(group.store_port)
+    peers = PeerServer(Identity(b"secret"))
+    peers.start()
+    group = open_group("127.0.0.1", torch.device("cpu"), timeout_seconds, peers)
+    form(group, secrets.randbits(40), 0, [peers.port])
+    pipe.send(peers.port)
     ports = [pipe.recv()]
-    ports.insert(rank, group.store_port)
+    ports.insert(rank, peers.port)
     form(group, UUID, rank, ports)
     group.confirm()
     return group
@@ -56,7 +61,7 @@ def go_on(group: Group, peer: int) -> None:
         group.complete(begun[:1], timeout_seconds=1000)
     except GroupBroken as error:
         print("gave up:", error)
-    form(group, UUID + 1, 0, [group.store_port])
+    form(group, UUID + 1, 0, [0])
     alone = torch.ones(3)
     for _ in range(COLLECTIVES):
         group.all_reduce(alone)

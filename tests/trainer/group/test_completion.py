@@ -14,6 +14,7 @@ from torch._C._distributed_c10d import ErrorType
 from tests.trainer.group.nccl_double import Communicator, Device, Double
 from trainer.errors import GroupBroken, TrainerError
 from trainer.group import nccl
+from trainer.group.addresses import Address
 from trainer.group.group import Group
 
 CPU = torch.device("cpu")
@@ -49,7 +50,7 @@ def communicator(double: Double, group: Group) -> Communicator:
 
 
 def form(group: Group) -> None:
-    address = ("127.0.0.1", group.store_port)
+    address = Address("127.0.0.1", 0)
     group.form(secrets.randbits(48), 0, (address,), time.monotonic() + 20)
 
 
@@ -128,7 +129,7 @@ def test_an_interruption_while_a_group_is_formed_aborts_nothing(group: Group, co
         return True
 
     with pytest.raises(GroupBroken):
-        group.form(1, 0, (("127.0.0.1", group.store_port),), time.monotonic() + 20, superseded=interrupt)
+        group.form(1, 0, (Address("127.0.0.1", 0),), time.monotonic() + 20, superseded=interrupt)
 
 
 def test_a_process_whose_abort_hangs_ends(

@@ -12,6 +12,7 @@ import torch
 
 from trainer.errors import GroupBroken
 from trainer.group import gloo
+from trainer.group.addresses import Address
 from trainer.group.backend import Backend
 from trainer.group.group import Group
 from trainer.group.rendezvous import MeetingStore
@@ -30,7 +31,7 @@ def group(request: pytest.FixtureRequest) -> Iterator[Group]:
 
 
 def form(group: Group, size: int = 1) -> None:
-    addresses = (("127.0.0.1", group.store_port),) * size
+    addresses = (Address("127.0.0.1", 0),) * size
     group.form(secrets.randbits(48), 0, addresses, time.monotonic() + 20)
 
 

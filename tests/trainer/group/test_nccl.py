@@ -12,6 +12,7 @@ import torch
 
 from trainer.errors import GroupBroken
 from trainer.group import backend, nccl
+from trainer.group.addresses import Address
 from trainer.group.group import Group
 from trainer.group.rendezvous import MeetingStore
 
@@ -51,7 +52,7 @@ def group(request: pytest.FixtureRequest) -> Iterator[Group]:
 
 def form(group: Group) -> Any:
     """Return torch's group."""
-    address = ("127.0.0.1", group.store_port)
+    address = Address("127.0.0.1", 0)
     group.form(secrets.randbits(48), 0, (address,), time.monotonic() + 20)
     assert group.tally([7.0]) == [7.0]
     return group._backend.pg

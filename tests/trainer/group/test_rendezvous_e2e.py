@@ -27,11 +27,16 @@ import secrets, sys, time
 import torch
 from trainer.group import rendezvous as meeting
 from trainer.errors import GroupBroken
+from trainer.group.addresses import Address
 from trainer.group.group import open_group
+from trainer.peer.handshake import Identity
+from trainer.peer.server import PeerServer
 
 rank, host, first = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-group = open_group(host, torch.device("cpu"), timeout_seconds=30)
-group.form(secrets.randbits(48), 0, (("127.0.0.1", group.store_port),), time.monotonic() + 20)
+peers = PeerServer(Identity(b"secret"))
+peers.start()
+group = open_group(host, torch.device("cpu"), timeout_seconds=30, peers=peers)
+group.form(secrets.randbits(48), 0, (Address("127.0.0.1", peers.port),), time.monotonic() + 20)
 get = meeting.MeetingStore.get
 
 def get_and_wait(store, key):
@@ -42,10 +47,10 @@ def get_and_wait(store, key):
     return value
 
 meeting.MeetingStore.get = get_and_wait
-print(group.store_port, flush=True)
+print(peers.port, flush=True)
 port = int(sys.stdin.readline())
 try:
-    group.form({UUID}, rank, ((first, port), (host, 1)), time.monotonic() + 5)
+    group.form({UUID}, rank, (Address(first, port), Address(host, 1)), time.monotonic() + 5)
     print("formed", flush=True)
 except GroupBroken as error:
     print("broken:", error, flush=True)

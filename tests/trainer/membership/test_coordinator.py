@@ -11,7 +11,8 @@ import pytest
 
 from contract import keys
 from tests.trainer.etcd.fake_client import FakeStore
-from trainer.errors import RecordError
+from trainer.errors import RecordError, TrainerError
+from trainer.etcd.secret import obtain, restore
 from trainer.membership import coordinator as coordinator_module
 from trainer.membership.coordinator import Coordinator, Hooks
 from trainer.membership.missing import Sign
@@ -49,7 +50,7 @@ def join(store: FakeStore, quiet: Log) -> Iterator[Join]:
         name: str, dead: Callable[[Member], bool] = lambda member: False, sign: Sign = Sign.SILENT, **hooks: Any
     ) -> Coordinator:
         hooks = {"look": lambda member: sign, **hooks}
-        me = Member(name, name, "127.0.0.1", 1, 2, "signature", ready_after=0)
+        me = Member(name, name, "127.0.0.1", 1, "signature", ready_after=0)
         coordinator = Coordinator(store, "job", me, limits=Limits(1, 3, 0.5), lease_seconds=2, log=quiet)
 
         _seen[coordinator] = []
@@ -162,7 +163,7 @@ def test_a_member_without_a_record_is_lost_unless_it_answers_and_soon_writes_it_
     join: Join, store: FakeStore, sign: Sign, least: float, most: float
 ) -> None:
     lease = store.grant(1000)
-    b = Member("b", "b", "127.0.0.1", 1, 2, "signature", ready_after=0)
+    b = Member("b", "b", "127.0.0.1", 1, "signature", ready_after=0)
     store.put(keys.member("job", "b"), member_to_json(b), lease)
     a = join("a", sign=sign)
     assert reaches(a, "ba") or reaches(a, "ab")
@@ -187,8 +188,8 @@ def test_members_with_a_record_are_not_asked_while_the_others_can_continue_witho
 def test_a_newcomer_asks_for_holders_of_the_state_before_it_starts_from_a_checkpoint(
     join: Join, store: FakeStore
 ) -> None:
-    a = Member("a", "a", "127.0.0.1", 1, 2, "signature", ready_after=0, state_of=3)
-    me = Member("b", "b", "127.0.0.1", 1, 2, "signature", ready_after=0)
+    a = Member("a", "a", "127.0.0.1", 1, "signature", ready_after=0, state_of=3)
+    me = Member("b", "b", "127.0.0.1", 1, "signature", ready_after=0)
     lease = store.grant(1000)
     store.put(keys.member("job", "a"), member_to_json(a), lease)
     store.put(keys.generation("job"), generation_to_json(Generation(4, 9, (a, me), "joined")))
@@ -221,7 +222,7 @@ def test_a_worker_that_lost_contact_commits_no_step_before_it_knows_the_others_p
     assert a.in_touch()
     skipped[0] = 8
     assert not a.in_touch()
-    generation = Generation(2, 9, (Member("n", "n", "127.0.0.1", 1, 2, "signature", 0),), "lost")
+    generation = Generation(2, 9, (Member("n", "n", "127.0.0.1", 1, "signature", 0),), "lost")
     clock.now += 60
     store.away = False
     store.put(keys.generation("job"), generation_to_json(generation))
@@ -273,3 +274,30 @@ def test_a_record_of_another_version_is_reported_to_the_waiting_caller(join: Joi
     store.put(keys.member("job", "x"), b'{"version": 99}')
     with pytest.raises(RecordError, match="version 99"):
         a.wait(lambda view: False, time.monotonic() + 5)
+
+
+def test_a_worker_that_returns_to_an_etcd_without_data_restores_the_jobs_secret_first(
+    join: Join, store: FakeStore, clock: Clock
+) -> None:
+    key = keys.secret("job")
+    secret = obtain(store, key)
+    a = join("a", returning=lambda: restore(store, key, secret))
+    assert reaches(a, "a")
+    store.delete(key)
+    clock.now += 60  # its lease is lost
+    assert within(PATIENCE_SECONDS, lambda: a.leases_lost == 1 and a.view.member("a") is not None)
+    assert obtain(store, key) == secret
+
+
+def test_a_worker_that_finds_another_secret_of_its_job_ends_with_the_cause(
+    join: Join, store: FakeStore, clock: Clock
+) -> None:
+    key = keys.secret("job")
+    secret = obtain(store, key)
+    a = join("a", returning=lambda: restore(store, key, secret))
+    assert reaches(a, "a")
+    store.delete(key)
+    obtain(store, key)
+    clock.now += 60
+    with pytest.raises(TrainerError, match="must start again"):
+        a.wait(lambda view: False, time.monotonic() + PATIENCE_SECONDS)

@@ -18,10 +18,10 @@ from trainer.membership.rules import Generation, Member, View
 from trainer.observe.log import Log
 from trainer.training import Report
 
-ME, OTHER = (Member(name, name, "127.0.0.1", 1, 2, "signature", 0) for name in "ab")
+ME, OTHER = (Member(name, name, "127.0.0.1", 1, "signature", 0) for name in "ab")
 TOGETHER = Generation(4, 9, (ME, OTHER), "start", LINE)
 ALL_LEFT = View(Generation(6, 10, (), "left", LINE), 7)
-NEW = Member("n", "n", "127.0.0.1", 1, 2, "signature", 4)
+NEW = Member("n", "n", "127.0.0.1", 1, "signature", 4)
 CONTINUED = View(Generation(5, 11, (NEW,), "lost", LINE), 7, (replace(NEW, state_of=5),))
 WAITING = View(Generation(5, 11, (NEW,), "lost", LINE), 7, (NEW,))
 """A newcomer has taken over, and does not have the state yet."""

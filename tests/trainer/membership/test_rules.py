@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contract import keys
 from trainer.errors import RecordError
 from trainer.membership.records import generation_from_json, generation_to_json, member_from_json, member_to_json
 from trainer.membership.rules import (
@@ -29,7 +30,7 @@ from trainer.membership.rules import (
 def member(
     name: str, age: int, *, ready_after: int = 0, leaving: bool = False, kind: str = "s", state_of: int = 0
 ) -> Member:
-    return Member(name, name, "127.0.0.1", 1, 2, kind, ready_after, leaving, state_of, age=age)
+    return Member(name, name, "127.0.0.1", 1, kind, ready_after, leaving, state_of, age=age)
 
 
 def view(number: int, inside: str, *living: Member) -> View:
@@ -300,8 +301,12 @@ def test_records_are_read_from_etcd_as_they_were_written() -> None:
     [
         pytest.param(b"{", "not JSON", id="not-json"),
         pytest.param(b'{"version": 99}', "version 99", id="other-version"),
-        pytest.param(json.dumps({"version": 3, "surprise": 1, "members": []}).encode(), "surprise", id="unknown-field"),
-        pytest.param(b'{"version": 3}', "members", id="no-members"),
+        pytest.param(
+            json.dumps({"version": keys.GENERATION_VERSION, "surprise": 1, "members": []}).encode(),
+            "surprise",
+            id="unknown-field",
+        ),
+        pytest.param(json.dumps({"version": keys.GENERATION_VERSION}).encode(), "members", id="no-members"),
     ],
 )
 def test_an_unreadable_record_is_an_error_that_names_the_cause(data: bytes, words: str) -> None:

@@ -13,7 +13,7 @@ from trainer.errors import GroupBroken
 from trainer.membership.rules import Generation, Member, View
 from trainer.membership.touch import Touch
 
-GENERATION = Generation(1, 9, (Member("a", "a", "127.0.0.1", 1, 2, "signature", 0),), "start")
+GENERATION = Generation(1, 9, (Member("a", "a", "127.0.0.1", 1, "signature", 0),), "start")
 NEXT = replace(GENERATION, number=2, uuid=10)
 ANOTHER_FIRST = replace(GENERATION, uuid=11)
 """What workers agree on that find an etcd without data."""

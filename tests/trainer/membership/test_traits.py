@@ -8,18 +8,20 @@ from pathlib import Path
 import pytest
 from torch import nn
 
+from tests.trainer.workers import SECRET
 from trainer.errors import RecordError
 from trainer.membership.rules import Generation, Member, View
 from trainer.membership.traits import Traits, code_digest, difference, refusal
+from trainer.peer.handshake import Stranger
 
 
 def traits(width: int = 4, **more: str | int | float | bool | None) -> Traits:
     model = nn.Sequential(nn.Linear(3, width), nn.BatchNorm1d(width))
-    return Traits.of(model, **{"batch_size": 64, "seed": 0, "code": "1f", **more})
+    return Traits.of(model, SECRET, **{"batch_size": 64, "seed": 0, "code": "1f", **more})
 
 
 def member(name: str, age: int, *, kind: Traits | None = None, ready_after: int = 0) -> Member:
-    return Member(name, name, "127.0.0.1", 1, 2, (kind or traits()).digest(), ready_after, age=age)
+    return Member(name, name, "127.0.0.1", 1, (kind or traits()).digest(), ready_after, age=age)
 
 
 def test_equal_traits_have_equal_digests_and_no_difference() -> None:
@@ -33,18 +35,18 @@ def test_equal_traits_have_equal_digests_and_no_difference() -> None:
     ("theirs", "words"),
     [
         pytest.param(traits(5), "the model's 0.weight is 4x3 of float32 here and 5x3 of float32 there", id="shape"),
-        pytest.param(traits(batch_size=32), "batch_size is 64 here and 32 there", id="batch-size"),
-        pytest.param(traits(code="2e"), "code is '1f' here and '2e' there", id="code"),
-        pytest.param(traits(code="2e", seed=1), "seed is 0 here and 1 there", id="code-is-named-last"),
-        pytest.param(traits(extra=1), "extra is missing here and 1 there", id="only-there"),
+        pytest.param(traits(batch_size=32), "batch_size is 64 here and has another value there", id="batch-size"),
+        pytest.param(traits(code="2e"), "code is '1f' here and has another value there", id="code"),
+        pytest.param(traits(code="2e", seed=1), "seed is 0 here and has another value there", id="code-is-named-last"),
+        pytest.param(traits(extra=1), "extra is missing here", id="only-there"),
         pytest.param(
-            Traits.of(nn.Linear(3, 4).half(), batch_size=64, seed=0, code="1f"),
+            Traits.of(nn.Linear(3, 4).half(), SECRET, batch_size=64, seed=0, code="1f"),
             "the model's 0.weight is 4x3 of float32 here and missing there",
             id="another-model",
         ),
     ],
 )
-def test_the_first_difference_is_named_with_both_values(theirs: Traits, words: str) -> None:
+def test_the_first_difference_is_named(theirs: Traits, words: str) -> None:
     sentence = difference(traits(), theirs, peer="digits-1")
     assert sentence is not None
     assert f"can't train with digits-1: {words}. " in sentence
@@ -54,7 +56,7 @@ def test_the_first_difference_is_named_with_both_values(theirs: Traits, words: s
 
 def test_traits_arrive_at_a_peer_unchanged() -> None:
     assert Traits.from_json(traits().to_json()) == traits()
-    for data in (b"{", b"[]", b'{"version": 99}', b'{"version": 1, "values": 3, "shapes": []}'):
+    for data in (b"{", b"[]", b'{"version": 99}', b'{"version": 2, "values": 3, "shapes": []}'):
         with pytest.raises(RecordError):
             Traits.from_json(data)
 
@@ -63,7 +65,7 @@ def test_a_newcomer_with_other_traits_gets_an_error_that_names_the_difference() 
     view = View(Generation(4, 9, (member("a", 1),), "start"), 7, (member("a", 1),))
     sentence = refusal(view, "c", traits(seed=7), lambda _: traits())
     assert sentence is not None
-    assert "can't train with a: seed is 7 here and 0 there" in sentence
+    assert "can't train with a: seed is 7 here and has another value there" in sentence
 
 
 def test_a_newcomer_with_equal_traits_is_not_refused() -> None:
@@ -105,3 +107,34 @@ def test_the_code_digest_depends_on_contents_and_names_but_not_on_the_location(t
     one, two, three = (code_digest(tmp_path / place) for place in ("one", "two", "three"))
     assert one == two != three
     assert code_digest(tmp_path / "one", tmp_path / "one" / "sub" / "a.py") != one
+
+
+def test_a_workers_values_are_neither_sent_nor_guessed_without_the_secret() -> None:
+    """A flag of the script may be a password."""
+    mine, theirs = traits(token="hunter2"), traits(token="other")
+    assert b"hunter2" not in mine.to_json()
+    sentence = difference(theirs, Traits.from_json(mine.to_json()), peer="b")
+    assert sentence is not None
+    assert "token is 'other' here and has another value there" in sentence
+    assert "hunter2" not in sentence
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+    said = {"batch_size": 64, "seed": 0, "code": "1f", "token": "hunter2"}
+    guessed = Traits.of(model, b"another secret", **said)  # type: ignore[arg-type]
+    assert not set(guessed.values) & set(mine.values)
+    assert guessed.digest() != mine.digest()
+
+
+def test_equal_values_of_different_flags_have_different_digests() -> None:
+    values = dict(traits(one="x", two="x").values)
+    assert values["one"] != values["two"]
+
+
+def test_a_worker_with_another_secret_is_refused_by_name() -> None:
+    def ask(_: Member) -> Traits | None:
+        raise Stranger
+
+    view = View(Generation(4, 9, (member("a", 1),), "start"), 7, (member("a", 1),))
+    sentence = refusal(view, "c", traits(seed=7), ask)
+    assert sentence is not None
+    assert "can't train with a: it has another secret" in sentence
+    assert "TIDEWATER_SECRET" in sentence

@@ -14,6 +14,7 @@ from torch.utils.data import TensorDataset
 
 from trainer.data.loader import Micro, Prepared
 from trainer.data.sampler import Cursor, Step
+from trainer.group.addresses import Address
 from trainer.group.group import Group, open_group
 from trainer.state import State, kind_of
 from trainer.step import Stepper
@@ -52,7 +53,7 @@ def form(open_for_all: Group) -> Callable[[], Group]:
     """Return a function that forms the group, also again."""
 
     def form() -> Group:
-        open_for_all.form(secrets.randbits(40), 0, (("127.0.0.1", open_for_all.store_port),), time.monotonic() + 10)
+        open_for_all.form(secrets.randbits(40), 0, (Address("127.0.0.1", 0),), time.monotonic() + 10)
         return open_for_all
 
     return form

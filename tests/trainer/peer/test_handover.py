@@ -26,7 +26,7 @@ from trainer.training import Training
 at = partial(Position, 1)
 """A position in the lineage that etcd knows."""
 NOBODY = Position()
-A, B = (Member(name, name, "127.0.0.1", 1, 2, "signature", 0) for name in "ab")
+A, B = (Member(name, name, "127.0.0.1", 1, "signature", 0) for name in "ab")
 ALONE = Generation(5, 9, (A,), "left")
 
 

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.trainer.workers import CHECKOUT, free_port
+from tests.trainer.workers import CHECKOUT, SECRET, free_port
 from trainer.membership.rules import Member
+from trainer.peer.handshake import HELLO, Identity, Responder
 from trainer.peer.heartbeat import LATE_SECONDS, Heartbeat
 from trainer.peer.server import PONG, PeerServer
 
@@ -26,11 +27,11 @@ Start = Callable[..., Heartbeat]
 
 
 def member(name: str, port: int) -> Member:
-    return Member(name, name, "127.0.0.1", port, 0, "", 0)
+    return Member(name, name, "127.0.0.1", port, "", 0)
 
 
 def living(name: str) -> Member:
-    server = PeerServer(member_id=name)
+    server = PeerServer(Identity(SECRET, name))
     server.start()
     return member(name, server.port)
 
@@ -40,7 +41,7 @@ def start() -> Iterator[Start]:
     started = []
 
     def start_heartbeat(**more: object) -> Heartbeat:
-        heartbeat = Heartbeat("me", interval=0.1, timeout=TIMEOUT, **more)  # type: ignore[arg-type]
+        heartbeat = Heartbeat(Identity(SECRET, "me"), interval=0.1, timeout=TIMEOUT, **more)  # type: ignore[arg-type]
         heartbeat.start()
         started.append(heartbeat)
         return heartbeat
@@ -54,7 +55,8 @@ def start() -> Iterator[Start]:
 def frozen() -> Iterator[tuple[Member, subprocess.Popen[str]]]:
     """Yield a peer's process that can be stopped; its kernel continues to accept connections."""
     code = (
-        "import time\nfrom trainer.peer.server import PeerServer\nserver = PeerServer(member_id='b')\n"
+        "import time\nfrom trainer.peer.server import PeerServer\n"
+        f"from trainer.peer.handshake import Identity\nserver = PeerServer(Identity({SECRET!r}, 'b'))\n"
         "server.start()\nprint(server.port, flush=True)\ntime.sleep(120)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True)
@@ -79,6 +81,9 @@ class Deaf:
             threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
 
     def _answer(self, connection: socket.socket) -> None:
+        responder = Responder(Identity(SECRET, "b"))
+        connection.sendall(responder.challenge)
+        connection.sendall(responder.answer(connection.recv(HELLO))[0])
         while connection.recv(4096):
             if self.reachable:
                 connection.sendall(PONG)
@@ -213,9 +218,10 @@ def test_a_worker_that_was_stopped_reports_no_peer_as_silent(frozen: tuple[Membe
     peer, peer_process = frozen
     code = (
         "import sys, time\nfrom trainer.peer.heartbeat import Heartbeat\nfrom trainer.membership.rules import Member\n"
-        f"heartbeat = Heartbeat('me', interval=0.1, timeout={TIMEOUT},"
+        "from trainer.peer.handshake import Identity\n"
+        f"heartbeat = Heartbeat(Identity({SECRET!r}, 'me'), interval=0.1, timeout={TIMEOUT},"
         " on_silent=lambda member: print('silent', flush=True))\n"
-        f"heartbeat.start()\nheartbeat.watch([Member('b', 'b', '127.0.0.1', {peer.peer_port}, 0, '', 0)])\n"
+        f"heartbeat.start()\nheartbeat.watch([Member('b', 'b', '127.0.0.1', {peer.peer_port}, '', 0)])\n"
         "heartbeat.tense(True)\nprint('watching', flush=True)\ntime.sleep(120)\n"
     )
     watcher = subprocess.Popen([sys.executable, "-c", code], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True)

@@ -15,26 +15,33 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from tests.trainer.workers import CHECKOUT, free_port
+from tests.trainer.workers import CHECKOUT, SECRET, free_port
 from trainer.errors import ConfigError, GroupBroken
+from trainer.group.addresses import Address
 from trainer.membership.missing import Sign
 from trainer.membership.traits import Traits
+from trainer.peer.handshake import HELLO, Identity, connect, exactly
 from trainer.peer.server import PeerServer, ask_traits, fetch, is_gone, look
 from trainer.peer.tensors import chunks
 from trainer.tree import Tree
 
 UUID = 7
+ME = Identity(SECRET, "b-1")
 
 
 @pytest.fixture
 def server() -> PeerServer:
-    server = PeerServer(Traits((("seed", 1),)), member_id="a-1")
+    server = PeerServer(Identity(SECRET, "a-1"), Traits((("seed", "1f"),)))
     server.start()
     return server
 
 
+def at(port: int, member_id: str = "a-1") -> Address:
+    return Address("127.0.0.1", port, member_id)
+
+
 def get(port: int, *, uuid: int = UUID, wanted: Callable[[], None] = lambda: None, seconds: float = 30) -> Tree:
-    return fetch(("127.0.0.1", port), uuid, wanted, time.monotonic() + seconds)
+    return fetch(ME, at(port), uuid, wanted, time.monotonic() + seconds)
 
 
 def equal(one: Tree, other: Tree) -> bool:
@@ -131,8 +138,14 @@ class Proxy:
     def _run(self) -> None:
         caller, _ = self._listener.accept()
         with caller, socket.create_connection(("127.0.0.1", self._target)) as target:
+            # The handshake and the request, unchanged.
+            caller.sendall(exactly(target, 16, time.monotonic() + 10))
+            target.sendall(exactly(caller, HELLO, time.monotonic() + 10))
+            caller.sendall(exactly(target, 32, time.monotonic() + 10))
             target.sendall(caller.recv(4096))
             passed = 0
+            target.settimeout(None)
+            caller.settimeout(None)
             while data := bytearray(target.recv(65536)):
                 self._spoil(data, passed, caller)
                 passed += len(data)
@@ -208,43 +221,45 @@ def test_several_newcomers_are_served_at_once(server: PeerServer) -> None:
 
 
 def test_traits_are_sent_on_request(server: PeerServer) -> None:
-    assert ask_traits(("127.0.0.1", server.port)) == Traits((("seed", 1),))
-    assert ask_traits(("127.0.0.1", free_port()), seconds=0.5) is None
+    assert ask_traits(ME, at(server.port)) == Traits((("seed", "1f"),))
+    assert ask_traits(ME, at(free_port()), seconds=0.5) is None
 
 
 def test_only_the_addressed_member_answers_a_ping(server: PeerServer) -> None:
-    address = ("127.0.0.1", server.port)
-    assert look(address, "a-1") is Sign.ANSWERS
-    assert look(address, "a-2") is Sign.ENDED
-    assert look(("127.0.0.1", free_port()), "a-1") is Sign.ENDED
+    assert look(ME, at(server.port)) is Sign.ANSWERS
+    assert look(ME, at(server.port, "a-2")) is Sign.ENDED
+    assert look(ME, at(free_port())) is Sign.ENDED
 
 
 def test_a_peer_that_does_not_answer_may_be_alive() -> None:
     with socket.create_server(("127.0.0.1", 0)) as frozen:
-        assert look(("127.0.0.1", frozen.getsockname()[1]), "a-1", seconds=0.2) is Sign.SILENT
+        assert look(ME, at(frozen.getsockname()[1]), seconds=0.2) is Sign.SILENT
 
 
 def test_invalid_requests_do_not_disturb_the_server(server: PeerServer) -> None:
     for garbage in (b"\n", b"[]\n", b"x" * 5000, b'{"state": "x"}\n', b'{"state": 1', b'{"ping": {}}\n'):
-        with socket.create_connection(("127.0.0.1", server.port)) as connection:
-            connection.sendall(garbage)
-    assert look(("127.0.0.1", server.port), "a-1") is Sign.ANSWERS
+        with socket.create_connection(("127.0.0.1", server.port)) as stranger:
+            stranger.sendall(garbage)
+        with connect(ME, at(server.port), seconds=10) as member:
+            member.sendall(garbage)
+    assert look(ME, at(server.port)) is Sign.ANSWERS
 
 
 def test_a_forked_process_does_not_keep_its_parents_server_alive() -> None:
     """A data loader's process that outlives a killed worker must not be mistaken for the worker."""
     code = (
-        "import os, sys, time\nfrom trainer.peer.server import PeerServer\nserver = PeerServer()\nserver.start()\n"
+        "import os, sys, time\nfrom trainer.peer.server import PeerServer\n"
+        "from trainer.peer.handshake import Identity\nserver = PeerServer(Identity(b'secret'))\nserver.start()\n"
         "child = os.fork()\nif not child: time.sleep(60)\nprint(server.port, child, flush=True)\ntime.sleep(60)\n"
     )
     with process(code) as parent:
         assert parent.stdout
         port, child = map(int, parent.stdout.readline().split())
         try:
-            assert not is_gone(("127.0.0.1", port))
+            assert not is_gone(at(port))
             parent.kill()
             parent.wait()
-            assert is_gone(("127.0.0.1", port))
+            assert is_gone(at(port))
         finally:
             os.kill(child, signal.SIGKILL)
 

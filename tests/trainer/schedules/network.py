@@ -6,7 +6,8 @@
         network.cut({(0, 1), (0, ETCD)})       # silently, as a broken switch does: packets are dropped
         network.heal()
 
-Each host has the address `10.<x>.<n>.2` and reaches the others through the router; etcd runs in the router's namespace.
+Each host has the address `10.<x>.<n>.2`, or with ``ipv6`` only `fd00:<x>:<n>::2`, and reaches the others through the
+router; etcd runs in the router's namespace. Only IPv4 can be cut.
 This needs root. Names contain the process id, so that two runs do not collide. Everything is removed afterwards, even
 after a failure.
 """
@@ -47,12 +48,15 @@ class Host:
 class Network:
     """The router and its hosts; a context manager."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, *, ipv6: bool = False) -> None:
         name = f"tw{os.getpid():x}"
         self._router = f"{name}r"
-        self._net = f"10.{128 + os.getpid() % 100}"
-        self.hosts = tuple(Host(f"{name}h{n}", f"{self._net}.{n + 1}.2") for n in range(workers))
-        self.etcd = f"http://{self._net}.0.1:2379"
+        self._form = f"fd00:{os.getpid() % 1000}:{{}}::{{}}" if ipv6 else f"10.{128 + os.getpid() % 100}.{{}}.{{}}"
+        self._bits, self._more = ("/64", " nodad") if ipv6 else ("/24", "")
+        self._forwarding = "net.ipv6.conf.all.forwarding=1" if ipv6 else "net.ipv4.ip_forward=1"
+        self.hosts = tuple(Host(f"{name}h{n}", self._form.format(n + 1, 2)) for n in range(workers))
+        self._gateways = tuple(self._form.format(n + 1, 1) for n in range(workers))
+        self.etcd = f"http://[{self._gateways[0]}]:2379" if ipv6 else f"http://{self._gateways[0]}:2379"
         self._etcd: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -73,7 +77,7 @@ class Network:
             self._etcd = subprocess.Popen(
                 [
                     *("nsenter", f"--net=/run/netns/{self._router}", str(binary), "--data-dir", str(folder / "etcd")),
-                    *("--listen-client-urls", "http://0.0.0.0:2379", "--advertise-client-urls", self.etcd),
+                    *("--listen-client-urls", "http://[::]:2379", "--advertise-client-urls", self.etcd),
                 ],
                 stdout=file,
                 stderr=file,
@@ -106,25 +110,24 @@ class Network:
 
     def _make(self) -> None:
         _run(["ip", "netns", "add", self._router])
-        _batch(self._router, "link set lo up", f"address add {self._net}.0.1/32 dev lo")
-        for number, host in enumerate(self.hosts):
-            gateway = f"{self._net}.{number + 1}.1"
+        _batch(self._router, "link set lo up")
+        for number, (host, gateway) in enumerate(zip(self.hosts, self._gateways, strict=True)):
             _run(["ip", "netns", "add", host.netns])
             _batch(
                 self._router,
                 f"link add h{number} type veth peer name eth0 netns {host.netns}",
-                f"address add {gateway}/24 dev h{number}",
+                f"address add {gateway}{self._bits} dev h{number}{self._more}",
                 f"link set h{number} up",
             )
             _batch(
                 host.netns,
                 "link set lo up",
-                f"address add {host.address}/24 dev eth0",
+                f"address add {host.address}{self._bits} dev eth0{self._more}",
                 "link set eth0 up",
                 f"route add default via {gateway}",
             )
         inside = ["nsenter", f"--net=/run/netns/{self._router}"]
-        _run([*inside, "sysctl", "-q", "-w", "net.ipv4.ip_forward=1"])
+        _run([*inside, "sysctl", "-q", "-w", self._forwarding])
         self._filter(_FILTER)
 
     def _remove(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -35,10 +36,10 @@ class World:
         self._pool = ThreadPoolExecutor(8)
         self._made: list[EtcdRendezvous] = []
 
-    def handler(self, *, nodes: tuple[int, int] = (1, 2), **config: object) -> EtcdRendezvous:
+    def handler(self, *, nodes: tuple[int, int] = (1, 2), host: str = "127.0.0.1", **config: object) -> EtcdRendezvous:
         options = Options.parse("etcd", {"last_call_seconds": "0.2", "connect_seconds": "1", **config})
         limits = Limits(*nodes, options.last_call_seconds, options.patience_seconds)
-        self._made.append(EtcdRendezvous(self.store, "run", limits, options, host="127.0.0.1"))
+        self._made.append(EtcdRendezvous(self.store, "run", limits, options, host=host))
         return self._made[-1]
 
     def next(self, handler: EtcdRendezvous) -> Future[RendezvousInfo]:
@@ -75,6 +76,27 @@ def test_nodes_get_distinct_ranks_and_share_one_store(world: World) -> None:
     first.store.set("hello", "from rank 0")
     assert second.store.get("hello") == b"from rank 0"
     assert first.bootstrap_store_info == second.bootstrap_store_info
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_nodes_meet_over_ipv6(world: World) -> None:
+    first, second = world.together(world.handler(host="::1"), world.handler(host="[::1]"))
+    second.store.set("hello", "from rank 1")
+    assert first.store.get("hello") == b"from rank 1"
+    assert first.bootstrap_store_info
+    assert first.bootstrap_store_info.master_addr == "::1"
+
+
+def test_the_secret_of_a_run_is_in_etcd_and_nodes_meet_after_etcd_has_lost_it(world: World) -> None:
+    a, b = world.handler(), world.handler()
+    world.together(a, b)
+    key = keys.rendezvous_secret("run")
+    assert world.store.read(key).entries
+    world.store.delete(key)
+    again = world.next(a)
+    eventually(lambda: b.num_nodes_waiting() > 0)
+    assert {again.result(20).rank for again in (again, world.next(b))} == {0, 1}
+    assert world.store.read(key).entries
 
 
 def test_a_single_node_starts_when_the_last_call_ends(world: World) -> None:
