@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 
-from benchmarks.elastic.jobs import STEADY_STEPS, Job
+from benchmarks.elastic.jobs import Job
 from benchmarks.elastic.timeline import Line, first_step, longest_gap, steps_lost
 
 JOIN = "join 2 to 3"
@@ -123,7 +123,7 @@ class Cycle:
 
         def settled(lines: list[Line]) -> bool | None:
             made = Counter(line.node for line in lines if line.world == world and line.at > at)
-            return True if all(made[node] >= STEADY_STEPS for node in survivors) else None
+            return True if all(made[node] >= self._job.site.steady_steps for node in survivors) else None
 
         self._job.wait(settled, AFTERWARDS_SECONDS, f"steady training by {world}")
 
