@@ -3,7 +3,7 @@
     python -m benchmarks.tables             # print them
     python -m benchmarks.tables --write     # put them into the documents, between <!-- rows: NAME --> and <!-- end -->
 
-A table for which there are no records is left as it is.
+A table for which there are no records stays as it is.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ TITLES = {
     "torchrun": "torchrun, its defaults",
 }
 LABELS = {
+    faults.STEP: "a step, while nothing fails",
     faults.KILL.headline: "SIGKILL, until the next committed step",
     "SIGKILL: steps lost": "of that, steps done again",
     faults.STOP.headline: "SIGSTOP, until the next committed step",
@@ -55,10 +56,10 @@ class Table:
     document: str
     files: str
     """Pattern of the files in `benchmarks/results/`."""
-    render: Callable[[Sequence[Record]], str]
+    render: Callable[[Sequence[Record]], str | None]
 
     def text(self) -> str | None:
-        """Return the rendered table; None if there are no records for it."""
+        """Return the rendered table; None if there are not the records for it."""
         found = [record for file in sorted(RESULTS.glob(self.files)) for record in read(file)]
         return self.render(found) if found else None
 
@@ -83,14 +84,17 @@ def failures(records: Sequence[Record]) -> str:
     return f"{_lines(lines)}\n\n{origin(chosen)}"
 
 
-def headline(records: Sequence[Record]) -> str:
-    """Return the two sentences of the README."""
+def headline(records: Sequence[Record]) -> str | None:
+    """Return the two sentences of the README; None if one of their figures has not been measured."""
     found = {(row.measure, row.system): row for row in rows(records)}
+    kill, ours = faults.KILL.headline, "tidewater"
+    needed = [(kill, name) for name in (ours, "torchft", "torchrun tuned", "torchrun")]
+    if not {*needed, (faults.TERM.headline, ours), (f"{faults.JOIN}: pause", ours)} <= set(found):
+        return None
 
     def seconds(measure: str, system: str) -> str:
-        return cell(found.get((measure, system))).partition(" (")[0]
+        return cell(found[measure, system]).partition(" (")[0]
 
-    kill, ours = faults.KILL.headline, "tidewater"
     return (
         f"On one machine, a killed worker costs the others {seconds(kill, ours)} (torchft {seconds(kill, 'torchft')}; "
         f"torchrun {seconds(kill, 'torchrun tuned')} when tuned, {seconds(kill, 'torchrun')} with its defaults, and it "

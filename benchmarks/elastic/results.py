@@ -25,7 +25,7 @@ def named(measure: str, *, large: bool) -> str:
 def _of_faults(large: bool) -> list[str]:
     shown = [measure for fault in faults.FAULTS.values() for measure in (fault.headline, f"{fault.name}: steps lost")]
     joins = [f"{faults.JOIN}: {what}" for what in ("pause", "steps lost", "from the process's start")]
-    return [named(measure, large=large) for measure in (*shown, *joins)]
+    return [named(measure, large=large) for measure in (faults.STEP, *shown, *joins)]
 
 
 MEASURES = (

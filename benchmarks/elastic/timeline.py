@@ -170,7 +170,8 @@ def _made(lines: Iterable[Line], span: Span) -> int:
     return sum({line.step: line.samples for line in lines if span.begin <= line.at < span.end}.values())
 
 
-def step_seconds(lines: Iterable[Line], *, node: int, first: int, last: int) -> list[float]:
+def step_seconds(lines: Iterable[Line], *, node: int, first: int = 0, last: int | None = None) -> list[float]:
     """Return how long each of the steps `first`..`last` took one worker, from the step before it."""
     times = {line.step: line.at for line in lines if line.node == node}
-    return [times[step] - times[step - 1] for step in range(first, last + 1) if step in times and step - 1 in times]
+    steps = [step for step in sorted(times) if step >= first and (last is None or step <= last)]
+    return [times[step] - times[step - 1] for step in steps if step - 1 in times]

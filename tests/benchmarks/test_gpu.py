@@ -13,7 +13,16 @@ from benchmarks.records import read, rows
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("check", ["one-rank", "one-rank-restarted", "three-ranks-fp16", "resnet"])
+@pytest.mark.parametrize(
+    "check",
+    [
+        "one-rank",
+        "three-ranks-fp16",
+        pytest.param("one-rank-restarted", marks=pytest.mark.soak),
+        pytest.param("resnet", marks=pytest.mark.soak),
+        pytest.param("memory", marks=pytest.mark.soak),
+    ],
+)
 def test_a_check_passes_on_the_cpu_and_its_rows_say_so(tmp_path: Path, check: str) -> None:
     out = tmp_path / "rows.jsonl"
     assert command.main(["--device", "cpu", "--checks", check, "--out", str(out)]) == 0
