@@ -20,11 +20,11 @@ from typing import Any
 import torch
 
 from benchmarks.elastic.workers import names, old_torch
-from benchmarks.gpu.output import require, tell
+from benchmarks.gpu.output import NOT_CHECKED, require, tell
 from trainer.errors import GroupBroken
+from trainer.group.backend import can_reconfigure, supports_reconfigure
 from trainer.group.group import Group, open_group
 
-KINDS = {"reconfigured": "Reconfigured", "restarted": "Restarted"}
 FORM_SECONDS = 30.0
 TIMEOUT_SECONDS = 30.0
 MEGABYTES = {"cuda": 100, "cpu": 1}
@@ -141,6 +141,12 @@ def opened(device: torch.device, kind: str) -> Group:
     return group
 
 
+def kind_of(device: str) -> str:
+    """Return how the trainer forms the group that is open."""
+    library = "nccl" if device == "cuda" else "gloo"
+    return "reconfigured" if can_reconfigure(library) and supports_reconfigure() else "restarted"
+
+
 def form(group: Group, uuid: int, rank: int, ports: tuple[int, ...]) -> None:
     """Join a generation."""
     addresses = tuple((names.HOST, port) for port in ports)
@@ -199,11 +205,11 @@ def broken(group: Group) -> bool:
 def main(device: str, kind: str) -> int:
     """Run the check. Return an exit code."""
     group = opened(torch.device(device, 0) if device == "cuda" else torch.device(device), kind)
-    found = type(group).__name__
-    if found != KINDS[kind]:
-        print(f"not checked: torch {torch.__version__} can't reconfigure this backend, the trainer uses {found}")
+    found = kind_of(device)
+    if found != kind:
+        print(f"torch {torch.__version__} can't give a group of this library new peers")
         group.close()
-        return 0
+        return NOT_CHECKED
     other: Other = Kernel() if device == "cuda" else Peer(group, kind)
     who = f"{found}, {'NCCL, one rank' if device == 'cuda' else 'gloo, two ranks'}"
 

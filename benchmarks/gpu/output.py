@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
+NOT_CHECKED = 5
+"""Exit code of a check that says nothing on this machine. Its output says why."""
 _MARK = "row "
 
 

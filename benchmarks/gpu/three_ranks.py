@@ -25,8 +25,6 @@ RANKS = 3
 ETCD = "BENCH_ETCD"
 """Environment variable with etcd's program."""
 CHECKPOINT_STEPS = 50
-GROUP_TIMEOUT_SECONDS = 5
-"""Instead of 30: with tensors on a GPU, gloo's sum with a frozen peer may end only then."""
 
 
 def system(device: str, amp: str, kind: str) -> System:
@@ -40,8 +38,7 @@ def system(device: str, amp: str, kind: str) -> System:
             **({"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {}),
         }
 
-    flags = ("--amp", amp, "--group-timeout-seconds", str(GROUP_TIMEOUT_SECONDS))
-    return System("three ranks", trainer_node(script, *flags), etcd, environment)
+    return System("three ranks", trainer_node(script, "--amp", amp), etcd, environment)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -8,7 +8,6 @@ BENCH_OLD_TORCH=1 makes the trainer form new groups instead of giving a group ne
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
 import sys
@@ -16,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import distributed as dist
 from torch import nn
 from torch.utils.data import Dataset
 
 from benchmarks.elastic.workers import names, old_torch, record
 from benchmarks.gpu.ledger import FOLDER, OLD_TORCH, SUFFIX, TOTAL, Ledger
 from trainer import Config, Report, Training, run
+from trainer.group import gloo, group
 
 _PIXELS, _CLASSES, _SEED = 8, 10, 20261123
 
@@ -74,15 +73,9 @@ def digest(model: nn.Module, optimizer: torch.optim.Optimizer) -> str:
 
 
 def through_gloo() -> None:
-    """Let this process make gloo's groups on every device."""
-    initialize: Any = dist.init_process_group
-
-    @functools.wraps(initialize)
-    def initialized(backend: str, *arguments: Any, **more: Any) -> Any:
-        return initialize("gloo", *arguments, **more)
-
-    module: Any = dist
-    module.init_process_group = initialized
+    """Let the trainer of this process sum by gloo on a GPU too."""
+    module: Any = group
+    module.nccl = gloo
 
 
 def training(_: Config) -> Training:

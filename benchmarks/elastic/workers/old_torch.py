@@ -5,9 +5,13 @@ It then lacks the private functions that give a process group new peers, and the
 
 from __future__ import annotations
 
+import os
+
 from torch.distributed import distributed_c10d
 
 PRIVATE = ("_get_reconfigure_handle", "_reconfigure")
+OLD_NCCL = {"TORCH_DIST_USE_NCCL2": "0"}
+"""Chooses the older one of torch 2.15's two implementations of NCCL's groups."""
 
 
 def pretend() -> None:
@@ -15,3 +19,4 @@ def pretend() -> None:
     for name in PRIVATE:
         if hasattr(distributed_c10d, name):
             delattr(distributed_c10d, name)
+    os.environ.update(OLD_NCCL)
