@@ -1,7 +1,7 @@
-"""Rows of figures: what every benchmark writes to `benchmarks/out/<name>.json` and prints.
+"""Rows of figures, and their table.
 
 rows = [Row.of("no-op up", "tidewater", seconds, unit="s")]
-publish("lifecycle", rows)
+publish("lifecycle", rows)      # prints them, and writes benchmarks/out/lifecycle.json
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 OUT = Path(__file__).resolve().parent / "out"
@@ -18,13 +18,15 @@ OUT = Path(__file__).resolve().parent / "out"
 
 @dataclass(frozen=True)
 class Row:
-    """One measure of one system over `n` runs; `median` and `p95` are in `unit`."""
+    """One measure of one system over `n` values. All but `n` are in `unit`; `low` and `high` are the extremes."""
 
     measure: str
     system: str
     n: int
     median: float
     p95: float
+    low: float
+    high: float
     unit: str
 
     @classmethod
@@ -32,13 +34,14 @@ class Row:
         """Return the row for at least one value; p95 is the nearest-rank percentile."""
         ordered = sorted(values)
         rank = math.ceil(0.95 * len(ordered)) - 1
-        median = statistics.median(ordered)
-        return cls(measure, system, len(ordered), round(median, 3), round(ordered[rank], 3), unit)
+        figures = (statistics.median(ordered), ordered[rank], ordered[0], ordered[-1])
+        median, p95, low, high = (round(value, 3) for value in figures)
+        return cls(measure, system, len(ordered), median, p95, low, high, unit)
 
 
 def table(rows: Sequence[Row]) -> str:
     """Return the rows as an aligned text table with a heading."""
-    heading = ("measure", "system", "n", "median", "p95", "unit")
+    heading = tuple(field.name for field in fields(Row))
     cells = [heading, *(tuple(str(value) for value in asdict(row).values()) for row in rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(heading))]
     return "\n".join(

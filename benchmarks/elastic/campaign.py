@@ -1,19 +1,18 @@
-"""Rounds of faults, one system after another in each round, until every measure has enough runs.
+"""Runs faults of one system after another. The jobs are kept in between, stopped at their gates.
 
-    campaign = Campaign(open_job, [KILL, TERM], runs=10, say=print)
-    campaign.run(systems)
-    campaign.values          # (measure, system) -> results of the runs
+    campaign = Campaign(open_job, found=record, say=print, keep=True)
+    campaign.run(system, KILL, number=0)
+    campaign.end()
 
-The jobs of all systems exist at the same time, stopped at their gates, and run one at a time. If a job breaks, it is
-restarted and the run is repeated. If the survivors don't continue within the fault's cap, the cap counts as the time of
-the run, and the job is restarted too.
+One job runs at a time. If a job breaks, it is restarted and the run is repeated. If the survivors don't continue within
+the fault's cap, the cap counts as the time of the run, and the job is restarted too.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from benchmarks.elastic.faults import Capped, Cycle, Fault
 from benchmarks.elastic.jobs import Job, JobBroken
@@ -24,54 +23,59 @@ FAILURES = 3
 
 
 class Campaign:
-    """Collects the results of cycles of faults; `values` is valid at any time."""
+    """Makes cycles of faults and tells their values."""
 
     def __init__(
         self,
         open_job: Callable[[System], Job],
-        faults: Sequence[Fault],
         *,
-        runs: int,
+        found: Callable[[str, str, float], None],
         say: Callable[[str], None],
+        keep: bool,
     ) -> None:
-        self._open_job, self._faults, self._runs, self._say = open_job, faults, runs, say
+        """Args:
+        open_job: Makes a job, not started.
+        found: Told of measure, system and value, as soon as a cycle is over.
+        say: Told of the progress.
+        keep: Keep the jobs of all systems until `end`. Otherwise a job ends when it is another system's turn.
+        """
+        self._open_job, self._found, self._say, self._keep = open_job, found, say, keep
         self._jobs: dict[str, Job] = {}
         self._broken: dict[tuple[str, str], int] = defaultdict(int)
-        self.values: dict[tuple[str, str], list[float]] = defaultdict(list)
 
-    def run(self, systems: Sequence[System]) -> None:
-        """Run all rounds. Every process has ended afterwards."""
-        try:
-            for number in range(self._runs):
-                for system in systems:
-                    for fault in self._faults:
-                        while self._broken[system.name, fault.name] < FAILURES:
-                            if self._one(system, fault, number):
-                                break
-        finally:
-            for name in list(self._jobs):
-                self._end(name)
+    def run(self, system: System, fault: Fault, number: int) -> None:
+        """Make run `number`, which determines the worker that is hit. It is left out if the job breaks too often."""
+        for name in [name for name in self._jobs if name != system.name and not self._keep]:
+            self._end(name)
+        while self._broken[system.name, fault.name] < FAILURES:
+            if self._one(system, fault, number):
+                return
+
+    def end(self) -> None:
+        """End every process. Safe to call again."""
+        for name in list(self._jobs):
+            self._end(name)
 
     def _one(self, system: System, fault: Fault, number: int) -> bool:
         """Return whether it gave a result."""
         begin = time.monotonic()
         try:
             job = self._ready(system)
-            found = Cycle(job, fault).run(victim=number % job.site.nodes)
+            values = Cycle(job, fault).run(victim=number % job.site.nodes)
             job.park()
         except Capped:
-            found = {fault.headline: fault.cap_seconds}
+            values = {fault.headline: fault.cap_seconds}
             self._end(system.name)
         except JobBroken as error:
             self._broken[system.name, fault.name] += 1
             self._say(f"{error}\nthis run is left out")
             self._end(system.name)
             return False
-        for measure, value in found.items():
-            self.values[measure, system.name].append(value)
+        for measure, value in values.items():
+            self._found(measure, system.name, value)
         took = time.monotonic() - begin
-        figures = ", ".join(f"{measure} {value:.3f}" for measure, value in found.items())
-        self._say(f"run {number + 1} of {self._runs}, {system.name}, {fault.name}: {figures} ({took:.0f} s)")
+        figures = ", ".join(f"{measure} {value:.3f}" for measure, value in values.items())
+        self._say(f"run {number + 1}, {system.name}, {fault.name}: {figures} ({took:.0f} s)")
         return True
 
     def _ready(self, system: System) -> Job:

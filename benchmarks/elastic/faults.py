@@ -10,14 +10,17 @@ again; three train. All times come from the workers' records.
 from __future__ import annotations
 
 import signal
+import statistics
 import time
 from collections import Counter
 from dataclasses import dataclass
 
-from benchmarks.elastic.jobs import STEADY_STEPS, Job
-from benchmarks.elastic.timeline import Line, first_step, longest_gap, steps_lost
+from benchmarks.elastic.jobs import Job
+from benchmarks.elastic.timeline import Line, first_step, longest_gap, step_seconds, steps_lost
 
 JOIN = "join 2 to 3"
+STEP = "a step of three workers"
+"""Without a fault: what a pause contains at least, since it ends with a committed step."""
 UNDISTURBED_SECONDS = 1.0
 LEAVE_SECONDS = 20.0
 AFTERWARDS_SECONDS = 60.0
@@ -77,6 +80,7 @@ class Cycle:
     def _lose(self, victim: int) -> dict[str, float]:
         job, fault = self._job, self._fault
         survivors, world = self._survivors(victim), job.site.nodes - 1
+        step = statistics.median(step_seconds(job.lines, node=min(survivors)))
         process = job.nodes.pop(victim)
         at = time.monotonic()
         try:
@@ -90,7 +94,11 @@ class Cycle:
             process.end()
         gap = longest_gap(job.lines, nodes=survivors, begin=at, end=resumed.at + UNDISTURBED_SECONDS)
         seconds = resumed.at - at if fault.frozen_or_gone else gap
-        return {fault.headline: seconds, f"{fault.name}: steps lost": float(steps_lost(job.lines, resumed))}
+        return {
+            STEP: step,
+            fault.headline: seconds,
+            f"{fault.name}: steps lost": float(steps_lost(job.lines, resumed)),
+        }
 
     def _rejoin(self, victim: int) -> dict[str, float]:
         job, survivors, world = self._job, self._survivors(victim), self._job.site.nodes
@@ -123,7 +131,7 @@ class Cycle:
 
         def settled(lines: list[Line]) -> bool | None:
             made = Counter(line.node for line in lines if line.world == world and line.at > at)
-            return True if all(made[node] >= STEADY_STEPS for node in survivors) else None
+            return True if all(made[node] >= self._job.site.steady_steps for node in survivors) else None
 
         self._job.wait(settled, AFTERWARDS_SECONDS, f"steady training by {world}")
 

@@ -1,35 +1,73 @@
-"""Measures the share of an undisturbed run's work that is done while workers are killed, with the same trace for all.
+"""Measures the work that is done while workers are killed, with the same trace for all systems.
 
 A restart loop starts a killed worker again some seconds after its end, like a pod. A job that permanently refuses its
 nodes is restarted as a whole, like RestartJob of a queue.
 All workers share one machine, and the imports of a returning worker would use the processors of the others. So every
-step of every system also sleeps for a while, as if an accelerator worked, and leaves processors free. A step takes as
-long with two workers as with three. So the result is the loss of time and work, without the absent worker's share of
-speed.
+worker of every system also sleeps in each step, as if an accelerator worked, and leaves the processors free. It sleeps
+in proportion to its share of the batch, so two workers take half as long again as three. The network is small enough
+(WIDTH) that a step is nearly all sleep.
+
+Two shares result. `undisturbed` compares with a job of which no worker is ever killed: it also contains the speed of
+the absent worker. `present` compares with what the workers that exist could do: for RESTART_SECONDS after its kill, and
+for as long as a process takes to import what all systems import, a worker counts as absent, and a job without it as a
+third slower. What a system needs beyond that, to admit the worker, counts against the system.
 """
 
 from __future__ import annotations
 
+import os
 import signal
+import statistics
+import subprocess
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from benchmarks.elastic.jobs import Job, JobBroken
+from benchmarks.elastic.systems import Site
 from benchmarks.elastic.timeline import NEAR_SECONDS, Span, disturbances, kept_samples, undisturbed_samples
 from benchmarks.elastic.trace import Kill
+from trainer.launch.lifeline import bound_to
 
 RESTART_SECONDS = 5.0
+WIDTH = 8
 _TICK_SECONDS = 0.1
+_LOADS = 3
+_LOAD_SECONDS = 120.0
 
 
-def run(job: Job, trace: Sequence[Kill], seconds: float, say: Callable[[str], None]) -> float:
-    """Return the percentage of an undisturbed run's samples that were committed and kept. The job has ended then.
+@dataclass(frozen=True)
+class Shares:
+    """Percentages of the samples that could have been committed and kept."""
+
+    undisturbed: float
+    """By a job of which no worker is killed."""
+    present: float
+    """By the workers that exist."""
+
+
+def loading_seconds(site: Site) -> float:
+    """Return how long a process takes to import what the workers of all systems import."""
+    command = [str(site.python), "-c", "import benchmarks.elastic.workers.record"]
+    environment = {**os.environ, **site.environment(node=0)}
+    spent = []
+    for _ in range(_LOADS):
+        begin = time.monotonic()
+        subprocess.run(command, env=environment, check=True, timeout=_LOAD_SECONDS, preexec_fn=bound_to(os.getpid()))
+        spent.append(time.monotonic() - begin)
+    return statistics.median(spent)
+
+
+def run(job: Job, trace: Sequence[Kill], seconds: float, say: Callable[[str], None]) -> Shares:
+    """Return the shares. All nodes run, and the job's gate is open.
 
     The undisturbed pace is that of this job just before and after each kill (see ``undisturbed_samples``).
     """
     job.open_gate()
     world = job.site.nodes
     job.steady(world=world)
+    loading = loading_seconds(job.site)
+    say(f"{job.system.name}: a returning worker loads for {loading:.1f} s")
     begin = time.monotonic()
     time.sleep(NEAR_SECONDS)
     start = time.monotonic()
@@ -43,9 +81,11 @@ def run(job: Job, trace: Sequence[Kill], seconds: float, say: Callable[[str], No
     lines, record = job.lines, Span(begin, time.monotonic())
     disturbed = disturbances(lines, killed, world=world, end=record.end)
     kept = kept_samples(lines, start, end)
-    undisturbed = undisturbed_samples(lines, disturbed, Span(start, end), record)
-    say(f"{job.system.name}: {kept} samples of {undisturbed:.0f} without the kills")
-    return 100 * kept / undisturbed
+    absent = absences(killed, RESTART_SECONDS + loading)
+    whole = undisturbed_samples(lines, disturbed, Span(start, end), record)
+    possible = undisturbed_samples(lines, disturbed, Span(start, end), record, absent=absent, world=world)
+    say(f"{job.system.name}: {kept} samples of {whole:.0f} without the kills, {possible:.0f} by the workers there")
+    return Shares(undisturbed=100 * kept / whole, present=100 * kept / possible)
 
 
 def _disturb(
@@ -76,6 +116,15 @@ def _disturb(
                 killed.append((time.monotonic(), victim))
         time.sleep(_TICK_SECONDS)
     return killed
+
+
+def absences(killed: Sequence[tuple[float, int]], seconds: float) -> list[Span]:
+    """Return for each kill, given by its time and node, the span in which the node can't work.
+
+    A node that is killed again while it is absent is absent once.
+    """
+    later = {kill: [at for at, node in killed if node == kill[1] and at > kill[0]] for kill in killed}
+    return [Span(at, min([at + seconds, *later[at, node]])) for at, node in killed]
 
 
 def next_alive(node: int, alive: Sequence[int], nodes: int) -> int | None:

@@ -32,7 +32,6 @@ SERVICE_SECONDS = 30.0
 PARK_SECONDS = 90.0
 PARK_MARGIN_STEPS = 12
 """Distance of the gate from the fastest worker, so that all see the gate before they reach it."""
-STEADY_STEPS = 20
 
 
 class JobBroken(Exception):
@@ -168,7 +167,7 @@ class Job:
             for line in lines:
                 if line.at > after:
                     recent[line.node] = recent.get(line.node, 0) + 1 if line.world == world else 0
-            return True if len(recent) >= world and min(recent.values()) >= STEADY_STEPS else None
+            return True if len(recent) >= world and min(recent.values()) >= self.site.steady_steps else None
 
         self.wait(settled, START_SECONDS, f"steady training by {world}")
 

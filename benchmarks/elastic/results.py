@@ -1,65 +1,43 @@
-"""The benchmark's rows: their order, what is merged with what an earlier run wrote, and notes on the table.
-
-merged = merge(earlier, fresh)
-"""
+"""The benchmark's measures, by their names in the records, in the table's order."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from pathlib import Path
-
-from benchmarks.elastic import paced
-from benchmarks.rows import Row
+from benchmarks.elastic import faults, paced
 
 STEPS = {name: (f"{name} step", f"{name} step / plain DDP's") for name in paced.SIZES}
 """How long a step takes, and how many times as long as plain DDP's."""
-MEASURES = (
-    "SIGKILL: next committed step",
-    "SIGKILL: steps lost",
-    "SIGSTOP: next committed step",
-    "SIGSTOP: steps lost",
-    "SIGTERM: pause",
-    "SIGTERM: steps lost",
-    "join 2 to 3: pause",
-    "join 2 to 3: steps lost",
-    "join 2 to 3: from the process's start",
-    *STEPS["short"],
-    *STEPS["long"],
-    "checkpoint every 100 steps: time lost",
-    "a state of 512 MB, peer to peer",
-    "goodput, a kill every 60 s",
-)
-CHECKPOINT, TRANSFER, GOODPUT = MEASURES[-3:]
+CHECKPOINT = "checkpoint every 100 steps: time lost"
+TRANSFER = "a state of 512 MB, peer to peer"
+GOODPUT = "goodput: work done by the workers present"
+UNDISTURBED = "goodput: work done, of an undisturbed run's"
 PLAIN_DDP = "plain DDP"
-"""Beside the systems, for the time of a step."""
+"""In addition to the systems, for the time of a step."""
 PLAIN_SOCKET = "plain socket"
-"""Beside the systems, for the transfer."""
+"""In addition to the systems, for the transfer."""
+_LARGE = "large model, "
 
 
-def read(file: Path) -> list[Row]:
-    """Return the rows of an earlier run; none if there was none."""
-    return [Row(**row) for row in json.loads(file.read_text())] if file.exists() else []
+def named(measure: str, *, large: bool) -> str:
+    """Return the name of a measure of a fault for the small model or the large one."""
+    return f"{_LARGE}{measure}" if large else measure
 
 
-def merge(earlier: Sequence[Row], fresh: Sequence[Row], systems: Sequence[str]) -> list[Row]:
-    """Return all rows in the table's order. A fresh row replaces an earlier one of the same measure and system."""
-    rows = {(row.measure, row.system): row for row in [*earlier, *fresh]}
-
-    def place(row: Row) -> tuple[int, int]:
-        return _index(MEASURES, row.measure), _index(systems, row.system)
-
-    return sorted(rows.values(), key=place)
+def _of_faults(large: bool) -> list[str]:
+    shown = [measure for fault in faults.FAULTS.values() for measure in (fault.headline, f"{fault.name}: steps lost")]
+    joins = [f"{faults.JOIN}: {what}" for what in ("pause", "steps lost", "from the process's start")]
+    return [named(measure, large=large) for measure in (faults.STEP, *shown, *joins)]
 
 
-def notes(rows: Sequence[Row], caps: dict[str, float]) -> list[str]:
-    """Return notes on the table: medians that are the end of the wait, not of the outage."""
-    return [
-        f"{row.system}, {row.measure}: > {caps[row.measure]:.0f} s, it had not gone on when the wait ended"
-        for row in rows
-        if row.median >= caps.get(row.measure, float("inf"))
-    ]
-
-
-def _index(names: Sequence[str], name: str) -> int:
-    return list(names).index(name) if name in names else len(names)
+MEASURES = (
+    *_of_faults(large=False),
+    *_of_faults(large=True),
+    GOODPUT,
+    UNDISTURBED,
+    *(measure for pair in STEPS.values() for measure in pair),
+    CHECKPOINT,
+    TRANSFER,
+)
+CAPS = {
+    named(fault.headline, large=large): fault.cap_seconds for fault in faults.FAULTS.values() for large in (False, True)
+}
+"""Where the benchmark stopped waiting: a value of this size says "longer"."""

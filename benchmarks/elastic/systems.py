@@ -9,15 +9,19 @@ A node is what is lost with a machine: for torchrun the agent with its worker, o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.elastic.workers import names
+from trainer import flags
+from trainer.config import no_flags
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ("benchmarks", "contract", "examples", "trainer")
 """What the workers import of ours."""
+RESTARTED = "with_tidewater_restarted.py"
+"""The trainer as on a torch before 2.15, where a group can't be given new peers: see `trainer.group`."""
 RESTARTS = "1000"
 """More than any run here needs; torchrun's default is not to restart at all."""
 
@@ -39,7 +43,10 @@ class Site:
     device_seconds: float = 0.0
     """See `goodput`."""
     width: int = 32
-    """Of the network."""
+    """Of the small network."""
+    model: str = names.SMALL
+    steady_steps: int = 20
+    """Consecutive steps of all workers after which training counts as steady."""
     beside: int | None = None
     """Port for plain training in the workers' processes, in turns with theirs."""
     attempt: int = 1
@@ -68,6 +75,7 @@ class Site:
             names.CHECKPOINTS: str(self.folder / "checkpoints"),
             names.CHECKPOINT_EVERY: str(self.checkpoint_every),
             names.WIDTH: str(self.width),
+            names.MODEL: self.model,
             names.DEVICE_SECONDS: str(self.device_seconds),
         }
 
@@ -84,8 +92,47 @@ class System:
     node: Callable[[Site, int, int], list[str]]
     service: Callable[[Site, int], list[str]] | None = None
     environment: Callable[[Site, int, int], dict[str, str]] = field(default=lambda site, port, node: {})
+    timeouts: Mapping[str, str] = field(default_factory=dict)
+    """What a failure waits for, with the values that are used here: for the table."""
     over: str | None = None
     """Text in the log of a node that was refused because the job has ended for all; only a new attempt helps."""
+
+
+_TUNED = {"keep_alive_interval": 1, "keep_alive_max_attempt": 3, "heartbeat_timeout": 1, "last_call_timeout": 1}
+"""A node is given up after interval x attempts, in whole seconds; fewer attempts than the default and a busy machine
+loses nodes that live."""
+_DEFAULT = {"keep_alive_interval": 5, "keep_alive_max_attempt": 3, "last_call_timeout": 30}
+"""Of torch 2.15 (c10d_rendezvous_backend.py, dynamic_rendezvous.py); not passed on."""
+
+
+def _torchrun_timeouts(options: Mapping[str, int]) -> dict[str, str]:
+    return {
+        "heartbeat": f"{options['keep_alive_interval']} s, {options['keep_alive_max_attempt']} times",
+        "last call": f"{options['last_call_timeout']} s",
+        "gloo": "30 min",
+    }
+
+
+def _torchft_timeouts(heartbeat_ms: int) -> dict[str, str]:
+    return {
+        "heartbeat": f"{heartbeat_ms / 1000:g} s",
+        "quorum": f"{names.TORCHFT_QUORUM_SECONDS} s",
+        "gloo": f"{names.TORCHFT_GROUP_SECONDS} s",
+    }
+
+
+def _tidewater_timeouts() -> dict[str, str]:
+    """Return the trainer's defaults, which the benchmark doesn't change."""
+    defaults = vars(flags.parser({}, no_flags).parse_args([]))
+    return {
+        name: f"{defaults[flag]:g} s"
+        for name, flag in (
+            ("heartbeat", "heartbeat_seconds"),
+            ("lease", "lease_seconds"),
+            ("silent peer", "peer_timeout_seconds"),
+            ("gloo", "group_timeout_seconds"),
+        )
+    }
 
 
 def _torchrun(options: str) -> Callable[[Site, int, int], list[str]]:
@@ -137,38 +184,43 @@ def _torchft_environment(site: Site, port: int, number: int) -> dict[str, str]:
     }
 
 
-def _etcd(site: Site, port: int) -> list[str]:
+def etcd(site: Site, port: int) -> list[str]:
+    """Return the command of an etcd with one member."""
     url, peer = f"http://{names.HOST}:{port}", f"http://{names.HOST}:0"
     flags = ["--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", peer]
     return [str(site.etcd), "--data-dir", str(site.folder / "etcd"), *flags]
 
 
-def _tidewater(site: Site, port: int, number: int) -> list[str]:
-    etcd = f"http://{names.HOST}:{port}"
-    return [
-        *(str(site.python), site.script("with_tidewater.py"), "--job", "bench", "--etcd", etcd),
-        *("--worker", f"node-{number}", "--host", names.HOST, "--checkpoints", str(site.folder / "checkpoints")),
-        *("--checkpoint-every", str(site.checkpoint_every), "--batch-size", str(names.GLOBAL_BATCH)),
-        *("--epochs", "1000000", "--max-workers", str(site.nodes), "--report-every", "100"),
-    ]
+def trainer_node(script: str, *more: str) -> Callable[[Site, int, int], list[str]]:
+    """Return the command of a node that runs a script of the trainer: a path, or the name of one of the workers'."""
+
+    def node(site: Site, port: int, number: int) -> list[str]:
+        return [
+            *(str(site.python), site.script(script), "--job", "bench", "--etcd", f"http://{names.HOST}:{port}"),
+            *("--worker", f"node-{number}", "--host", names.HOST, "--checkpoints", str(site.folder / "checkpoints")),
+            *("--checkpoint-every", str(site.checkpoint_every), "--batch-size", str(names.GLOBAL_BATCH)),
+            *("--epochs", "1000000", "--max-workers", str(site.nodes), "--report-every", "100", *more),
+        ]
+
+    return node
 
 
 SYSTEMS = {
     system.name: system
     for system in (
-        System("tidewater", _tidewater, _etcd),
-        System("torchrun", _torchrun(""), _store, _torchrun_environment, _CLOSED),
+        System("tidewater", trainer_node("with_tidewater.py"), etcd, timeouts=_tidewater_timeouts()),
+        System("tidewater restarted", trainer_node(RESTARTED), etcd, timeouts=_tidewater_timeouts()),
+        System("torchft", _torchft, _lighthouse(5000), _torchft_environment, _torchft_timeouts(5000)),
+        System("torchft 1 s", _torchft, _lighthouse(1000), _torchft_environment, _torchft_timeouts(1000)),
         System(
             "torchrun tuned",
-            # A node is given up after interval x attempts, in whole seconds; fewer attempts than the default and a busy
-            # machine loses nodes that live.
-            _torchrun("keep_alive_interval=1,keep_alive_max_attempt=3,heartbeat_timeout=1,last_call_timeout=1"),
+            _torchrun(",".join(f"{name}={value}" for name, value in _TUNED.items())),
             _store,
             _torchrun_environment,
+            _torchrun_timeouts(_TUNED),
             _CLOSED,
         ),
-        System("torchft", _torchft, _lighthouse(5000), _torchft_environment),
-        System("torchft 1 s", _torchft, _lighthouse(1000), _torchft_environment),
+        System("torchrun", _torchrun(""), _store, _torchrun_environment, _torchrun_timeouts(_DEFAULT), _CLOSED),
     )
 }
 """By name, in the table's order. torchft's heartbeat time-out is 5 s unless set."""

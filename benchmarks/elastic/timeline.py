@@ -131,7 +131,15 @@ def disturbances(lines: Sequence[Line], kills: Iterable[tuple[float, int]], *, w
     return spans
 
 
-def undisturbed_samples(lines: Sequence[Line], disturbed: Sequence[Span], trace: Span, record: Span) -> float:
+def undisturbed_samples(
+    lines: Sequence[Line],
+    disturbed: Sequence[Span],
+    trace: Span,
+    record: Span,
+    *,
+    absent: Sequence[Span] = (),
+    world: int = 1,
+) -> float:
     """Return the samples of `trace` at the pace that the job had just before and after each disturbance.
 
     A pace from another time would mean little, because a shared machine is slower at times. Repeated steps count here,
@@ -142,6 +150,8 @@ def undisturbed_samples(lines: Sequence[Line], disturbed: Sequence[Span], trace:
         disturbed: See `disturbances`.
         trace: The time in question.
         record: From some time before the first disturbance to some time after the last.
+        absent: When one of the workers, each for itself, could not have worked; within the disturbances.
+        world: How many workers there are. Each does an equal part.
     """
     edges = [record.begin, *(edge for span in disturbed for edge in (span.begin, span.end)), record.end]
     quiet = [Span(begin, end) for begin, end in zip(edges[::2], edges[1::2], strict=True)]
@@ -150,7 +160,8 @@ def undisturbed_samples(lines: Sequence[Line], disturbed: Sequence[Span], trace:
         before = before.within(Span(span.begin - NEAR_SECONDS, span.begin))
         after = after.within(Span(span.end, span.end + NEAR_SECONDS))
         pace = (_made(lines, before) + _made(lines, after)) / (before.seconds + after.seconds)
-        total += pace * span.within(trace).seconds
+        inside = span.within(trace)
+        total += pace * (inside.seconds - sum(each.within(inside).seconds for each in absent) / world)
     return total
 
 
@@ -159,7 +170,8 @@ def _made(lines: Iterable[Line], span: Span) -> int:
     return sum({line.step: line.samples for line in lines if span.begin <= line.at < span.end}.values())
 
 
-def step_seconds(lines: Iterable[Line], *, node: int, first: int, last: int) -> list[float]:
+def step_seconds(lines: Iterable[Line], *, node: int, first: int = 0, last: int | None = None) -> list[float]:
     """Return how long each of the steps `first`..`last` took one worker, from the step before it."""
     times = {line.step: line.at for line in lines if line.node == node}
-    return [times[step] - times[step - 1] for step in range(first, last + 1) if step in times and step - 1 in times]
+    steps = [step for step in sorted(times) if step >= first and (last is None or step <= last)]
+    return [times[step] - times[step - 1] for step in steps if step - 1 in times]

@@ -1,6 +1,6 @@
 """The times at which workers are killed: one seeded trace for all systems.
 
-kills = poisson(seed=1, mean_seconds=60, seconds=600, nodes=3)
+kills = scattered(seed="2/0", count=3, seconds=200, nodes=3)
 """
 
 from __future__ import annotations
@@ -17,13 +17,8 @@ class Kill:
     node: int
 
 
-def poisson(*, seed: int, mean_seconds: float, seconds: float, nodes: int) -> tuple[Kill, ...]:
-    """Return kills with independent, exponentially distributed times between them, with mean `mean_seconds`."""
+def scattered(*, seed: str, count: int, seconds: float, nodes: int) -> tuple[Kill, ...]:
+    """Return `count` kills at independent, uniform times: a Poisson process of which the number is known."""
     # A string seeds Python's generator the same way on every machine and version.
     chance = random.Random(f"kills/{seed}")
-    kills: list[Kill] = []
-    at = chance.expovariate(1 / mean_seconds)
-    while at < seconds:
-        kills.append(Kill(at, chance.randrange(nodes)))
-        at += chance.expovariate(1 / mean_seconds)
-    return tuple(kills)
+    return tuple(Kill(at, chance.randrange(nodes)) for at in sorted(chance.uniform(0, seconds) for _ in range(count)))

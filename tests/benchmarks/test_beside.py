@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.elastic.__main__ import prepare
+from benchmarks.elastic.bench import prepare
 from benchmarks.elastic.processes import Process, free_port
 from benchmarks.elastic.systems import ROOT, Site
 from benchmarks.elastic.timeline import pairs

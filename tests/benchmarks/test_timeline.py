@@ -114,6 +114,15 @@ def test_goodput_is_the_same_on_a_machine_that_becomes_slower_halfway() -> None:
     assert kept_samples([*fast, *slow], trace.begin, trace.end) == undisturbed - 10 * 10 - 10 * 5
 
 
+def test_the_absence_of_one_worker_of_three_is_a_third_of_the_pace() -> None:
+    whole = [*even(0, 0, 50, pace=9, first=0), *even(0, 60, 100, pace=9, first=510)]
+    lines = [*whole, *even(0, 50, 60, pace=6, first=450)]
+    disturbed, trace, record = [Span(50.0, 60.0)], Span(10.0, 90.0), Span(0.0, 100.0)
+    possible = undisturbed_samples(lines, disturbed, trace, record, absent=[Span(50.0, 60.0)], world=3)
+    assert possible == pytest.approx(kept_samples(lines, trace.begin, trace.end))
+    assert undisturbed_samples(lines, disturbed, trace, record) == pytest.approx(80 * 9)
+
+
 def test_repeated_steps_lower_the_goodput() -> None:
     lines = [*even(0, 0, 50, pace=10, first=0), *even(0, 60, 100, pace=10, first=400)]
     undisturbed = undisturbed_samples(lines, [Span(50.0, 60.0)], Span(0.0, 100.0), Span(0.0, 100.0))

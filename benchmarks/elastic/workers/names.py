@@ -7,9 +7,15 @@ from __future__ import annotations
 
 GLOBAL_BATCH = 96
 """Samples per step of all workers together; a multiple of 1, 2 and 3 workers."""
+SMALL, LARGE = "small", "large"
+LARGE_WIDTH, LARGE_LAYERS = 1856, 8
+"""27.6 million parameters in square layers of 13.8 MB each: DistributedDataParallel fills a bucket up to 25 MB."""
 
 HOST = "127.0.0.1"
 """Where everything runs."""
+
+TORCHFT_GROUP_SECONDS, TORCHFT_SECONDS, TORCHFT_QUORUM_SECONDS = 5, 30, 60
+"""Of torchft's process group, as in its example; of its other requests; and of the quorum, which is its default."""
 
 OUT = "BENCH_OUT"
 """Directory for the records of committed steps."""
@@ -25,8 +31,10 @@ CHECKPOINT_EVERY = "BENCH_CHECKPOINT_EVERY"
 """Steps from one checkpoint to the next."""
 WIDTH = "BENCH_WIDTH"
 """Channels of the network's first layer, which determine the amount of computation."""
+MODEL = "BENCH_MODEL"
+"""`small`, a convolutional network, or `large`, a network with gradients of several buckets."""
 DEVICE_SECONDS = "BENCH_DEVICE_SECONDS"
-"""Time for which each step waits, in place of an accelerator."""
+"""Time that one accelerator would take for a whole batch. A worker waits for its share of it."""
 BESIDE = "BENCH_BESIDE"
 """Port and number of workers, PORT,WORKERS: plain training takes turns with the system's, in the same processes."""
 PAIRS = "BENCH_PAIRS"

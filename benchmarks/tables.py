@@ -1,0 +1,213 @@
+"""Renders the tables of the documentation from the committed records, so that no figure is typed by hand.
+
+    python -m benchmarks.tables             # print them
+    python -m benchmarks.tables --write     # put them into the documents, between <!-- rows: NAME --> and <!-- end -->
+
+A table for which there are no records stays as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.elastic import faults, results
+from benchmarks.elastic.systems import SYSTEMS
+from benchmarks.records import RESULTS, ROOT, Record, origin, read, rows
+from benchmarks.rows import Row
+from trainer.observe import report
+
+RECORDED = ROOT / "tests" / "trainer" / "observe" / "recorded.log"
+"""Written by `benchmarks.recording`."""
+TITLES = {
+    "tidewater": "Tidewater",
+    "tidewater restarted": "Tidewater, torch before 2.15",
+    "torchft": "torchft, its defaults",
+    "torchft 1 s": "torchft, heartbeats of 1 s",
+    "torchrun tuned": "torchrun, tuned",
+    "torchrun": "torchrun, its defaults",
+}
+LABELS = {
+    faults.STEP: "a step, while nothing fails",
+    faults.KILL.headline: "SIGKILL, until the next committed step",
+    "SIGKILL: steps lost": "of that, steps done again",
+    faults.STOP.headline: "SIGSTOP, until the next committed step",
+    "SIGSTOP: steps lost": "of that, steps done again",
+    faults.TERM.headline: "SIGTERM, the survivors' pause",
+    "SIGTERM: steps lost": "of that, steps done again",
+    f"{faults.JOIN}: pause": "a third worker joins, the others' pause",
+    f"{faults.JOIN}: steps lost": "of that, steps done again",
+    f"{faults.JOIN}: from the process's start": "the newcomer's wait, from the start of its process to its first step",
+    results.GOODPUT: "work done during kills, of what the workers present could do",
+    results.UNDISTURBED: "the same, of what all could do without kills",
+}
+_UNITS = {"ratio": " times", "steps": "", "%": " %"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A place in a document, and what is rendered there."""
+
+    name: str
+    document: str
+    files: str
+    """Pattern of the files in `benchmarks/results/`."""
+    render: Callable[[Sequence[Record]], str | None]
+
+    def text(self) -> str | None:
+        """Return the rendered table; None if there are not the records for it."""
+        found = [record for file in sorted(RESULTS.glob(self.files)) for record in read(file)]
+        return self.render(found) if found else None
+
+
+def failures(records: Sequence[Record]) -> str:
+    """Return the comparison of the systems."""
+    chosen = [record for record in records if record.system in SYSTEMS and _label(record.measure)]
+    found = rows(chosen)
+    systems = [name for name in SYSTEMS if any(row.system == name for row in found)]
+    timeouts = [", ".join(f"{what} {value}" for what, value in SYSTEMS[name].timeouts.items()) for name in systems]
+    lines = [
+        ["median (least to most)", *(TITLES[name] for name in systems)],
+        ["---"] * (len(systems) + 1),
+        ["time-outs", *timeouts],
+    ]
+    for measure in results.MEASURES:
+        cells = {row.system: row for row in found if row.measure == measure}
+        if cells:
+            counts = sorted({row.n for row in cells.values()})
+            runs = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+            lines.append([f"{_label(measure)} (n = {runs})", *(cell(cells.get(name)) for name in systems)])
+    return f"{_lines(lines)}\n\n{origin(chosen)}"
+
+
+def headline(records: Sequence[Record]) -> str | None:
+    """Return the two sentences of the README; None if one of their figures has not been measured."""
+    found = {(row.measure, row.system): row for row in rows(records)}
+    kill, ours = faults.KILL.headline, "tidewater"
+    needed = [(kill, name) for name in (ours, "torchft", "torchrun tuned", "torchrun")]
+    if not {*needed, (faults.TERM.headline, ours), (f"{faults.JOIN}: pause", ours)} <= set(found):
+        return None
+
+    def seconds(measure: str, system: str) -> str:
+        return cell(found[measure, system]).partition(" (")[0]
+
+    return (
+        f"On one machine, a killed worker costs the others {seconds(kill, ours)} (torchft {seconds(kill, 'torchft')}; "
+        f"torchrun {seconds(kill, 'torchrun tuned')} when tuned, {seconds(kill, 'torchrun')} with its defaults, and it "
+        f"repeats steps).\nA worker that leaves costs {seconds(faults.TERM.headline, ours)}, one that joins "
+        f"{seconds(f'{faults.JOIN}: pause', ours)}."
+    )
+
+
+def others(records: Sequence[Record]) -> str:
+    """Return what is not about failures: steps, checkpoints, the transfer."""
+    chosen = [record for record in records if not _label(record.measure)]
+    return f"{_listed(rows(chosen))}\n\n{origin(chosen)}" if chosen else "Not measured yet."
+
+
+def listed(records: Sequence[Record]) -> str:
+    """Return all records, one line for each measure and system."""
+    return f"{_listed(rows(records))}\n\n{origin(records)}"
+
+
+def cell(row: Row | None) -> str:
+    """Return the median with the extremes, or what is known of it."""
+    if row is None:
+        return "not measured"
+    cap = results.CAPS.get(row.measure)
+    if cap is not None and row.median >= cap:
+        return f"more than {cap:.0f} s"
+    unit = _UNITS.get(row.unit, f" {row.unit}")
+    number = _exact if row.unit == "ratio" else _number
+    if row.n == 1:
+        return f"{number(row.median)}{unit}"
+    return f"{number(row.median)}{unit} ({number(row.low)} to {number(row.high)})"
+
+
+TABLES = (
+    Table("headline", "README.md", "elastic*.jsonl", headline),
+    Table("failures", "docs/training.md", "elastic*.jsonl", failures),
+    Table("others", "docs/benchmarks.md", "elastic*.jsonl", others),
+    Table("gpu", "docs/benchmarks.md", "gpu-*.jsonl", listed),
+)
+
+
+def recorded() -> str:
+    """Return the summary of the recorded run, as the command prints it."""
+    return f"```\n{report.table(report.read([RECORDED])).rstrip()}\n```"
+
+
+def place(document: str, name: str, text: str) -> str:
+    """Return the document with `text` between the marks of the table `name`.
+
+    Raises:
+        ValueError: The document doesn't have the marks.
+    """
+    begin, end = f"<!-- rows: {name} -->\n", "<!-- end -->"
+    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+    if not pattern.search(document):
+        raise ValueError(f"no '{begin.strip()}' with a following '{end}' in the document: put both where it belongs")
+    return pattern.sub(lambda _: f"{begin}{text}\n{end}", document, count=1)
+
+
+def rendered() -> dict[Path, str]:
+    """Return the documents with the tables of all existing records."""
+    texts: dict[Path, str] = {}
+    pieces = [(table.name, table.document, table.text()) for table in TABLES]
+    for name, document, text in [*pieces, ("recorded", "docs/training.md", recorded())]:
+        path = ROOT / document
+        before = texts.get(path) or path.read_text()
+        texts[path] = before if text is None else place(before, name, text)
+    return texts
+
+
+def _label(measure: str) -> str:
+    """Return the line's label in the table of failures; empty for other measures."""
+    large = results.named("", large=True)
+    label = LABELS.get(measure.removeprefix(large), "")
+    return f"110 MB of gradients: {label}" if label and measure.startswith(large) else label
+
+
+def _listed(found: Sequence[Row]) -> str:
+    lines = [["measure", "system", "n", "median (least to most)"], ["---"] * 4]
+    return _lines([*lines, *([row.measure, row.system, str(row.n), cell(row)] for row in found)])
+
+
+def _lines(cells: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+
+
+def _exact(value: float) -> str:
+    """Return three decimals, for what is about 1."""
+    return f"{value:.3f}"
+
+
+def _number(value: float) -> str:
+    """Return two or three significant digits, or all digits before the point."""
+    if value == 0:
+        return "0"
+    if abs(value) < 0.1:
+        return f"{value:.3f}"
+    return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}" if abs(value) < 100 else f"{value:.0f}"
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print the tables or write them into the documents."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tables", description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="into the documents")
+    if parser.parse_args(argv).write:
+        for path, text in rendered().items():
+            path.write_text(text)
+        return 0
+    for table in TABLES:
+        print(f"{table.name}:\n\n{table.text() or 'no records'}\n")
+    print(f"recorded:\n\n{recorded()}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,68 @@
+"""The tables of the documentation are rendered from records, which say where and when they were measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import tables
+from benchmarks.elastic import faults
+from benchmarks.records import Records, read, rows
+from benchmarks.rows import Row
+
+KILL = faults.KILL.headline
+MACHINE = {"processor": "a processor", "cores": "2 cores"}
+
+
+def records(folder: Path) -> Records:
+    return Records(folder / "new" / "elastic.jsonl", {"torch": "2.15.0"}, MACHINE)
+
+
+def test_records_are_in_the_file_at_once_and_runs_are_appended(tmp_path: Path) -> None:
+    first = records(tmp_path)
+    first.add(KILL, "tidewater", [0.1], unit="s")
+    again = records(tmp_path)
+    again.add(KILL, "tidewater", [0.3], unit="s")
+    assert again.count(KILL, "tidewater") == 2
+    assert again.count(KILL, "torchft") == 0
+    (row,) = rows(read(again.file))
+    assert row == Row(KILL, "tidewater", 2, 0.2, 0.3, 0.1, 0.3, "s")
+    one = read(again.file)[0]
+    assert (one.machine, one.versions["torch"]) == (MACHINE, "2.15.0")
+    assert one.at.endswith("Z")
+
+
+def test_the_table_of_failures_has_a_column_for_each_system_with_its_time_outs(tmp_path: Path) -> None:
+    found = records(tmp_path)
+    found.add("short step", "tidewater", [26.0], unit="ms")
+    found.add(KILL, "torchft", [5.0, 5.2, 5.1], unit="s")
+    found.add(KILL, "tidewater", [0.09, 0.12, 0.1], unit="s")
+    text = tables.failures(found.all).splitlines()
+    assert text[0] == "| median (least to most) | Tidewater | torchft, its defaults |"
+    assert text[2].startswith("| time-outs | heartbeat 1.5 s, lease 10 s, ")
+    assert text[3] == (
+        "| SIGKILL, until the next committed step (n = 3) | 0.10 s (0.090 to 0.12) | 5.10 s (5.00 to 5.20) |"
+    )
+    assert len(text) == 6
+    assert text[5].startswith("a processor, 2 cores. tidewater ")
+    assert "torch 2.15.0" in text[5]
+
+
+def test_a_median_equal_to_the_cap_is_shown_as_more_than_the_cap() -> None:
+    row = Row(faults.STOP.headline, "torchrun", 3, 120.0, 120.0, 118.0, 120.0, "s")
+    assert tables.cell(row) == "more than 120 s"
+    assert tables.cell(Row(KILL, "torchrun", 1, 120.0, 120.0, 120.0, 120.0, "s")) == "120 s"
+    assert tables.cell(None) == "not measured"
+
+
+def test_a_table_replaces_what_is_between_its_marks() -> None:
+    document = "before\n<!-- rows: gpu -->\nold\n<!-- end -->\nafter\n"
+    assert tables.place(document, "gpu", "new \\1") == "before\n<!-- rows: gpu -->\nnew \\1\n<!-- end -->\nafter\n"
+    with pytest.raises(ValueError, match="no '<!-- rows: other -->' with a following"):
+        tables.place(document, "other", "new")
+
+
+def test_the_documents_have_the_tables_of_the_committed_records() -> None:
+    stale = [path.name for path, text in tables.rendered().items() if path.read_text() != text]
+    assert not stale, f"run `python -m benchmarks.tables --write` for {', '.join(stale)}"
