@@ -14,6 +14,7 @@ from torch.utils.data import TensorDataset
 
 from trainer.data.loader import Micro, Prepared
 from trainer.data.sampler import Cursor, Step
+from trainer.group.addresses import Address
 from trainer.group.group import Group, open_group
 from trainer.state import State, kind_of
 from trainer.step import Stepper
@@ -73,7 +74,7 @@ class Trainee:
         scaler = torch.amp.GradScaler("cpu", enabled=amp == "fp16", init_scale=1024.0)
         self.state = State(training, kind_of(self.model), scaler, fresh_optimizer=fresh_optimizer)
         self.stepper = Stepper(training, self.state, group, amp=amp)
-        group.form(secrets.randbits(40), 0, (("127.0.0.1", group.store_port),), time.monotonic() + 10)
+        group.form(secrets.randbits(40), 0, (Address("127.0.0.1", 0),), time.monotonic() + 10)
 
     def train(self, steps: Sequence[Batch], factor: float = 1.0, sizes: Sequence[int] = (SAMPLES,)) -> list[float]:
         """Make one step with each batch. Return the learning rates."""
