@@ -65,6 +65,8 @@ class Config:
     heartbeat_seconds: float
     peer_timeout_seconds: float
     group_timeout_seconds: float
+    compare_every: int
+    on_drift: str
     metrics_port: int
     debug: bool
     user: argparse.Namespace
@@ -158,6 +160,7 @@ class Config:
             "--heartbeat-seconds": (self.heartbeat_seconds, 0.2),
             "--peer-timeout-seconds": (self.peer_timeout_seconds, 0.1),
             "--group-timeout-seconds": (self.group_timeout_seconds, 1),
+            "--compare-every": (self.compare_every, 0),
             "--threads": (self.threads, 1),
             "--metrics-port": (self.metrics_port, 0),
         }

@@ -8,6 +8,7 @@ TrainerError
 ├── RecordError        a record in etcd or a checkpoint is of a version or shape this code does not know
 ├── GroupBroken        a peer is lost, or the membership changed: the step in flight must be discarded
 │   └── OutOfMemory    this worker had too little memory: the step is repeated with smaller micro-batches
+├── Drifted            the states of the workers differ: training stops, the checkpoints are kept: exit code 2
 └── Diverged           the loss is not a number: training stops, the last checkpoint is kept: exit code 2
 """
 
@@ -49,3 +50,7 @@ class OutOfMemory(GroupBroken):
 
 class Diverged(TrainerError):
     """The loss became NaN or infinite."""
+
+
+class Drifted(TrainerError):
+    """The states of the workers differ, although all made the same steps."""

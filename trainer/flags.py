@@ -131,4 +131,18 @@ def _add_operation(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--group-timeout-seconds", type=float, default=30.0, help="longest wait for a peer within a step"
     )
+    group.add_argument(
+        "--compare-every",
+        type=int,
+        default=100,
+        metavar="STEPS",
+        help="the workers compare checksums of their model and optimizer, which must be equal; 0: never",
+    )
+    group.add_argument(
+        "--on-drift",
+        choices=("mend", "stop"),
+        default="mend",
+        help="if a few differ from the majority. mend: they get the others' state. stop: all end with exit code 2. "
+        "Without a majority all end",
+    )
     group.add_argument("--debug", action="store_true", help="more events in the log")

@@ -27,8 +27,9 @@ from trainer.membership.ending import Ending
 from trainer.membership.rules import Generation, Member, View, lost_members
 from trainer.membership.touch import Touch
 from trainer.method.progress import is_over, progress
+from trainer.observe.final import Part, Reports
 from trainer.observe.log import Log
-from trainer.observe.meter import Change, Changed, Meter
+from trainer.observe.meter import Change
 from trainer.parts import Parts
 from trainer.peer import handover, server
 from trainer.step import Outcome
@@ -45,9 +46,9 @@ class Loop:
         self._config, self._parts, self._log = config, parts, log
         self._generation: Generation | None = None
         self._leaving_since: float | None = None
-        self._pending: tuple[Report, Changed | None] | None = None
         self._change = Change()
-        self._meter = Meter()
+        self._reports = Reports(config, parts, log)
+        self._meter = self._reports.meter
         self._evaluation = Evaluation(parts, log)
         self._touch = Touch(parts, overdue=self._overdue, waits=self._waits_for_etcd)
         self._ending = Ending(parts, log, self._touch, overdue=self._overdue)
@@ -163,8 +164,10 @@ class Loop:
         state = self._parts.state
         self._parts.heartbeat.tense(True)
         self._form(generation, rank)
-        if handover.synchronise(self._parts, generation, rank, self._still_wanted(generation), self._log):
-            self._pending = None  # dropped with the old state, or reported by the worker whose state this is
+        exchange = handover.Exchange(
+            self._still_wanted(generation), self._reports.adopt, self._config.on_drift, self._config.compare_every
+        )
+        handover.synchronise(self._parts, generation, rank, exchange, self._log)
         self._touch.stay(generation)  # after it, everywhere: this process may have been frozen in between
         self._parts.coordinator.synced(generation.number)
         self._parts.heartbeat.tense(False)
@@ -188,9 +191,12 @@ class Loop:
         self._pace(generation)
         started = self.waiting_since = time.monotonic()
         prepared = self._parts.loader.next()
+        self._reports.begin(self._part(generation, rank, prepared))
         knows = self._knows(generation)
         self._touch.stay(generation)
-        outcome = self._parts.stepper.gradients(prepared, knows=knows, meanwhile=self._parts.loader.prefetch)
+        outcome = self._parts.stepper.gradients(
+            prepared, knows=knows, compare=self._compares(), meanwhile=self._parts.loader.prefetch
+        )
         self._touch.stay(generation)
         self._settle(rank)
         self._apply(generation, rank, prepared, outcome, (began, started))
@@ -207,7 +213,7 @@ class Loop:
         size = len(generation.members)
         factor = self._parts.training.schedule(progress(state, self._parts.total, config)) * config.lr_factor(size)
         lr = self._parts.stepper.apply(outcome, factor)
-        state.step, state.cursor, state.applied_in = state.step + 1, step.after, generation.number
+        state.advance(step.after, generation.number)
         state.micro_batch = state.micro_batch or len(step.share(0, size))  # rank 0 has the largest share
         now = time.monotonic()
         report = Report(
@@ -223,33 +229,22 @@ class Loop:
             step_seconds=now - times[1],
             useful_seconds=now - times[0],
         )
-        self._pending = report, self._change.over()
+        self._reports.applied(report, self._change.over())
+
+    def _part(self, generation: Generation, rank: int, prepared: Prepared) -> Part:
+        """Return this rank's part of the next step."""
+        samples = prepared.step.share(rank, len(generation.members))
+        return Part(self._parts.state.step + 1, generation.number, rank, samples)
+
+    def _compares(self) -> bool:
+        """Return whether the ranks compare their states in the next step; the same on all of them."""
+        step, every = self._parts.state.step, self._config.compare_every
+        return every > 0 and step > 0 and step % every == 0
 
     def _settle(self, rank: int) -> None:
         """Report the last applied step, which is final now."""
-        if self._pending is None:
-            return
-        (report, changed), self._pending = self._pending, None
-        state, config = self._parts.state, self._config
-        self._waiting_for = ""
-        self._meter.count(report.batch_size)
-        if changed:
-            changed.tell(self._log, report)
-        if changed or report.step % config.report_every == 0:
-            self._log.progress(
-                step=report.step,
-                epoch=report.epoch + 1 if state.cursor.offset else report.epoch,
-                world_size=report.world_size,
-                generation=report.generation,
-                loss=report.loss,
-                samples_per_s=self._meter.rate(),
-                step_seconds=report.step_seconds,
-                rank=report.rank,
-            )
-        self._parts.metrics.committed(report)
-        self._parts.training.on_step(report)
-        if rank == 0 and report.step % config.checkpoint_every == 0:
-            self._parts.checkpoints.save(state.history, state.tree())
+        if self._reports.settle(rank):
+            self._waiting_for = ""
 
     def _form(self, generation: Generation, rank: int) -> None:
         group = self._parts.group

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from contract import exit_codes, keys
 from trainer.config import AddFlags, Config, no_flags
-from trainer.errors import ConfigError, Diverged, RecordError, Refused, StoreError, TrainerError
+from trainer.errors import ConfigError, Diverged, Drifted, RecordError, Refused, StoreError, TrainerError
 from trainer.etcd.client import EtcdStore
 from trainer.etcd.contact import WHERE, first_contact
 from trainer.etcd.secret import obtain, restore
@@ -67,7 +67,7 @@ def run(build: Build, argv: Sequence[str] | None = None, *, flags: AddFlags = no
             if planned.processes > 1:
                 return launcher.launch(config, planned)
         return _train(launcher.share(config), build)
-    except (ConfigError, RecordError, Diverged) as error:
+    except (ConfigError, RecordError, Diverged, Drifted) as error:
         print(f"trainer: {error}", file=sys.stderr)
         return exit_codes.USAGE
     except TrainerError as error:
@@ -282,7 +282,10 @@ def _traits(config: Config, training: Training, secret: bytes) -> Traits:
     """Return the traits that must be equal in all workers that train together."""
     from trainer.membership.traits import Traits, code_digest
 
-    names = ("epochs", "max_steps", "batch_size", "batch_policy", "micro_batch", "seed", "amp", "fresh_optimizer")
+    names = (
+        *("epochs", "max_steps", "batch_size", "batch_policy", "micro_batch", "seed", "amp", "fresh_optimizer"),
+        *("compare_every", "on_drift"),
+    )
     common = {name: getattr(config, name) for name in names}
     said = {f"--{name.replace('_', '-')}": str(value) for name, value in [*common.items(), *vars(config.user).items()]}
     return Traits.of(

@@ -4,6 +4,10 @@
     state.load(tree)            # exactly this state, from a peer
     state.resume(tree)          # from a checkpoint: hyperparameters of the optimizers stay those of the script
 
+The stateful objects of the script change in ``on_step``, which is called when a step is final: one step later than the
+rest. A tree is whole at any time because it has both: the stateful objects as they are, and the report of the last step
+while they have not seen it (``pending``). See ``observe.final``.
+
 It contains no random state: everything random in training is a function of the seed and the place in training (see
 ``seeds`` and ``sampler``).
 """
@@ -11,6 +15,8 @@ It contains no random state: everything random in training is a function of the 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import torch
@@ -20,9 +26,17 @@ from trainer.checkpoint.lineage import History, begun
 from trainer.data.sampler import Cursor
 from trainer.errors import RecordError
 from trainer.method.optimizers import Optimizers
-from trainer.training import Training
+from trainer.training import Report, Training
 
 _VERSION = 4
+_OWN = ("rank", "samples")
+"""What a report says about one worker; the rest is the same for all."""
+_NOT_DIGESTED = ("pending", "applied_in", "history", "micro_batch")
+"""The report is in the digest once the stateful objects have seen it. A state that is taken up again after all others
+are lost gets another generation and history, and is still the same: ``runs`` says which generation made its last step.
+The limit of a micro-batch is no result of training."""
+_MOST_RUNS = 1000
+"""Generations that a state remembers. A worker that was away for more drops its pending report."""
 
 
 class Position(NamedTuple):
@@ -73,6 +87,12 @@ class State:
         """Whether this is the job's state, rather than the initial values of a process that has just started."""
         self.stale = False
         """Whether others may have continued without this process since its last step."""
+        self.suspect = False
+        """Whether a comparison has shown that the states of the workers differ, and it is not known which are right."""
+        self.pending: Report | None = None
+        """The report of the last step, while it is not known to be final and ``on_step`` has not been called."""
+        self.runs: list[list[int]] = []
+        """Each generation that applied steps of this state, and the first step it applied."""
         self._more = training.stateful
 
     @property
@@ -91,6 +111,12 @@ class State:
         current = int(self._history.now.lineage == lineage)
         return Position(current, self.applied_in, self.step + 1, int(not self.stale), self.evaluated)
 
+    def advance(self, after: Cursor, generation: int) -> None:
+        """Note that a step was applied in ``generation``."""
+        self.step, self.cursor, self.applied_in = self.step + 1, after, generation
+        if not self.runs or self.runs[-1][0] != generation:
+            self.runs = [*self.runs[1 - _MOST_RUNS :], [generation, self.step]]
+
     def tree(self) -> dict[str, Any]:
         """Return the state as a tree; every key is a string."""
         return {
@@ -99,6 +125,8 @@ class State:
             "step": self.step,
             "applied_in": self.applied_in,
             "history": self.history.values(),
+            "runs": self.runs,
+            "pending": _shared(self.pending),
             "cursor": [self.cursor.epoch, self.cursor.offset],
             "micro_batch": self.micro_batch,
             "evaluated": self.evaluated,
@@ -143,19 +171,64 @@ class State:
             self.scaler.load_state_dict(tree["scaler"])
         for name, thing in self._more.items():
             thing.load_state_dict(tree["more"][name])
-        self.step, self.applied_in = tree["step"], tree["applied_in"]
+        self.step, self.runs = tree["step"], tree["runs"]
+        self.pending = Report(**tree["pending"], rank=-1, samples=()) if tree["pending"] else None
         self._history = History.of(tree["history"])
         self.micro_batch = tree["micro_batch"]
-        self.evaluated, self.accuracy = tree["evaluated"], tree["accuracy"]
         self.cursor = Cursor(*tree["cursor"])
+        self.take_position(tree)
+
+    def take_position(self, tree: dict[str, Any]) -> None:
+        """Load what may differ between two workers with the same parameters: the evaluation, and whose state counts."""
+        self.applied_in, self.evaluated, self.accuracy = tree["applied_in"], tree["evaluated"], tree["accuracy"]
         self.present, self.stale = True, False
 
+    def tensors(self) -> list[torch.Tensor]:
+        """Return the tensors of model and optimizer, in an order that depends only on their names."""
+        tree = {name: value for name, value in self.tree().items() if name != "more"}
+        return [value for _, value in _leaves(tree, "") if isinstance(value, torch.Tensor)]
+
     def digest(self) -> str:
-        """Return a digest of all bits of the model: equal in all workers after every applied step."""
+        """Return a digest of all bits of the state: equal in all workers after every final step.
+
+        It covers the model, the optimizer with its moments and hyperparameters, the scaler, the stateful objects, the
+        position in the data and the counters. It doesn't depend on the order of keys or on strides.
+        """
         digest = hashlib.sha256()
-        for value in self.model.state_dict().values():
-            digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        for path, value in _leaves({name: each for name, each in self.tree().items() if name not in _NOT_DIGESTED}, ""):
+            digest.update(path.encode())
+            if isinstance(value, torch.Tensor):
+                digest.update(f"{value.dtype}{tuple(value.shape)}".encode())
+                data = value.detach().cpu().contiguous().view(-1).view(torch.uint8)
+                digest.update(data.numpy().tobytes())
+            else:
+                digest.update(f"{type(value).__name__} {value!r}".encode())
         return digest.hexdigest()[:16]
+
+
+def made_in(runs: Sequence[Sequence[int]], step: int, last: int) -> int:
+    """Return the generation that applied ``step``, in a history of ``last`` steps; 0 if it is not known to have one."""
+    made = [generation for generation, first in runs if first <= step <= last]
+    return made[-1] if made else 0
+
+
+def _shared(report: Report | None) -> dict[str, Any] | None:
+    """Return what a report says about all workers alike."""
+    return {name: value for name, value in asdict(report).items() if name not in _OWN} if report else None
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield what a tree contains, with the path to it, ordered by the names of the keys."""
+    if isinstance(value, Mapping):
+        for key in sorted(value, key=str):
+            yield from _leaves(value[key], f"{path}/{key}")
+        yield f"{path}/", len(value)
+    elif isinstance(value, list | tuple):
+        for index, each in enumerate(value):
+            yield from _leaves(each, f"{path}/{index}")
+        yield f"{path}/", len(value)
+    else:
+        yield path, value
 
 
 def kind_of(model: nn.Module, **more: object) -> str:

@@ -11,7 +11,8 @@ The last bucket of gradients also carries the ballot: a seal (see ``group.ballot
 generation, the loss and its weight, and how much the forward passes have changed the model's buffers (batch
 normalization's running statistics). The changes of a buffer are averaged over the ranks by their shares of the samples,
 so all ranks have the same buffers. Buffers keep their old values until ``apply``, so a discarded step does not change
-them.
+them. At some steps it also carries a checksum of the rank's state (see ``peer.drift``); at the others these numbers
+mean nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer.data.seeds import seed_model
-from trainer.errors import Diverged
+from trainer.errors import Diverged, GroupBroken
 from trainer.group.ballot import SEAL, seal
 from trainer.group.group import Group
 from trainer.group.reducer import Reducer
@@ -33,6 +34,7 @@ from trainer.method import losses
 from trainer.method.losses import Number, Part, Total
 from trainer.passes import memory, norms
 from trainer.passes.device import onto
+from trainer.peer import drift
 from trainer.state import State
 from trainer.training import Training
 
@@ -70,17 +72,30 @@ class Stepper:
         self._buffers = [buffer for buffer in training.model.buffers() if buffer.dtype is not torch.bool]
         self._parameters = list(training.model.parameters())
         self._ballot = torch.zeros(SEAL + 3, device=group.device)
+        self._check = torch.zeros(drift.SENT, device=group.device)
         norms.refuse_synchronised(training.model)
 
-    def gradients(self, prepared: Prepared, *, knows: bool, meanwhile: Callable[[], None] = lambda: None) -> Outcome:
+    def gradients(
+        self,
+        prepared: Prepared,
+        *,
+        knows: bool,
+        compare: bool = False,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> Outcome:
         """Leave the gradients of the whole step in the parameters; a collective call.
 
-        ``meanwhile`` is called when this rank has done its part, before it waits for the others.
+        With ``compare``, the ranks also compare their states. ``meanwhile`` is called when this rank has done its part,
+        before it waits for the others.
 
-        Raise GroupBroken on any failure of a peer; OutOfMemory if a smaller micro-batch may fit; Diverged, on all
-        ranks, if the loss is not a number; ConfigError if the loss is neither a number nor a pair of numbers, or one
-        sample does not fit.
+        Raise GroupBroken on any failure of a peer, and on all ranks if their states differ; OutOfMemory if a smaller
+        micro-batch may fit; Diverged, on all ranks, if the loss is not a number; ConfigError if the loss is neither a
+        number nor a pair of numbers, or one sample does not fit.
         """
+        compare = compare and self._group.size > 1
+        if compare:
+            device = self._group.device
+            self._check.copy_(drift.digits(drift.checksum(self._state.tensors(), device), device))
         before = [buffer.clone() for buffer in self._buffers]
         samples = max(micro.size for micro in prepared.micro)
         try:
@@ -93,8 +108,11 @@ class Stepper:
             raise
         finally:
             _copy(before, self._buffers)
-        ballot, *changes = sums
+        ballot, check, *changes = sums
         knowing, loss, weight = self._group.opened(ballot.tolist())
+        if compare and not drift.agree(check.tolist(), self._group.size):
+            self._state.suspect = True
+            raise GroupBroken("the states of the workers differ")
         factor = 1.0
         if weighted:
             loss, factor = losses.divided(loss, weight, len(prepared.step.samples))
@@ -149,7 +167,7 @@ class Stepper:
             ]
             self._reducer.watch()
             self._backward(part)
-        self._reducer.flush([self._ballot, *changes])
+        self._reducer.flush([self._ballot, self._check, *changes])
         return total.weighted
 
     def _vote(self, knows: bool, loss: Number, weight: Number) -> None:

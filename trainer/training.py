@@ -37,7 +37,7 @@ class Report:
     generation: int
     world_size: int
     rank: int
-    """The rank of this worker."""
+    """The rank of this worker in this step; -1 if it took no part (see ``on_step``)."""
     loss: float
     """Mean over all samples of the step, or over their weights."""
     lr: float
@@ -97,6 +97,10 @@ class Training:
     """torch's ``default_collate`` unless given."""
     stateful: Mapping[str, Any] = field(default_factory=dict)
     """Further objects with ``state_dict`` and ``load_state_dict`` that belong to the state, for example an average of
-    the weights. They must change only in ``on_step``, and in the same way in all workers."""
+    the weights. They must change only in ``on_step``, by every report, and in the same way in all workers: not by a
+    report's rank, samples or seconds."""
     on_step: Callable[[Report], None] = ignore
-    """Called for every final step, in order, in each worker that took part in it and is still running."""
+    """Called once for every final step, in order, in each worker that took part in it, has its result and is still
+    running; the model is as after that step. A worker that gets the state after a step while it is not reported yet is
+    called too, with rank -1 and no samples, so that its ``stateful`` objects change alike. If all workers were lost,
+    steps since the checkpoint are repeated, and reported again."""

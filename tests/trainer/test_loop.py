@@ -152,12 +152,12 @@ def test_above_the_maximum_a_worker_waits_until_there_is_room(start: Start) -> N
     assert step_numbers(b)[0] > step_numbers(a)[-1]
 
 
-def test_a_short_run_reaches_97_percent_with_equal_parameters_and_stays_finished(start: Start) -> None:
+def test_a_short_run_reaches_97_percent_with_equal_states_and_stays_finished(start: Start) -> None:
     a, b = start("a"), start("b")
     assert [worker.wait() for worker in (a, b)] == [exit_codes.FINISHED, exit_codes.FINISHED]
     ends = [worker.events("finished")[0] for worker in (a, b)]
     assert float(ends[0]["accuracy"]) >= 0.97
-    assert ends[0]["parameters"] == ends[1]["parameters"]
+    assert ends[0]["state"] == ends[1]["state"]
     late = start("late")
     assert late.wait() == exit_codes.FINISHED
     assert late.steps() == []

@@ -75,6 +75,8 @@ class World:
             accuracy=None,
             history=at(28, 4),
             tree=lambda: small(28),
+            pending=LAST,
+            micro_batch=0,
         )
 
     def reach(self, moment: str) -> None:
@@ -86,9 +88,9 @@ class World:
         loop = self.loop()
         monkeypatch.setattr(handover, "synchronise", lambda *_: self.reach("handover"))
         # If the step was applied in this generation, it is not settled at its beginning.
-        applied_late = loop._pending if self.frozen_at == "confirm" else None
-        loop._pending = None if applied_late else loop._pending
-        monkeypatch.setattr(loop._meter, "start", lambda: setattr(loop, "_pending", applied_late))
+        late = self.frozen_at == "confirm"
+        self.state.pending = None if late else LAST
+        monkeypatch.setattr(loop._meter, "start", lambda: setattr(self.state, "pending", LAST if late else None))
         loop._train_in(MINE)
 
     def loop(self) -> Loop:
@@ -98,13 +100,13 @@ class World:
             report_every=1,
             checkpoint_every=1,
             min_step_seconds=0.0,
+            compare_every=0,
+            on_drift="mend",
             least_members=1,
             most_members=1,
             step_size=lambda size: 4,
         )
-        loop = Loop(config, self._parts(), self.told.log)
-        loop._pending = (LAST, None)
-        return loop
+        return Loop(config, self._parts(), self.told.log)
 
     def _parts(self) -> Any:
         group = SimpleNamespace(

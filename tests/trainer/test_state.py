@@ -10,8 +10,9 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from trainer.data.sampler import Cursor
 from trainer.errors import RecordError
-from trainer.state import Position, State, kind_of
+from trainer.state import Position, State, kind_of, made_in
 from trainer.training import Training
 
 
@@ -68,6 +69,69 @@ def test_loading_a_tree_makes_another_process_equal_bit_for_bit() -> None:
         torch.equal(mine, theirs["exp_avg"])
         for mine, theirs in zip(moments, optimizer_of(source).state_dict()["state"].values(), strict=True)
     )
+
+
+def test_every_part_of_the_state_is_in_the_digest() -> None:
+    def change(state: State, more: Average, part: str) -> None:
+        moments = next(iter(optimizer_of(state).state.values()))
+        if part == "parameters":
+            next(state.model.parameters()).detach()[0, 0] += 1
+        elif part == "buffers":
+            state.model[1].running_var += 1  # type: ignore[index]
+        elif part == "moments":
+            moments["exp_avg_sq"][0] += 1
+        elif part == "hyperparameters":
+            optimizer_of(state).param_groups[0]["weight_decay"] += 1
+        elif part == "stateful":
+            more.value[0] += 1
+        elif part == "scaler":
+            state.scaler = torch.amp.GradScaler("cpu")
+        elif part == "cursor":
+            state.cursor = Cursor(0, 8)
+        elif part == "history":
+            state.runs = [[2, 1]]
+        else:
+            setattr(state, part, getattr(state, part) + 1)
+
+    parts = ("parameters", "buffers", "moments", "hyperparameters", "stateful", "scaler", "cursor", "history")
+    for part in (*parts, "step", "accuracy", "evaluated"):
+        torch.manual_seed(0)
+        state, more = trained()
+        before = state.digest()
+        assert state.digest() == before
+        change(state, more, part)
+        assert state.digest() != before, part
+
+
+def test_the_digest_does_not_depend_on_the_order_of_keys_or_on_strides() -> None:
+    source, _ = trained()
+    target, more = made()
+    tree = copy.deepcopy(source.tree())
+    stored = tree["optimizers"][0]
+    stored["state"] = dict(reversed(stored["state"].items()))
+    target.load(tree)
+    more.value = torch.stack([more.value, more.value], dim=1)[:, 0]
+    for moments in optimizer_of(target).state.values():
+        for name, value in list(moments.items()):
+            if value.dim() == 2:
+                moments[name] = value.t().contiguous().t()
+    assert target.digest() == source.digest()
+
+
+def test_the_generation_of_a_step_is_that_which_applied_it() -> None:
+    runs = [[2, 1], [5, 40], [9, 41]]
+    assert [made_in(runs, step, 60) for step in (1, 39, 40, 41, 60)] == [2, 2, 5, 9, 9]
+    assert made_in(runs, 61, 60) == 0
+    assert made_in(runs[1:], 39, 60) == 0
+
+
+def test_the_history_has_each_generation_that_applied_steps_and_is_bounded() -> None:
+    state, _ = made()
+    for step in range(3000):
+        state.advance(Cursor(0, step), generation=1 + step // 2)
+    assert len(state.runs) == 1000
+    assert state.runs[-1] == [1500, 2999]
+    assert state.runs[0] == [501, 1001]
 
 
 def test_all_keys_of_the_tree_are_strings() -> None:

@@ -19,6 +19,7 @@ from trainer.data.sampler import Cursor, Step
 from trainer.errors import ConfigError, Diverged, GroupBroken
 from trainer.group.addresses import Address
 from trainer.group.group import Group, open_group
+from trainer.peer import drift
 from trainer.state import State, kind_of
 from trainer.step import Stepper
 from trainer.training import Training
@@ -257,3 +258,29 @@ def test_steps_of_one_group_do_not_share_their_outcomes(group: Group) -> None:
         stepper.gradients(step, knows=False)
         for mine, theirs in zip(gradients(state), values, strict=True):
             torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("equal", [True, False])
+def test_a_comparison_of_states_gives_the_step_up_where_they_differ(
+    group: Group, monkeypatch: pytest.MonkeyPatch, equal: bool
+) -> None:
+    stepper, state = made(group)
+    digest = state.digest()
+    sums = stepper._reducer.sums
+
+    def of_two() -> Sequence[torch.Tensor]:
+        """Return what two ranks have sent: the same, or the other one another checksum."""
+        monkeypatch.setattr(group, "size", 1)
+        ballot, check, *more = sums()
+        monkeypatch.setattr(group, "size", 2)
+        return [ballot * 2, check * 2 if equal else check + drift.digits(torch.tensor(1), CPU), *more]
+
+    monkeypatch.setattr(stepper._reducer, "sums", of_two)
+    stepper.gradients(prepared(6), knows=False)
+    if equal:
+        stepper.gradients(prepared(6), knows=False, compare=True)
+    else:
+        with pytest.raises(GroupBroken, match="states of the workers differ"):
+            stepper.gradients(prepared(6), knows=False, compare=True)
+    assert state.suspect is not equal
+    assert state.digest() == digest

@@ -197,6 +197,10 @@ class Checkpoints:
         except Undecided:
             return None
 
+    def before(self, step: int) -> int:
+        """Return the step of the newest checkpoint that a place lists, up to that step; 0 if there is none."""
+        return max((stored.step for stored, _ in self._stored()[0] if stored.step <= step), default=0)
+
     def finish(self, record: bytes) -> None:
         """Record that the job is finished, in every place that has the last checkpoint that this process wrote.
 

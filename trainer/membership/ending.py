@@ -58,7 +58,7 @@ class Ending:
         record = json.loads(self._parts.coordinator.view.finished)
         state = self._parts.state
         digest = state.digest() if state.present and state.step == record["step"] else None
-        self._log.event("finished", accuracy=record["accuracy"], step=record["step"], parameters=digest)
+        self._log.event("finished", accuracy=record["accuracy"], step=record["step"], state=digest)
         return exit_codes.FINISHED
 
     def left(self, generation: Generation | None, since: float | None, *, settle: Callable[[], None]) -> int:

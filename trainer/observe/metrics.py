@@ -75,6 +75,7 @@ class PrometheusMetrics(Metrics):
         self._steps = counter("committed_steps", "Steps committed with this worker in them")
         self._samples = counter("samples", "Samples in committed steps, this worker's share")
         self._discarded = counter("discarded_steps", "Steps given up because a peer failed")
+        self._drifted = counter("drifts", "Comparisons that found workers with another state")
         self._peers_lost = counter("peers_lost", "Peers that failed or vanished")
         self._saved = counter("checkpoints_saved", "Checkpoints written by this worker")
         self._failed = counter("checkpoint_failures", "Checkpoints that could not be written")
@@ -121,6 +122,7 @@ class PrometheusMetrics(Metrics):
         """See ``Metrics.event``."""
         counters = {
             "step_discarded": self._discarded,
+            "drifted": self._drifted,
             "peer_lost": self._peers_lost,
             "checkpoint_saved": self._saved,
             "checkpoint_failed": self._failed,

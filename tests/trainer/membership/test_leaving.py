@@ -50,7 +50,12 @@ class Leaver:
             leave=lambda: None,
         )
         state = SimpleNamespace(
-            present=True, step=LAST.step, history=at(28, 4), cursor=SimpleNamespace(offset=4), tree=lambda: small(28)
+            present=True,
+            step=LAST.step,
+            history=at(28, 4),
+            cursor=SimpleNamespace(offset=4),
+            tree=lambda: small(28),
+            pending=LAST,
         )
         parts: Any = SimpleNamespace(
             member_id=ME.id,
@@ -61,7 +66,7 @@ class Leaver:
             training=SimpleNamespace(on_step=lambda report: self.reported.append(report.step)),
         )
         loop = Loop(config, parts, self.log)
-        loop._generation, loop._pending = TOGETHER, (LAST, None)
+        loop._generation = TOGETHER
         loop.leave()
         if self.overdue:
             loop._leaving_since = -leaving.STEP_SECONDS - 1.0

@@ -16,10 +16,12 @@ from torch import nn
 from tests.trainer.checkpoint.conftest import LINE
 from tests.trainer.schedules.script import Numbers
 from trainer.checkpoint import Checkpoints, places
-from trainer.errors import GroupBroken, RecordError
+from trainer.errors import Drifted, GroupBroken, RecordError
+from trainer.group.addresses import Address
 from trainer.membership.rules import Generation, Member, View
 from trainer.observe.log import Log
-from trainer.peer.handover import _await_leavers, _restore, plan, synchronise
+from trainer.peer import drift
+from trainer.peer.handover import Exchange, _await_leavers, _restore, plan, synchronise
 from trainer.state import Position, State
 from trainer.training import Training
 
@@ -116,11 +118,14 @@ def test_waiting_for_a_leaving_worker_ends_with_the_generation() -> None:
         await_leavers(Etcd(A, replace(B, leaving=True)), superseded)
 
 
-def restore(state: State, checkpoints: Checkpoints, number: int, quiet: Log) -> bool:
+EXCHANGE = Exchange(lambda: None, lambda tree, load: load(tree), "mend", 10)
+
+
+def restore(state: State, checkpoints: Checkpoints, number: int, quiet: Log) -> None:
     """Restore the state in that generation, as the only rank."""
     generation = replace(ALONE, number=number, lineage=LINE)
     parts: Any = SimpleNamespace(coordinator=Etcd(A), state=state, checkpoints=checkpoints)
-    return _restore(parts, generation, lambda: None, quiet)
+    _restore(parts, generation, EXCHANGE, quiet)
 
 
 def trained_to(step: int, generation: int) -> State:
@@ -152,25 +157,14 @@ def test_a_state_left_behind_is_replaced_by_a_checkpoint_of_a_newer_generation(
 ) -> None:
     save(checkpoints, trained_to(90, 6))
     state = trained_to(100, 5)
-    assert restore(state, checkpoints, 7, quiet)
+    restore(state, checkpoints, 7, quiet)
     assert (state.step, state.applied_in) == (90, 7)
-
-
-def test_a_rank_whose_state_a_checkpoint_replaced_reports_no_step_of_its_old_state(
-    checkpoints: Checkpoints, quiet: Log
-) -> None:
-    save(checkpoints, trained_to(90, 6))
-    parts: Any = SimpleNamespace(
-        coordinator=Etcd(A), state=trained_to(100, 5), checkpoints=checkpoints, group=SimpleNamespace(tally=list)
-    )
-    assert synchronise(parts, replace(ALONE, number=7, lineage=LINE), 0, lambda: None, quiet)
-    assert parts.state.step == 90
 
 
 def test_a_state_left_behind_stays_if_no_checkpoint_is_newer(checkpoints: Checkpoints, quiet: Log) -> None:
     save(checkpoints, trained_to(90, 5))
     state = trained_to(100, 5)
-    assert not restore(state, checkpoints, 7, quiet)
+    restore(state, checkpoints, 7, quiet)
     assert (state.step, state.applied_in, state.stale) == (100, 7, False)
 
 
@@ -180,7 +174,7 @@ def test_a_restored_state_builds_on_its_checkpoint_and_on_nothing_saved_after_th
     before = trained_to(80, 4)
     save(checkpoints, before)
     state = fresh()
-    assert restore(state, checkpoints, 6, quiet)
+    restore(state, checkpoints, 6, quiet)
     assert state.history.contains(before.history)
     assert not state.history.contains(trained_to(81, 5).history)
 
@@ -189,3 +183,121 @@ def test_an_etcd_with_older_data_than_the_checkpoints_is_refused(checkpoints: Ch
     save(checkpoints, trained_to(90, 9))
     with pytest.raises(RecordError, match="generation 9, but etcd is only at generation 6"):
         restore(fresh(), checkpoints, 6, quiet)
+
+
+class Ranks:
+    """A group in which the other ranks send prepared rows, one table after the other."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, *tables: list[list[float]]) -> None:
+        self._tables = list(tables)
+        self.confirmed = 0
+
+    def tally(self, values: list[float]) -> list[float]:
+        theirs = [number for row in self._tables.pop(0) for number in row]
+        return [*theirs, *values[len(theirs) :]]
+
+    def confirm(self, *, timeout_seconds: float = 0.0) -> None:
+        self.confirmed += 1
+
+
+C = Member("c", "c", "127.0.0.1", 1, "signature", 0)
+THREE = Generation(6, 9, (A, B, C), "lost")
+AFTER_100 = [1.0, 4.0, 101.0, 1.0, 0.0, 0.0]
+
+
+class Suspecting:
+    """The parts of the third of three ranks, which suspects that the states differ; the others' checksums are given."""
+
+    def __init__(self, *others: int, here: int) -> None:
+        self.group = Ranks(
+            [[*AFTER_100, 0.0]] * len(others), [[float(number) for number in divmod(each, 2**32)] for each in others]
+        )
+        value = torch.tensor([float(here)], dtype=torch.float64)
+        self.state = SimpleNamespace(
+            position=lambda lineage: at(4, 101, 1),
+            suspect=True,
+            present=True,
+            step=100,
+            micro_batch=0,
+            tensors=lambda: [value],
+            load=None,
+        )
+        self.events: list[tuple[str, object]] = []
+        self.synced: list[int] = []
+        self.parts: Any = SimpleNamespace(
+            group=self.group,
+            state=self.state,
+            checkpoints=SimpleNamespace(before=lambda step: 80 if step >= 80 else 0),
+            coordinator=SimpleNamespace(synced=self.synced.append),
+            server=SimpleNamespace(withdraw=lambda: None, identity=None),
+        )
+
+    def synchronise(self, monkeypatch: pytest.MonkeyPatch, policy: str) -> list[str]:
+        """Return the addresses of ranks whose state was fetched."""
+        fetched: list[str] = []
+
+        def fetch(identity: object, address: Address, *_: object) -> dict[str, Any]:
+            fetched.append(address.host)
+            return {}
+
+        def adopt(*_: object) -> None:
+            self.state.present = True
+
+        monkeypatch.setattr("trainer.peer.handover.server.fetch", fetch)
+        log = Log("c", listener=lambda name, fields: self.events.append((name, fields.get("workers"))))
+        members = (A, B, C) if len(self.group._tables[0]) == 2 else (A, C)
+        generation = replace(THREE, members=members)
+        synchronise(self.parts, generation, len(members) - 1, Exchange(lambda: None, adopt, policy, 10), log)
+        return fetched
+
+
+def sum_of(value: int) -> int:
+    """Return the checksum of a state of that one number."""
+    return int(drift.checksum([torch.tensor([float(value)], dtype=torch.float64)], Ranks.device)) % 2**64
+
+
+def test_a_rank_that_differs_from_the_majority_gets_its_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    third = Suspecting(sum_of(5), sum_of(5), here=6)
+    assert third.synchronise(monkeypatch, "mend") == [A.host]
+    assert ("drifted", "c") in third.events
+    assert third.synced == [0], "it must not pass for a member that has the state"
+    assert not third.state.suspect
+
+
+def test_ranks_that_are_equal_after_all_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    third = Suspecting(sum_of(5), sum_of(5), here=5)
+    assert third.synchronise(monkeypatch, "stop") == []
+    assert third.events == []
+    assert not third.state.suspect
+
+
+@pytest.mark.parametrize(
+    ("others", "policy", "says"),
+    [
+        ((5, 5), "stop", "the state of c differs from that of the other workers.*checkpoint before is that of step 80"),
+        ((5, 7), "mend", "the states of a, b, c differ, and no majority"),
+        ((5,), "mend", "the states of a, c differ, and no majority"),
+    ],
+    ids=["policy", "three differ", "two differ"],
+)
+def test_all_ranks_stop_together_where_nobody_may_or_can_be_mended(
+    monkeypatch: pytest.MonkeyPatch, others: tuple[int, ...], policy: str, says: str
+) -> None:
+    third = Suspecting(*map(sum_of, others), here=6)
+    with pytest.raises(Drifted, match=says):
+        third.synchronise(monkeypatch, policy)
+    assert third.group.confirmed == 1, "no rank may end before all know why"
+
+
+def test_a_state_that_differed_from_the_majority_is_never_continued() -> None:
+    state = SimpleNamespace(position=lambda lineage: NOBODY, suspect=False, present=False, step=100, micro_batch=0)
+    parts: Any = SimpleNamespace(
+        group=Ranks([]),
+        state=state,
+        checkpoints=SimpleNamespace(load=lambda lineage: None),
+        coordinator=Etcd(A),
+    )
+    with pytest.raises(Drifted, match="there is no checkpoint"):
+        synchronise(parts, ALONE, 0, EXCHANGE, Log("a"))

@@ -49,7 +49,7 @@ class Final:
     size: int
     loss: float
     digest: str
-    """Of the parameters after this step; empty if the state had moved on when it was reported."""
+    """Of the whole state after this step; empty if the state had moved on when it was reported."""
     at: float
     """Monotonic time, one clock for all processes of a machine."""
     samples: tuple[int, ...]
@@ -102,6 +102,12 @@ class Book:
     """By step and process."""
     last: dict[str, Final] = field(default_factory=dict)
     """The last final step of each process."""
+    took_part: dict[str, set[tuple[int, int]]] = field(default_factory=lambda: defaultdict(set))
+    """The steps and generations that each process has computed gradients for."""
+    built_on: dict[str, set[tuple[int, int]]] = field(default_factory=lambda: defaultdict(set))
+    """The steps and generations that were the last in its state when each process computed gradients."""
+    repeated: list[tuple[str, Final]] = field(default_factory=list)
+    """Steps that a process was told of again, in the same generation."""
     restored: list[Restored] = field(default_factory=list)
     _read: dict[Path, int] = field(default_factory=dict)
     _late: list[tuple[str, Final]] = field(default_factory=list)
@@ -134,9 +140,14 @@ class Book:
     def add(self, process: str, entry: Entry) -> None:
         if isinstance(entry, Attempt):
             self.attempts[entry.step][entry.generation].append(entry)
+            self.took_part[process].add((entry.step, entry.generation))
+            self.built_on[process].add((entry.step - 1, entry.base))
         elif isinstance(entry, Restored):
             self.restored.append(entry)
         else:
+            before = self.finals[entry.step].get(process)
+            if before and before.generation == entry.generation:
+                self.repeated.append((process, entry))
             self.finals[entry.step][process] = entry
             self.last[process] = entry
 
@@ -147,7 +158,14 @@ class Book:
 
     def without_what_was_undone(self) -> Book:
         """Return a book without the final steps that a return to a checkpoint has undone."""
-        kept = Book(self.folder, self.attempts, last=self.last, restored=self.restored)
+        kept = Book(
+            self.folder,
+            self.attempts,
+            last=self.last,
+            took_part=self.took_part,
+            built_on=self.built_on,
+            restored=self.restored,
+        )
         for step, finals in self.finals.items():
             for process, final in finals.items():
                 if not any(step > each.step and final.generation < each.generation for each in self.restored):
@@ -189,6 +207,7 @@ def verdict(book: Book, total: int) -> list[str]:
         *_miscounted(history, total),
         *_different(book),
         *_misreported(book, history),
+        *_unreported(book, history),
     ]
     return problems[:_MOST_PROBLEMS]
 
@@ -255,7 +274,7 @@ def _different(book: Book) -> Iterator[str]:
         digests = Counter(final.digest for final in finals.values() if final.digest)
         if len(digests) > 1:
             told = ", ".join(f"{process}: {final.digest}" for process, final in sorted(finals.items()))
-            yield f"step {step}: the replicas' parameters differ ({told})"
+            yield f"step {step}: the replicas' states differ ({told})"
 
 
 def _misreported(book: Book, history: dict[int, list[Attempt]]) -> Iterator[str]:
@@ -264,3 +283,18 @@ def _misreported(book: Book, history: dict[int, list[Attempt]]) -> Iterator[str]
             saw = sorted(sample for a in made if a.rank == final.rank and a.weight for sample in a.samples)
             if saw != sorted(final.samples):
                 yield f"step {step}: {process} was told of samples {sorted(final.samples)}, its loss saw {saw}"
+
+
+def _unreported(book: Book, history: dict[int, list[Attempt]]) -> Iterator[str]:
+    """A process that has the result of a final step in which it took part, and goes on, learns once that it is final.
+
+    One that was cut off before it had the result can't: the others may be far ahead when it returns.
+    """
+    for process, final in book.repeated:
+        yield f"step {final.step} was reported twice to {process}"
+    for process, parts in sorted(book.took_part.items()):
+        last = book.last[process].step if process in book.last else 0
+        for step, generation in sorted(parts & book.built_on[process]):
+            made = history.get(step)
+            if made and made[0].generation == generation and step < last and process not in book.finals.get(step, {}):
+                yield f"step {step} (generation {generation}) was never reported to {process}, which took part in it"

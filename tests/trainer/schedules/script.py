@@ -1,5 +1,8 @@
 """The training script of the forked workers: a tiny regression that keeps a ledger of its samples.
 
+It has every kind of state: parameters, momentum, buffers that the forward pass changes, and an average of the weights
+that changes in ``on_step``.
+
     exit_code = main(Options(...), argv)
 
 The dataset returns each sample's index as part of the sample, so that the loss function knows which samples it really
@@ -57,6 +60,8 @@ class Options:
     """The gradients of this step are infinite in this worker."""
     memory: int = 1000
     """Samples that fit in one pass."""
+    flip_at: int = 0
+    """A bit of a parameter is flipped after this step."""
     clock_skew_seconds: float = 0.0
     group: str = "reconfigured"
     """One of ``kinds.KINDS``."""
@@ -96,6 +101,47 @@ class Keys(Dataset[int]):
         return sum(self._keys) / HELD_OUT
 
 
+class Means(nn.Module):
+    """Tracks the mean of its input in a buffer, as batch normalization does, and doesn't change the input.
+
+    So the loss is the same at any number of workers.
+    """
+
+    mean: torch.Tensor
+    passes: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(_FEATURES))
+        self.register_buffer("passes", torch.zeros((), dtype=torch.long))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.mean.lerp_(inputs.detach().mean(0), 0.1)
+            self.passes += 1
+        return inputs
+
+
+class Average:
+    """An exponential average of a model's parameters, and the number of steps in it."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._values = [parameter.detach().clone() for parameter in model.parameters()]
+        self._steps = 0
+
+    def update(self) -> None:
+        for mine, now in zip(self._values, self._model.parameters(), strict=True):
+            mine.lerp_(now.detach(), 0.1)
+        self._steps += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"values": self._values, "steps": self._steps}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._values, self._steps = list(state["values"]), state["steps"]
+
+
 class Witness:
     """Records what this process does."""
 
@@ -104,6 +150,7 @@ class Witness:
         self._scribe = Scribe(options.ledgers / f"{options.process}{SUFFIX}")
         self._points = Points(options.folder)
         self._state: State | None = None
+        self._average: Average
         self._generation: Generation | None = None
         self._rank = 0
         self._restored_from = 0
@@ -119,14 +166,13 @@ class Witness:
             return synchronise(parts, generation, rank, *more)
 
         @functools.wraps(restore)
-        def restored(parts: Parts, generation: Generation, *more: Any) -> bool:
+        def restored(parts: Parts, generation: Generation, *more: Any) -> None:
             state = parts.state
-            applied_in = state.applied_in
-            replaced = restore(parts, generation, *more)
+            applied_in, runs = state.applied_in, state.runs
+            restore(parts, generation, *more)
             # Before the state is sent: this process, or its generation, may end during the transfer.
-            base = self._restored_from if replaced else applied_in
+            base = applied_in if state.runs is runs else self._restored_from
             self._scribe.write(Restored(state.step, generation.number, base))
-            return replaced
 
         @functools.wraps(load)
         def loaded(checkpoints: Checkpoints, *more: Any) -> Any:
@@ -187,9 +233,10 @@ class Witness:
         return batch.sum().double()
 
     def on_step(self, report: Report) -> None:
-        """Record a final step."""
+        """Update the average, and record a final step."""
         state = self._state
         assert state is not None
+        self._average.update()
         self._scribe.write(
             Final(
                 step=report.step,
@@ -202,6 +249,8 @@ class Witness:
                 samples=report.samples,
             )
         )
+        if report.step == self._options.flip_at:
+            next(state.model.parameters()).detach().view(torch.int32)[0, 0] ^= 1
         self._points.reach("final")
         if state.cursor.offset == 0:
             self._points.reach("epoch-final")
@@ -210,7 +259,8 @@ class Witness:
         """Return the workers' training."""
         torch.manual_seed(_EPOCH_SEEDS)
         hidden = self._options.hidden
-        model = nn.Sequential(nn.Linear(_FEATURES, hidden), nn.Tanh(), nn.Linear(hidden, 1))
+        model = nn.Sequential(Means(), nn.Linear(_FEATURES, hidden), nn.Tanh(), nn.Linear(hidden, 1))
+        self._average = Average(model)
         # Low enough that rounding errors vanish: at ten times this rate they grow, and runs differ.
         optimizer = torch.optim.SGD(model.parameters(), lr=0.002, momentum=0.9, weight_decay=1e-3)
         optimizer.register_step_pre_hook(lambda *_: self._points.reach("apply"))
@@ -222,6 +272,7 @@ class Witness:
             loss=self.loss,
             validation=Keys(),
             score=self.score,
+            stateful={"average": self._average},
             on_step=self.on_step,
         )
 

@@ -88,8 +88,18 @@ def test_missing_ranks_different_parameters_and_wrong_reports_are_detected(book:
     book.finals[1]["a"] = replace(book.finals[1]["a"], samples=(0,))
     found = verdict(book, TOTAL)
     assert "step 3 (generation 1) lacks the gradients of rank [1] of 2" in found
-    assert "step 2: the replicas' parameters differ (a: same, b: other)" in found
+    assert "step 2: the replicas' states differ (a: same, b: other)" in found
     assert "step 1: a was told of samples [0], its loss saw [3]" in found
+
+
+def test_a_step_that_a_process_took_part_in_and_never_learnt_of_is_a_failure(book: Book) -> None:
+    del book.finals[2]["b"]
+    assert verdict(book, TOTAL) == ["step 2 (generation 1) was never reported to b, which took part in it"]
+
+
+def test_a_step_that_was_reported_twice_is_a_failure(book: Book) -> None:
+    book.add("b", book.finals[3]["b"])
+    assert verdict(book, TOTAL) == ["step 3 was reported twice to b"]
 
 
 def test_a_broken_chain_of_steps_is_a_failure(book: Book) -> None:
