@@ -73,6 +73,7 @@ class World:
             cursor=Cursor(1, 0),
             evaluated=0,
             accuracy=None,
+            micro_batch=4,
             history=at(28, 4),
             tree=lambda: small(28),
             pending=LAST,
@@ -96,6 +97,7 @@ class World:
     def loop(self) -> Loop:
         config: Any = SimpleNamespace(
             epochs=self.epochs,
+            max_steps=0,
             evaluate_every=1,
             report_every=1,
             checkpoint_every=1,
@@ -174,7 +176,7 @@ def test_a_frozen_worker_finishes_no_job_that_others_continue(
     told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(told, tmp_path / "checkpoints", frozen_at="confirm")
-    world.state.evaluated = 1  # the only confirmation left is that of the end
+    world.state.evaluated = 28  # the only confirmation left is that of the end
     with pytest.raises(GroupBroken, match="others continued"):
         world.train(monkeypatch)
     assert world.etcd.finished == []
@@ -197,6 +199,6 @@ def test_a_worker_that_was_not_frozen_reports_evaluates_saves_and_finishes(
     world = World(told, tmp_path / "checkpoints")
     world.train(monkeypatch)
     assert world.reported == [28]
-    assert (world.state.evaluated, world.state.accuracy) == (1, 1.0)
+    assert (world.state.evaluated, world.state.accuracy) == (28, 1.0)
     assert world.checkpoints.newest(LINE) == at(28, 4)
     assert len(world.etcd.finished) == 1
