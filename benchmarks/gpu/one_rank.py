@@ -9,6 +9,7 @@ not at all.
 
 from __future__ import annotations
 
+import functools
 import secrets
 import subprocess
 import sys
@@ -22,8 +23,11 @@ import torch
 from benchmarks.elastic.workers import names, old_torch
 from benchmarks.gpu.output import NOT_CHECKED, require, tell
 from trainer.errors import GroupBroken
+from trainer.group.addresses import Address
 from trainer.group.backend import can_reconfigure, supports_reconfigure
 from trainer.group.group import Group, open_group
+from trainer.peer.handshake import Identity
+from trainer.peer.server import PeerServer
 
 FORM_SECONDS = 30.0
 TIMEOUT_SECONDS = 30.0
@@ -73,7 +77,7 @@ class Kernel(Other):
 
     def form(self, group: Group, uuid: int) -> None:
         """Form a generation of one."""
-        form(group, uuid, 0, (group.store_port,))
+        form(group, uuid, 0, (peers().port,))
 
     def delay(self, seconds: float) -> None:
         """Keep the stream busy."""
@@ -90,11 +94,11 @@ class Peer(Other):
 
     size = 2
 
-    def __init__(self, group: Group, kind: str) -> None:
-        command = [sys.executable, "-m", "benchmarks.gpu.one_rank", "peer", kind, str(group.store_port)]
+    def __init__(self, kind: str) -> None:
+        command = [sys.executable, "-m", "benchmarks.gpu.one_rank", "peer", kind, str(peers().port)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout
-        self._ports = (group.store_port, int(self._process.stdout.readline()))
+        self._ports = (peers().port, int(self._process.stdout.readline()))
 
     def form(self, group: Group, uuid: int) -> None:
         """Form a generation of two."""
@@ -115,14 +119,22 @@ class Peer(Other):
         print(command, file=self._process.stdin, flush=True)
 
 
+@functools.cache
+def peers() -> PeerServer:
+    """Return the server of this process, at which the ranks meet."""
+    server = PeerServer(Identity(b"of this benchmark"))
+    server.start()
+    return server
+
+
 def peer(kind: str, port: int) -> None:
     """Be rank 1 and do what the lines of the standard input say."""
     group = opened(torch.device("cpu"), kind)
-    print(group.store_port, flush=True)
+    print(peers().port, flush=True)
     for line in sys.stdin:
         command, value = line.split()
         if command == "form":
-            form(group, int(value), 1, (port, group.store_port))
+            form(group, int(value), 1, (port, peers().port))
         else:
             time.sleep(float(value))
             group.all_reduce(ones("cpu"))
@@ -136,8 +148,8 @@ def opened(device: torch.device, kind: str) -> Group:
     """
     if kind == "restarted":
         old_torch.pretend()
-    group = open_group(names.HOST, device, TIMEOUT_SECONDS)
-    form(group, secrets.randbits(48), 0, (group.store_port,))
+    group = open_group(names.HOST, device, TIMEOUT_SECONDS, peers())
+    form(group, secrets.randbits(48), 0, (peers().port,))
     return group
 
 
@@ -149,7 +161,7 @@ def kind_of(device: str) -> str:
 
 def form(group: Group, uuid: int, rank: int, ports: tuple[int, ...]) -> None:
     """Join a generation."""
-    addresses = tuple((names.HOST, port) for port in ports)
+    addresses = tuple(Address(names.HOST, port) for port in ports)
     group.form(uuid, rank, addresses, time.monotonic() + FORM_SECONDS)
 
 
@@ -210,7 +222,7 @@ def main(device: str, kind: str) -> int:
         print(f"torch {torch.__version__} can't give a group of this library new peers")
         group.close()
         return NOT_CHECKED
-    other: Other = Kernel() if device == "cuda" else Peer(group, kind)
+    other: Other = Kernel() if device == "cuda" else Peer(kind)
     who = f"{found}, {'NCCL, one rank' if device == 'cuda' else 'gloo, two ranks'}"
 
     begin = time.monotonic()
