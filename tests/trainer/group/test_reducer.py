@@ -1,4 +1,4 @@
-"""The gradients of a step are those of plain autograd, whichever parameters have one and however the last step ended."""
+"""The gradients of a step are those of plain autograd, whatever parameters have one and however the last step ended."""
 
 from __future__ import annotations
 
