@@ -1,6 +1,6 @@
 """The first passes of a worker, which are its slowest, before the others know of it.
 
-    warm_up(config, parts, log)
+    warm_up(parts, log, most=config.step_size(1))
 
 They choose algorithms, show the reducer how many gradients to expect, and compile what the script compiles. A compiled
 function is compiled again for inputs of another kind, which takes seconds to minutes. The number of samples in a
@@ -20,7 +20,6 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from trainer.config import Config
 from trainer.data.loader import Micro, Prepared
 from trainer.data.sampler import Cursor, Step
 from trainer.errors import OutOfMemory
@@ -38,17 +37,18 @@ _SAMPLES = 2
 """With one sample batch normalization would be another computation than with several."""
 
 
-def warm_up(config: Config, parts: Parts, log: Log) -> None:
+def warm_up(parts: Parts, log: Log, *, most: int) -> None:
     """Form a group of one and make passes, so that a join costs the others as little time as possible.
 
-    Raise ConfigError if the memory does not suffice for one sample, or if a gradient can't be summed.
+    ``most`` is the number of samples in a step of one worker. Raise ConfigError if the memory does not suffice for one
+    sample, or if a gradient can't be summed.
     """
     group, state = parts.group, parts.state
     ready = False
     while not ready:
         address = Address("localhost", 0)
         group.form(secrets.randbits(48), 0, (address,), time.monotonic() + _FORM_SECONDS)
-        largest = min(state.micro_batch or parts.total, config.step_size(1), parts.total)
+        largest = min(state.micro_batch or most, most, parts.total)
         try:
             compiled = _compiled()
             for _ in range(_PASSES):

@@ -61,7 +61,8 @@ class Branches(nn.Module):
 
 
 def loss(model: nn.Module, batch: Any) -> torch.Tensor:
-    return model(batch).square().mean()
+    result: torch.Tensor = model(batch).square().mean()
+    return result
 
 
 def stepper_of(group: Group, model: nn.Module) -> Stepper:
