@@ -235,7 +235,7 @@ class _Worker:
             refusal=self._refusal,
         )
         loop = Loop(config, parts, self._log)
-        warm_up(parts, self._log)
+        warm_up(parts, self._log, most=config.step_size(1))
         return loop
 
     def announce(self, loop: Loop) -> None:

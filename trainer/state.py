@@ -26,6 +26,7 @@ from trainer.checkpoint.lineage import History, begun
 from trainer.data.sampler import Cursor
 from trainer.errors import RecordError
 from trainer.method.optimizers import Optimizers
+from trainer.passes.compiled import plain
 from trainer.training import Report, Training
 
 _VERSION = 4
@@ -131,7 +132,7 @@ class State:
             "micro_batch": self.micro_batch,
             "evaluated": self.evaluated,
             "accuracy": self.accuracy,
-            "model": dict(self.model.state_dict()),
+            "model": {plain(name): value for name, value in self.model.state_dict().items()},
             **self.optimizers.tree(),
             "scaler": self.scaler.state_dict(),
             "more": {name: thing.state_dict() for name, thing in self._more.items()},
@@ -166,7 +167,7 @@ class State:
 
     def _load(self, tree: dict[str, Any]) -> None:
         """Load everything but the optimizers."""
-        self.model.load_state_dict(tree["model"])
+        self.model.load_state_dict({name: tree["model"][plain(name)] for name in self.model.state_dict()})
         if tree["scaler"]:  # empty if the checkpoint was written without --amp fp16
             self.scaler.load_state_dict(tree["scaler"])
         for name, thing in self._more.items():
@@ -233,5 +234,5 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 def kind_of(model: nn.Module, **more: object) -> str:
     """Return a digest of the model's shapes and of everything else that a stored state must match."""
-    shapes = [(name, tuple(value.shape), str(value.dtype)) for name, value in model.state_dict().items()]
+    shapes = [(plain(name), tuple(value.shape), str(value.dtype)) for name, value in model.state_dict().items()]
     return hashlib.sha256(repr((shapes, sorted(more.items()))).encode()).hexdigest()[:16]

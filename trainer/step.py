@@ -165,8 +165,11 @@ class Stepper:
                 (now.float() - then.float()).flatten() * sum(weights)
                 for now, then in zip(self._buffers, before, strict=True)
             ]
-            self._reducer.watch()
+            if micro.weight:
+                self._reducer.watch()
             self._backward(part)
+            if not micro.weight:  # without samples of its own, a rank has no gradient
+                self._reducer.reset()
         self._reducer.flush([self._ballot, self._check, *changes])
         return total.weighted
 

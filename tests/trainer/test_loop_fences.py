@@ -112,7 +112,6 @@ class World:
 
     def _parts(self) -> Any:
         group = SimpleNamespace(
-            keeps_wrapper=True,
             device=torch.device("cpu"),
             form=lambda *_, **__: None,
             check=lambda: None,

@@ -17,9 +17,7 @@ Named = tuple[str, nn.Parameter]
 _SUMMED_AS_THEY_ARE = (torch.float32, torch.float64)
 
 
-def assign(
-    parameters: Sequence[Named], device: torch.device, *, first_bytes: int = FIRST_BYTES, most_bytes: int = BYTES
-) -> list[Bucket]:
+def assign(parameters: Sequence[Named], device: torch.device, *, first_bytes: int, most_bytes: int) -> list[Bucket]:
     """Return buckets of parameters of one type: at least one bucket, and the same ones in all processes.
 
     The parameters are in reverse order of registration, which is nearly the order in which a backward pass computes
@@ -100,7 +98,7 @@ class Bucket:
     """Parameters of one type, whose gradients are summed together."""
 
     def __init__(self, members: Sequence[Named], device: torch.device) -> None:
-        self._names = [name for name, _ in members]
+        self.names = [name for name, _ in members]
         self.parameters = [parameter for _, parameter in members]
         self._device = device
         self.arrivals = 0
@@ -136,7 +134,7 @@ class Bucket:
         try:
             return memory, memory.fill(gradients, tail)
         except RuntimeError as error:
-            for name, gradient in zip(self._names, gradients, strict=True):
+            for name, gradient in zip(self.names, gradients, strict=True):
                 if gradient is not None and gradient.layout is not torch.strided:
                     raise ConfigError(
                         f"the gradient of the parameter {name} is sparse, and only dense gradients can be summed: "

@@ -32,7 +32,8 @@ from typing import Any
 import torch
 
 from trainer.errors import ConfigError
-from trainer.group.buckets import Bucket, Memory, Named, assign
+from trainer.group import buckets
+from trainer.group.buckets import Bucket, Memory, Named
 from trainer.group.group import Group
 
 _COPIES = 2
@@ -51,7 +52,7 @@ class Reducer:
         self._all = [parameter for _, parameter in named]
         self._frozen = [each for each in named if not each[1].requires_grad]
         trained = [each for each in named if each[1].requires_grad]
-        self._buckets = assign(trained, group.device)
+        self._buckets = buckets.assign(trained, group.device, first_bytes=buckets.FIRST_BYTES, most_bytes=buckets.BYTES)
         self._early = self._buckets[:-1]
         """Those whose sums may start during the backward pass."""
         self._watching = False

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from contract import env
 from trainer.errors import RecordError
 from trainer.membership.rules import Member, View, reference
+from trainer.passes.compiled import plain
 from trainer.peer.handshake import Stranger
 
 if TYPE_CHECKING:
@@ -62,7 +63,9 @@ class Traits:
     def of(cls, model: nn.Module, secret: bytes, /, **more: Value) -> Traits:
         """Return the traits of the model and of ``more``, which are named by their keys. ``secret`` is the job's."""
         state = model.state_dict().items()
-        shapes = [Shape(name, tuple(v.shape), str(v.dtype).removeprefix("torch.")) for name, v in state if _sized(v)]
+        shapes = [
+            Shape(plain(name), tuple(v.shape), str(v.dtype).removeprefix("torch.")) for name, v in state if _sized(v)
+        ]
         shown = {name: repr(value) for name, value in more.items()}
         values = tuple((name, _keyed(secret, name, text)) for name, text in sorted(shown.items()))
         return cls(values, tuple(shapes), shown)

@@ -45,7 +45,7 @@ def warmed(made: Made, open_for_all: Group) -> Callable[..., tuple[State, list[i
         loader = Loader(dataset, LoaderSettings(seed=0), collate=None, device=torch.device("cpu"))
         parts: Any = SimpleNamespace(group=open_for_all, stepper=stepper, state=state, loader=loader, total=total)
         with redirect_stdout(io.StringIO()) as written:
-            warm_up(parts, Log("w"))
+            warm_up(parts, Log("w"), most=total)
         loader.close()
         return state, seen, written.getvalue()
 
