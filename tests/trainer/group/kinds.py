@@ -10,14 +10,15 @@ from tests.trainer.group import nccl_double
 from tests.trainer.schedules import points
 from trainer.group import gloo, group, rendezvous
 from trainer.group.group import Group
+from trainer.peer.server import PeerServer
 
 
-def _restarted(host: str, device: torch.device, timeout_seconds: float) -> Group:
+def _restarted(host: str, device: torch.device, timeout_seconds: float, peers: PeerServer | None = None) -> Group:
     rendezvous.use_interface_of(host)
-    return Group(gloo.Restarted(device, timeout_seconds))
+    return Group(gloo.Restarted(device, timeout_seconds), peers)
 
 
-KINDS: dict[str, Callable[[str, torch.device, float], Group]] = {
+KINDS: dict[str, Callable[..., Group]] = {
     "reconfigured": group.open_group,
     "restarted": _restarted,
     "nccl": nccl_double.open_group,

@@ -27,6 +27,7 @@ from trainer.group import gloo, rendezvous
 from trainer.group.group import Group
 from trainer.group.nccl import Nccl
 from trainer.group.rendezvous import MeetingStore
+from trainer.peer.server import PeerServer
 
 LATE_SECONDS = 0.001
 _FOREVER_SECONDS = 1e6
@@ -180,7 +181,7 @@ class Double(Nccl):
         self._inner.close()
 
 
-def open_group(host: str, device: torch.device, timeout_seconds: float) -> Group:
+def open_group(host: str, device: torch.device, timeout_seconds: float, peers: PeerServer | None = None) -> Group:
     """Do as ``trainer.group.group.open_group``."""
     rendezvous.use_interface_of(host)
-    return Group(Double(device, timeout_seconds))
+    return Group(Double(device, timeout_seconds), peers)
