@@ -77,7 +77,6 @@ class World:
             history=at(28, 4),
             tree=lambda: small(28),
             pending=LAST,
-            micro_batch=0,
         )
 
     def reach(self, moment: str) -> None:

@@ -30,6 +30,8 @@ class Backend(ABC):
     def __init__(self, device: torch.device, timeout_seconds: float) -> None:
         self.device = device
         self.timeout_seconds = timeout_seconds
+        self.connect_seconds = timeout_seconds
+        """Time-out of torch for connecting."""
         self.pg: dist.ProcessGroup
 
     @abstractmethod
@@ -74,7 +76,7 @@ class Backend(ABC):
     def _initialize(self, store: Any, rank: int, size: int, **more: Any) -> None:
         """Make the default process group."""
         initialize: Any = dist.init_process_group  # its type information lacks what the private API adds
-        timeout = timedelta(seconds=self.timeout_seconds)
+        timeout = timedelta(seconds=self.connect_seconds)  # each sum has its own
         # torch counts its groups, and their keys in the store contain the number. An attempt that failed is counted
         # until a group is destroyed, so the ranks for which that attempt had not begun would use other keys.
         c10d._world.group_count = 0

@@ -35,6 +35,7 @@ class Gloo(Backend):
 
     def __init__(self, device: torch.device, timeout_seconds: float) -> None:
         super().__init__(device, timeout_seconds)
+        self.connect_seconds = min(timeout_seconds, _CONNECT_SECONDS)
         self._in_flight: list[Any] = []
         """Collectives that have begun and are not known to have succeeded."""
         self._listens: frozenset[connections.End] = frozenset()
@@ -115,7 +116,7 @@ class Reconfigured(Gloo):
         """Give the group its new peers."""
         self._store.current = store
         handles = self._exchange(store, rank, size, backend.handle())
-        backend.reconfigure(uuid, handles, min(self.timeout_seconds, _CONNECT_SECONDS))
+        backend.reconfigure(uuid, handles, self.connect_seconds)
 
 
 class Restarted(Gloo):

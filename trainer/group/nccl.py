@@ -152,7 +152,7 @@ class Reconfigured(Nccl):
         store.set(f"handle/{rank}", backend.handle())
         handles = [store.get(f"handle/{each}").decode() for each in range(size)]
         self._usable = False  # after a failure it is unknown what is left of it
-        backend.reconfigure(uuid, handles, self.timeout_seconds)
+        backend.reconfigure(uuid, handles, self.connect_seconds)
         self._usable = True
 
 

@@ -23,8 +23,8 @@ from torch.utils import _pytree as pytree
 from trainer.data.loader import Micro, Prepared
 from trainer.data.sampler import Cursor, Step
 from trainer.errors import OutOfMemory
-from trainer.group.addresses import Address
 from trainer.evaluation import ROUND
+from trainer.group.addresses import Address
 from trainer.observe.log import Log
 from trainer.parts import Parts
 from trainer.passes.device import onto

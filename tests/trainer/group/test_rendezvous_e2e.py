@@ -28,20 +28,20 @@ import torch
 from trainer.group import rendezvous as meeting
 from trainer.errors import GroupBroken
 from trainer.group.addresses import Address
-from trainer.group.group import open_group
+from tests.trainer.group.kinds import KINDS
 from trainer.peer.handshake import Identity
 from trainer.peer.server import PeerServer
 
-rank, host, first = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+rank, host, first, kind = int(sys.argv[1]), *sys.argv[2:]
 peers = PeerServer(Identity(b"secret"))
 peers.start()
-group = open_group(host, torch.device("cpu"), timeout_seconds=30, peers=peers)
+group = KINDS[kind](host, torch.device("cpu"), timeout_seconds=30, peers=peers)
 group.form(secrets.randbits(48), 0, (Address("127.0.0.1", peers.port),), time.monotonic() + 20)
 get = meeting.MeetingStore.get
 
 def get_and_wait(store, key):
     value = get(store, key)
-    if rank == 1 and key.endswith("/{UUID}/0/0"):  # gloo's address of rank 0, to which rank 1 connects now
+    if rank == 1 and key.endswith(("/{UUID}/0/0", "cpu//0/0")):  # gloo's address of rank 0; rank 1 connects now
         print("there", flush=True)
         sys.stdin.readline()
     return value
@@ -60,12 +60,12 @@ except GroupBroken as error:
 class Rank:
     """A process on a simulated host that forms a group of two."""
 
-    def __init__(self, network: Network, rank: int) -> None:
+    def __init__(self, network: Network, rank: int, kind: str) -> None:
         host = network.hosts[rank]
         self._process = subprocess.Popen(
             [
                 *("nsenter", f"--net=/run/netns/{host.netns}", sys.executable, "-c", SCRIPT),
-                *(str(rank), host.address, network.hosts[0].address),
+                *(str(rank), host.address, network.hosts[0].address, kind),
             ],
             cwd=CHECKOUT,
             env={name: value for name, value in os.environ.items() if name != "GLOO_SOCKET_IFNAME"},
@@ -94,11 +94,11 @@ class Rank:
         self._process.communicate()
 
 
-@pytest.fixture
-def ranks() -> Iterator[tuple[Network, list[Rank]]]:
+@pytest.fixture(params=["reconfigured"])
+def ranks(request: pytest.FixtureRequest) -> Iterator[tuple[Network, list[Rank]]]:
     """Yield two ranks that are ready to meet at the first one."""
     with Network(workers=2) as network:
-        ranks = [Rank(network, rank) for rank in range(2)]
+        ranks = [Rank(network, rank, request.param) for rank in range(2)]
         try:
             port, _ = [rank.says() for rank in ranks]
             for rank in ranks:
@@ -116,6 +116,7 @@ def test_two_members_that_reach_each_other_form_a_group(ranks: tuple[Network, li
     assert first.end() == second.end() == "formed"
 
 
+@pytest.mark.parametrize("ranks", ["reconfigured", "restarted"], indirect=True)
 def test_a_member_does_not_wait_for_tcp_timeouts_if_its_peer_vanishes_while_connecting(
     ranks: tuple[Network, list[Rank]],
 ) -> None:
