@@ -85,7 +85,8 @@ class Ending:
         step = state.step if state.present else None
         lost = saved is False and not heirs
         if lost:
-            reason = f"no place has the last state, steps since the last checkpoint are lost: {checkpoints.failure()}"
+            why = checkpoints.failure() or f"it is still being written to {checkpoints.slow}"
+            reason = f"no place has the last state, steps since the last checkpoint are lost: {why}"
             self._log.event("left_unsaved", member=self._parts.member_id, step=step, reason=reason)
         seconds = time.monotonic() - (since or time.monotonic())
         self._log.event("left", member=self._parts.member_id, step=step, seconds=seconds)
