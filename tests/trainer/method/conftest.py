@@ -55,11 +55,11 @@ def batches(count: int) -> list[Batch]:
 
 
 def prepared(batch: Batch, sizes: Sequence[int] = (SAMPLES,)) -> Prepared:
-    """Return a step with this batch, in micro-batches of these sizes; 0 is a rank without samples."""
+    """Return a step with this batch, in micro-batches of these sizes."""
     parts, done = [], 0
     for size in sizes:
-        part = slice(done, done + size) if size else slice(0, 1)
-        parts.append(Micro((batch[0][part], batch[1][part]), size / SAMPLES, max(size, 1)))
+        part = slice(done, done + size)
+        parts.append(Micro((batch[0][part], batch[1][part]), size / SAMPLES, size))
         done += size
     return Prepared(Step(tuple(range(SAMPLES)), Cursor(0, SAMPLES)), tuple(parts))
 
