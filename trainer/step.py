@@ -165,10 +165,10 @@ class Stepper:
                 (now.float() - then.float()).flatten() * sum(weights)
                 for now, then in zip(self._buffers, before, strict=True)
             ]
-            if micro.weight:
+            if any(weights):
                 self._reducer.watch()
             self._backward(part)
-            if not micro.weight:  # without samples of its own, a rank has no gradient
+            if not any(weights):  # without samples of its own, a rank has no gradient
                 self._reducer.reset()
         self._reducer.flush([self._ballot, self._check, *changes])
         return total.weighted

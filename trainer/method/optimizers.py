@@ -25,6 +25,7 @@ from torch.optim import LBFGS, Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from trainer.errors import ConfigError, RecordError
+from trainer.passes.compiled import plain
 from trainer.training import Training, constant
 from trainer.tree import split
 
@@ -42,7 +43,7 @@ class Optimizers:
         _check_schedulers(training, self._optimizers, self._schedulers)
         for settings in self.groups():
             settings.setdefault("initial_lr", settings["lr"])
-        self._names = {id(parameter): name for name, parameter in training.model.named_parameters()}
+        self._names = {id(parameter): plain(name) for name, parameter in training.model.named_parameters()}
         self._initial = copy.deepcopy(
             (
                 [optimizer.state_dict()["param_groups"] for optimizer in self._optimizers],

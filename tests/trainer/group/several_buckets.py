@@ -11,7 +11,7 @@ from torch.utils.data import TensorDataset
 import trainer
 
 WIDTH = 1500
-"""Of a layer: its gradients are 9 MB, and DDP's buckets hold 25 MiB."""
+"""Of a layer: its gradients are 9 MB, and a bucket holds 25 MiB."""
 LAYERS = 6
 SAMPLES = 4096
 
