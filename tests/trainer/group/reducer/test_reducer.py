@@ -18,6 +18,7 @@ from trainer.data.loader import Micro, Prepared
 from trainer.data.sampler import Cursor, Step
 from trainer.errors import ConfigError, GroupBroken
 from trainer.group import buckets
+from trainer.group.addresses import Address
 from trainer.group.group import Group, open_group
 from trainer.state import State, kind_of
 from trainer.step import Stepper
@@ -48,7 +49,7 @@ def group(opened: Group) -> Group:
 
 
 def form(group: Group) -> None:
-    group.form(secrets.randbits(40), 0, (("127.0.0.1", group.store_port),), time.monotonic() + 10)
+    group.form(secrets.randbits(40), 0, (Address("127.0.0.1", 0),), time.monotonic() + 10)
 
 
 def total(model: nn.Module, batch: Any) -> torch.Tensor:
