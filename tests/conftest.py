@@ -5,10 +5,17 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from trainer.data.dataset import Source, prepare
 from trainer.observe.log import Log
+
+# Hypothesis also fails a test that is slow: on a busy machine every test is.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainer.checkpoint.conftest import LINE, at, save, small
@@ -108,7 +108,6 @@ def trees(draw: st.DrawFn) -> list[History]:
     return states
 
 
-@settings(deadline=None)
 @given(states=trees(), keep=st.integers(1, 4), data=st.data())
 def test_what_the_last_generation_saved_counts_first_and_is_kept(
     states: list[History], keep: int, data: st.DataObject

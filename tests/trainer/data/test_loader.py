@@ -110,7 +110,7 @@ memberships = st.lists(
 
 
 @given(memberships=memberships, batch_size=st.integers(1, 30), cut=st.booleans(), ahead=st.booleans())
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 def test_every_step_has_its_planned_samples_for_any_sequence_of_memberships(
     lasting: Loader, memberships: list[tuple[int, int, int]], batch_size: int, cut: bool, ahead: bool
 ) -> None:
