@@ -7,12 +7,11 @@ Each rank weights its loss by its share of the step's samples. So the sum of the
 micro-batches of a rank) is the gradient of the mean over the whole step, even if the ranks have different numbers of
 samples. A loss that has a weight of its own is a sum, see ``losses``: ``apply`` divides by the total of the weights.
 
-The last bucket of gradients also carries the ballot: a seal (see ``group.ballot``), whether a rank knows of the next
-generation, the loss and its weight, and how much the forward passes have changed the model's buffers (batch
-normalization's running statistics). The changes of a buffer are averaged over the ranks by their shares of the samples,
-so all ranks have the same buffers. Buffers keep their old values until ``apply``, so a discarded step does not change
-them. At some steps it also carries a checksum of the rank's state (see ``peer.drift``); at the others these numbers
-mean nothing.
+The last bucket of gradients also carries the ballot: whether a rank knows of the next generation, the loss and its
+weight, and how much the forward passes have changed the model's buffers (batch normalization's running statistics). The
+changes of a buffer are averaged over the ranks by their shares of the samples, so all ranks have the same buffers.
+Buffers keep their old values until ``apply``, so a discarded step does not change them. At some steps it also carries a
+checksum of the rank's state (see ``peer.drift``); at the others these numbers mean nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ import torch
 
 from trainer.data.seeds import seed_model
 from trainer.errors import Diverged, GroupBroken
-from trainer.group.ballot import SEAL, seal
 from trainer.group.group import Group
 from trainer.group.reducer import Reducer
 from trainer.method import losses
@@ -71,7 +69,7 @@ class Stepper:
         self._reducer = Reducer(group, training.model.named_parameters())
         self._buffers = [buffer for buffer in training.model.buffers() if buffer.dtype is not torch.bool]
         self._parameters = list(training.model.parameters())
-        self._ballot = torch.zeros(SEAL + 3, device=group.device)
+        self._ballot = torch.zeros(3, device=group.device)
         self._check = torch.zeros(drift.SENT, device=group.device)
         norms.refuse_synchronised(training.model)
 
@@ -109,7 +107,7 @@ class Stepper:
         finally:
             _copy(before, self._buffers)
         ballot, check, *changes = sums
-        knowing, loss, weight = self._group.opened(ballot.tolist())
+        knowing, loss, weight = ballot.tolist()
         if compare and not drift.agree(check.tolist(), self._group.size):
             self._state.suspect = True
             raise GroupBroken("the states of the workers differ")
@@ -175,7 +173,7 @@ class Stepper:
 
     def _vote(self, knows: bool, loss: Number, weight: Number) -> None:
         """Fill in the ballot with this rank's part of the step's loss and of its weight."""
-        values = *seal(self._group.uuid), float(knows), loss, weight
+        values = float(knows), loss, weight
         if self._group.device.type == "cpu":  # without torch: each of its calls takes 20 us when caches are cold
             self._ballot.numpy()[:] = values
             return

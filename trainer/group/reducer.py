@@ -14,7 +14,8 @@ gradients when its communication hook may not write to its buckets.
 
 All ranks start the sums of the same buckets in the same order. A rank may start the first ones early, during the
 backward pass, or all at its end, as it fits. The last one is always started at the end. It has a tail: the numbers
-that the caller sends with the gradients, and for each parameter how many ranks have a gradient for it. A parameter for
+that the caller sends with the gradients, and for each parameter how many ranks have a gradient for it. A seal (see
+``ballot``) shows whether what arrived is the sum of all ranks, before anything is decided by it. A parameter for
 which no rank has one keeps None, so that the optimizer skips it, as in training with one process. Where only some have
 one, the others add zeros.
 
@@ -33,6 +34,7 @@ import torch
 
 from trainer.errors import ConfigError
 from trainer.group import buckets
+from trainer.group.ballot import seal
 from trainer.group.buckets import Bucket, Memory, Named
 from trainer.group.group import Group
 
@@ -62,9 +64,8 @@ class Reducer:
         self._local: list[Sequence[torch.Tensor | None]] = []
         """This rank's gradients, on the CPU only. Freed one by one during the backward pass, their memory would go back
         to the kernel, which zeroes it for the next pass; that takes as long as the sum."""
-        self._counts_of_all = torch.ones(len(trained) + 1, device=group.device)
-        """The usual numbers sent with the gradients: every parameter has one, and none is late."""
-        self._counts_of_all[-1] = 0
+        self._usual = (-1, torch.empty(0))
+        """A generation, and the usual numbers sent with its gradients: every parameter has one, and none is late."""
         for bucket in self._early:
             for parameter in bucket.parameters:
                 register: Any = parameter.register_post_accumulate_grad_hook  # torch has no type for it
@@ -162,14 +163,19 @@ class Reducer:
             self._finished.append((bucket, memory))
 
     def _counts(self, *, late: bool) -> torch.Tensor:
-        """Return a number for each parameter, 1 if it has a gradient, and one more for whether some are late."""
+        """Return the generation's seal, a number for each parameter, 1 if it has a gradient, and one more for whether
+        some are late."""
         had = [float(one) for bucket in self._buckets for one in bucket.had]
-        if all(had) and not late:
-            return self._counts_of_all
-        return torch.tensor([*had, float(late)], device=self._group.device)
+        usual, uuid = all(had) and not late, self._group.uuid
+        if usual and self._usual[0] == uuid:
+            return self._usual[1]
+        counts = torch.tensor([*seal(uuid), *had, float(late)], device=self._group.device)
+        if usual:
+            self._usual = uuid, counts
+        return counts
 
     def _complete(self) -> tuple[Sequence[torch.Tensor], list[float]]:
-        """Wait for all sums. Return those of the load, and the counts."""
+        """Wait for all sums. Return those of the load, and the counts without their seal, which has been verified."""
         self._group.check()
         self._group.complete([work for work, _, _ in self._begun])
         tail: Sequence[torch.Tensor] = ()
@@ -177,7 +183,7 @@ class Reducer:
             tail = memory.finish()
             self._finished.append((bucket, memory))
         self._begun = []
-        return tail[:-1], tail[-1].tolist()
+        return tail[:-1], list(self._group.opened(tail[-1].tolist()))
 
     def _sum_late_parts(self) -> list[float]:
         """Add the parts of gradients that came after the sum of their bucket had started. Return their counts.
