@@ -24,8 +24,8 @@ class Parts:
 
     member_id: str
     training: Training
-    total: int
-    """Samples in the dataset."""
+    total: int | None
+    """Samples in the dataset; None if it is not known."""
     state: State
     stepper: Stepper
     loader: Loader

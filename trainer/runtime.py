@@ -160,7 +160,8 @@ class _Worker:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         import torch  # by far the slowest import, so after the first log line
 
-        from trainer.data.loader import Loader, LoaderSettings
+        from trainer.data.loader import LoaderSettings
+        from trainer.data.stream import length, open_loader
         from trainer.method.checks import check
 
         # A kernel with one input channel has two equivalent descriptions of its strides; DDP warns about that
@@ -174,18 +175,21 @@ class _Worker:
         check(training, config)
         settings = LoaderSettings(config.seed, config.data_workers, config.prefetch)
         # Before all threads and sockets, because it forks the processes that prepare data.
-        self._loader = Loader(
-            training.dataset, settings, collate=training.collate, device=device, validation=training.validation
-        )
+        self._loader = open_loader(training, settings, device)
         training.model.to(device).train()
         loop = self._assemble(training, device)
         self._checkpoints.prepare()
+        samples = length(training.dataset)
         self._log.event(
-            "prepared", seconds=time.monotonic() - self._started, device=str(device), samples=_length(training.dataset)
+            "prepared",
+            seconds=time.monotonic() - self._started,
+            device=str(device),
+            samples="unknown" if samples is None else samples,
         )
         return loop
 
     def _assemble(self, training: Training, device: Any) -> Loop:
+        from trainer.data.stream import length
         from trainer.group.group import open_group
         from trainer.loop import Loop
         from trainer.membership.coordinator import Coordinator
@@ -222,7 +226,7 @@ class _Worker:
         parts = Parts(
             member_id=self._member_id,
             training=training,
-            total=_length(training.dataset),
+            total=length(training.dataset),
             state=state,
             stepper=stepper,
             loader=self._loader,
@@ -331,9 +335,9 @@ def _state(config: Config, training: Training, group: Any) -> tuple[Any, Any]:
 
 
 def _data_digest(training: Training) -> str:
-    """Return what identifies the dataset: its ``digest`` if it has one, otherwise its length."""
-    return str(getattr(training.dataset, "digest", _length(training.dataset)))
+    """Return what identifies the dataset: its ``digest`` if it has one, otherwise its length (and a stream's class)."""
+    from trainer.data.stream import is_stream, length
 
-
-def _length(dataset: Any) -> int:
-    return len(dataset)
+    dataset = training.dataset
+    known = str(length(dataset))
+    return str(getattr(dataset, "digest", f"{type(dataset).__name__} {known}" if is_stream(dataset) else known))

@@ -128,7 +128,7 @@ class State:
             "history": self.history.values(),
             "runs": self.runs,
             "pending": _shared(self.pending),
-            "cursor": [self.cursor.epoch, self.cursor.offset],
+            "cursor": [self.cursor.epoch, self.cursor.offset, self.cursor.stream],
             "micro_batch": self.micro_batch,
             "evaluated": self.evaluated,
             "accuracy": self.accuracy,
@@ -186,7 +186,7 @@ class State:
 
     def tensors(self) -> list[torch.Tensor]:
         """Return the tensors of model and optimizer, in an order that depends only on their names."""
-        tree = {name: value for name, value in self.tree().items() if name != "more"}
+        tree = {name: value for name, value in self.tree().items() if name not in ("more", "cursor")}
         return [value for _, value in _leaves(tree, "") if isinstance(value, torch.Tensor)]
 
     def digest(self) -> str:

@@ -43,7 +43,7 @@ class Report:
     lr: float
     """Learning rate of the first optimizer's first parameter group."""
     samples: tuple[int, ...]
-    """Indices into the dataset that this worker contributed."""
+    """Indices into the dataset that this worker contributed; of a stream, their numbers in the pass, from 0."""
     batch_size: int
     """Number of samples of all workers together."""
     step_seconds: float
@@ -75,7 +75,8 @@ class Training:
     optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer]
     """Over all or some of the model's parameters. Of several, each has its own parameters and is stepped every step."""
     dataset: Dataset[Any]
-    """Map-style: ``len(dataset)`` and ``dataset[index]``."""
+    """Map-style: ``len(dataset)`` and ``dataset[index]``; or an IterableDataset that has ``state_dict`` and
+    ``load_state_dict``, with which it continues after any of its samples. All workers read all of it."""
     loss: Callable[[torch.nn.Module, Any], torch.Tensor | tuple[torch.Tensor, torch.Tensor | float]]
     """``loss(model, batch)``: the mean over the batch, which is collated and on the device of this worker.
 

@@ -71,6 +71,19 @@ def test_loading_a_tree_makes_another_process_equal_bit_for_bit() -> None:
     )
 
 
+def test_the_place_in_a_stream_is_part_of_the_state() -> None:
+    source, _ = trained()
+    source.advance(Cursor(1, 8, {"next": 8, "order": torch.arange(3)}), 3)
+    target, _ = made()
+    target.load(copy.deepcopy(source.tree()))
+    assert target.cursor == Cursor(1, 8)
+    assert target.cursor.stream["next"] == 8
+    assert target.digest() == source.digest()
+    target.cursor.stream["order"][0] += 1
+    assert target.digest() != source.digest()
+    assert len(target.tensors()) == len(trained()[0].tensors()), "the checksum is of model and optimizer"
+
+
 def test_every_part_of_the_state_is_in_the_digest() -> None:
     def change(state: State, more: Average, part: str) -> None:
         moments = next(iter(optimizer_of(state).state.values()))

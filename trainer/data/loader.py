@@ -206,7 +206,7 @@ class Loader:
         cursor = place.cursor
         while cursor.epoch < place.epochs:
             step = plan(cursor, total=self._total, batch_size=place.batch_size, seed=self._settings.seed)
-            yield step, _requests_of(step, cursor.epoch, place, tag)
+            yield step, requests_of(step, cursor.epoch, place, tag)
             cursor = step.after
 
     def _draw(self) -> Prepared | Exception | None:
@@ -338,7 +338,7 @@ def split(samples: Samples, most: int) -> list[Samples]:
     return [samples[begin:end] for begin, end in itertools.pairwise(ends)]
 
 
-def _requests_of(step: Step, epoch: int, place: Place, tag: int) -> tuple[Request, ...]:
+def requests_of(step: Step, epoch: int, place: Place, tag: int) -> tuple[Request, ...]:
     """Return the requests of one rank for a step. A rank without samples takes part with one request of weight 0."""
     mine = step.share(place.rank, place.size)
     if not mine:

@@ -13,8 +13,9 @@ with them, and nothing is padded. The cursor is part of the training state and m
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,8 @@ class Cursor:
 
     epoch: int = 0
     offset: int = 0
+    stream: Any = field(default=None, compare=False)
+    """If the dataset is a stream: its state there; None at the beginning of a pass. See ``stream``."""
 
 
 @dataclass(frozen=True)

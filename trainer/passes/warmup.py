@@ -48,7 +48,7 @@ def warm_up(parts: Parts, log: Log, *, most: int) -> None:
     while not ready:
         address = Address("localhost", 0)
         group.form(secrets.randbits(48), 0, (address,), time.monotonic() + _FORM_SECONDS)
-        largest = min(state.micro_batch or most, most, parts.total)
+        largest = min(state.micro_batch or most, most, parts.total or most)
         try:
             compiled = _compiled()
             for _ in range(_PASSES):

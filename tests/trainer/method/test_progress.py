@@ -50,6 +50,15 @@ def test_progress_is_the_share_of_what_ends_training_first() -> None:
     assert progress(at(10, 1), 100, many) == 0.5
 
 
+def test_only_the_steps_count_if_the_length_is_unknown() -> None:
+    few = config("--max-steps", "8")
+    assert [progress(at(step, 1, 10 * step), None, few) for step in (0, 4, 8)] == [0, 0.5, 1]
+
+
+def test_progress_is_at_most_one_if_a_stream_is_longer_than_it_says() -> None:
+    assert progress(at(30, 1, 130), 100, config()) == 1
+
+
 @pytest.mark.parametrize(
     ("flags", "steps"),
     [((), 22), (("--max-steps", "7"), 7), (("--max-steps", "70"), 22)],

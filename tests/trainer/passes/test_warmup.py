@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from types import SimpleNamespace
 from typing import Any
@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import TensorDataset
+from torch.utils.data import IterableDataset, TensorDataset
 
 from tests.trainer.passes.conftest import FEATURES, loss
 from trainer.data.loader import Loader, LoaderSettings
+from trainer.data.stream import StreamLoader
 from trainer.errors import ConfigError
 from trainer.group.group import Group
 from trainer.observe.log import Log
@@ -25,11 +26,32 @@ from trainer.step import Stepper
 Made = Callable[..., tuple[Stepper, State]]
 
 
+class Stream(IterableDataset[Any]):
+    """The samples of a dataset, without a length."""
+
+    def __init__(self, dataset: TensorDataset) -> None:
+        self._dataset, self._next = dataset, 0
+
+    def __iter__(self) -> Iterator[Any]:
+        while self._next < len(self._dataset):
+            self._next += 1
+            yield self._dataset[self._next - 1]
+        self._next = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"next": self._next}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self._next = state["next"]
+
+
 @pytest.fixture
 def warmed(made: Made, open_for_all: Group) -> Callable[..., tuple[State, list[int], str]]:
     """Return a function that warms up. It returns the state, the sizes of the forward passes, and the log."""
 
-    def warmed(*, total: int, fits: int = 2, micro_batch: int = 0) -> tuple[State, list[int], str]:
+    def warmed(
+        *, total: int, fits: int = 2, micro_batch: int = 0, stream: bool = False
+    ) -> tuple[State, list[int], str]:
         seen: list[int] = []
 
         def limited(model: nn.Module, batch: Any) -> torch.Tensor:
@@ -42,10 +64,16 @@ def warmed(made: Made, open_for_all: Group) -> Callable[..., tuple[State, list[i
         stepper, state = made(model, loss=limited)
         state.micro_batch = micro_batch
         dataset = TensorDataset(torch.rand(total, FEATURES), torch.zeros(total, dtype=torch.long))
-        loader = Loader(dataset, LoaderSettings(seed=0), collate=None, device=torch.device("cpu"))
-        parts: Any = SimpleNamespace(group=open_for_all, stepper=stepper, state=state, loader=loader, total=total)
+        settings, cpu = LoaderSettings(seed=0), torch.device("cpu")
+        loader = (
+            StreamLoader(Stream(dataset), settings, collate=None, device=cpu)
+            if stream
+            else Loader(dataset, settings, collate=None, device=cpu)
+        )
+        known = None if stream else total
+        parts: Any = SimpleNamespace(group=open_for_all, stepper=stepper, state=state, loader=loader, total=known)
         with redirect_stdout(io.StringIO()) as written:
-            warm_up(parts, Log("w"), most=total)
+            warm_up(parts, Log("w"), most=9)
         loader.close()
         return state, seen, written.getvalue()
 
@@ -54,6 +82,11 @@ def warmed(made: Made, open_for_all: Group) -> Callable[..., tuple[State, list[i
 
 def test_a_dataset_of_one_sample_and_batch_normalization(warmed: Callable[..., Any]) -> None:
     assert warmed(total=1)[1] == [1, 1]
+
+
+@pytest.mark.parametrize("total", [1, 9])
+def test_a_stream_of_unknown_length(total: int, warmed: Callable[..., Any]) -> None:
+    assert warmed(total=total, stream=True)[1] == [2, 2]
 
 
 def test_a_given_micro_batch_is_not_exceeded(warmed: Callable[..., Any]) -> None:

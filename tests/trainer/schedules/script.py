@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
 
 import trainer
 from tests.trainer.group import kinds
@@ -65,6 +66,8 @@ class Options:
     clock_skew_seconds: float = 0.0
     group: str = "reconfigured"
     """One of ``kinds.KINDS``."""
+    stream: bool = False
+    """The dataset is a stream."""
 
 
 class Numbers(Dataset[tuple[torch.Tensor, torch.Tensor, int]]):
@@ -81,6 +84,25 @@ class Numbers(Dataset[tuple[torch.Tensor, torch.Tensor, int]]):
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor, int]:
         return self._inputs[index], self._targets[index], index
+
+
+class Stream(IterableDataset[tuple[torch.Tensor, torch.Tensor, int]]):
+    """The same samples in their order, without an index."""
+
+    def __init__(self) -> None:
+        self._numbers, self._next = Numbers(), 0
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor, int]]:
+        while self._next < TOTAL:
+            self._next += 1
+            yield self._numbers[self._next - 1]
+        self._next = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"next": self._next}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self._next = state["next"]
 
 
 class Keys(Dataset[int]):
@@ -268,7 +290,7 @@ class Witness:
         return Training(
             model=model,
             optimizer=optimizer,
-            dataset=Numbers(),
+            dataset=Stream() if self._options.stream else Numbers(),
             loss=self.loss,
             validation=Keys(),
             score=self.score,
