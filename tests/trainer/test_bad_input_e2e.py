@@ -77,7 +77,7 @@ def test_an_unreachable_etcd_is_named_within_seconds(job: Job) -> None:
         (("--batch-size", "8"), {}, ("batch-size", "8")),
         (("--seed", "1"), {}, ("seed",)),
         (("--max-steps", "100000"), {}, ("max-steps", "100000", "0")),
-        ((), {"hidden": 5}, ("0.weight", "5", "4")),
+        ((), {"hidden": 5}, ("1.weight", "5", "4")),
     ],
     ids=["batch size", "seed", "number of steps", "shape of the model"],
 )

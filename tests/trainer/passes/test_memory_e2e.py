@@ -42,7 +42,9 @@ def passes(job: Job, first: int = 1) -> list[Attempt]:
 
 def go_on(worker: Forked, steps: int = 2 * STEPS) -> int:
     """Wait until the worker has made as many steps more. Return the first of them."""
-    reached = worker.last.step if worker.last else 0
+    worker.wait_for_step(1)
+    assert worker.last is not None
+    reached = worker.last.step
     worker.wait_for_step(reached + steps)
     return reached + 1
 
@@ -66,10 +68,10 @@ def test_a_step_that_does_not_fit_in_a_newcomers_memory_is_repeated_by_all_with_
     large.wait_for_step(3)
     small = job.start("small", memory=2)
     go_on(small)
-    assert small.events("out_of_memory")[-1]["micro_batch"] in ("1", "2")
+    most = int(small.events("out_of_memory")[-1]["micro_batch"])
+    assert most < BATCH_SIZE
     assert large.events("out_of_memory") == []
-    first = go_on(large)
-    assert {len(attempt.samples) for attempt in passes(job, first)} <= {1, 2}
+    assert max(len(attempt.samples) for attempt in passes(job, go_on(large))) <= most
     assert (large.poll(), small.poll()) == (None, None)
     assert_no_sample_is_lost_or_repeated(job)
 
@@ -94,7 +96,7 @@ def test_a_resume_has_the_micro_batches_of_before_and_a_given_micro_batch_replac
     three_begin(job)
     for size, arguments in ((SHARE, ()), (BATCH_SIZE, ("--micro-batch", str(BATCH_SIZE))), (BATCH_SIZE, ())):
         first = go_on(job.start("alone", *arguments))
-        assert max(len(attempt.samples) for attempt in passes(job, first + STEPS)) == size
+        assert max(len(attempt.samples) for attempt in passes(job, first)) == size
         leave(job)
     assert_no_sample_is_lost_or_repeated(job)
 
@@ -117,4 +119,6 @@ def test_gradients_that_overflow_in_one_worker_are_skipped_by_all(job: Job) -> N
     job.book.refresh()
     digests = {step: {final.digest for final in finals.values()} - {""} for step, finals in job.book.finals.items()}
     assert all(len(each) <= 1 for each in digests.values())
-    assert digests[at] == digests[at - 1] != digests[at + 1]
+    before, after = ({final.scale for final in job.book.finals[step].values()} for step in (at - 1, at))
+    (scale,) = before
+    assert after == {scale / 2}

@@ -54,6 +54,8 @@ class Final:
     """Monotonic time, one clock for all processes of a machine."""
     samples: tuple[int, ...]
     """What the runtime says this process has contributed."""
+    scale: float = 1.0
+    """Of the loss, with ``--amp fp16``: it is halved with every step that is skipped."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def read(line: bytes) -> Entry:
     kind, *values = json.loads(line)
     if kind == "Restored":
         return Restored(*values)
-    values[-1] = tuple(values[-1])
+    values = [tuple(value) if isinstance(value, list) else value for value in values]
     return Attempt(*values) if kind == "Attempt" else Final(*values)
 
 

@@ -269,6 +269,7 @@ class Witness:
                 digest=state.digest() if state.step == report.step else "",
                 at=time.monotonic(),
                 samples=report.samples,
+                scale=state.scaler.get_scale(),
             )
         )
         if report.step == self._options.flip_at:
