@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -24,10 +26,14 @@ PATIENCE_SECONDS = 180
 
 
 def free_port() -> int:
-    """Return a TCP port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a TCP port that is free, below those that the kernel gives to connections.
+
+    One of theirs could be taken before it is used.
+    """
+    while True:
+        port = 28_000 + secrets.randbelow(4_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def run_etcd(binary: Path, folder: Path, port: int, *, host: str = "127.0.0.1") -> Iterator[str]:

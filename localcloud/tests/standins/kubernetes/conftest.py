@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import secrets
 import socket
 import subprocess
 import time
@@ -72,9 +73,14 @@ def _start(folder: Path, stack: contextlib.ExitStack) -> ControlPlane:
 
 
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a TCP port that is free, below those that the kernel gives to connections.
+
+    One of theirs could be taken before it is used.
+    """
+    while True:
+        port = 28_000 + secrets.randbelow(4_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def _spawn(stack: contextlib.ExitStack, folder: Path, name: str, arguments: list[str]) -> None:
