@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,11 +11,11 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from tests.trainer.alone import form_alone, opened_alone
 from tests.trainer.group import nccl_double
 from trainer.data.loader import Micro, Prepared
 from trainer.data.sampler import Cursor, Step
 from trainer.errors import ConfigError, Diverged, GroupBroken
-from trainer.group.addresses import Address
 from trainer.group.group import Group, open_group
 from trainer.peer import drift
 from trainer.state import State, kind_of
@@ -29,13 +27,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module", params=[open_group, nccl_double.open_group], ids=["gloo", "nccl"])
 def group(request: pytest.FixtureRequest) -> Iterator[Group]:
-    with pytest.MonkeyPatch.context() as environment:
-        # Set here so that it is reset: `open_group` would leave it set for processes that other tests start.
-        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
-            environment.setenv(name, "lo")
-        group = request.param("127.0.0.1", CPU, 5.0)
-        yield group
-        group.close()
+    yield from opened_alone(request.param)
 
 
 def loss(model: nn.Module, batch: Any) -> torch.Tensor:
@@ -55,7 +47,7 @@ def made(
     )
     state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=amp == "fp16"))
     stepper = Stepper(training, state, group, amp=amp)
-    group.form(secrets.randbits(40), 0, (Address("127.0.0.1", 0),), time.monotonic() + 10)
+    form_alone(group)
 
     return stepper, state
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,10 +10,10 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from tests.trainer.alone import form_alone, opened_alone
 from trainer.data.loader import Micro, Prepared
 from trainer.data.sampler import Cursor, Step
-from trainer.group.addresses import Address
-from trainer.group.group import Group, open_group
+from trainer.group.group import Group
 from trainer.state import State, kind_of
 from trainer.step import Stepper
 from trainer.training import Training
@@ -29,13 +27,7 @@ Build = Callable[[nn.Module], dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def group() -> Iterator[Group]:
-    with pytest.MonkeyPatch.context() as environment:
-        # Set here so that it is reset: `open_group` would leave it set for processes that other tests start.
-        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
-            environment.setenv(name, "lo")
-        group = open_group("127.0.0.1", torch.device("cpu"), 5.0)
-        yield group
-        group.close()
+    yield from opened_alone()
 
 
 def net() -> nn.Sequential:
@@ -74,7 +66,7 @@ class Trainee:
         scaler = torch.amp.GradScaler("cpu", enabled=amp == "fp16", init_scale=1024.0)
         self.state = State(training, kind_of(self.model), scaler, fresh_optimizer=fresh_optimizer)
         self.stepper = Stepper(training, self.state, group, amp=amp)
-        group.form(secrets.randbits(40), 0, (Address("127.0.0.1", 0),), time.monotonic() + 10)
+        form_alone(group)
 
     def train(self, steps: Sequence[Batch], factor: float = 1.0, sizes: Sequence[int] = (SAMPLES,)) -> list[float]:
         """Make one step with each batch. Return the learning rates."""

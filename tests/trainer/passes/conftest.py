@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,10 +10,10 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from tests.trainer.alone import form_alone, opened_alone
 from trainer.data.loader import Micro, Prepared
 from trainer.data.sampler import Cursor, Step
-from trainer.group.addresses import Address
-from trainer.group.group import Group, open_group
+from trainer.group.group import Group
 from trainer.state import State, kind_of
 from trainer.step import Stepper
 from trainer.training import Training
@@ -39,13 +37,7 @@ def prepared(*sizes: int) -> Prepared:
 
 @pytest.fixture(scope="module")
 def open_for_all() -> Iterator[Group]:
-    with pytest.MonkeyPatch.context() as environment:
-        # Set here so that it is reset: `open_group` would leave it set for processes that other tests start.
-        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
-            environment.setenv(name, "lo")
-        group = open_group("127.0.0.1", torch.device("cpu"), 5.0)
-        yield group
-        group.close()
+    yield from opened_alone()
 
 
 @pytest.fixture
@@ -53,7 +45,7 @@ def form(open_for_all: Group) -> Callable[[], Group]:
     """Return a function that forms the group, also again."""
 
     def form() -> Group:
-        open_for_all.form(secrets.randbits(40), 0, (Address("127.0.0.1", 0),), time.monotonic() + 10)
+        form_alone(open_for_all)
         return open_for_all
 
     return form

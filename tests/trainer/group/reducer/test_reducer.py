@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import secrets
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -14,12 +12,12 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import TensorDataset
 
+from tests.trainer.alone import form_alone, opened_alone
 from trainer.data.loader import Micro, Prepared
 from trainer.data.sampler import Cursor, Step
 from trainer.errors import ConfigError, GroupBroken
 from trainer.group import buckets
-from trainer.group.addresses import Address
-from trainer.group.group import Group, open_group
+from trainer.group.group import Group
 from trainer.state import State, kind_of
 from trainer.step import Stepper
 from trainer.training import Training
@@ -33,23 +31,13 @@ Loss = Callable[[nn.Module, Any], torch.Tensor]
 
 @pytest.fixture(scope="module")
 def opened() -> Iterator[Group]:
-    with pytest.MonkeyPatch.context() as environment:
-        # Set here so that it is reset: `open_group` would leave it set for processes that other tests start.
-        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
-            environment.setenv(name, "lo")
-        group = open_group("127.0.0.1", torch.device("cpu"), 5.0)
-        yield group
-        group.close()
+    yield from opened_alone()
 
 
 @pytest.fixture
 def group(opened: Group) -> Group:
-    form(opened)
+    form_alone(opened)
     return opened
-
-
-def form(group: Group) -> None:
-    group.form(secrets.randbits(40), 0, (Address("127.0.0.1", 0),), time.monotonic() + 10)
 
 
 def total(model: nn.Module, batch: Any) -> torch.Tensor:
@@ -291,7 +279,7 @@ def test_an_abandoned_sum_that_ends_late_does_not_change_the_next_step(
     with pytest.raises(GroupBroken, match="lost b"):
         steps.step(batch())
     monkeypatch.setattr(group, "begin", begin)
-    form(group)
+    form_alone(group)
     values = batch()
     expected = steps.expected(values)
     steps._stepper.gradients(Prepared(Step((0,), Cursor()), (Micro(values, 1.0, 4),)), knows=False)
