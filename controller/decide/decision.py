@@ -23,7 +23,7 @@ from controller.decide.actions import Action, CreatePod, CreateService, Decision
 from controller.decide.conditions import conditions_of, sentence, state_of
 from controller.decide.crews import Crew, crews
 from controller.decide.finish import Outcome, cleaning, deadline, outcome
-from controller.decide.observed import JobView, is_finished
+from controller.decide.observed import JobView, is_finished, lost
 from controller.decide.pods import abandon, delete_all, fill
 from controller.decide.queue import Standing
 from controller.decide.situation import Situation, situation_of
@@ -107,7 +107,7 @@ def _ongoing(situation: Situation, plan: Plan) -> Decision:
     serviceless = names.service_name(job.name) not in view.services
     service = serviceless and (plan.creates or any(crew.live for crew in left.values()))
     first: tuple[Action, ...] = (CreateService(),) if service else ()
-    actions = (*first, *plan.deletes, *plan.creates, *_events(situation, state))
+    actions = (*first, *_forced(plan.deletes, view), *plan.creates, *_events(situation, state))
     times = [time for time in plan.again if time is not None]
     return Decision(_dated(status, old, now), actions, min(times, default=None))
 
@@ -128,12 +128,13 @@ def _finished(situation: Situation, end: Outcome) -> Decision:
         completion_time=now,
     )
     if end.succeeded:
-        events = (Emit("Normal", Reason.SUCCEEDED, message),)
+        events = [Emit("Normal", Reason.SUCCEEDED, message)]
     else:
         why = f"{end.why[:1].upper()}{end.why[1:]}."
-        events = (Emit("Warning", end.reason, why), Emit("Warning", Reason.FAILED, message))
+        events = [Emit("Warning", end.reason, why), Emit("Warning", Reason.FAILED, message)]
     status = _dated(_status(situation, Standing(None), counts, fate), job.status, now)
-    return Decision(status, (*deletes, *situation.tally.events, *events), _expiry(job, now))
+    actions = (*_forced(deletes, situation.view), *situation.tally.events, *events)
+    return Decision(status, actions, _expiry(job, now))
 
 
 def _after(view: JobView, now: datetime) -> Decision:
@@ -156,7 +157,15 @@ def _after(view: JobView, now: datetime) -> Decision:
         observed_generation=job.generation,
         settled_replicas=job.spec.worker.replicas,
     )
-    return Decision(_dated(status, old, now), deletes, expiry)
+    return Decision(_dated(status, old, now), _forced(deletes, view), expiry)
+
+
+def _forced(deletes: tuple[DeletePod, ...], view: JobView) -> tuple[DeletePod, ...]:
+    """Return the deletions, those of pods on lost nodes without a grace period: nobody there would end it."""
+    if not deletes:
+        return deletes
+    unheard = {pod.uid for pod in view.pods if lost(pod, view.nodes)}
+    return tuple(replace(delete, grace=0) if delete.uid in unheard else delete for delete in deletes)
 
 
 def _status(situation: Situation, standing: Standing, counts: Mapping[str, ReplicaStatus], fate: Fate) -> Status:
@@ -227,5 +236,12 @@ def _expiry(job: ElasticJob, completed: datetime) -> datetime | None:
 
 
 def _dated(status: Status, old: Status, now: datetime) -> Status:
-    """Return the old status if nothing changes, else the new one with the time of the change."""
-    return old if status == old else replace(status, last_reconcile_time=now)
+    """Return the old status if nothing changes, else the new one with the time of the change.
+
+    That a pod is gone whose failures were counted is no change: it is forgotten with the next one.
+    """
+    if status.counted != old.counted and status.counted.items() <= old.counted.items():
+        kept = replace(status, counted=old.counted)
+    else:
+        kept = status
+    return old if kept == old else replace(status, last_reconcile_time=now)

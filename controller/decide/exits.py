@@ -113,7 +113,7 @@ def due(pod: PodView, meaning: Verdict, earlier: int, last_failure: datetime | N
     ended = pod.finished or last_failure or pod.created
     if pod.started is not None and ended - pod.started >= LONG_RUN:
         earlier = 0
-    return ended + min(LONGEST_BACKOFF, BACKOFF * 2 ** min(earlier, 10))
+    return ended + min(LONGEST_BACKOFF, BACKOFF * (1 << min(earlier, 10)))
 
 
 def _event(pod: PodView, meaning: Verdict) -> Emit:

@@ -53,7 +53,7 @@ def outcome(situation: Situation) -> Outcome | None:
         return Outcome(False, Reason.DEADLINE, why)
     if situation.outdated:
         return None  # all pods are made anew, so none of them has failed for good
-    return next((end for crew in situation.crews.values() if (end := _too_few(situation, crew))), None)
+    return next((short for crew in situation.crews.values() if (short := _too_few(situation, crew))), None)
 
 
 def succeeded(situation: Situation) -> bool:

@@ -136,8 +136,8 @@ def stand(view: JobView, crews: Mapping[str, Crew], now: datetime) -> Standing:
     since, missed = status.queued_since or now, status.turns_missed
     if view.admission is Admission.HEAD:
         turn = status.turn_since or now
-        timeout = timedelta(seconds=job.spec.scheduling_policy.queue_timeout_seconds)
-        return Standing(Admission.HEAD, None, since, turn, missed, turn + timeout)
+        ends = turn + timedelta(seconds=job.spec.scheduling_policy.queue_timeout_seconds)
+        return Standing(Admission.HEAD, None, since, turn, missed, ends if ends > now else None)
     if view.admission is Admission.YIELD and status.turn_since is not None:
         return Standing(Admission.WAIT, None, now, None, missed + 1)
     waits = view.admission in (Admission.WAIT, Admission.YIELD)
