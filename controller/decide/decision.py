@@ -101,7 +101,7 @@ def _ongoing(situation: Situation, plan: Plan) -> Decision:
         state=state,
         conditions=conditions_of(job, state, sentence(situation, state, left), now),
         settled=job.spec.worker.replicas if job.spec.suspend else settled(job, left[names.WORKER], situation.aim),
-        start_time=None if job.spec.suspend or situation.waits else old.start_time or now,
+        start_time=_start(situation),
     )
     status = _status(situation, situation.standing, counts, fate)
     serviceless = names.service_name(job.name) not in view.services
@@ -117,7 +117,7 @@ def _finished(situation: Situation, end: Outcome) -> Decision:
     job, now = situation.job, situation.now
     deletes = cleaning(job, situation.crews.values(), failed=not end.succeeded)
     gone = {delete.uid for delete in deletes}
-    counts = {type: _count(crew.without(gone)) for type, crew in situation.crews.items()}
+    counts = {type: _last(_count(crew), _count(crew.without(gone))) for type, crew in situation.crews.items()}
     state = State.SUCCEEDED if end.succeeded else State.FAILED
     message = f"ElasticJob {job.name} has {state.lower()}{f' because {end.why}' if end.why else ''}."
     fate = Fate(
@@ -227,6 +227,14 @@ def _events(situation: Situation, state: State) -> tuple[Emit, ...]:
     if state is not State.SUSPENDED and old.state is State.SUSPENDED:
         events.append(Emit("Normal", Reason.RESUMED, f"ElasticJob {job.name} is resumed."))
     return tuple(events)
+
+
+def _start(situation: Situation) -> datetime | None:
+    """Return since when the job is active: not while it is suspended, or waits in its queue."""
+    start = situation.job.status.start_time
+    if situation.job.spec.suspend or situation.waits:
+        return None
+    return start if situation.standing.admission is None else start or situation.now
 
 
 def _expiry(job: ElasticJob, completed: datetime) -> datetime | None:

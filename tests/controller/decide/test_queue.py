@@ -14,7 +14,7 @@ from contract.elasticjob.model import ElasticJob, ReplicaSpec, SchedulingPolicy,
 from controller.decide.decision import decide
 from controller.decide.observed import Admission
 from controller.decide.queue import admit
-from tests.controller.decide.simulation import Simulation
+from tests.controller.decide.histories.simulation import Simulation
 from tests.controller.decide.world import NOW, ago, created, deleted, job, later, pod, view
 
 HEAD, HOLD, WAIT, YIELD = Admission.HEAD, Admission.HOLD, Admission.WAIT, Admission.YIELD

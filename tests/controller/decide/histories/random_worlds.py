@@ -20,7 +20,7 @@ from contract.elasticjob.model import (
 )
 from controller.decide.decision import decide
 from controller.decide.observed import Admission, JobView, NodeView, PodView, is_finished
-from tests.controller.decide.simulation import Simulation
+from tests.controller.decide.histories.simulation import Simulation
 from tests.controller.decide.world import ago
 
 EXIT_CODES = (1, 2, 130, 137, 138, 143, None)

@@ -17,7 +17,7 @@ from controller.decide.actions import Action, CreatePod, CreateService, Decision
 from controller.decide.decision import decide
 from controller.decide.observed import Admission, JobView, NodeView, PodView, is_finished
 from controller.decide.queue import admit
-from tests.controller.decide import promises
+from tests.controller.decide.histories import promises
 from tests.controller.decide.world import NOW
 
 ENDED = ("Succeeded", "Failed")

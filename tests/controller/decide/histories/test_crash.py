@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from contract.elasticjob.model import State
-from tests.controller.decide.simulation import Simulation
+from tests.controller.decide.histories.simulation import Simulation
 from tests.controller.decide.world import job
 
 BOUNDARIES = range(9)

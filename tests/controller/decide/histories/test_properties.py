@@ -20,9 +20,9 @@ from controller.decide.crews import crews
 from controller.decide.decision import decide
 from controller.decide.observed import NodeView, is_finished
 from controller.decide.sizes import floor
-from tests.controller.decide import promises
-from tests.controller.decide.random_worlds import disturb, random_job, random_view, simulate
-from tests.controller.decide.simulation import Simulation
+from tests.controller.decide.histories import promises
+from tests.controller.decide.histories.random_worlds import disturb, random_job, random_view, simulate
+from tests.controller.decide.histories.simulation import Simulation
 from tests.controller.decide.world import NOW
 
 SEEDS = st.integers(0, 2**32)
