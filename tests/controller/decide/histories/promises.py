@@ -11,6 +11,8 @@ from controller.decide.actions import CreatePod, CreateService, Decision, Delete
 from controller.decide.observed import Admission, JobView, PodView, is_finished, lost
 from controller.decide.shrink import SOUND, UNPLACED, standing
 
+ENDED = ("Succeeded", "Failed")
+
 
 def check(view: JobView, decision: Decision, now: datetime) -> None:
     """Check one decision."""
@@ -42,9 +44,7 @@ def check_again(view: JobView, decision: Decision, again: Decision) -> None:
 def outdated(view: JobView) -> bool:
     """Return whether all pods have to leave, since one of them is of an old template."""
     hashes = view.template_hashes
-    return any(
-        pod.template_hash and pod.template_hash != hashes.get(pod.type, pod.template_hash) for pod in view.pods
-    )
+    return any(pod.template_hash and pod.template_hash != hashes.get(pod.type, pod.template_hash) for pod in view.pods)
 
 
 def _check_finished(view: JobView, decision: Decision, gone: set[str]) -> None:
@@ -59,7 +59,7 @@ def _check_finished(view: JobView, decision: Decision, gone: set[str]) -> None:
 def _check_numbers(view: JobView, decision: Decision, left: list[PodView]) -> None:
     if view.job.spec.scheduling_policy.queue is not None and view.admission in (Admission.FREE, Admission.HOLD):
         return  # the queue may not have been asked since: then nothing changes
-    numbers = Counter(pod.type for pod in left)
+    numbers = Counter(pod.type for pod in left if pod.phase not in ENDED)
     numbers.update(action.type for action in decision.actions if isinstance(action, CreatePod))
     for type in view.job.spec.replica_specs:
         low, high = view.job.bounds(type)
@@ -90,7 +90,7 @@ def _check_core(view: JobView, decision: Decision, gone: set[str], left: list[Po
     if view.job.spec.suspend or outdated(view) or view.admission in (Admission.WAIT, Admission.YIELD):
         return
     low = max(1, view.job.bounds(names.WORKER)[0])
-    live = (pod for pod in left if pod.phase not in ("Succeeded", "Failed"))
+    live = (pod for pod in left if pod.phase not in ENDED)
     surge = [pod for pod in live if pod.type == names.WORKER and pod.index >= low]
     for pod in view.pods:
         if pod.uid not in gone or pod.type != names.WORKER or not 0 <= pod.index < low or pod.terminating:
