@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import fields
 from datetime import datetime
 
 from contract.elasticjob import names
-from contract.elasticjob.model import CleanPodPolicy, State
+from contract.elasticjob.model import CleanPodPolicy, State, Status
 from controller.decide.actions import CreatePod, CreateService, Decision, DeleteJob, DeletePod, Emit
 from controller.decide.observed import Admission, JobView, PodView, is_finished, lost
 from controller.decide.shrink import SOUND, UNPLACED, standing
@@ -20,10 +21,10 @@ def check(view: JobView, decision: Decision, now: datetime) -> None:
     left = [pod for pod in view.pods if not pod.terminating and pod.uid not in gone]
     assert gone <= {pod.uid for pod in view.pods}, "deletes a pod that does not exist"
     assert len(gone) == sum(isinstance(action, DeletePod) for action in decision.actions), "deletes a pod twice"
-    assert decision.again is None or decision.again > now.replace(microsecond=0), "would decide again at once for ever"
     if is_finished(view.job.status) or is_finished(decision.status):
         _check_finished(view, decision, gone)
         return
+    assert decision.again is None or decision.again > now.replace(microsecond=0), "would decide again at once for ever"
     _check_numbers(view, decision, left)
     _check_creations(view, decision, gone)
     _check_core(view, decision, gone, left)
@@ -38,7 +39,16 @@ def check_again(view: JobView, decision: Decision, again: Decision) -> None:
     if is_finished(decision.status):  # its time to live may be 0
         kinds -= {DeleteJob}
     assert not kinds, f"{decision.actions} and then {again.actions}"
-    assert outdated(view) or again.status == decision.status, f"{decision.status} and then {again.status}"
+    assert outdated(view) or not difference(decision.status, again.status), difference(decision.status, again.status)
+
+
+def difference(before: Status, after: Status) -> dict[str, tuple[object, object]]:
+    """Return the fields in which two statuses differ."""
+    return {
+        field.name: (getattr(before, field.name), getattr(after, field.name))
+        for field in fields(Status)
+        if getattr(before, field.name) != getattr(after, field.name)
+    }
 
 
 def outdated(view: JobView) -> bool:
