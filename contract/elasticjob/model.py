@@ -312,9 +312,9 @@ class JobSpec:
             maximum=86400,
         ),
     ] = 60
-    scheduling_policy: Annotated[
-        SchedulingPolicy, About("How the job shares a cluster with others.")
-    ] = SchedulingPolicy()
+    scheduling_policy: Annotated[SchedulingPolicy, About("How the job shares a cluster with others.")] = (
+        SchedulingPolicy()
+    )
 
     @property
     def worker(self) -> ReplicaSpec:
@@ -385,9 +385,7 @@ class Status:
         datetime | None, About("When the last failure was counted; the back-off starts then.")
     ] = None
     snoozed_until: Annotated[datetime | None, About("With autoscale: not to grow before this time.")] = None
-    whole_since: Annotated[
-        datetime | None, About("Since when there has been room for all of the job's minimum.")
-    ] = None
+    whole_since: Annotated[datetime | None, About("Since when all of the job's minimum has run without a gap.")] = None
     queued_since: Annotated[datetime | None, About("Since when the job waits for its turn in the queue.")] = None
 
 
