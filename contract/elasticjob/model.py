@@ -9,12 +9,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 from typing import Annotated
 
 from contract.elasticjob import names, pod_template
 from contract.elasticjob.about import About
-from contract.elasticjob.names import DNS_LABEL as DNS_LABEL
+from contract.elasticjob.choices import CleanPodPolicy, Launcher, RestartPolicy, State, SuccessPolicy
+from contract.elasticjob.names import DNS_LABEL
+
+__all__ = [
+    "DNS_LABEL",
+    "LONGEST_TYPE",
+    "MOST_REPLICAS",
+    "MOST_TYPES",
+    "REPLICA_TYPE",
+    "CleanPodPolicy",
+    "Condition",
+    "ElasticJob",
+    "JobSpec",
+    "Launcher",
+    "ReplicaSpec",
+    "ReplicaStatus",
+    "RestartPolicy",
+    "SchedulingPolicy",
+    "State",
+    "Status",
+    "SuccessPolicy",
+]
 
 MOST_REPLICAS = 5000
 """Pods of one type: as many as Kubernetes supports nodes in a cluster, see
@@ -23,52 +43,6 @@ https://kubernetes.io/docs/setup/best-practices/cluster-large/"""
 MOST_TYPES = 8
 LONGEST_TYPE = 40
 REPLICA_TYPE = "^[A-Z][A-Za-z0-9]*$"
-
-
-class RestartPolicy(StrEnum):
-    """What happens after a container exits with a failure."""
-
-    ALWAYS = "Always"
-    ON_FAILURE = "OnFailure"
-    NEVER = "Never"
-    EXIT_CODE = "ExitCode"
-
-
-class Launcher(StrEnum):
-    """How a worker learns of its job."""
-
-    TORCHELASTIC = "torchelastic"
-    TORCHRUN = "torchrun"
-    TIDEWATER = "tidewater"
-    NONE = "none"
-
-
-class SuccessPolicy(StrEnum):
-    """Whose success is the job's."""
-
-    RANK0 = "Rank0"
-    ANY_WORKER = "AnyWorker"
-    ALL_WORKERS = "AllWorkers"
-
-
-class CleanPodPolicy(StrEnum):
-    """Which pods of a finished job are deleted."""
-
-    NONE = "None"
-    RUNNING = "Running"
-    ALL = "All"
-
-
-class State(StrEnum):
-    """Where a job is in its life, in one word."""
-
-    CREATED = "Created"
-    QUEUED = "Queued"
-    RUNNING = "Running"
-    RESTARTING = "Restarting"
-    SUSPENDED = "Suspended"
-    SUCCEEDED = "Succeeded"
-    FAILED = "Failed"
 
 
 @dataclass(frozen=True, kw_only=True)
