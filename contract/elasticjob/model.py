@@ -359,8 +359,18 @@ class Status:
         datetime | None, About("When the last failure was counted; the back-off starts then.")
     ] = None
     snoozed_until: Annotated[datetime | None, About("With autoscale: not to grow before this time.")] = None
-    whole_since: Annotated[datetime | None, About("Since when all of the job's minimum has run without a gap.")] = None
-    queued_since: Annotated[datetime | None, About("Since when the job waits for its turn in the queue.")] = None
+    whole_since: Annotated[
+        datetime | None, About("Since when a job of a queue has had room for all of its minimum.")
+    ] = None
+    queued_since: Annotated[
+        datetime | None, About("Since when the job waits in the queue; if it missed a turn, since the end of the last.")
+    ] = None
+    turn_since: Annotated[
+        datetime | None, About("Since when it is the job's turn in the queue, while its minimum has no room.")
+    ] = None
+    turns_missed: Annotated[
+        int, About("Turns in the queue in which the job found no room for its minimum, since it last had it.")
+    ] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
