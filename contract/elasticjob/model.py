@@ -19,6 +19,7 @@ from contract.elasticjob.status import MOST_TYPES, Condition, ReplicaStatus, Sta
 
 __all__ = [
     "DNS_LABEL",
+    "LONGEST_SECONDS",
     "LONGEST_TYPE",
     "MOST_REPLICAS",
     "MOST_TYPES",
@@ -42,6 +43,9 @@ MOST_REPLICAS = 5000
 https://kubernetes.io/docs/setup/best-practices/cluster-large/"""
 
 LONGEST_TYPE = 40
+LONGEST_SECONDS = 2**31 - 1
+"""68 years, so that any moment plus such a duration is a date that Python can represent."""
+
 REPLICA_TYPE = "^[A-Z][A-Za-z0-9]*$"
 
 
@@ -229,7 +233,11 @@ class JobSpec:
     ] = CleanPodPolicy.NONE
     ttl_seconds_after_finished: Annotated[
         int | None,
-        About("The job is deleted this many seconds after it has finished. Default: never.", minimum=0),
+        About(
+            "The job is deleted this many seconds after it has finished. Default: never.",
+            minimum=0,
+            maximum=LONGEST_SECONDS,
+        ),
     ] = None
     active_deadline_seconds: Annotated[
         int | None,
@@ -237,6 +245,7 @@ class JobSpec:
             "The job fails when it has run for this many seconds; the time in which it is suspended or waits in a"
             " queue does not count. Default: never.",
             minimum=1,
+            maximum=LONGEST_SECONDS,
         ),
     ] = None
     backoff_limit: Annotated[

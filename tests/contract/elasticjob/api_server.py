@@ -9,7 +9,7 @@ import os
 import ssl
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ TOKEN = "only-for-tests"
 class ApiServer:
     """A running API server, in which the holder of the token has every right."""
 
+    folder: Path
     port: int
     certificate: str
 
@@ -42,14 +43,15 @@ class ApiServer:
 
     def kubectl(self, *arguments: str, stdin: str | None = None, expect: int = 0) -> str:
         """Run kubectl; return what it prints."""
-        own = (f"--server=https://{HOST}:{self.port}", f"--token={TOKEN}", "--insecure-skip-tls-verify")
+        own = [f"--server=https://{HOST}:{self.port}", f"--token={TOKEN}", "--insecure-skip-tls-verify"]
+        own.append(f"--cache-dir={self.folder / 'kubectl'}")
         done = subprocess.run(
             [toolchain.binary("kubectl"), *own, *arguments],
             input=stdin,
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "NO_PROXY": "*", "no_proxy": "*"},
+            env={**os.environ, "NO_PROXY": "*", "no_proxy": "*", "KUBECONFIG": os.devnull},
             timeout=PATIENCE_SECONDS,
             check=False,
         )
@@ -57,8 +59,17 @@ class ApiServer:
         return done.stdout
 
 
-def run_api_server(folder: Path) -> Iterator[ApiServer]:
-    """Run etcd and kube-apiserver until the generator is closed; yield the latter."""
+def eventually(ask: Callable[[], bool]) -> None:
+    """Return once the answer is true, for what the API server does some time after a request."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not ask():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[ApiServer]:
+    """Run etcd and kube-apiserver while the context lasts."""
     for etcd in run_etcd(toolchain.binary("etcd"), folder, free_port()):
         port = free_port()
         with (folder / "kube-apiserver.log").open("w") as log:
@@ -102,7 +113,7 @@ def _when_ready(folder: Path, port: int) -> ApiServer:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         with contextlib.suppress(OSError, http.client.HTTPException, json.JSONDecodeError):
-            server = ApiServer(port, (folder / "certificates" / "apiserver.crt").read_text())
+            server = ApiServer(folder, port, (folder / "certificates" / "apiserver.crt").read_text())
             if server.request("GET", "/api/v1/namespaces/default")[0] == http.HTTPStatus.OK:
                 return server
         assert time.monotonic() < deadline, (folder / "kube-apiserver.log").read_text()[-2000:]

@@ -249,5 +249,11 @@ MISTAKES = (
         "spec.activeDeadlineSeconds",
         "greater than or equal to 1",
     ),
+    Mistake(
+        "deadline-after-the-end-of-time",
+        {"spec/activeDeadlineSeconds": 10**12},
+        "spec.activeDeadlineSeconds",
+        "less than or equal to 2147483647",
+    ),
     Mistake("suspend-as-text", {"spec/suspend": "yes"}, "spec.suspend", "must be of type boolean"),
 )

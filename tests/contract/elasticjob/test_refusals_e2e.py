@@ -12,7 +12,7 @@ import pytest
 
 from contract.elasticjob import codec, crd, names
 from contract.elasticjob.model import ReplicaStatus, State, Status
-from tests.contract.elasticjob.api_server import ApiServer, run_api_server
+from tests.contract.elasticjob.api_server import ApiServer, eventually, running
 from tests.contract.elasticjob.manifests import ABSENT, ACCEPTED, POD, WORKER, Manifest, changed, job, replica
 from tests.contract.elasticjob.mistakes import MISTAKES, Mistake
 
@@ -25,10 +25,10 @@ INVALID = HTTPStatus.UNPROCESSABLE_ENTITY
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """Yield an API server that has the definition."""
-    for running in run_api_server(tmp_path_factory.mktemp("api-server")):
-        running.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(crd.definition()))
-        running.kubectl("wait", "--for=condition=Established", f"crd/{names.CRD_NAME}", "--timeout=60s")
-        yield running
+    with running(tmp_path_factory.mktemp("api-server")) as found:
+        found.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(crd.definition()))
+        eventually(lambda: found.request("GET", JOBS)[0] == HTTPStatus.OK)
+        yield found
 
 
 @pytest.fixture
@@ -146,6 +146,8 @@ def test_kubectl_get_shows_state_and_numbers(server: ApiServer, stored: Manifest
 
 
 def test_kubectl_explain_shows_the_models_text(server: ApiServer) -> None:
+    published = f"/openapi/v3/apis/{names.API_VERSION}"
+    eventually(lambda: server.request("GET", published)[0] == HTTPStatus.OK)
     shown = " ".join(server.kubectl("explain", "elasticjob.spec.minReplicas").split())
     assert "Fewest workers with which the training can run." in shown
 
