@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from contract.elasticjob.model import Status
+from contract.elasticjob.status import Status
 
 
 @dataclass(frozen=True, slots=True)

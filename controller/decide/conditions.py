@@ -14,8 +14,10 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from contract.elasticjob import names
-from contract.elasticjob.model import Condition, ElasticJob, ReplicaStatus, State
+from contract.elasticjob.choices import State
+from contract.elasticjob.model import ElasticJob
 from contract.elasticjob.names import ConditionType, Reason
+from contract.elasticjob.status import Condition, ReplicaStatus
 from controller.decide.crews import Crew
 from controller.decide.situation import Situation
 

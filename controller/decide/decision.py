@@ -17,8 +17,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from contract.elasticjob import names
-from contract.elasticjob.model import Condition, ElasticJob, ReplicaStatus, State, Status
+from contract.elasticjob.choices import State
+from contract.elasticjob.model import ElasticJob
 from contract.elasticjob.names import Reason
+from contract.elasticjob.status import Condition, ReplicaStatus, Status
 from controller.decide.actions import Action, CreatePod, CreateService, Decision, DeleteJob, DeletePod, Emit
 from controller.decide.conditions import conditions_of, sentence, state_of
 from controller.decide.crews import Crew, crews

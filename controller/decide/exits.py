@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 
-from contract.elasticjob.model import ReplicaSpec, RestartPolicy, Status
+from contract.elasticjob.choices import RestartPolicy
+from contract.elasticjob.model import ReplicaSpec
 from contract.elasticjob.names import Reason
+from contract.elasticjob.status import Status
 from contract.exit_codes import NOT_THE_WORKERS_FAULT
 from controller.decide.actions import Emit
 from controller.decide.observed import PodView

@@ -14,17 +14,18 @@ would hold machines, or begin a training that has ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from contract.elasticjob import names
-from contract.elasticjob.model import CleanPodPolicy, ElasticJob, SuccessPolicy
+from contract.elasticjob.choices import CleanPodPolicy, SuccessPolicy
+from contract.elasticjob.model import ElasticJob
 from contract.elasticjob.names import Reason
 from controller.decide.actions import DeletePod
 from controller.decide.crews import Crew
-from controller.decide.observed import Admission, PodView
-from controller.decide.pods import delete_all, missing
+from controller.decide.observed import PodView
+from controller.decide.pods import delete_all
 from controller.decide.situation import Situation
 
 
@@ -57,14 +58,20 @@ def outcome(situation: Situation) -> Outcome | None:
 
 
 def succeeded(situation: Situation) -> bool:
-    """Return whether the job's success policy is met."""
-    policy, worker = situation.job.spec.success_policy, situation.crews[names.WORKER]
+    """Return whether the job's success policy is met, now or by the pods that stay when the job shrinks."""
+    now = situation.crews
+    kept = {type: situation.kept(crew) for type, crew in now.items()}
+    return _is_met(situation, now) or (kept != now and _is_met(situation, kept))
+
+
+def _is_met(situation: Situation, crews: Mapping[str, Crew]) -> bool:
+    policy, worker = situation.job.spec.success_policy, crews[names.WORKER]
     if policy is SuccessPolicy.ANY_WORKER:
         return bool(worker.done)
     if policy is SuccessPolicy.ALL_WORKERS:
         rest = worker.live or worker.ended or _awaited(situation, worker)
         return bool(worker.done) and not rest
-    master = situation.crews.get(names.MASTER)
+    master = crews.get(names.MASTER)
     return _lead_is_done(situation, master if master is not None and master.wanted else worker)
 
 
@@ -101,22 +108,18 @@ def _lead_is_done(situation: Situation, crew: Crew) -> bool:
     return all(index in held for index in range(first))
 
 
-def _awaited(situation: Situation, crew: Crew) -> int:
-    """Return how many pods of the type are still to be created, in this turn of the queue or in a later one."""
-    if situation.standing.admission in (Admission.WAIT, None):
-        return max(0, situation.size(crew) - crew.size)
-    return missing(crew, situation.goal(crew))
+def _awaited(situation: Situation, crew: Crew) -> bool:
+    """Return whether pods of the type are still to be created, now or when the queue allows it."""
+    return crew.size < situation.size(crew)
 
 
 def _too_few(situation: Situation, crew: Crew) -> Outcome | None:
-    """Return the failure of a job of which fewer pods than the minimum can ever run again.
-
-    Shrinking removes pods that have ended first, so those beyond the number aimed for do not count.
-    """
-    worker = crew.type == names.WORKER
-    reach = situation.aim.reach if worker else crew.wanted
-    lost = len(crew.permanent) - max(0, crew.size - reach)
-    if lost <= 0 or reach - lost >= crew.low:
+    """Return the failure of a job of which fewer pods than the minimum can ever run again."""
+    if not crew.permanent:
+        return None
+    crew, worker = situation.kept(crew), crew.type == names.WORKER
+    reach, lost = situation.aim.reach if worker else crew.wanted, len(crew.permanent)
+    if not lost or reach - lost >= crew.low:
         return None
     name = crew.permanent[0].name
     if crew.low == reach == 1:

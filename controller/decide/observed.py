@@ -15,7 +15,8 @@ from enum import Enum
 from typing import Any
 
 from contract.elasticjob import names
-from contract.elasticjob.model import ElasticJob, Status
+from contract.elasticjob.model import ElasticJob
+from contract.elasticjob.status import Status
 
 Object = Mapping[str, Any]
 

@@ -2,9 +2,10 @@
 
     change = fill(crew, size, site, now)
 
-An index is free when no pod has it any more: a pod that is being deleted still holds its name. A pod that has ended, or
-has no node, does not: the API server removes it at once, so that its successor is created in the same decision. The
-lowest free indices are created first. After a lower pod has left, the others keep their indices: no pod is moved.
+An index is free when no pod has it any more: a pod that is being deleted holds its index until it is gone, and its
+successor is created then. A pod that has ended, or has no node, is gone at once, so that its successor is created in
+the same decision. The lowest free indices are created first. After a lower pod has left, the others keep their indices:
+no pod is moved.
 """
 
 from __future__ import annotations
@@ -87,11 +88,11 @@ def fill(crew: Crew, goal: Goal, site: Site, now: datetime) -> Change:
 
 def _creates(crew: Crew, left: Crew, goal: Goal, site: Site) -> tuple[CreatePod, ...]:
     """Return the creations: of the lowest indices that are free when only `left` and what still ends remains."""
-    number = missing(left, goal)
-    if not number:
+    ending = {pod.index for pod in crew.ending if not lost(pod, site.nodes)}
+    number = missing(left, goal) - sum(index < goal.size for index in ending)
+    if number <= 0:
         return ()
-    taken = {pod.index for pod in left.staying()}
-    taken.update(pod.index for pod in crew.ending if not lost(pod, site.nodes))
+    taken = ending | {pod.index for pod in left.staying()}
     # A pod that runs ends only after a while.
     taken.update(pod.index for pod in crew.live if pod.node is not None)
     free = [index for index in range(goal.size) if index not in taken][:number]

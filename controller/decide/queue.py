@@ -129,10 +129,11 @@ def stand(view: JobView, crews: Mapping[str, Crew], now: datetime) -> Standing:
     job, status = view.job, view.job.status
     if job.spec.scheduling_policy.queue is None or job.spec.suspend:
         return Standing(Admission.FREE)
-    if status.whole_since is not None:
-        return _stand_whole(view.admission, status.whole_since, _roomless(crews), now)
-    if all(crew.placed >= need(job, crew) for crew in crews.values()):
-        return _stand_whole(view.admission, now, None, now)
+    roomless = None if status.whole_since is None else _roomless(crews)
+    lost = roomless is not None and roomless + ROOMLESS <= now
+    if not lost and (status.whole_since or all(crew.placed >= need(job, crew) for crew in crews.values())):
+        held = Admission.FREE if view.admission is Admission.FREE else Admission.HOLD
+        return Standing(held, status.whole_since or now, again=None if roomless is None else roomless + ROOMLESS)
     since, missed = status.queued_since or now, status.turns_missed
     if view.admission is Admission.HEAD:
         turn = status.turn_since or now
@@ -142,13 +143,6 @@ def stand(view: JobView, crews: Mapping[str, Crew], now: datetime) -> Standing:
         return Standing(Admission.WAIT, None, now, None, missed + 1)
     waits = view.admission in (Admission.WAIT, Admission.YIELD)
     return Standing(Admission.WAIT if waits else None, None, since, None, missed)
-
-
-def _stand_whole(admission: Admission, since: datetime, roomless: datetime | None, now: datetime) -> Standing:
-    if roomless is not None and roomless + ROOMLESS <= now:
-        return Standing(None, queued_since=now)
-    held = Admission.FREE if admission is Admission.FREE else Admission.HOLD
-    return Standing(held, since, again=None if roomless is None else roomless + ROOMLESS)
 
 
 def _roomless(crews: Mapping[str, Crew]) -> datetime | None:

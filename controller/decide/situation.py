@@ -16,6 +16,7 @@ from controller.decide.exits import Tally, Verdict, tally
 from controller.decide.observed import Admission, JobView, PodView
 from controller.decide.pods import Goal, Site
 from controller.decide.queue import Standing, need, stand
+from controller.decide.shrink import leaving
 from controller.decide.sizes import Aim, aim_of
 
 
@@ -73,6 +74,14 @@ class Situation:
     def size(self, crew: Crew) -> int:
         """Return how many pods of the type the job aims for."""
         return self.aim.size if crew.type == names.WORKER else crew.wanted
+
+    def kept(self, crew: Crew) -> Crew:
+        """Return the pods of the type that stay when it shrinks to the number aimed for."""
+        excess = crew.size - self.size(crew)
+        if excess <= 0:
+            return crew
+        gone = leaving(crew, excess, self.view.nodes, self.job.spec.rdzv_endpoint)
+        return crew.without({pod.uid for pod in gone})
 
     def goal(self, crew: Crew) -> Goal:
         """Return how many pods of the type it may have now."""

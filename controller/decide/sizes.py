@@ -86,33 +86,29 @@ def above(spec: JobSpec, worker: Crew, size: int) -> int:
 
 def _autoscaled(view: JobView, worker: Crew, base: int, now: datetime) -> Aim:
     spec, status = view.job.spec, view.job.status
-    reach = floor(spec, worker, worker.high)
-    settled = _settled(view, worker, base)
-    current = floor(spec, worker, status.desired or max(base, worker.size))
+    reach, wanted, before = floor(spec, worker, worker.high), spec.worker.replicas, status.settled_replicas
+    running = len(worker.active) + len(worker.done)
     later = now + timedelta(seconds=spec.snooze_seconds)
+    changed = before is not None and before != wanted
+    if changed and running >= base:
+        return Aim(base, reach, wanted, later, later)
+    settled = wanted if running >= base else before
+    current = floor(spec, worker, status.desired or max(base, worker.size))
     snoozed = status.snoozed_until is not None and status.snoozed_until > now
-    edited = settled != spec.worker.replicas and status.observed_generation != view.job.generation
+    edited = changed and status.observed_generation != view.job.generation
     if snoozed and not edited:
         return Aim(current, reach, settled, status.snoozed_until, status.snoozed_until)
     if view.waiting_cores and not snoozed:
-        running = len(worker.active) + len(worker.done)
         given = floor(spec, worker, running - view.waiting_cores)
         if given < running:
             return Aim(given, reach, settled, later, later)
         if current < base and not edited:
             return Aim(current, reach, settled)
-    if settled != spec.worker.replicas:
+    if settled != wanted:
         return Aim(base, reach, settled, status.snoozed_until if snoozed else None)
-    if status.settled_replicas not in (None, settled):
-        return Aim(current, reach, settled, later, later)
-    return _grown(view, worker, Aim(max(current, base), reach, settled), base, now)
-
-
-def _settled(view: JobView, worker: Crew, base: int) -> int | None:
-    """Return the number in the spec that was last reached. An edit to fewer is reached when the others leave."""
-    before, wanted = view.job.status.settled_replicas, view.job.spec.worker.replicas
-    runs = len(worker.active) + len(worker.done) >= base
-    return wanted if runs and (before is None or worker.size <= base) else before
+    # Pods above the size remembered are of a growth after which the status could not be written.
+    current = max(current, base, floor(spec, worker, worker.size))
+    return _grown(view, worker, Aim(current, reach, settled), base, now)
 
 
 def _grown(view: JobView, worker: Crew, aim: Aim, base: int, now: datetime) -> Aim:

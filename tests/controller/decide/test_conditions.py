@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from contract.elasticjob.model import ReplicaSpec, ReplicaStatus, State
+from contract.elasticjob.choices import State
+from contract.elasticjob.model import ReplicaSpec
+from contract.elasticjob.status import ReplicaStatus
 from controller.decide.decision import decide
 from tests.controller.decide.world import NOW, after, ago, condition, events, holds, job, later, pod, running, view
 

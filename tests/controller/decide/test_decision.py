@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from contract.elasticjob.model import ReplicaSpec, State
+from contract.elasticjob.choices import State
+from contract.elasticjob.model import ReplicaSpec
 from controller.decide.actions import CreatePod, CreateService, DeletePod
 from controller.decide.decision import decide
 from tests.controller.decide.world import NOW, after, changes, created, deleted, job, pod, running, view

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from contract.elasticjob.model import ReplicaSpec, RestartPolicy, State
+from contract.elasticjob.choices import RestartPolicy, State
+from contract.elasticjob.model import ReplicaSpec
 from controller.decide.decision import decide
 from controller.decide.exits import Verdict, due, verdict
 from tests.controller.decide.world import (

@@ -6,15 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from contract.elasticjob.model import (
-    CleanPodPolicy,
-    ElasticJob,
-    ReplicaSpec,
-    RestartPolicy,
-    State,
-    Status,
-    SuccessPolicy,
-)
+from contract.elasticjob.choices import CleanPodPolicy, RestartPolicy, State, SuccessPolicy
+from contract.elasticjob.model import ElasticJob, ReplicaSpec
+from contract.elasticjob.status import Status
 from controller.decide.actions import DeleteJob
 from controller.decide.decision import decide
 from controller.decide.observed import PodView

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from contract.elasticjob.model import ReplicaSpec, State, Status
+from contract.elasticjob.choices import State
+from contract.elasticjob.model import ReplicaSpec
+from contract.elasticjob.status import Status
 from controller.decide.decision import decide
 from tests.controller.decide.world import (
     NOW,

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contract.elasticjob.model import ElasticJob, ReplicaSpec, SchedulingPolicy, State, Status
+from contract.elasticjob.choices import State
+from contract.elasticjob.model import ElasticJob, ReplicaSpec, SchedulingPolicy
+from contract.elasticjob.status import Status
 from controller.decide.decision import decide
 from controller.decide.observed import Admission
 from controller.decide.queue import admit

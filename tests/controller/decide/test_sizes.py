@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from contract.elasticjob.model import ElasticJob, Status
+from contract.elasticjob.model import ElasticJob
+from contract.elasticjob.status import Status
 from controller.decide.crews import crews
 from controller.decide.decision import decide
 from controller.decide.observed import Admission, PodView

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from contract.elasticjob import names
-from contract.elasticjob.model import Condition, ElasticJob, JobSpec, ReplicaSpec, SchedulingPolicy, Status
+from contract.elasticjob.model import ElasticJob, JobSpec, ReplicaSpec, SchedulingPolicy
+from contract.elasticjob.status import Condition, Status
 from controller.decide.actions import Action, CreatePod, Decision, DeletePod, Emit
 from controller.decide.decision import decide
 from controller.decide.observed import JobView, NodeView, PodView

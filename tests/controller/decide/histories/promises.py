@@ -7,7 +7,8 @@ from dataclasses import fields
 from datetime import datetime
 
 from contract.elasticjob import names
-from contract.elasticjob.model import CleanPodPolicy, State, Status
+from contract.elasticjob.choices import CleanPodPolicy, State
+from contract.elasticjob.status import Status
 from controller.decide.actions import CreatePod, CreateService, Decision, DeleteJob, DeletePod, Emit
 from controller.decide.observed import Admission, JobView, PodView, is_finished, lost
 from controller.decide.shrink import SOUND, UNPLACED, standing

@@ -8,16 +8,9 @@ from random import Random
 from typing import Any
 
 from contract.elasticjob import names
-from contract.elasticjob.model import (
-    CleanPodPolicy,
-    ElasticJob,
-    JobSpec,
-    ReplicaSpec,
-    RestartPolicy,
-    SchedulingPolicy,
-    Status,
-    SuccessPolicy,
-)
+from contract.elasticjob.choices import CleanPodPolicy, RestartPolicy, SuccessPolicy
+from contract.elasticjob.model import ElasticJob, JobSpec, ReplicaSpec, SchedulingPolicy
+from contract.elasticjob.status import Status
 from controller.decide.decision import decide
 from controller.decide.observed import Admission, JobView, NodeView, PodView, is_finished
 from tests.controller.decide.histories.simulation import Simulation
@@ -89,7 +82,7 @@ def random_view(random: Random) -> JobView:
         services=frozenset({"j"} if random.random() < 0.5 else ()),
         admission=random.choice(list(Admission)) if job.spec.scheduling_policy.queue else Admission.FREE,
         waiting_cores=random.choice((0, 0, 0, 1, 3)),
-        template_hashes={type: random.choice(("first", "first", "first", "second")) for type in job.spec.replica_specs},
+        template_hashes=dict.fromkeys(job.spec.replica_specs, random.choice(("first", "first", "first", "second"))),
     )
     if random.random() < 0.6:  # a status of an earlier time, when the pods were others
         earlier = replace(view, pods=random_pods(random, job))
@@ -137,6 +130,7 @@ def simulate(view: JobView) -> Simulation:
     simulation = Simulation.of([view.job], dict.fromkeys(view.nodes, 3))
     simulation.nodes = dict(view.nodes)
     simulation.services = set(view.services)
+    simulation.hashes = {"j": view.template_hashes[names.WORKER]}
     simulation.pods = {"j": {pod.name: pod for pod in view.pods}}
     return simulation
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from contract.elasticjob import names
-from contract.elasticjob.model import ElasticJob, Status
+from contract.elasticjob.model import ElasticJob
+from contract.elasticjob.status import Status
 from controller.decide.actions import Action, CreatePod, CreateService, Decision, DeleteJob, DeletePod, Emit
 from controller.decide.decision import decide
 from controller.decide.observed import Admission, JobView, NodeView, PodView, is_finished
@@ -160,7 +161,7 @@ class Simulation:
     def start(self) -> None:
         """Start the containers of the pods that have a node."""
         for job, pod in self.every_pod():
-            if pod.phase == "Pending" and pod.node is not None and not self.nodes[pod.node].lost:
+            if pod.phase == "Pending" and pod.node in self.nodes and not (pod.terminating or self.nodes[pod.node].lost):
                 self.put(job, replace(pod, phase="Running", started=self.now.replace(microsecond=0)))
 
     def end(self, job: str, pod: PodView, exit_code: int | None, *, disrupted: bool = False) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from contract.elasticjob.model import State
+from contract.elasticjob.choices import State
 from tests.controller.decide.histories.simulation import Simulation
 from tests.controller.decide.world import job
 

@@ -15,7 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from contract.elasticjob import names
-from contract.elasticjob.model import ElasticJob, State
+from contract.elasticjob.choices import State
+from contract.elasticjob.model import ElasticJob
 from controller.decide.crews import crews
 from controller.decide.decision import decide
 from controller.decide.observed import NodeView, is_finished
