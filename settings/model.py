@@ -81,7 +81,7 @@ class Workers:
 
     count: int
     sized_by_pulumi: bool
-    """Whether `pulumi up` sets the number of a running job; else it is set in the cluster, by `kubectl scale` or an HPA."""
+    """Whether `pulumi up` sets the number of a running job; else `kubectl scale` or an HPA sets it in the cluster."""
     minimum: int
     maximum: int
     gpus: int

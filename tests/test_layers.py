@@ -1,7 +1,7 @@
 """Who may import whom (see docs and the style guide): an import that isn't listed here is a mistake.
 
-Imports go one way, settings → infra → workloads, and only `__main__.py` composes. The processes that run
-elsewhere (trainer, controller, command line, localcloud) share nothing but `contract`. No module imports itself by a detour.
+Imports go one way, settings → infra → workloads, and only `__main__.py` composes. The processes that run elsewhere
+(trainer, controller, command line, localcloud) share nothing but `contract`. No module imports itself by a detour.
 """
 
 from __future__ import annotations

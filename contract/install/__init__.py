@@ -3,8 +3,8 @@
     wanted = Installation(Program.read(ROOT))
     install.manifests(wanted)              # in the order in which they must be applied
 
-`tidewater install` prints them, and `workloads` makes Pulumi resources of them. The controller runs twice; one of the two
-leads, and the other takes over. Its packages come from the image if it has them, else an init container installs them.
+`tidewater install` prints them, and `workloads` makes Pulumi resources of them. The controller runs twice: one of the
+two leads, and the other takes over. Its packages come from the image, or an init container installs them.
 
 program   the controller's sources as a zip, which a ConfigMap holds
 access    what the controller may do

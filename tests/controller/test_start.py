@@ -1,4 +1,4 @@
-"""The entry point of the controller's pod: it installs what the image lacks, in the locked versions, and nothing else."""
+"""The entry point of the controller's pod: it installs what the image lacks, in the locked versions."""
 
 from __future__ import annotations
 
