@@ -15,6 +15,7 @@ from typing import Any
 
 import pulumi
 
+from contract.install.pods import NAMESPACE
 from settings import hardware
 from settings.model import (
     MAX_JOB_NAME_LENGTH,
@@ -194,6 +195,8 @@ def _training(read: Reader) -> Training:
     namespace = read.text("namespace", _DNS_LABEL, name, longest=63)
     if namespace == "default" or namespace.startswith("kube-"):
         read.wrong("namespace", namespace, "belongs to Kubernetes; choose another name")
+    if namespace == NAMESPACE:
+        read.wrong("namespace", namespace, "belongs to the ElasticJob controller; choose another name")
     dataset = read.text(
         "dataset", rf"digits|{_ARCHIVE}", "digits, or the s3:// or https:// address of a .zip or .tar.gz"
     )

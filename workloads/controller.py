@@ -1,7 +1,7 @@
 """The ElasticJob controller and its definition, from the manifests in `contract.install`.
 
-Its sources go into a ConfigMap as they are in this checkout, so `pulumi up` after a change replaces its pods one by one,
-and training does not notice: without a controller the workers go on, only nobody replaces or resizes them.
+Its sources go into a ConfigMap as they are in this checkout, so `pulumi up` after a change replaces its pods one by
+one. Training goes on meanwhile, also without any controller: then lost workers are not replaced.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ def register(manifest: Manifest, *, opts: pulumi.ResourceOptions) -> pulumi.Cust
 def register_custom(name: str, manifest: Manifest, *, opts: pulumi.ResourceOptions) -> pulumi.CustomResource:
     """Register one object of a kind that a CustomResourceDefinition defines, under a resource name of its own.
 
-    An object that gets another name is then replaced. Under `kind-name` it would be another resource, and Pulumi deletes
-    the old one only at the very end.
+    An object that gets another name is then replaced. Under `kind-name` it would be another resource, and Pulumi would
+    delete the old one only at the very end.
     """
     return kubernetes.apiextensions.CustomResource(
         name,
@@ -52,9 +52,7 @@ def _class_of(api_version: str, kind: str) -> Any:
         ("apps/v1", "Deployment"): kubernetes.apps.v1.Deployment,
         ("apps/v1", "StatefulSet"): kubernetes.apps.v1.StatefulSet,
         ("batch/v1", "Job"): kubernetes.batch.v1.Job,
-        ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): (
-            kubernetes.apiextensions.v1.CustomResourceDefinition
-        ),
+        ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): kubernetes.apiextensions.v1.CustomResourceDefinition,
         ("networking.k8s.io/v1", "NetworkPolicy"): kubernetes.networking.v1.NetworkPolicy,
         ("policy/v1", "PodDisruptionBudget"): kubernetes.policy.v1.PodDisruptionBudget,
         ("rbac.authorization.k8s.io/v1", "ClusterRole"): kubernetes.rbac.v1.ClusterRole,

@@ -15,6 +15,7 @@ Manifest = dict[str, Any]
 IMAGE = "public.ecr.aws/docker/library/python:3.12-slim"
 """Any image with Python 3.11 or later. It needs pip and the package index, unless it has the packages."""
 
+NAMESPACE = "tidewater-system"
 USER = 65532
 PROGRAM_DIRECTORY = "/program"
 PROGRAM_FILE = "controller.zip"
@@ -33,7 +34,7 @@ class Installation:
     """How to install the controller."""
 
     program: Program
-    namespace: str = "tidewater-system"
+    namespace: str = NAMESPACE
     name: str = "tidewater-controller"
     """Of all its objects."""
     image: str = IMAGE
