@@ -1,8 +1,8 @@
 """The training job: an ElasticJob, whose size Pulumi sets and whose pods the controller makes.
 
-Pulumi owns one number of the running job, `replicaSpecs.Worker.replicas`; or none, with the setting `sizeOwner: cluster`.
-A new size changes no pod that stays. Everything else of the job's spec comes from the settings too; a change of the pods'
-template lets all workers leave and starts new ones, which continue from the checkpoint.
+Pulumi owns one number of the running job, `replicaSpecs.Worker.replicas`, or none with the setting `sizeOwner: cluster`.
+A new size changes no pod that stays. Everything else of the job's spec comes from the settings too; a change of the
+pods' template lets all workers leave and starts new ones, which continue from the checkpoint.
 
 How a worker's pod ends: SIGTERM reaches the trainer itself, which is process 1 of its container (there is no shell),
 and the trainer leaves at the next step boundary. There is no preStop hook, since nothing has to happen before that; a
@@ -193,8 +193,8 @@ def pod_spec(job: JobSpec) -> Manifest:
 def predecessor(job: str) -> Manifest:
     """Return the pods after which the workers start: those of the Job that an older version of this program made.
 
-    Pulumi replaces that Job by the ElasticJob without waiting until its pods have ended. Workers of two versions don't train
-    together: one that comes too early ends with an error. The key has the same value on all nodes.
+    Pulumi replaces that Job by the ElasticJob without waiting until its pods have ended. Workers of two versions don't
+    train together: one that comes too early ends with an error. The key has the same value on all nodes.
     """
     return {
         "labelSelector": {
@@ -225,7 +225,7 @@ def tolerations(*, gpus: bool) -> list[Manifest]:
 def worker_container(job: JobSpec) -> Manifest:
     """Return the container that trains. The launcher adds the job's name, etcd, and the worker's name and address."""
     own = {
-        # The launcher would add these two. In the template they let all workers leave when they change: they must agree.
+        # The launcher would add these two. In the template, a change of them replaces all workers, which must agree.
         env.MIN_WORKERS: str(job.workers.minimum),
         env.MAX_WORKERS: str(job.workers.maximum),
         env.DATA: job.data,
@@ -302,8 +302,8 @@ class TrainingArgs:
 class Training(pulumi.ComponentResource):
     """The job. It depends on the worker nodes, so that they are there when it grows.
 
-    When `workers` decreases, EKS drains the nodes that it takes away. The workers there leave, and the job, which becomes
-    smaller next, gives up exactly those: their replacements, for which there is no room.
+    When `workers` decreases, EKS drains the nodes that it takes away. The workers there leave, and the job, which
+    becomes smaller next, gives up exactly those: their replacements, for which there is no room.
     """
 
     def __init__(self, name: str, args: TrainingArgs, opts: pulumi.ResourceOptions) -> None:
