@@ -1,6 +1,6 @@
 """The training job: an ElasticJob, whose size Pulumi sets and whose pods the controller makes.
 
-Pulumi owns one number of the running job, `replicaSpecs.Worker.replicas`, or none with the setting `sizeOwner: cluster`.
+Pulumi owns one number of the running job, `replicaSpecs.Worker.replicas`, or none with `sizeOwner: cluster` in the settings.
 A new size changes no pod that stays. Everything else of the job's spec comes from the settings too; a change of the
 pods' template lets all workers leave and starts new ones, which continue from the checkpoint.
 
