@@ -22,5 +22,8 @@ LEFT = 143
 KILLED = 137
 """What the container runtime reports for SIGKILL (128 + 9): the node is lost, or memory is exhausted."""
 
+NOT_THE_WORKERS_FAULT = (KILLED, LEFT)
+"""Exit codes that are not failures of the code. An ElasticJob replaces the worker and does not count a failure."""
+
 RETRYABLE = (FAILED,)
 """For `retryableExitCodes` of a job's workers, in addition to those that an ElasticJob always retries."""
