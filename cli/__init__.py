@@ -5,9 +5,12 @@
 
 app        the root command, its options, and how an error reaches the user
 errors     every error that a command may end with, and the exit codes
+session    what a command has at hand
+options    commands whose options come in groups
 kube       the API server as the commands see it: a Protocol, kinds, and `connect`
 access/    how the API server is reached: kubeconfig, login plug-ins, HTTP
 job/       `tidewater job …`
 install    `tidewater install`: the manifests of CRD and controller
 show       tables, colours, ages, JSON and YAML
+durations  10m, 1h30m
 """
