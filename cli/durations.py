@@ -1,6 +1,6 @@
 """Durations as people type them: 90, 90s, 10m, 1h30m.
 
-    parsed("1h30m")      # timedelta(minutes=90)
+parsed("1h30m")      # timedelta(minutes=90)
 """
 
 from __future__ import annotations

@@ -1,21 +1,21 @@
 """Every error that a command may end with. Its text is what the user reads; there is no stack trace.
 
-    CliError                  anything below; exit code 1
-    ├── UsageError            a wrong flag, file or value; exit code 2
-    ├── TimeoutReached        `wait` or `delete` waited in vain; exit code 3
-    ├── JobFailed             the job that was waited for has failed; exit code 4
-    └── ClusterError          the cluster does not do what was asked; exit code 1
-        ├── NoKubeconfig      there is no usable kubeconfig
-        ├── LoginFailed       the login plug-in failed, or the API server does not accept the credentials
-        ├── Unreachable       no answer from the API server
-        ├── MissingKind       the API server does not know the kind: its CRD is not installed
-        └── Refused           the API server's own answer, with its status code and reason
-            ├── NotFound      404
-            ├── Forbidden     403
-            ├── AlreadyThere  409, AlreadyExists
-            ├── Conflict      409, any other reason
-            ├── Invalid       422 or 400: validation, with the sentence of the API server
-            └── Expired       410: a watch must begin again with a list
+CliError                  anything below; exit code 1
+├── UsageError            a wrong flag, file or value; exit code 2
+├── TimeoutReached        `wait` or `delete` waited in vain; exit code 3
+├── JobFailed             the job that was waited for has failed; exit code 4
+└── ClusterError          the cluster does not do what was asked; exit code 1
+    ├── NoKubeconfig      there is no usable kubeconfig
+    ├── LoginFailed       the login plug-in failed, or the API server does not accept the credentials
+    ├── Unreachable       no answer from the API server
+    ├── MissingKind       the API server does not know the kind: its CRD is not installed
+    └── Refused           the API server's own answer, with its status code and reason
+        ├── NotFound      404
+        ├── Forbidden     403
+        ├── AlreadyThere  409, AlreadyExists
+        ├── Conflict      409, any other reason
+        ├── Invalid       422 or 400: validation, with the sentence of the API server
+        └── Expired       410: a watch must begin again with a list
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def install(
     image: Annotated[
         str,
         typer.Option(
-            help="Image with Python 3.11 or later; by default one of python.org's, which installs its packages at start.",
+            help="Image with Python 3.11 or later; if it lacks the controller's packages, they are installed at start.",
             show_default=False,
         ),
     ] = "",

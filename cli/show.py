@@ -1,6 +1,6 @@
 """How things are printed: ages, states in colour, tables like kubectl's, JSON and YAML. Pure, but for the console.
 
-    session.out.print(columns(table.columns, table.rows))
+session.out.print(columns(table.columns, table.rows))
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Objects now, and after each of their changes, for as long as somebody waits for them.
 
-    for job in successive(cluster, clock, Watched(JOBS, selection("digits"), deadline)):
-        if job is None or ready(job): break
+for job in successive(cluster, clock, Watched(JOBS, selection("digits"), deadline)):
+    if job is None or ready(job): break
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def submit(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[-- ARGUMENTS]", help="The script's arguments; without --script the whole command line."
+            metavar="-- ARGUMENTS", help="The script's arguments; without --script the whole command line."
         ),
     ] = None,
     file: Annotated[

@@ -1,6 +1,6 @@
 """What `job describe` prints: the job, its conditions, its workers, and what has happened to it. Pure.
 
-    described(View(job, pods, events), now)      # rich Text, one block under another
+described(View(job, pods, events), now)      # rich Text, one block under another
 """
 
 from __future__ import annotations

@@ -42,7 +42,9 @@ class Flags:
     ] = None
     min: Annotated[
         int | None,
-        typer.Option("--min", min=1, help="Fewest workers it can train with. Default: --workers.", rich_help_panel=_SIZE),
+        typer.Option(
+            "--min", min=1, help="Fewest workers to train with. Default: --workers.", rich_help_panel=_SIZE
+        ),
     ] = None
     max: Annotated[
         int | None,
@@ -102,9 +104,7 @@ class Flags:
 def given(flags: Flags) -> list[str]:
     """Return the names of the flags that were used."""
     defaults = Flags()
-    return [
-        f"--{name.replace('_', '-')}" for name, value in vars(flags).items() if value != getattr(defaults, name)
-    ]
+    return [f"--{name.replace('_', '-')}" for name, value in vars(flags).items() if value != getattr(defaults, name)]
 
 
 def from_flags(name: str, flags: Flags, command: Sequence[str], namespace: str = "") -> Object:

@@ -1,6 +1,6 @@
 """When what `job wait` waits for has come, or cannot come any more. Pure.
 
-    judge(Goal.SUCCEEDED, job)     # Verdict(reached=False, hopeless="", seen="Running, 2 of 2 workers")
+judge(Goal.SUCCEEDED, job)     # Verdict(reached=False, hopeless="", seen="Running, 2 of 2 workers")
 """
 
 from __future__ import annotations
