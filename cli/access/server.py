@@ -160,9 +160,8 @@ class Server:
 
     def _path(self, kind: Kind, namespace: str, name: str = "") -> str:
         root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
-        where = (
-            "" if not kind.namespaced or namespace == ALL_NAMESPACES else f"/namespaces/{namespace or self.namespace}"
-        )
+        everywhere = not kind.namespaced or namespace == ALL_NAMESPACES
+        where = "" if everywhere else f"/namespaces/{namespace or self.namespace}"
         return f"{root}{where}/{kind.plural}" + (f"/{name}" if name else "")
 
     def _object(

@@ -32,6 +32,7 @@ LAST_SECONDS = 10.0
 """How long to read on after the job has ended: a straggler may run on for ever."""
 
 _WAITING_LINES = 10_000
+_GAP_SECONDS = 2
 
 
 @dataclass(frozen=True)
@@ -213,12 +214,8 @@ class Follower:
     def _reader(self, pod: Object, run: Run) -> Callable[[], None]:
         """Return what a thread does to read one log, from where it was left."""
         name, cluster = str(pod["metadata"]["name"]), self._session.cluster
-        new = run.uid not in self._positions
+        options = replace(self._part(run.uid), container=container_of(pod), follow=True, timestamps=True)
         position = self._positions.setdefault(run.uid, Position())
-        options = LogOptions(container=container_of(pod), follow=True, timestamps=True, since_time=position.since)
-        # Of a pod that came later, every line is new.
-        if new and run.uid in (self._at_first or ()):
-            options = replace(options, tail=self._wanted.tail, since_seconds=self._wanted.since_seconds)
         position.again()
 
         def read() -> None:
@@ -233,6 +230,18 @@ class Follower:
             self._inbox.put(partial(self._end, run, error))
 
         return read
+
+    def _part(self, uid: str) -> LogOptions:
+        """Return which part of a log to read: from where it was left, or from where the user wants it to begin."""
+        position, wanted = self._positions.get(uid), self._wanted
+        if position and position.since:
+            return LogOptions(since_time=position.since)
+        if uid not in (self._at_first or ()):
+            return LogOptions()  # of a pod that came later, every line is new
+        if position is None:
+            return LogOptions(tail=wanted.tail, since_seconds=wanted.since_seconds)
+        # Nothing has been read, so nothing is repeated; only `--tail 0` has left out lines.
+        return LogOptions(since_seconds=_GAP_SECONDS if wanted.tail == 0 else wanted.since_seconds)
 
     def _end(self, run: Run, error: CliError | None) -> None:
         """Decide what the end of a stream means: the container has ended, or the connection has."""

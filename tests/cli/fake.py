@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -244,7 +244,7 @@ class FakeCluster:
         if self.clock and self.clock.elapsed < self.down_until:
             raise Unreachable("the API server can't be reached")
 
-    def _selected(self, kind: Kind, selection: Selection) -> list[Object]:
+    def _selected(self, kind: Kind, selection: Selection) -> Sequence[Object]:
         namespace = selection.namespace or self.namespace
         return [
             each

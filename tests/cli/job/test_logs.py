@@ -178,7 +178,7 @@ def test_following_reads_the_pod_that_replaces_a_lost_one(run: Run, live: FakeCl
 
 def test_following_begins_with_the_last_lines_of_those_that_run(run: Run, live: FakeCluster) -> None:
     live.put(PODS, pod(0))
-    live.write("digits-worker-0", *(at(1, str(number)) for number in range(30)))
+    live.write("digits-worker-0", *(at(1, str(number), f".{number:02}") for number in range(30)))
 
     def act() -> None:
         live.await_reader("digits-worker-0")
