@@ -3,6 +3,7 @@
     tidewater job submit digits --image my/image --workers 2 --max 4 -- --epochs 10
     tidewater job logs digits -f
 
+__main__   `python -m cli`
 app        the root command, its options, and how an error reaches the user
 errors     every error that a command may end with, and the exit codes
 session    what a command has at hand
