@@ -1,4 +1,4 @@
-"""What runs in the cluster to control the training job. Imports `contract` and the standard library.
+"""What runs in the cluster to control the training job. Imports `contract` and third parties.
 
-scale    the scaler: keeps an elastic Indexed Job at a number of workers
+start    entry point of the controller's pod: makes its packages available, then runs it
 """

@@ -166,7 +166,15 @@ def _workers(read: Reader) -> Workers:
     )
     for name in nodes.instance_types:
         _check_fit(read, name, gpus=gpus, per_node=per_node)
-    return Workers(count, minimum, maximum, gpus, per_node, nodes)
+    return Workers(
+        count=count,
+        sized_by_pulumi=read.choice("sizeOwner", ("pulumi", "cluster")) == "pulumi",
+        minimum=minimum,
+        maximum=maximum,
+        gpus=gpus,
+        per_node=per_node,
+        nodes=nodes,
+    )
 
 
 def _check_fit(read: Reader, name: str, *, gpus: int, per_node: int) -> None:
@@ -203,7 +211,7 @@ def _training(read: Reader) -> Training:
             trainer=read.text("image", _IMAGE, "a container image"),
             fetch=read.text("fetchImage", _IMAGE, "a container image"),
             etcd=read.text("etcdImage", _IMAGE, "a container image"),
-            scaler=read.text("scalerImage", _IMAGE, "a container image"),
+            controller=read.text("controllerImage", _IMAGE, "a container image"),
         ),
     )
 

@@ -38,7 +38,11 @@ def test_every_key_of_a_rendezvous_has_its_prefix_and_not_that_of_jobs() -> None
 
 def test_the_exit_code_of_leaving_is_not_success() -> None:
     assert exit_codes.LEFT == 128 + 15
-    assert exit_codes.FINISHED not in exit_codes.NOT_THE_WORKERS_FAULT
+    assert exit_codes.FINISHED == 0
+
+
+def test_a_wrong_command_line_is_not_retried() -> None:
+    assert not {exit_codes.FINISHED, exit_codes.USAGE} & set(exit_codes.RETRYABLE)
 
 
 def test_a_worker_has_left_before_its_spot_instance_ends() -> None:

@@ -44,6 +44,8 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "more GPUs than there are": ({"gpusPerWorker": 4}, "gpusPerWorker = 4: 1 per node is 4 GPUs, and g5.xlarge"),
     "GPUs on a CPU type": ({"instanceTypes": ["m5.large"]}, "m5.large in instanceTypes has 0"),
     "too many workers per node": ({"workersPerNode": 90, "gpusPerWorker": 0}, "workersPerNode = 90: g5.xlarge"),
+    "owner of the size": ({"sizeOwner": "hpa"}, "sizeOwner = hpa: must be pulumi or cluster"),
+    "the image of the scaler": ({"scalerImage": "python:3"}, "scalerImage = python:3: no such key; did you mean"),
     "capacity type": ({"capacityType": "spot"}, "capacityType = spot: must be ON_DEMAND or SPOT"),
     "two members of etcd": ({"etcdMembers": 2}, "etcdMembers = 2: must be one of 1, 3"),
     "one zone": ({"availabilityZones": "1"}, "availabilityZones = 1: must be from 2 to 4"),
