@@ -40,9 +40,7 @@ def submit(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the job.", show_default=False)] = "",
     words: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="-- ARGUMENTS", help="The script's arguments; without --script the whole command line."
-        ),
+        typer.Argument(metavar="-- ARGUMENTS", help="The script's arguments; without --script the whole command line."),
     ] = None,
     file: Annotated[
         str, typer.Option("--file", "-f", metavar="FILE", help="Manifest instead of flags; - is standard input.")

@@ -9,6 +9,7 @@ queue; the main thread alone decides and prints.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import queue
 import threading
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from cli.errors import CliError, Forbidden, Invalid, LoginFailed, MissingKind, NotFound, UsageError
+from cli.errors import CliError, Forbidden, Invalid, LoginFailed, MissingKind, NotFound, Refused, UsageError
 from cli.job import waiting
 from cli.job.changes import RETRY_SECONDS, Snapshot, Watched, named, snapshots, successive
 from cli.job.describe import pod_state
@@ -32,6 +33,7 @@ LAST_SECONDS = 10.0
 """How long to read on after the job has ended: a straggler may run on for ever."""
 
 _WAITING_LINES = 10_000
+_AT_ONCE = 1_000
 _GAP_SECONDS = 2
 
 
@@ -121,6 +123,10 @@ def _log(session: Session, pod: Object, wanted: Wanted) -> Iterator[Line]:
         session.note(f"{name} has not started: {pod_state(pod)}")
     except NotFound:
         session.note(f"{name} is gone")
+    except Forbidden:
+        raise
+    except Refused as error:
+        session.note(f"{name}: {error.message}")  # its node does not answer
 
 
 T = TypeVar("T")
@@ -154,14 +160,16 @@ class Follower:
         self._begin(lambda: self._tell_all(self._see_job, successive(session.cluster, session.clock, jobs)))
         self._begin(lambda: self._tell_all(self._see_pods, snapshots(session.cluster, session.clock, pods)))
         while not self._finished():
-            try:
-                self._inbox.get(timeout=self._patience())()
-            except queue.Empty:
-                self._printer.flush()
-            if self._inbox.empty():
-                self._printer.flush()
+            self._carry_out()
+            self._printer.flush()
             self._read_what_is_due()
-        self._printer.flush()
+
+    def _carry_out(self) -> None:
+        """Wait for a message; carry out those that are there."""
+        with contextlib.suppress(queue.Empty):
+            self._inbox.get(timeout=self._patience())()
+            for _ in range(_AT_ONCE):
+                self._inbox.get_nowait()()
 
     def _finished(self) -> bool:
         if not self._job_ended or self._at_first is None:
@@ -172,7 +180,7 @@ class Follower:
     def _patience(self) -> float:
         """Return for how long there is nothing to do but to wait for messages."""
         now = self._session.clock.monotonic()
-        times = [self._last_call, *(self._not_before[uid] for uid in self._not_before if uid in self._pods)]
+        times = [self._last_call, *(self._not_before.get(run.uid, now) for _, run in self._unread())]
         return min(60.0, max(0.01, min(times) - now))
 
     def _see_job(self, job: Object | None) -> None:

@@ -42,9 +42,7 @@ class Flags:
     ] = None
     min: Annotated[
         int | None,
-        typer.Option(
-            "--min", min=1, help="Fewest workers to train with. Default: --workers.", rich_help_panel=_SIZE
-        ),
+        typer.Option("--min", min=1, help="Fewest workers to train with. Default: --workers.", rich_help_panel=_SIZE),
     ] = None
     max: Annotated[
         int | None,

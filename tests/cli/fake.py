@@ -18,7 +18,6 @@ from cli.errors import Answer, ClusterError, Unreachable
 from cli.kube import (
     ALL_NAMESPACES,
     EVERYTHING,
-    JOBS,
     PODS,
     Change,
     Kind,
@@ -217,13 +216,13 @@ class FakeCluster:
         with self._news:
             log.readers += 1
             self._news.notify_all()
-            existing = [each for each in log.lines if each >= options.since_time]
+            existing = [each for each in log.lines if each[:19] >= options.since_time[:19]]
             begin = 0 if options.tail is None else max(0, len(existing) - options.tail)
             done = len(log.lines)
         yield from existing[begin:]
         while options.follow:
             with self._news:
-                ready = self._news.wait_for(lambda: len(log.lines) > done or log.closed, PATIENCE_SECONDS)
+                ready = self._news.wait_for(lambda done=done: len(log.lines) > done or log.closed, PATIENCE_SECONDS)
                 assert ready, f"nobody writes to or closes the log of {pod}"
                 more = log.lines[done:]
                 done = len(log.lines)
@@ -249,7 +248,7 @@ class FakeCluster:
         return [
             each
             for (plural, own, _), each in sorted(self._objects.items())
-            if plural == kind.plural and namespace in (own, ALL_NAMESPACES) and _matches(each, selection)
+            if plural == kind.plural and (namespace == ALL_NAMESPACES or own in ("", namespace)) and _matches(each, selection)
         ]
 
     def _key(self, kind: Kind, name: str, namespace: str) -> Key:

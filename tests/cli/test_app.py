@@ -1,3 +1,5 @@
+"""Completion, errors and broken pipes of the whole command line."""
+
 from __future__ import annotations
 
 import os

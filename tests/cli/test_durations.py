@@ -1,3 +1,5 @@
+"""Durations as people type them."""
+
 from __future__ import annotations
 
 from datetime import timedelta

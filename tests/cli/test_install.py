@@ -1,3 +1,5 @@
+"""What `tidewater install` prints."""
+
 from __future__ import annotations
 
 import yaml

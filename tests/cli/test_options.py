@@ -1,3 +1,5 @@
+"""Options that come in groups."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -168,9 +168,10 @@ def condition(type: str, message: str) -> Object:
 
 def test_wait_ends_at_its_timeout(tidewater: Command) -> None:
     submit(tidewater, "slow")
-    assert "slow is not running after 1s" in tidewater(
-        "job", "wait", "slow", "--for", "running", "--timeout", "1s", fails=3
-    ).stderr
+    assert (
+        "slow is not running after 1s"
+        in tidewater("job", "wait", "slow", "--for", "running", "--timeout", "1s", fails=3).stderr
+    )
 
 
 def test_describe_finds_the_jobs_own_events(tidewater: Command, server: Server) -> None:

@@ -1,3 +1,5 @@
+"""Ages, tables and colours."""
+
 from __future__ import annotations
 
 import pytest

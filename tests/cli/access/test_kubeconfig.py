@@ -1,3 +1,5 @@
+"""Which kubeconfig and which context are chosen, and what is said about a wrong one."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""Login plug-ins: what they are told, and when they are asked."""
+
 from __future__ import annotations
 
 import stat

@@ -79,10 +79,10 @@ def handler(api: Api) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(text.encode())
             self.close_connection = api.cut
 
-        do_GET = do_POST = do_PATCH = do_DELETE = answer
-
         def log_message(self, format: str, *args: Any) -> None: ...
 
+    for verb in ("GET", "POST", "PATCH", "DELETE"):
+        setattr(Handler, f"do_{verb}", Handler.answer)
     return Handler
 
 

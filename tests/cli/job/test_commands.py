@@ -1,3 +1,5 @@
+"""The job commands, but for logs and wait."""
+
 from __future__ import annotations
 
 import json

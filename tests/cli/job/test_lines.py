@@ -1,3 +1,5 @@
+"""The order of lines, and lines that come again."""
+
 from __future__ import annotations
 
 import pytest

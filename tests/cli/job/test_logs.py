@@ -1,3 +1,5 @@
+"""Merged logs, and logs that are followed while workers come and go."""
+
 from __future__ import annotations
 
 import threading

@@ -1,3 +1,5 @@
+"""Flags and files become jobs; wrong ones are named."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -49,7 +51,11 @@ def test_sizes_that_are_left_out_follow_from_the_others(flags: Flags, expected: 
             id="torchrun-runs-the-script-once-per-gpu",
         ),
         pytest.param(
-            Flags(image="i", script="t.py", launcher=Launcher.NONE), ["a"], ["python3"], ["t.py", "a"], id="plain-python"
+            Flags(image="i", script="t.py", launcher=Launcher.NONE),
+            ["a"],
+            ["python3"],
+            ["t.py", "a"],
+            id="plain-python",
         ),
         pytest.param(Flags(image="i"), ["torchrun", "-m", "x"], ["torchrun"], ["-m", "x"], id="own-command-line"),
         pytest.param(Flags(image="i"), [], None, None, id="the-image's-entry-point"),

@@ -1,3 +1,5 @@
+"""How lines of logs look."""
+
 from __future__ import annotations
 
 from cli.job.lines import line_of

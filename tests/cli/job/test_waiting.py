@@ -1,3 +1,5 @@
+"""What is waited for, and how a wait ends."""
+
 from __future__ import annotations
 
 import pytest
