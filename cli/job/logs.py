@@ -32,6 +32,7 @@ from contract.elasticjob import names
 LAST_SECONDS = 10.0
 """How long to read on after the job has ended: a straggler may run on for ever."""
 
+LATE_SECONDS = 0.2
 _WAITING_LINES = 10_000
 _AT_ONCE = 1_000
 _GAP_SECONDS = 2
@@ -261,7 +262,9 @@ class Follower:
         if gone or (pod and error is None and (ended(pod) or started(pod) != run)):
             self._done.add(run)
             return
-        self._not_before[run.uid] = self._session.clock.monotonic() + RETRY_SECONDS
+        # A stream that ends well was cut off by the API server, or the pod's status is late.
+        pause = RETRY_SECONDS if error else LATE_SECONDS
+        self._not_before[run.uid] = self._session.clock.monotonic() + pause
         if pod and error and self._told.get(run.uid) != error.message:
             self._told[run.uid] = error.message
             self._printer.note(f"{pod['metadata']['name']}: {error.message}")

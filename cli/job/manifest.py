@@ -143,14 +143,15 @@ def sizes(flags: Flags) -> tuple[int, int, int]:
         UsageError: they are not in order.
     """
     wanted = flags.workers or flags.min or 1
+    remedy = "Choose --min ≤ --workers ≤ --max."
+    if flags.min and flags.max and flags.min > flags.max:
+        raise UsageError(f"--min {flags.min} is more than --max {flags.max}", remedy)
+    if flags.min and wanted < flags.min:
+        raise UsageError(f"--workers {wanted} is fewer than --min {flags.min}", remedy)
+    if flags.max and wanted > flags.max:
+        raise UsageError(f"--workers {wanted} is more than --max {flags.max}", remedy)
     low, high = flags.min or wanted, flags.max or wanted
-    if low > high:
-        raise UsageError(f"--min {low} is more than --max {high}", "Choose --min ≤ --workers ≤ --max.")
-    if wanted < low:
-        raise UsageError(f"--workers {wanted} is fewer than --min {low}", "Choose --min ≤ --workers ≤ --max.")
-    if wanted > high:
-        raise UsageError(f"--workers {wanted} is more than --max {high}", "Choose --min ≤ --workers ≤ --max.")
-    if flags.autoscale and low == high:
+    if flags.autoscale and wanted == high:
         raise UsageError("--autoscale has no room to grow", f"Give it some with --max, more than {wanted}.")
     return low, wanted, high
 

@@ -55,7 +55,7 @@ def test_sizes_that_are_left_out_follow_from_the_others(flags: Flags, expected: 
             ["a"],
             ["python3"],
             ["t.py", "a"],
-            id="plain-python",
+            id="plain",
         ),
         pytest.param(Flags(image="i"), ["torchrun", "-m", "x"], ["torchrun"], ["-m", "x"], id="own-command-line"),
         pytest.param(Flags(image="i"), [], None, None, id="the-image's-entry-point"),
@@ -168,7 +168,7 @@ def test_a_wrong_file_is_named_with_its_document(tmp_path: Path, text: str, expe
 
 
 def test_a_file_that_is_not_there_is_named() -> None:
-    with pytest.raises(UsageError, match="-f nowhere.yaml can't be read: No such file"):
+    with pytest.raises(UsageError, match=r"-f nowhere\.yaml can't be read: No such file"):
         from_file("nowhere.yaml")
 
 
