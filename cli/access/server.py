@@ -19,6 +19,7 @@ import httpx2
 import msgspec
 from lightkube.config import client_adapter, models
 from lightkube.config.kubeconfig import StrOrPath
+from lightkube.core.exceptions import ConfigError
 
 from cli.access import answers, kubeconfig
 from cli.access.plugin import PluginAuth
@@ -47,6 +48,7 @@ _MERGE_PATCH = "application/merge-patch+json"
 _UNAUTHORIZED = 401
 _GRACE_SECONDS = 10.0
 _PAGE = 500
+_STRANGE = "it does not answer as a Kubernetes API server does"
 
 
 def connect(access: Access, environment: Mapping[str, str] | None = None) -> Server:
@@ -88,9 +90,10 @@ class Server:
         while True:
             page = self._object("GET", self._path(kind, selection.namespace), parameters, kind=kind)
             items += page.get("items") or []
-            more = page["metadata"].get("continue")
+            metadata = page.get("metadata") or {}
+            more = metadata.get("continue")
             if not more:
-                return Listing(items, str(page["metadata"].get("resourceVersion", "")))
+                return Listing(items, str(metadata.get("resourceVersion", "")))
             parameters["continue"] = more
 
     def table(self, kind: Kind, selection: Selection = EVERYTHING) -> Table:
@@ -111,10 +114,14 @@ class Server:
         path = self._path(kind, selection.namespace)
         with self._stream(path, parameters, kind=kind, quiet_seconds=whole + _GRACE_SECONDS) as lines:
             for line in lines:
-                change = json.loads(line)
-                if change["type"] == "ERROR":
-                    raise answers.refused(answers.answer_of(change["object"]))
-                yield Change(change["type"], change["object"])
+                try:
+                    change = json.loads(line)
+                    type, found = change["type"], change["object"]
+                except (ValueError, LookupError, TypeError):
+                    raise self._unreachable(_STRANGE) from None
+                if type == "ERROR":
+                    raise answers.refused(answers.answer_of(found))
+                yield Change(type, found)
 
     def create(self, kind: Kind, object: Object, *, dry_run: bool = False) -> Object:
         """Create the object. Unknown fields are refused, as by `kubectl create`."""
@@ -176,9 +183,11 @@ class Server:
     ) -> Object:
         response = self._send(self._request(method, path, parameters, body=body, accept=accept), kind)
         try:
-            found: Object = response.json()
+            found = response.json()
         except ValueError:
-            raise self._unreachable("it does not answer as a Kubernetes API server does") from None
+            raise self._unreachable(_STRANGE) from None
+        if not isinstance(found, dict):
+            raise self._unreachable(_STRANGE)
         return found
 
     def _request(
@@ -232,6 +241,8 @@ class Server:
             raise self._unreachable(f"no connection within {CONNECT_SECONDS:.0f} s") from None
         except httpx2.TimeoutException:
             raise self._unreachable("the answer takes too long") from None
+        except ConfigError as error:
+            raise LoginFailed(f"context {self._connection.context} of the kubeconfig can't log in: {error}") from None
         except httpx2.TransportError as error:
             raise self._unreachable(str(error) or type(error).__name__) from None
 
@@ -264,19 +275,19 @@ def client(connection: kubeconfig.Connection) -> httpx2.Client:
         verify: ssl.SSLContext = client_adapter.verify_cluster(cluster, user, _as_it_is)
         plugin = connection.user.get("exec")
         auth = PluginAuth(plugin, connection.cluster) if plugin else client_adapter.user_auth(user)
-    except (OSError, ValueError) as error:
+        return httpx2.Client(
+            base_url=connection.server,
+            verify=verify,
+            auth=auth,
+            proxy=connection.cluster.get("proxy-url"),
+            timeout=httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
+            limits=httpx2.Limits(),  # one connection per followed worker, however many there are
+        )
+    except (OSError, ValueError, ConfigError, httpx2.InvalidURL) as error:
         raise NoKubeconfig(
             f"context {connection.context} of the kubeconfig can't be used: {error}",
             "Write it again, for EKS with `aws eks update-kubeconfig --name CLUSTER`.",
         ) from None
-    return httpx2.Client(
-        base_url=connection.server,
-        verify=verify,
-        auth=auth,
-        proxy=connection.cluster.get("proxy-url"),
-        timeout=httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
-        limits=httpx2.Limits(),  # one connection per followed worker, however many there are
-    )
 
 
 def _as_it_is(path: StrOrPath) -> StrOrPath:
