@@ -1,0 +1,73 @@
+"""What may be done about a job. A decision lists actions in the order in which they must be carried out.
+
+If `restarts` or `counted` of the status change, the status is written first: after a crash in between, a failure is
+then neither forgotten with its pod nor counted twice. Otherwise the actions come first, so that a status never says
+that something was done which was not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from contract.elasticjob.model import Status
+
+
+@dataclass(frozen=True, slots=True)
+class CreateService:
+    """Create the headless service by which the job's pods find each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePod:
+    """Create a pod. `core` pods have the core priority class, the others that of the surge."""
+
+    type: str
+    index: int
+    core: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Delete a pod if it still has this uid. `grace` None: with the pod's own grace period; 0: at once.
+
+    `reason` is for people: it is the end of a sentence that begins with "Deleted pod NAME: ".
+    """
+
+    name: str
+    uid: str
+    reason: str
+    grace: Literal[0] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """Delete the job with everything that it owns: its time to live is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """Create a Kubernetes event about the job."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+Action = CreateService | CreatePod | DeletePod | DeleteJob | Emit
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do about a job now, and what its status is.
+
+    Attributes:
+        status: equal to the job's present status if nothing in it changes; then it must not be written.
+        actions: empty if there is nothing to do.
+        again: when to decide again even if nothing is observed until then; None: not before something is.
+    """
+
+    status: Status
+    actions: tuple[Action, ...] = ()
+    again: datetime | None = None

@@ -1,0 +1,212 @@
+"""What the controller observes of one job: frozen views, made from the API server's objects by pure functions.
+
+    types = type_keys(job.spec.replica_specs)
+    view = JobView(job=job, pods=tuple(pod_view(pod, types) for pod in pods), nodes={...})
+
+The decision reads these views and nothing else. An object may lack any part that the API server has not filled in yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
+
+from contract.elasticjob import names
+from contract.elasticjob.model import ElasticJob
+
+Object = Mapping[str, Any]
+
+# Values of a pod's status.reason when the pod failed through no fault of its own: the kubelet, the node controller and
+# the garbage collector write them. https://kubernetes.io/docs/concepts/workloads/pods/disruptions/ and
+# https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/
+DISRUPTIONS = frozenset(
+    "Evicted Preempting Preempted NodeLost NodeShutdown Shutdown Terminated NodeAffinity UnexpectedAdmissionError".split()
+)
+OUT_OF = "OutOf"  # a kubelet refuses a pod that no longer fits: OutOfcpu, OutOfmemory, OutOfpods, ...
+
+# A node with one of these taints will go, or is gone. Karpenter, the cluster autoscaler, the AWS node termination
+# handler and the cloud providers set them.
+DOOMED_TAINTS = frozenset(
+    {
+        "ToBeDeletedByClusterAutoscaler",
+        "cloud.google.com/impending-node-termination",
+        "karpenter.sh/disrupted",
+        "karpenter.sh/disruption",
+        "node.cloudprovider.kubernetes.io/shutdown",
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/out-of-service",
+        "node.kubernetes.io/unreachable",
+        "node.kubernetes.io/unschedulable",
+    }
+)
+TERMINATION_HANDLER = "aws-node-termination-handler/"
+
+
+class Admission(Enum):
+    """What the queue allows a job. A job without a queue is always FREE."""
+
+    FREE = "no restriction"
+    HOLD = "keeps its minimum and what runs; nothing more may wait for room"
+    HEAD = "the first job that waits: may have its minimum, and nothing above it"
+    WAIT = "may have no pods"
+    YIELD = "had its turn and found no room: gives its pods up and goes behind the others"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodView:
+    """One pod of the job."""
+
+    name: str
+    uid: str
+    type: str
+    """The key in spec.replicaSpecs, or what the label says if there is no such type."""
+    index: int
+    """-1 if the label is missing or is not a number."""
+    phase: str
+    """Pending, Running, Succeeded, Failed or Unknown."""
+    terminating: bool = False
+    node: str | None = None
+    unschedulable_since: datetime | None = None
+    disrupted: bool = False
+    """Whether the pod was evicted or preempted, or its node refused it or went away."""
+    exit_code: int | None = None
+    """Of the container that trains; if it has not ended, of the first container that failed."""
+    oom_killed: bool = False
+    restarts: int = 0
+    """Restarts of containers in this pod, made by the kubelet."""
+    created: datetime
+    started: datetime | None = None
+    finished: datetime | None = None
+    template_hash: str = ""
+    """Empty if the pod does not say from which template it was made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """One node, as far as the job's pods depend on it."""
+
+    name: str
+    doomed: bool = False
+    """Cordoned, not ready, being deleted, or with the notice that it will be."""
+    lost: bool = False
+    """Nothing has been heard of the kubelet, so that a pod there can't confirm that it has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """Everything that a decision about one job depends on, except the time."""
+
+    job: ElasticJob
+    pods: tuple[PodView, ...] = ()
+    nodes: Mapping[str, NodeView] = field(default_factory=dict)
+    """By name. If empty, nothing is known of the nodes, and none is taken to be doomed."""
+    services: frozenset[str] = frozenset()
+    """Names of the job's services."""
+    admission: Admission = Admission.FREE
+    waiting_cores: int = 0
+    """Core pods of other jobs that no node has room for."""
+    template_hashes: Mapping[str, str] = field(default_factory=dict)
+    """By replica type: the hash that a pod made now would have."""
+    refusal: str = ""
+    """What the API server said when it last refused to create a pod of this job; empty after a success."""
+
+
+def type_keys(types: Iterable[str]) -> dict[str, str]:
+    """Return replica types by what the label `replica-type` says of them, which is in lower case."""
+    return {type.lower(): type for type in types}
+
+
+def pod_view(pod: Object, types: Mapping[str, str]) -> PodView:
+    """Return the view of a pod; `types` is made by `type_keys`."""
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    labels = metadata.get("labels") or {}
+    label = labels.get(names.LABEL_REPLICA_TYPE, "")
+    index = labels.get(names.LABEL_REPLICA_INDEX, "")
+    conditions = status.get("conditions") or ()
+    ended = _ended(pod)
+    return PodView(
+        name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        type=types.get(label, label),
+        index=int(index) if index.isascii() and index.isdigit() else -1,
+        phase=status.get("phase") or "Pending",
+        terminating=bool(metadata.get("deletionTimestamp")),
+        node=(pod.get("spec") or {}).get("nodeName") or None,
+        unschedulable_since=_unschedulable_since(conditions),
+        disrupted=_disrupted(status, conditions),
+        exit_code=ended.get("exitCode"),
+        oom_killed=ended.get("reason") == "OOMKilled",
+        restarts=sum(each.get("restartCount", 0) for each in status.get("containerStatuses") or ()),
+        created=_time(metadata.get("creationTimestamp")) or datetime.min.replace(tzinfo=UTC),
+        started=_time(ended.get("startedAt")) or _time(status.get("startTime")),
+        finished=_time(ended.get("finishedAt")),
+        template_hash=(metadata.get("annotations") or {}).get(names.ANNOTATION_TEMPLATE_HASH, ""),
+    )
+
+
+def node_view(node: Object) -> NodeView:
+    """Return the view of a node."""
+    metadata, spec = node["metadata"], node.get("spec") or {}
+    taints = {taint.get("key", "") for taint in spec.get("taints") or ()}
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    ready = next((each.get("status") for each in conditions if each.get("type") == "Ready"), None)
+    going = metadata.get("deletionTimestamp") or spec.get("unschedulable") or ready != "True"
+    doomed = bool(going) or any(key in DOOMED_TAINTS or key.startswith(TERMINATION_HANDLER) for key in taints)
+    lost = ready == "Unknown" or "node.kubernetes.io/unreachable" in taints
+    return NodeView(name=metadata["name"], doomed=doomed, lost=lost)
+
+
+def doomed(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
+    """Return whether the pod's node will go or is gone, or nothing is heard of the pod."""
+    if pod.phase == "Unknown":
+        return True
+    if pod.node is None or not nodes:
+        return False
+    node = nodes.get(pod.node)
+    return node is None or node.doomed
+
+
+def lost(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
+    """Return whether the pod's node is gone or silent: the kubelet there will not say when the pod has ended."""
+    if pod.node is None or not nodes:
+        return False
+    node = nodes.get(pod.node)
+    return node is None or node.lost
+
+
+def _ended(pod: Object) -> Object:
+    """Return the `terminated` part of the container whose exit code is the pod's; empty if there is none."""
+    status = pod.get("status") or {}
+    mine: Sequence[Object] = status.get("containerStatuses") or ()
+    for container in mine:
+        if container.get("name") == names.WORKER_CONTAINER or len(mine) == 1:
+            terminated: Object = (container.get("state") or {}).get("terminated") or {}
+            if terminated:
+                return terminated
+    for container in (*(status.get("initContainerStatuses") or ()), *mine):
+        terminated = (container.get("state") or {}).get("terminated") or {}
+        if terminated.get("exitCode"):
+            return terminated
+    return {}
+
+
+def _disrupted(status: Object, conditions: Sequence[Object]) -> bool:
+    reason = status.get("reason") or ""
+    if reason in DISRUPTIONS or reason.startswith(OUT_OF):
+        return True
+    return any(each.get("type") == "DisruptionTarget" and each.get("status") == "True" for each in conditions)
+
+
+def _unschedulable_since(conditions: Sequence[Object]) -> datetime | None:
+    for each in conditions:
+        if each.get("type") == "PodScheduled" and each.get("status") == "False":
+            return _time(each.get("lastTransitionTime")) if each.get("reason") == "Unschedulable" else None
+    return None
+
+
+def _time(text: str | None) -> datetime | None:
+    """Return a time of the API server, which is in RFC 3339."""
+    return datetime.fromisoformat(text) if text else None
