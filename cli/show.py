@@ -15,7 +15,7 @@ import typer
 import yaml
 from rich.text import Text
 
-from contract.elasticjob.model import State
+from contract.elasticjob.choices import State
 
 _GAP = 3
 _STYLES = {

@@ -17,7 +17,7 @@ from cli.job.lookup import last_seen, worker_of
 from cli.kube import Object
 from cli.show import columns, since, style
 from contract.elasticjob import names
-from contract.elasticjob.model import Launcher
+from contract.elasticjob.choices import Launcher
 
 MOST_EVENTS = 15
 _NONE = "<none>"

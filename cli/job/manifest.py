@@ -21,7 +21,7 @@ from cli.errors import UsageError
 from cli.kube import Object
 from contract import env as variables
 from contract.elasticjob import names
-from contract.elasticjob.model import DNS_LABEL, Launcher
+from contract.elasticjob.choices import Launcher
 
 GPU = "nvidia.com/gpu"
 RENDEZVOUS_PORT = 29400
@@ -158,7 +158,7 @@ def sizes(flags: Flags) -> tuple[int, int, int]:
 
 def check_name(name: str, workers: int) -> None:
     """Raise UsageError if the job's name can't be part of its pods' names."""
-    if not re.fullmatch(DNS_LABEL, name):
+    if not re.fullmatch(names.DNS_LABEL, name):
         raise UsageError(
             f"NAME {name!r} is not a name for a job",
             "Use lower-case letters, digits and '-', with a letter or digit first and last: imagenet-2.",

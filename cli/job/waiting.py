@@ -12,7 +12,7 @@ from typing import Any
 from cli.kube import Object
 from cli.show import plural
 from contract.elasticjob import names
-from contract.elasticjob.model import State
+from contract.elasticjob.choices import State
 
 ENDED = (State.SUCCEEDED, State.FAILED)
 

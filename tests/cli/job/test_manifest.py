@@ -9,7 +9,7 @@ import pytest
 from cli.errors import UsageError
 from cli.job.manifest import Flags, from_file, from_flags
 from cli.kube import Object
-from contract.elasticjob.model import Launcher
+from contract.elasticjob.choices import Launcher
 
 
 def container(found: Object) -> Object:
