@@ -8,7 +8,7 @@ app        the root command, its options, and how an error reaches the user
 errors     every error that a command may end with, and the exit codes
 session    what a command has at hand
 options    commands whose options come in groups
-kube       the API server as the commands see it: a Protocol, kinds, and `connect`
+kube       the API server as the commands see it: a Protocol, and kinds
 access/    how the API server is reached: kubeconfig, login plug-ins, HTTP
 job/       `tidewater job …`
 install    `tidewater install`: the manifests of CRD and controller

@@ -1,7 +1,6 @@
 """The API server as the commands see it. Objects are plain dicts, as in JSON.
 
-    cluster = connect(Access(context="prod", namespace="training"))
-    for pod in cluster.list(PODS, Selection(labels="job-name=digits")).items: ...
+    for pod in session.cluster.list(PODS, Selection(labels="job-name=digits")).items: ...
 
 Commands take a `Cluster`, a Protocol, so that tests run them against a fake that keeps state. It is synchronous: one
 command does one thing at a time, and those that follow several streams use one thread for each. Every method may be
@@ -11,7 +10,7 @@ or refuses.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -161,14 +160,3 @@ class Access:
     kubeconfig: str = ""
     context: str = ""
     namespace: str = ""
-
-
-def connect(access: Access, environment: Mapping[str, str] | None = None) -> Cluster:
-    """Return the cluster that the flags, the environment (default: the process's) and the kubeconfig name.
-
-    Nothing is sent yet. Raises: NoKubeconfig.
-    """
-    # The HTTP client takes longer to import than everything else; `--help` and completion do without it.
-    from cli.access import server
-
-    return server.connect(access, environment)

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.text import Text
 
 from cli.errors import CliError
-from cli.kube import NAMESPACES, Access, Cluster, connect
+from cli.kube import NAMESPACES, Access, Cluster
 
 _PANEL = "Which cluster"
 
@@ -53,6 +53,18 @@ class SystemClock:
     def sleep(self, seconds: float) -> None:
         """Wait."""
         time.sleep(seconds)
+
+
+def connect(access: Access) -> Cluster:
+    """Return the cluster that the flags, the environment and the kubeconfig name. Nothing is sent yet.
+
+    Raises:
+        NoKubeconfig: there is none, or it is wrong.
+    """
+    # The HTTP client takes longer to import than everything else; `--help` does without it.
+    from cli.access import server
+
+    return server.connect(access)
 
 
 @dataclass(frozen=True)

@@ -302,7 +302,7 @@ def test_something_else_than_an_api_server_is_unreachable(api: Api, server: Serv
         pytest.param({}, {"client-certificate": "/none", "client-key": "/none"}, id="no-client-certificate"),
         pytest.param({}, {"token": 7}, id="token-is-a-number"),
         pytest.param({}, {"auth-provider": {"name": "gcp"}}, id="auth-provider"),
-        pytest.param({"server": "https://[a"}, {}, id="no-url"),
+        pytest.param({"server": "https://a:port"}, {}, id="no-url"),
         pytest.param({"proxy-url": "x://a"}, {}, id="no-proxy"),
     ],
 )
