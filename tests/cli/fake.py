@@ -245,11 +245,11 @@ class FakeCluster:
 
     def _selected(self, kind: Kind, selection: Selection) -> Sequence[Object]:
         namespace = selection.namespace or self.namespace
-        wanted = (lambda own: True) if namespace == ALL_NAMESPACES else (lambda own: own in ("", namespace))
+        everywhere = namespace == ALL_NAMESPACES
         return [
             each
             for (plural, own, _), each in sorted(self._objects.items())
-            if plural == kind.plural and wanted(own) and _matches(each, selection)
+            if plural == kind.plural and (everywhere or own in ("", namespace)) and _matches(each, selection)
         ]
 
     def _key(self, kind: Kind, name: str, namespace: str) -> Key:
