@@ -8,6 +8,7 @@ The cluster is connected to when it is first used, so that `--help`, `--dry-run`
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -85,6 +86,17 @@ def complete_namespace(context: typer.Context, incomplete: str) -> list[str]:
     return [name for name in found if name.startswith(incomplete)]
 
 
+def complete_context(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the contexts of the kubeconfig that begin with what has been typed."""
+    from cli.access import kubeconfig
+
+    try:
+        found = kubeconfig.contexts(Access(kubeconfig=context.params.get("kubeconfig") or ""), os.environ)
+    except CliError:
+        return []
+    return [name for name in found if name.startswith(incomplete)]
+
+
 @dataclass(frozen=True)
 class Target:
     """The flags that every command about a cluster has."""
@@ -102,7 +114,12 @@ class Target:
     ] = ""
     context: Annotated[
         str,
-        typer.Option(help="Context of the kubeconfig; by default its current one.", rich_help_panel=_PANEL),
+        typer.Option(
+            help="Context of the kubeconfig; by default its current one.",
+            autocompletion=complete_context,
+            rich_help_panel=_PANEL,
+            show_default=False,
+        ),
     ] = ""
     kubeconfig: Annotated[
         str,

@@ -62,6 +62,16 @@ def load(access: Access, environment: Mapping[str, str]) -> Connection:
     return chosen(merged([(path, read(path)) for path in paths]), access, paths)
 
 
+def contexts(access: Access, environment: Mapping[str, str]) -> list[str]:
+    """Return the names of all contexts.
+
+    Raises:
+        NoKubeconfig: a file can't be read.
+    """
+    config = merged([(path, read(path)) for path in files(access, environment)])
+    return sorted(map(str, config["contexts"]))
+
+
 def files(access: Access, environment: Mapping[str, str]) -> list[Path]:
     """Return the kubeconfig files to merge: the flag's, else those of $KUBECONFIG, else the one in the home directory.
 

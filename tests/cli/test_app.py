@@ -49,6 +49,12 @@ def test_namespaces_are_completed_by_name(cluster: FakeCluster) -> None:
     assert completed(cluster, "tidewater job list -n t") == ["training"]
 
 
+def test_contexts_are_completed_from_the_kubeconfig(cluster: FakeCluster, tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_text("contexts: [{name: production}, {name: test}]")
+    assert completed(cluster, f"tidewater job list --kubeconfig {file} --context p") == ["production"]
+
+
 def test_completion_is_silent_about_a_cluster_that_does_not_answer(cluster: FakeCluster) -> None:
     cluster.failures["list", "ElasticJob"] = missing(JOBS)
     assert completed(cluster, "tidewater job describe i") == []

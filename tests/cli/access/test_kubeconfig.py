@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.access.kubeconfig import in_cluster, load
+from cli.access.kubeconfig import contexts, in_cluster, load
 from cli.errors import NoKubeconfig
 from cli.kube import Access
 
@@ -104,6 +104,11 @@ def test_a_wrong_context_names_a_close_one_and_all(tmp_path: Path) -> None:
     with pytest.raises(NoKubeconfig) as caught:
         load(Access(kubeconfig=file, context="producton"), {})
     assert caught.value.remedy == "Did you mean production? It has production, test."
+
+
+def test_the_contexts_of_all_files_are_known(tmp_path: Path) -> None:
+    first, second = written(tmp_path / "first", b={}), written(tmp_path / "second", a={}, b={})
+    assert contexts(Access(), {"KUBECONFIG": os.pathsep.join([first, second])}) == ["a", "b"]
 
 
 def test_a_pod_uses_its_service_account(tmp_path: Path) -> None:
