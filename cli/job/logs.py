@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from cli.errors import CliError, Forbidden, Invalid, LoginFailed, MissingKind, NotFound, Refused, UsageError
+from cli.errors import CliError, Forbidden, LoginFailed, MissingKind, NotFound, Refused, UsageError
 from cli.job import waiting
 from cli.job.changes import RETRY_SECONDS, Snapshot, Watched, named, snapshots, successive
 from cli.job.describe import pod_state
@@ -114,14 +114,15 @@ def ended(pod: Object) -> bool:
 def _log(session: Session, pod: Object, wanted: Wanted) -> Iterator[Line]:
     """Yield the lines of one pod. A pod that has none, or is gone, is told on standard error."""
     name = str(pod["metadata"]["name"])
+    if started(pod) is None:
+        session.note(f"{name} has not started: {pod_state(pod)}")  # the API server would answer with an empty log
+        return
     options = LogOptions(
         container=container_of(pod), tail=wanted.tail, since_seconds=wanted.since_seconds, timestamps=True
     )
     try:
         for raw in session.cluster.log(name, options):
             yield line_of(name, raw)
-    except Invalid:
-        session.note(f"{name} has not started: {pod_state(pod)}")
     except NotFound:
         session.note(f"{name} is gone")
     except Forbidden:

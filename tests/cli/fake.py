@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from cli.access.answers import refused
@@ -58,6 +59,10 @@ class Log:
     lines: list[str] = field(default_factory=list)
     closed: bool = False
     readers: int = 0
+
+    def has_more_than(self, lines: int) -> bool:
+        """Return whether there is something for a reader who has read so many lines: more of them, or the end."""
+        return len(self.lines) > lines or self.closed
 
 
 class FakeCluster:
@@ -222,7 +227,7 @@ class FakeCluster:
         yield from existing[begin:]
         while options.follow:
             with self._news:
-                ready = self._news.wait_for(lambda done=done: len(log.lines) > done or log.closed, PATIENCE_SECONDS)
+                ready = self._news.wait_for(partial(log.has_more_than, done), PATIENCE_SECONDS)
                 assert ready, f"nobody writes to or closes the log of {pod}"
                 more = log.lines[done:]
                 done = len(log.lines)

@@ -200,7 +200,7 @@ def test_a_watch_from_a_version_that_is_too_old_is_expired(api: Api, server: Ser
 def test_a_stream_that_breaks_off_is_unreachable(api: Api, server: Server) -> None:
     api.says("a\nb\n")
     api.cut = True
-    lines = []
+    lines: list[str] = []
     with pytest.raises(Unreachable):
         lines.extend(server.log("p", LogOptions()))
 

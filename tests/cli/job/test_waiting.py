@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from cli.job.waiting import Goal, judge
@@ -10,7 +12,7 @@ from contract.elasticjob import names
 from tests.cli.conftest import Run
 from tests.cli.fake import FakeCluster, job, running
 
-FAILED = {
+FAILED: dict[str, Any] = {
     "state": "Failed",
     "conditions": [{"type": "Failed", "status": "True", "message": "worker 0 exited with code 2"}],
 }
