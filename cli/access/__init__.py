@@ -1,0 +1,6 @@
+"""How the API server is reached, with the kubeconfig alone.
+
+kubeconfig  which files, merged as kubectl merges them, and the context
+plugin      login plug-ins: `aws eks get-token` and others
+server      requests and answers; implements `cli.kube.Cluster`
+"""

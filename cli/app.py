@@ -1,0 +1,76 @@
+"""The command `tidewater`: its groups of commands, and what happens to an error.
+
+    python -m cli job list        # the console script `tidewater` runs the same `main`
+
+Exit codes: 0 done; 1 the cluster can't be asked, or refuses; 2 wrong usage; 3 `job wait` or `job delete` ran into its
+timeout; 4 the job that `job wait` waited for has failed; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+from typer.core import TyperGroup
+
+from cli import install
+from cli.errors import CliError
+from cli.job import commands
+
+HELP = {"help_option_names": ["-h", "--help"]}
+
+
+class Root(TyperGroup):
+    """The root command. It prints a CliError as a sentence, and ends quietly when nobody reads any more."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except CliError as error:
+            report(error)
+            raise typer.Exit(error.exit_code) from None
+        except BrokenPipeError:
+            discard_output()
+            raise typer.Exit(0) from None
+
+
+app = typer.Typer(
+    name="tidewater",
+    cls=Root,
+    help="Elastic training jobs on Kubernetes: submit, watch and resize them. Needs a kubeconfig and nothing else.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings=HELP,
+)
+app.add_typer(commands.app, name="job")
+install.register(app)
+
+
+@app.callback()
+def tidewater() -> None:
+    """Make the root a group, also if it had one command only."""
+
+
+def report(error: CliError) -> None:
+    """Print an error on standard error: the sentence, then the remedy."""
+    console = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    console.print(Text.assemble(("error: ", "bold red"), error.message))
+    if error.remedy:
+        console.print(Text(error.remedy))
+
+
+def discard_output() -> None:
+    """Let what is still in the buffer of standard output go nowhere, instead of failing when Python exits."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="tidewater")

@@ -1,0 +1,127 @@
+"""What several `job` commands do, or what takes a command longer than a few lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from cli import durations
+from cli.errors import CliError, JobFailed, TimeoutReached
+from cli.job import waiting
+from cli.job.changes import FOREVER, Watched, named, snapshots, successive
+from cli.job.lookup import job_named, pods_of
+from cli.job.waiting import Goal, Verdict
+from cli.kube import JOBS, PODS
+from cli.session import Session
+from cli.show import plural
+
+FOLLOW_TAIL = 10
+"""Lines of each worker with which `logs -f` begins, as with `kubectl logs -l`."""
+
+
+@dataclass(frozen=True)
+class LogFlags:
+    """The flags of `job logs`."""
+
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print what comes, also of workers that come later.")
+    ] = False
+    since: Annotated[
+        timedelta | None,
+        typer.Option(parser=durations.parsed, metavar="DURATION", help="Only lines of the last 90s, 10m, 1h30m."),
+    ] = None
+    tail: Annotated[
+        int | None,
+        typer.Option(min=-1, help=f"Only the last lines of each worker; -1 for all. With -f: {FOLLOW_TAIL}."),
+    ] = None
+    worker: Annotated[
+        list[str],
+        typer.Option("--worker", "-w", metavar="WORKER", help="Only this worker: 0, worker-0 or a pod; repeatable."),
+    ] = field(default_factory=list)
+    prefix: Annotated[bool, typer.Option(help="The worker's name before each line.")] = True
+    timestamps: Annotated[bool, typer.Option("--timestamps", help="The time before each line.")] = False
+
+
+def already(name: str) -> str:
+    """Return what to do about a name that is taken."""
+    return (
+        f"Choose another name, or delete the job: tidewater job delete {name}. "
+        f"To change its size: tidewater job scale {name} WORKERS"
+    )
+
+
+def set_suspended(session: Session, name: str, *, suspended: bool) -> None:
+    """Suspend or resume a job; it may be so already.
+
+    Raises:
+        CliError: the job has ended.
+    """
+    job = job_named(session.cluster, name)
+    state = waiting.state_of(job)
+    word = "suspended" if suspended else "resumed"
+    if state in waiting.ENDED:
+        raise CliError(f"{name} has {state.lower()} and can't be {word}", "Submit it again under another name.")
+    if bool(job["spec"].get("suspend", False)) == suspended:
+        session.out.print(f"{name} is already suspended" if suspended else f"{name} is not suspended")
+        return
+    session.cluster.patch(JOBS, name, {"spec": {"suspend": suspended}})
+    session.out.print(f"{name} {word}")
+
+
+def wait_for(session: Session, name: str, goal: Goal, timeout: timedelta | None) -> Verdict:
+    """Return when the goal is reached.
+
+    Raises:
+        JobFailed: the job has failed.
+        CliError: the goal can't be reached any more.
+        TimeoutReached: not in time.
+    """
+    verdict = Verdict(False, "")
+    watched = Watched(JOBS, named(name), _deadline(session, timeout))
+    with session.progress(f"{name} {waiting.MISSED[goal]} yet") as show:
+        for job in successive(session.cluster, session.clock, watched):
+            verdict = waiting.judge(goal, job)
+            if verdict.reached:
+                return verdict
+            if verdict.hopeless:
+                raise _hopeless(name, goal, verdict)
+            show(f"{name} {waiting.MISSED[goal]} yet: {verdict.seen}")
+    raise TimeoutReached(
+        f"{name} {waiting.MISSED[goal]} after {durations.spoken(timeout or timedelta())}: {verdict.seen}",
+        f"See why: tidewater job describe {name}",
+    )
+
+
+def wait_until_gone(session: Session, name: str, timeout: timedelta | None) -> None:
+    """Return when neither the job nor one of its pods is left.
+
+    Raises:
+        TimeoutReached: not in time.
+    """
+    deadline = _deadline(session, timeout)
+    with session.progress(f"{name}: deleting") as show:
+        for job in successive(session.cluster, session.clock, Watched(JOBS, named(name), deadline)):
+            if job is None:
+                break
+        for pods in snapshots(session.cluster, session.clock, Watched(PODS, pods_of(name), deadline)):
+            if not pods:
+                return
+            show(f"{name}: waiting for {plural(len(pods), 'pod')} to leave")
+    raise TimeoutReached(
+        f"{name} is not gone after {durations.spoken(timeout or timedelta())}",
+        f"It will go on by itself. See: kubectl get pods -l job-name={name}",
+    )
+
+
+def _hopeless(name: str, goal: Goal, verdict: Verdict) -> CliError:
+    remedy = f"See: tidewater job describe {name}"
+    if verdict.failed:
+        return JobFailed(f"{name} has failed: {verdict.hopeless}", remedy)
+    return CliError(f"{name} {waiting.MISSED[goal]} and can't any more: {verdict.hopeless}", remedy)
+
+
+def _deadline(session: Session, timeout: timedelta | None) -> float:
+    return FOREVER if timeout is None else session.clock.monotonic() + timeout.total_seconds()

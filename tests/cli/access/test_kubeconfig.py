@@ -1,0 +1,118 @@
+"""Which kubeconfig and which context are chosen, and what is said about a wrong one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cli.access.kubeconfig import contexts, in_cluster, load
+from cli.errors import NoKubeconfig
+from cli.kube import Access
+
+
+def written(path: Path, current: str = "", **contexts: Mapping[str, Any]) -> str:
+    """Write a kubeconfig with one cluster and one user for each context."""
+    content: dict[str, Any] = {"contexts": [], "clusters": [], "users": []}
+    for name, cluster in contexts.items():
+        content["contexts"].append({"name": name, "context": {"cluster": name, "user": name, "namespace": "own"}})
+        content["clusters"].append({"name": name, "cluster": {"server": f"https://{name}", **cluster}})
+        content["users"].append({"name": name, "user": {"token": name}})
+    if current:
+        content["current-context"] = current
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(content))
+    return str(path)
+
+
+def test_the_flag_wins_over_the_environment(tmp_path: Path) -> None:
+    flag = written(tmp_path / "flag", "a", a={})
+    other = written(tmp_path / "other", "b", b={})
+    assert load(Access(kubeconfig=flag), {"KUBECONFIG": other}).server == "https://a"
+
+
+def test_the_file_in_the_home_directory_is_the_default(tmp_path: Path) -> None:
+    written(tmp_path / ".kube" / "config", "a", a={})
+    found = load(Access(), {"HOME": str(tmp_path)})
+    assert (found.server, found.namespace, found.user) == ("https://a", "own", {"token": "a"})
+
+
+def test_several_files_are_merged_and_the_first_wins(tmp_path: Path) -> None:
+    first = written(tmp_path / "first", "b", a={"proxy-url": "first"})
+    second = written(tmp_path / "second", "a", a={"proxy-url": "second"}, b={})
+    environment = {"KUBECONFIG": os.pathsep.join([str(tmp_path / "none"), first, second])}
+    assert load(Access(), environment).server == "https://b"
+    assert load(Access(context="a"), environment).cluster["proxy-url"] == "first"
+
+
+def test_the_namespace_of_the_flag_wins(tmp_path: Path) -> None:
+    file = written(tmp_path / "config", "a", a={})
+    assert load(Access(kubeconfig=file, namespace="other"), {}).namespace == "other"
+
+
+def test_paths_are_relative_to_the_file_that_names_them(tmp_path: Path) -> None:
+    file = written(tmp_path / "sub" / "config", "a", a={"certificate-authority": "ca.crt"})
+    found = load(Access(kubeconfig=file), {}).cluster["certificate-authority"]
+    assert found == str(tmp_path / "sub" / "ca.crt")
+
+
+@pytest.mark.parametrize(
+    ("access", "environment", "text"),
+    [
+        pytest.param(Access(kubeconfig="none"), {}, "--kubeconfig none: there is no such file", id="flag"),
+        pytest.param(Access(), {"KUBECONFIG": "/none"}, r"\$KUBECONFIG is /none, and there is no such", id="variable"),
+        pytest.param(Access(), {"HOME": "/none"}, "there is no kubeconfig", id="nowhere"),
+    ],
+)
+def test_a_file_that_is_not_there_is_named(access: Access, environment: Mapping[str, str], text: str) -> None:
+    with pytest.raises(NoKubeconfig, match=text):
+        load(access, environment)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("a: [", "is not YAML", id="no-yaml"),
+        pytest.param("- a", "is not a kubeconfig", id="a-list"),
+        pytest.param("", "no current-context is set", id="empty"),
+        pytest.param("current-context: x", "there is no context x", id="no-such-context"),
+        pytest.param(
+            "{current-context: x, contexts: [{name: x, context: {cluster: y}}]}", "names cluster y", id="no-cluster"
+        ),
+        pytest.param(
+            "{current-context: x, contexts: [{name: x, context: {cluster: y, user: z}}],"
+            " clusters: [{name: y, cluster: {server: s}}]}",
+            "names user z",
+            id="no-user",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, text: str, expected: str) -> None:
+    file = tmp_path / "config"
+    file.write_text(text)
+    with pytest.raises(NoKubeconfig, match=expected) as caught:
+        load(Access(kubeconfig=str(file)), {})
+    assert str(file) in str(caught.value)
+
+
+def test_a_wrong_context_names_a_close_one_and_all(tmp_path: Path) -> None:
+    file = written(tmp_path / "config", "production", production={}, test={})
+    with pytest.raises(NoKubeconfig) as caught:
+        load(Access(kubeconfig=file, context="producton"), {})
+    assert caught.value.remedy == "Did you mean production? It has production, test."
+
+
+def test_the_contexts_of_all_files_are_known(tmp_path: Path) -> None:
+    first, second = written(tmp_path / "first", b={}), written(tmp_path / "second", a={}, b={})
+    assert contexts(Access(), {"KUBECONFIG": os.pathsep.join([first, second])}) == ["a", "b"]
+
+
+def test_a_pod_uses_its_service_account(tmp_path: Path) -> None:
+    (tmp_path / "namespace").write_text("training\n")
+    found = in_cluster(tmp_path, {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}, "")
+    assert (found.server, found.namespace) == ("https://[fd00::1]:443", "training")
+    assert found.user == {"tokenFile": str(tmp_path / "token")}

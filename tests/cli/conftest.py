@@ -1,0 +1,37 @@
+"""The command line as a user runs it, against a cluster in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.app import app
+from cli.kube import Access, Cluster
+from cli.session import SystemClock, Tools
+from tests.cli.fake import FakeClock, FakeCluster
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    """A cluster in which time passes only while somebody waits."""
+    return FakeCluster(FakeClock())
+
+
+@pytest.fixture
+def run(cluster: FakeCluster) -> Run:
+    """Run a command line, given as words; the standard input may follow as `text`."""
+
+    def invoke(*words: str, text: str = "", on: FakeCluster = cluster) -> Result:
+        def connect(access: Access) -> Cluster:
+            if access.namespace:
+                on.namespace = access.namespace
+            return on
+
+        tools = Tools(connect=connect, clock=on.clock or SystemClock())
+        return CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, list(words), input=text, obj=tools)
+
+    return invoke

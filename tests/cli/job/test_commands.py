@@ -1,0 +1,211 @@
+"""The job commands, but for logs and wait."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import yaml
+
+from cli.access.answers import missing, refused
+from cli.errors import Answer
+from cli.kube import EVENTS, JOBS, PODS
+from tests.cli.conftest import Run
+from tests.cli.fake import START, FakeCluster, job, pod, running
+
+SUBMIT = ("job", "submit", "digits", "--image", "i", "--workers", "2", "--max", "4")
+
+
+def test_submit_creates_the_job(run: Run, cluster: FakeCluster) -> None:
+    result = run(*SUBMIT)
+    assert result.exit_code == 0
+    assert result.stdout == "digits created in namespace training\n"
+    assert cluster.get(JOBS, "digits")["spec"]["maxReplicas"] == 4
+
+
+def test_a_dry_run_prints_exactly_what_is_sent(run: Run, cluster: FakeCluster) -> None:
+    flags = ("-n", "other", "-e", "A=1", "--", "torchrun", "train.py", "--x")
+    printed = run(*SUBMIT, "--dry-run", *flags)
+    assert cluster.sent == []
+    run(*SUBMIT, *flags)
+    assert cluster.sent == [("create", yaml.safe_load(printed.stdout))]
+
+
+def test_what_a_dry_run_printed_can_be_submitted(run: Run, cluster: FakeCluster) -> None:
+    printed = run(*SUBMIT, "--dry-run")
+    assert run("job", "submit", "-f", "-", text=printed.stdout).exit_code == 0
+    assert cluster.get(JOBS, "digits")
+
+
+def test_a_name_that_is_taken_says_what_to_do(run: Run) -> None:
+    run(*SUBMIT)
+    result = run(*SUBMIT)
+    assert result.exit_code == 1
+    assert "already exists" in result.stderr
+    assert "tidewater job delete digits" in result.stderr
+
+
+def test_submit_wants_a_name_or_a_file(run: Run) -> None:
+    result = run("job", "submit", "--image", "i")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: NAME is missing\n")
+
+
+def test_flags_beside_a_file_are_named(run: Run, tmp_path: Path) -> None:
+    result = run("job", "submit", "-f", str(tmp_path), "--image", "i", "--rdzv-endpoint", "e:1")
+    assert result.exit_code == 2
+    assert "--image, --rdzv-endpoint can't be used with -f" in result.stderr
+
+
+def test_list_prints_the_servers_table(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job("digits", **running()))
+    cluster.put(JOBS, job("imagenet-long"))
+    assert run("job", "list").stdout.splitlines() == [
+        "NAME            STATE     DESIRED   ACTIVE   AGE",
+        "digits          Running   2         2        5m",
+        "imagenet-long   <none>    0         0        5m",
+    ]
+
+
+def test_list_of_all_namespaces_says_which(run: Run, cluster: FakeCluster) -> None:
+    other = job("digits")
+    other["metadata"]["namespace"] = "other"
+    cluster.put(JOBS, other)
+    head, row = run("job", "list", "-A").stdout.splitlines()
+    assert head.startswith("NAMESPACE   NAME")
+    assert row.startswith("other       digits")
+
+
+def test_an_empty_list_says_where_it_looked(run: Run) -> None:
+    result = run("job", "list")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "There are no jobs in namespace training.\n"
+
+
+def test_list_as_json_has_the_objects(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job("digits"))
+    found = json.loads(run("job", "list", "-o", "json").stdout)
+    assert found["kind"] == "List"
+    assert [each["metadata"]["name"] for each in found["items"]] == ["digits"]
+
+
+def test_describe_shows_conditions_pods_and_events(run: Run, cluster: FakeCluster) -> None:
+    made = cluster.put(JOBS, job("digits", **running()))
+    cluster.put(PODS, pod(1))
+    cluster.put(PODS, pod(0))
+    about = {"kind": "ElasticJob", "uid": made["metadata"]["uid"]}
+    event = {"involvedObject": about, "type": "Normal", "reason": "SuccessfulCreatePod", "message": "Created pod: a"}
+    cluster.put(EVENTS, {"metadata": {"name": "e"}, "lastTimestamp": START.isoformat(), "count": 3, **event})
+    shown = run("job", "describe", "digits").stdout
+    assert "State:            Running\n" in shown
+    assert "Workers:          2 active, 2 aimed for, from 1 to 4\n" in shown
+    assert "  Running   True     0s      ElasticJobRunning   ElasticJob digits is running.\n" in shown
+    assert "Replica Statuses:\n  Worker:\n    Active:    2\n" in shown
+    assert "  digits-worker-0   core    Running   node-0   0          0s\n" in shown
+    assert "  digits-worker-1   surge   Running   node-1   0          0s\n" in shown
+    assert "  Normal   SuccessfulCreatePod   0s (x3)   Created pod: a\n" in shown
+
+
+def test_describe_says_which_part_may_not_be_read(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job("digits"))
+    cluster.failures["list", "Event"] = refused(Answer(403, "Forbidden", "events is forbidden: User u cannot list"))
+    result = run("job", "describe", "digits")
+    assert result.exit_code == 0
+    assert "Pods: <none>\n" in result.stdout
+    assert "Events:\n  events is forbidden: User u cannot list\n" in result.stdout
+
+
+def test_describe_as_yaml_is_the_object(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job("digits"))
+    assert yaml.safe_load(run("job", "describe", "digits", "-o", "yaml").stdout) == cluster.get(JOBS, "digits")
+
+
+def test_scale_uses_the_scale_subresource(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job("digits", replicas=2))
+    assert run("job", "scale", "digits", "3").stdout == "digits scaled from 2 to 3\n"
+    assert cluster.sent == [("patch scale", {"spec": {"replicas": 3}})]
+
+
+def test_a_size_out_of_bounds_is_refused_in_the_servers_words(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job("digits"))
+    result = run("job", "scale", "digits", "9")
+    assert result.exit_code == 1
+    assert "replicaSpecs.Worker.replicas must be between minReplicas and maxReplicas" in result.stderr
+
+
+def test_scale_waits_when_asked_to(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job("digits", **running()))
+    status = {**running(3, 3), "observedGeneration": 2}
+    cluster.steps = [lambda: cluster.change(JOBS, "digits", status=status)]
+    assert run("job", "scale", "digits", "3", "--wait", "--timeout", "1m").exit_code == 0
+    assert cluster.steps == []
+
+
+def test_suspend_and_resume_change_one_field(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job("digits", **running()))
+    assert run("job", "suspend", "digits").stdout == "digits suspended\n"
+    assert run("job", "suspend", "digits").stdout == "digits is already suspended\n"
+    assert run("job", "resume", "digits").stdout == "digits resumed\n"
+    assert run("job", "resume", "digits").stdout == "digits is not suspended\n"
+    assert cluster.sent == [("patch", {"spec": {"suspend": True}}), ("patch", {"spec": {"suspend": False}})]
+
+
+def test_a_job_that_has_ended_can_not_be_suspended(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job("digits", state="Succeeded"))
+    result = run("job", "suspend", "digits")
+    assert result.exit_code == 1
+    assert "digits has succeeded and can't be suspended" in result.stderr
+
+
+def test_delete_waits_for_the_pods(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job("digits"))
+    cluster.put(PODS, pod(0))
+    cluster.put(PODS, pod(0, owner="other"))
+    cluster.steps = [lambda: cluster.remove(PODS, "digits-worker-0")]
+    result = run("job", "delete", "digits")
+    assert (result.exit_code, result.stdout) == (0, "digits deleted\n")
+    assert "waiting for 1 pod to leave" in result.stderr
+    assert cluster.steps == []
+
+
+def test_delete_can_return_at_once(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job("digits"))
+    cluster.put(PODS, pod(0))
+    assert run("job", "delete", "digits", "--no-wait").stdout == "digits deleted\n"
+
+
+def test_delete_gives_up_with_an_exit_code_of_its_own(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job("digits"))
+    cluster.put(PODS, pod(0))
+    result = run("job", "delete", "digits", "--timeout", "90s")
+    assert result.exit_code == 3
+    assert "digits is not gone after 1m30s" in result.stderr
+
+
+def test_delete_goes_on_after_a_name_that_does_not_exist(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job("digits"))
+    cluster.put(JOBS, job("digits-2"))
+    result = run("job", "delete", "digitz", "digits")
+    assert result.exit_code == 1
+    assert result.stdout == "digits deleted\n"
+    assert '"digitz" not found' in result.stderr
+    assert "Did you mean digits or digits-2?" in result.stderr
+
+
+def test_a_wrong_name_names_close_ones(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job("imagenet"))
+    result = run("job", "describe", "imagnet")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[1] == "Did you mean imagenet?"
+
+
+def test_a_name_like_no_other_lists_what_there_is(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job("imagenet"))
+    assert "There are in namespace training: imagenet" in run("job", "scale", "x", "2").stderr
+
+
+def test_a_cluster_without_the_crd_says_how_to_install_it(run: Run, cluster: FakeCluster) -> None:
+    cluster.failures["get", "ElasticJob"] = missing(JOBS)
+    result = run("job", "logs", "digits")
+    assert result.exit_code == 1
+    assert "Install it: tidewater install | kubectl apply -f -" in result.stderr

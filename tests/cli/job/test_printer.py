@@ -1,0 +1,23 @@
+"""How lines of logs look."""
+
+from __future__ import annotations
+
+from cli.job.lines import line_of
+from cli.job.printer import layout
+from tests.cli.fake import job
+
+
+def test_prefixes_are_as_wide_as_the_longest_worker_can_be() -> None:
+    shape = layout(job(high=12), prefix=True, timestamps=False, colour=False)
+    assert shape.line(line_of("digits-worker-0", "2026-03-01T12:00:00Z a")) == "worker-0  | a"
+    assert shape.line(line_of("digits-worker-11", "2026-03-01T12:00:00Z a")) == "worker-11 | a"
+
+
+def test_neighbours_differ_in_colour_and_a_worker_keeps_its_own() -> None:
+    found = job()
+    found["spec"]["replicaSpecs"]["PS"] = {}
+    shape = layout(found, prefix=True, timestamps=False, colour=True)
+    codes = [shape.code(f"worker-{index}") for index in range(8)]
+    assert len(set(codes)) == 8
+    assert shape.code("ps-0") != shape.code("worker-0")
+    assert shape.line(line_of("digits-worker-0", "2026-03-01T12:00:00Z a")) == "\x1b[36mworker-0 |\x1b[0m a"

@@ -1,0 +1,122 @@
+"""What is waited for, and how a wait ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cli.job.waiting import Goal, judge
+from cli.kube import JOBS, Object
+from contract.elasticjob import names
+from tests.cli.conftest import Run
+from tests.cli.fake import FakeCluster, job, running
+
+FAILED: dict[str, Any] = {
+    "state": "Failed",
+    "conditions": [{"type": "Failed", "status": "True", "message": "worker 0 exited with code 2"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("goal", "found", "expected"),
+    [
+        pytest.param(Goal.SUCCEEDED, job(**running()), False, id="runs-still"),
+        pytest.param(Goal.SUCCEEDED, job(state="Succeeded"), True, id="succeeded"),
+        pytest.param(Goal.RUNNING, job(**running()), True, id="runs"),
+        pytest.param(Goal.RUNNING, {**job(**running()), "metadata": {"generation": 2}}, False, id="stale-status"),
+        pytest.param(Goal.SIZE, job(**running()), True, id="has-its-size"),
+        pytest.param(Goal.SIZE, job(replicas=3, **running()), False, id="too-small"),
+        pytest.param(Goal.SUSPENDED, job(state="Suspended"), True, id="suspended"),
+        pytest.param(Goal.DELETED, job(**running()), False, id="exists"),
+        pytest.param(Goal.DELETED, None, True, id="gone"),
+        pytest.param(Goal.SIZE, {"metadata": {}, "spec": {}}, False, id="no-status-and-no-spec"),
+    ],
+)
+def test_a_goal_is_reached_or_not(goal: Goal, found: Object | None, expected: bool) -> None:
+    verdict = judge(goal, found)
+    assert verdict.reached is expected
+    assert not verdict.hopeless
+
+
+@pytest.mark.parametrize("goal", [Goal.SUCCEEDED, Goal.RUNNING, Goal.SIZE, Goal.SUSPENDED])
+def test_a_failed_job_reaches_nothing_any_more(goal: Goal) -> None:
+    verdict = judge(goal, job(**FAILED))
+    assert verdict.failed
+    assert verdict.hopeless == "worker 0 exited with code 2"
+
+
+@pytest.mark.parametrize("goal", [Goal.SUCCEEDED, Goal.RUNNING, Goal.SIZE, Goal.SUSPENDED])
+def test_a_deleted_job_reaches_nothing_any_more(goal: Goal) -> None:
+    assert judge(goal, None).hopeless == "the job has been deleted"
+
+
+def test_a_job_that_has_ended_has_no_size() -> None:
+    assert judge(Goal.SIZE, job(state="Succeeded", settledReplicas=2)).hopeless == "the job has succeeded"
+
+
+def test_the_progress_says_why_a_job_does_not_run() -> None:
+    waits = {"type": "Created", "status": "True", "message": "waits for room in queue q"}
+    assert judge(Goal.RUNNING, job(state="Queued", conditions=[waits])).seen == (
+        "Queued, 0 of 2 workers: waits for room in queue q"
+    )
+
+
+def test_wait_returns_when_the_job_has_succeeded(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job(**running()))
+    cluster.steps = [
+        lambda: cluster.change(JOBS, "digits", status={"replicaStatuses": {names.WORKER: {"active": 1}}}),
+        lambda: cluster.change(JOBS, "digits", status={"state": "Succeeded"}),
+    ]
+    result = run("job", "wait", "digits")
+    assert result.exit_code == 0
+    assert result.stdout == "digits: Succeeded, 1 of 2 workers\n"
+    assert "Running, 1 of 2 workers" in result.stderr
+
+
+def test_wait_says_that_the_job_has_failed_with_an_exit_code(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job(**running()))
+    cluster.steps = [lambda: cluster.change(JOBS, "digits", status=FAILED)]
+    result = run("job", "wait", "digits")
+    assert result.exit_code == 4
+    assert "digits has failed: worker 0 exited with code 2" in result.stderr
+
+
+def test_wait_gives_up_with_an_exit_code_of_its_own(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job(replicas=3, **running(2, 3)))
+    result = run("job", "wait", "digits", "--for", "size", "--timeout", "10m")
+    assert result.exit_code == 3
+    assert "digits does not have its size after 10m: Running, 2 of 3 workers" in result.stderr
+
+
+def test_a_wait_outlives_an_api_server_that_is_restarted(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job(**running()))
+
+    def restart() -> None:
+        cluster.change(JOBS, "digits", status={"state": "Succeeded"})
+        cluster.down_until = 3.0
+
+    cluster.steps = [restart]
+    assert run("job", "wait", "digits").exit_code == 0
+    assert cluster.clock
+    assert cluster.clock.elapsed == 3.0
+
+
+def test_an_api_server_that_never_answered_is_an_error_at_once(run: Run, cluster: FakeCluster) -> None:
+    cluster.down_until = 3.0
+    result = run("job", "wait", "digits")
+    assert (result.exit_code, result.stderr) == (1, "error: the API server can't be reached\n")
+
+
+def test_a_wait_lists_again_when_its_version_is_too_old(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job(**running()))
+    cluster.forgotten_before = 10_000
+    cluster.steps = [lambda: cluster.change(JOBS, "digits", status={"state": "Succeeded"})]
+    assert run("job", "wait", "digits").exit_code == 0
+
+
+@pytest.mark.parametrize("text", ["soon", "", "5x", "m5"])
+def test_a_wrong_timeout_names_the_flag(run: Run, text: str) -> None:
+    result = run("job", "wait", "digits", "--timeout", text)
+    assert result.exit_code == 2
+    assert "--timeout" in result.stderr

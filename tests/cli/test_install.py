@@ -1,0 +1,32 @@
+"""What `tidewater install` prints."""
+
+from __future__ import annotations
+
+import yaml
+
+from contract.elasticjob import names
+from tests.cli.conftest import Run
+
+
+def test_install_prints_the_crd_first_and_needs_no_cluster(run: Run) -> None:
+    result = run("install")
+    assert result.exit_code == 0, result.output
+    documents = list(yaml.safe_load_all(result.stdout))
+    assert documents[0]["metadata"]["name"] == names.CRD_NAME
+    kinds = [each["kind"] for each in documents]
+    assert kinds.index("Namespace") < kinds.index("Deployment")
+
+
+def test_flags_reach_the_deployment(run: Run) -> None:
+    result = run("install", "-n", "own", "--replicas", "1", "--image", "registry/controller:1")
+    documents = list(yaml.safe_load_all(result.stdout))
+    (deployment,) = [each for each in documents if each["kind"] == "Deployment"]
+    assert deployment["metadata"]["namespace"] == "own"
+    assert deployment["spec"]["replicas"] == 1
+    containers = deployment["spec"]["template"]["spec"]["containers"]
+    assert [each["image"] for each in containers] == ["registry/controller:1"]
+
+
+def test_the_crd_can_be_printed_alone(run: Run) -> None:
+    (only,) = yaml.safe_load_all(run("install", "--crd-only").stdout)
+    assert only["kind"] == "CustomResourceDefinition"

@@ -1,0 +1,242 @@
+"""The command line as a process of its own, on a real API server. The tests play the controller: there is none."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cli.access.server import Server
+from cli.errors import AlreadyThere, ClusterError
+from cli.kube import DEFINITIONS, DEPLOYMENTS, EVENTS, JOBS, NAMESPACES, PODS, Kind, Object
+from contract.elasticjob import names
+from tests.cli.api_server import Plane, started
+
+pytestmark = pytest.mark.e2e
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS = 60.0
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    with started(tmp_path_factory.mktemp("api-server")) as found:
+        yield found
+
+
+def tidewater_as(plane: Plane, user: str) -> Command:
+    """Return a function that runs the command line as `user`."""
+    environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig(user))}
+
+    def run(*words: str, text: str = "", fails: int = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "cli", *words],
+            cwd=ROOT,
+            env=environment,
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert done.returncode == fails, done.stderr
+        assert "Traceback" not in done.stderr
+        return done
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def tidewater(plane: Plane) -> Command:
+    """The command line, on a cluster with the CRD."""
+    run, server = tidewater_as(plane, "admin"), plane.server()
+    missing = run("job", "list", fails=1).stderr
+    assert missing.splitlines() == [
+        "error: this cluster has no ElasticJob: its CRD (elasticjobs.elastic.pytorch.org) is not installed",
+        "Install it: tidewater install | kubectl apply -f -",
+    ]
+    server.create(DEFINITIONS, yaml.safe_load(run("install", "--crd-only").stdout))
+    server.create(NAMESPACES, {"metadata": {"name": "training"}})
+    eventually(lambda: server.list(JOBS) is not None)
+    return run
+
+
+@pytest.fixture(scope="module")
+def server(plane: Plane) -> Server:
+    return plane.server()
+
+
+def eventually(true: Callable[[], Any]) -> None:
+    """Return when `true` is; a refusal counts as not yet."""
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        with contextlib.suppress(ClusterError):
+            if true():
+                return
+        time.sleep(0.1)
+    raise AssertionError("in vain")
+
+
+def submit(tidewater: Command, name: str, *words: str) -> None:
+    tidewater("job", "submit", name, "--image", "i", "--workers", "2", "--min", "1", "--max", "4", *words)
+
+
+def report(server: Server, name: str, **status: Any) -> None:
+    """Write a status as the controller would."""
+    found = server.get(JOBS, name, "training")
+    status = {"observedGeneration": found["metadata"]["generation"], **status}
+    server.patch(JOBS, name, {"status": status}, subresource="status", namespace="training")
+
+
+def test_what_a_dry_run_prints_is_what_the_server_gets(tidewater: Command, server: Server) -> None:
+    printed = tidewater("job", "submit", "dry", "--image", "i", "--queue", "q", "--dry-run").stdout
+    tidewater("job", "submit", "-f", "-", text=printed)
+    spec = server.get(JOBS, "dry", "training")["spec"]
+    assert contains(spec, yaml.safe_load(printed)["spec"])
+
+
+def contains(whole: Any, part: Any) -> bool:
+    """Return whether everything of `part` is in `whole`, to which the server has added defaults."""
+    if isinstance(part, dict):
+        return all(key in whole and contains(whole[key], value) for key, value in part.items())
+    if isinstance(part, list):
+        return len(whole) == len(part) and all(map(contains, whole, part))
+    return bool(whole == part)
+
+
+def test_an_unknown_field_is_refused_and_named(tidewater: Command) -> None:
+    printed = yaml.safe_load(tidewater("job", "submit", "strict", "--image", "i", "--dry-run").stdout)
+    printed["spec"]["maxReplica"] = 3
+    result = tidewater("job", "submit", "-f", "-", text=yaml.safe_dump(printed), fails=1)
+    assert "maxReplica" in result.stderr
+
+
+def test_list_shows_the_printer_columns(tidewater: Command, server: Server) -> None:
+    submit(tidewater, "listed")
+    report(server, "listed", state="Running", desired=2, replicaStatuses={"Worker": {"active": 2}})
+    lines = tidewater("job", "list").stdout.splitlines()
+    assert lines[0].split() == ["NAME", "STATE", "DESIRED", "ACTIVE", "MIN", "MAX", "AGE"]
+    (own,) = [line.split() for line in lines if line.startswith("listed ")]
+    assert own[1:6] == ["Running", "2", "2", "1", "4"]
+
+
+def test_a_size_in_bounds_is_set_and_one_outside_is_refused(tidewater: Command, server: Server) -> None:
+    submit(tidewater, "scaled")
+    tidewater("job", "scale", "scaled", "3")
+    assert server.get(JOBS, "scaled", "training")["spec"]["replicaSpecs"]["Worker"]["replicas"] == 3
+    refused = tidewater("job", "scale", "scaled", "9", fails=1).stderr
+    assert "maxReplicas" in refused
+    assert server.get(JOBS, "scaled", "training")["spec"]["replicaSpecs"]["Worker"]["replicas"] == 3
+
+
+def test_a_job_is_suspended_and_resumed(tidewater: Command, server: Server) -> None:
+    submit(tidewater, "paused")
+    tidewater("job", "suspend", "paused")
+    assert server.get(JOBS, "paused", "training")["spec"]["suspend"] is True
+    tidewater("job", "resume", "paused")
+    assert not server.get(JOBS, "paused", "training")["spec"].get("suspend")
+
+
+def test_wait_sees_what_the_controller_writes(tidewater: Command, plane: Plane, server: Server) -> None:
+    submit(tidewater, "awaited")
+    report(server, "awaited", state="Running", settledReplicas=1)
+    words = [sys.executable, "-m", "cli", "job", "wait", "awaited", "--for", "size", "--timeout", "50s"]
+    environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig("admin"))}
+    with subprocess.Popen(
+        words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr
+        assert "does not have its size yet" in process.stderr.readline()
+        report(server, "awaited", state="Running", settledReplicas=2)
+        assert process.wait(SECONDS) == 0
+    report(server, "awaited", state="Failed", conditions=[condition("Failed", "a worker exited with code 2")])
+    assert "a worker exited with code 2" in tidewater("job", "wait", "awaited", fails=4).stderr
+
+
+def condition(type: str, message: str) -> Object:
+    return {"type": type, "status": "True", "reason": f"ElasticJob{type}", "message": message}
+
+
+def test_wait_ends_at_its_timeout(tidewater: Command) -> None:
+    submit(tidewater, "slow")
+    assert (
+        "slow is not running after 1s"
+        in tidewater("job", "wait", "slow", "--for", "running", "--timeout", "1s", fails=3).stderr
+    )
+
+
+def test_describe_finds_the_jobs_own_events(tidewater: Command, server: Server) -> None:
+    submit(tidewater, "described")
+    report(server, "described", state="Running", conditions=[condition("Running", "ElasticJob described is running.")])
+    made = server.get(JOBS, "described", "training")
+    about = {"kind": names.KIND, "name": "described", "namespace": "training", "uid": made["metadata"]["uid"]}
+    for uid in (about["uid"], "another"):
+        server.create(
+            EVENTS,
+            {
+                "metadata": {"generateName": "e-", "namespace": "training"},
+                "involvedObject": {**about, "uid": uid},
+                "type": "Normal",
+                "reason": "SuccessfulCreatePod",
+                "message": f"of {uid}",
+            },
+        )
+    shown = tidewater("job", "describe", "described").stdout
+    assert "ElasticJobRunning" in shown
+    assert f"of {about['uid']}" in shown
+    assert "of another" not in shown
+
+
+def test_a_worker_without_a_node_is_told_beside_the_logs(tidewater: Command, server: Server) -> None:
+    submit(tidewater, "logged")
+    metadata = {
+        "name": "logged-worker-0",
+        "namespace": "training",
+        "labels": dict(names.pod_labels("logged", names.WORKER, 0)),
+    }
+    container = {"name": names.WORKER_CONTAINER, "image": "i"}
+    server.create(PODS, {"metadata": metadata, "spec": {"containers": [container]}})
+    assert "logged-worker-0 has not started: Pending" in tidewater("job", "logs", "logged").stderr
+
+
+def test_delete_returns_when_the_job_is_gone(tidewater: Command, server: Server) -> None:
+    submit(tidewater, "deleted")
+    assert tidewater("job", "delete", "deleted", "--timeout", "30s").stdout == "deleted deleted\n"
+    assert "deleted" not in {each["metadata"]["name"] for each in server.list(JOBS).items}
+
+
+def test_a_wrong_name_names_a_close_one(tidewater: Command) -> None:
+    submit(tidewater, "imagenet")
+    assert "Did you mean imagenet?" in tidewater("job", "describe", "imagenett", fails=1).stderr
+
+
+def test_a_user_without_rights_reads_the_servers_sentence(tidewater: Command, plane: Plane) -> None:
+    refused = tidewater_as(plane, "nobody")("job", "list", fails=1).stderr
+    assert 'User "nobody" cannot list resource "elasticjobs"' in refused
+    assert "Ask an administrator" in refused
+
+
+def test_a_namespace_that_does_not_exist_is_named(tidewater: Command) -> None:
+    refused = tidewater("job", "submit", "a", "--image", "i", "-n", "nowhere", fails=1).stderr
+    assert 'namespaces "nowhere" not found' in refused
+    assert "kubectl create namespace" in refused
+
+
+def test_the_server_accepts_everything_that_install_prints(tidewater: Command, server: Server) -> None:
+    documents = list(yaml.safe_load_all(tidewater("install").stdout))
+    for each in documents:
+        group, _, version = each["apiVersion"].rpartition("/")
+        plural = f"{each['kind'].lower()}s"
+        kind = Kind(group, version, each["kind"], plural, namespaced="namespace" in each["metadata"])
+        with contextlib.suppress(AlreadyThere):
+            server.create(kind, each)
+    assert server.get(DEPLOYMENTS, "tidewater-controller", "tidewater-system")["spec"]["replicas"] == 2

@@ -1,0 +1,35 @@
+"""Ages, tables and colours."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.show import age, columns
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-1, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (330, "5m30s"),
+        (3600, "60m"),
+        (3 * 3600 + 1200, "3h20m"),
+        (26 * 3600, "26h"),
+        (3 * 86400 + 4 * 3600, "3d4h"),
+        (9 * 86400 + 3600, "9d"),
+    ],
+)
+def test_ages_are_written_as_kubectl_does(seconds: int, text: str) -> None:
+    assert age(seconds) == text
+
+
+def test_columns_are_as_wide_as_their_content() -> None:
+    found = columns(["Name", "State"], [["a-long-name", "Running"], ["b", ""]])
+    assert found.plain.splitlines() == ["NAME          STATE", "a-long-name   Running", "b             "]
+
+
+def test_states_are_coloured() -> None:
+    found = columns(["State"], [["Failed"], ["other"]])
+    assert [span.style for span in found.spans] == ["bold red"]
