@@ -12,4 +12,5 @@ schema        the model as an OpenAPI v3 schema
 rules         what no type says (min <= replicas <= max): rules in CEL
 crd           the CustomResourceDefinition
 codec         objects of the API server to the model, and a status back
+errors        what is raised for an object that is no valid job
 """

@@ -14,13 +14,14 @@ from typing import Annotated
 
 from contract.elasticjob import names, pod_template
 from contract.elasticjob.about import About
+from contract.elasticjob.names import DNS_LABEL as DNS_LABEL
 
 MOST_REPLICAS = 5000
 """Pods of one type: as many as Kubernetes supports nodes in a cluster, see
 https://kubernetes.io/docs/setup/best-practices/cluster-large/"""
 
 MOST_TYPES = 8
-DNS_LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+LONGEST_TYPE = 40
 REPLICA_TYPE = "^[A-Z][A-Za-z0-9]*$"
 
 
@@ -198,6 +199,7 @@ class JobSpec:
             "Where the workers meet, as host:port. Of launcher torchelastic an etcd server. Immutable.",
             pattern=r"^\S+$",
             max_length=1024,
+            immutable=True,
         ),
     ]
     replica_specs: Annotated[
@@ -206,7 +208,7 @@ class JobSpec:
             "The job's pods by type. Worker is required and elastic; others, such as Master or PS, may be added. The"
             " set of types is immutable.",
             pattern=REPLICA_TYPE,
-            max_length=40,
+            max_length=LONGEST_TYPE,
             most=MOST_TYPES,
         ),
     ]
@@ -234,9 +236,10 @@ class JobSpec:
     rdzv_backend: Annotated[
         str,
         About(
-            "Rendezvous backend of launcher torchrun, the other launchers do not use it. Immutable.",
+            "Rendezvous backend of launcher torchrun; the other launchers do not use it. Immutable.",
             pattern=r"^[A-Za-z0-9][-_.A-Za-z0-9]*$",
             max_length=names.LONGEST_NAME,
+            immutable=True,
         ),
     ] = "c10d"
     success_policy: Annotated[
@@ -383,7 +386,7 @@ class Status:
     ] = None
     snoozed_until: Annotated[datetime | None, About("With autoscale: not to grow before this time.")] = None
     whole_since: Annotated[
-        datetime | None, About("Since when all of the job's minimum has run without a gap.")
+        datetime | None, About("Since when there has been room for all of the job's minimum.")
     ] = None
     queued_since: Annotated[datetime | None, About("Since when the job waits for its turn in the queue.")] = None
 

@@ -44,6 +44,9 @@ ANNOTATION_TEMPLATE_HASH = "tidewater.dev/template-hash"
 
 FIELD_MANAGER = "elasticjob-controller"
 
+DNS_LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+"""Regular expression of a label of DNS (RFC 1123)."""
+
 LONGEST_NAME = 63
 """Characters of a pod's name, which is also its host name and the value of a label (RFC 1123)."""
 
