@@ -386,9 +386,17 @@ class Status:
     ] = None
     snoozed_until: Annotated[datetime | None, About("With autoscale: not to grow before this time.")] = None
     whole_since: Annotated[
-        datetime | None, About("Since when there has been room for all of the job's minimum.")
+        datetime | None, About("Since when a job of a queue has had room for all of its minimum.")
     ] = None
-    queued_since: Annotated[datetime | None, About("Since when the job waits for its turn in the queue.")] = None
+    queued_since: Annotated[
+        datetime | None, About("Since when the job waits in the queue; if it missed a turn, since the end of the last.")
+    ] = None
+    turn_since: Annotated[
+        datetime | None, About("Since when it is the job's turn in the queue, while its minimum has no room.")
+    ] = None
+    turns_missed: Annotated[
+        int, About("Turns in the queue in which the job found no room for its minimum, since it last had it.")
+    ] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
