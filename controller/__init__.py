@@ -1,4 +1,24 @@
-"""What runs in the cluster to control the training job. Imports `contract` and the standard library.
+"""The controller of ElasticJobs. It runs in the cluster, and imports `contract` and third parties.
 
-scale    the scaler: keeps an elastic Indexed Job at a number of workers
+    python -m controller --workers 16
+
+Whatever changes makes the jobs that it concerns due (`store`, `work`); for each job that is due, `decide` says what to
+do, without doing it, and `act` does it; `loop` repeats this until there is nothing left to do. None of it remembers
+anything that it could not find out again, so that the process may be killed at any time.
+
+start      makes the packages available that the image lacks
+main       the command line and the process: probes, election, controller
+loop       reconciles every job that is due
+decide/    what to do about one job: pure functions
+act        carries out what was decided
+objects    the pods and the service of a job, as pure functions
+launchers  how a worker learns of its job
+store      what is known: jobs, pods, services, nodes
+queues     which job of a queue may have pods
+work       the queue of jobs that are due
+events     Kubernetes events, few and late
+metrics    metrics for Prometheus
+probes     the HTTP endpoints
+log        one logfmt line per event
+cluster/   the door to the Kubernetes API: requests, mirrors, leader election
 """

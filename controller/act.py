@@ -35,6 +35,10 @@ AT_A_TIME = 8
 T = TypeVar("T")
 
 
+class ServiceRefused(Refused):
+    """The API server does not accept the service. The job's pods were created all the same."""
+
+
 class Hands:
     """Carries out actions.
 
@@ -59,19 +63,23 @@ class Hands:
         """Carry out the actions in order. What comes after an action that failed is left for the next decision.
 
         Raises:
-            Refused: The API server does not accept a pod or the service; the message is for people.
+            Refused: The API server does not accept a pod; the message is for people.
+            ServiceRefused: It does not accept the service. All other actions have been carried out.
             ClusterError: Anything else that may succeed the next time.
         """
-        for kind, together in itertools.groupby(actions, type):
-            group = list(together)
+        refused: ServiceRefused | None = None
+        for kind, same in itertools.groupby(actions, type):
+            group = list(same)
             if kind is CreatePod:
                 await self._create_pods(job, [each for each in group if isinstance(each, CreatePod)])
             elif kind is DeletePod:
                 await self._delete_pods(job, [each for each in group if isinstance(each, DeletePod)])
             elif kind is CreateService:
-                await self._create_service(job)
+                refused = await self._create_service(job)
             elif kind is DeleteJob:
                 await self._delete_job(job)
+        if refused is not None:
+            raise refused
 
     def emit(self, job: ElasticJob, events: Iterable[Emit]) -> None:
         """Record events that a decision asks for."""
@@ -117,13 +125,15 @@ class Hands:
                 self._recorder.record(about(job), "Normal", names.Reason.SUCCESSFUL_CREATE_POD, message)
                 self._log.info("pods_created", job=f"{job.namespace}/{job.name}", pods=",".join(sorted(done)))
 
-    async def _create_service(self, job: ElasticJob) -> None:
-        """Create the service. Pods are useful without it, so a refusal is recorded and does not stop them."""
+    async def _create_service(self, job: ElasticJob) -> ServiceRefused | None:
+        """Create the service. Return a refusal rather than raise it, since pods are useful without the service."""
         try:
             await self._create(SERVICES, objects.service(job), job, self._store.services, [])
         except Refused as error:
             self._recorder.record(about(job), "Warning", names.Reason.FAILED_CREATE_SERVICE, str(error))
             self._log.warning("service_refused", job=f"{job.namespace}/{job.name}", reason=str(error))
+            return ServiceRefused(str(error), status=error.status)
+        return None
 
     async def _create(
         self, kind: Kind, manifest: Manifest, job: ElasticJob, mirror: Mirror[T], done: list[str]

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from contract.elasticjob import codec, names
 from contract.elasticjob.model import ElasticJob, Status
 from controller import objects
-from controller.act import Hands, stamp
+from controller.act import Hands, ServiceRefused, stamp
 from controller.cluster.client import Cluster, Manifest
 from controller.cluster.errors import ClusterError, Conflict, NotLeader, Refused, Unavailable
 from controller.cluster.mirror import Key
@@ -151,9 +151,13 @@ class Controller:
 
     def _retry(self, key: Key, error: Exception, at_least: float = 0.0) -> None:
         seconds = self.work.failed(key, at_least=at_least)
-        known = isinstance(error, ClusterError)
-        write = self._log.debug if isinstance(error, Conflict) else self._log.warning if known else self._log.error
-        write("retry", job=str(key), seconds=seconds, reason=f"{type(error).__name__}: {error}", at=None if known else _origin(error))
+        reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, Conflict):  # somebody else has changed the job: its event is on the way
+            self._log.debug("retry", job=str(key), seconds=seconds, reason=reason)
+        elif isinstance(error, ClusterError):
+            self._log.warning("retry", job=str(key), seconds=seconds, reason=reason)
+        else:
+            self._log.error("retry", job=str(key), seconds=seconds, reason=reason, at=_origin(error))
 
     async def _reconcile(self, key: Key) -> datetime | None:
         """Bring a job to where it should be. Return when to look again; None: when something changes."""
@@ -195,7 +199,7 @@ class Controller:
         try:
             await self._hands.carry_out(job, work)
         except Refused as error:
-            decision, still = self._decide(key, refusal=str(error))
+            decision, still = self._decide(key, "" if isinstance(error, ServiceRefused) else str(error))
             if still is not None:
                 await self._hands.write_status(still, decision.status)
                 self._hands.emit(still, [action for action in decision.actions if isinstance(action, Emit)])
