@@ -225,7 +225,12 @@ def invalid_status(manifest: Manifest, problem: str, now: datetime) -> Manifest:
     conditions = [each for each in status.get("conditions") or () if isinstance(each, dict)]
     before = next((each for each in conditions if each.get("type") == names.ConditionType.CREATED), {})
     generation = manifest["metadata"].get("generation", 0)
-    told = {"status": "False", "reason": names.Reason.INVALID.value, "message": problem, "observedGeneration": generation}
+    told = {
+        "status": "False",
+        "reason": names.Reason.INVALID.value,
+        "message": problem,
+        "observedGeneration": generation,
+    }
     if told.items() <= before.items():
         return dict(status)
     same = before.get("status") == "False"

@@ -17,7 +17,7 @@ import random
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
 import msgspec
@@ -27,6 +27,8 @@ from lightkube.core.exceptions import ConfigError
 
 from controller.cluster.client import FIELD_MANAGER, Kind, Manifest, Page, Ref, Source, WatchEvent
 from controller.cluster.errors import ClusterError, Unavailable, error_of
+
+T = TypeVar("T")
 
 PAGE = 500
 """Objects in one part of a list."""
@@ -125,7 +127,7 @@ class ApiServer:
         """See ``Cluster.list``."""
         params = {"limit": str(PAGE), **_selected(source), **({"continue": token} if token else {})}
         path = source.kind.path(source.namespace)
-        found = _list_decoder.decode(await self._send(_Request("list", "GET", source.kind, path, params)))
+        found = await self._send(_Request("list", "GET", source.kind, path, params), _list_decoder.decode)
         items = found.items or []
         for item in items:  # the items of a list don't say what they are
             item.setdefault("apiVersion", source.kind.api_version)
@@ -157,23 +159,24 @@ class ApiServer:
 
     async def get(self, ref: Ref) -> Manifest:
         """See ``Cluster.get``."""
-        return _object(await self._send(_Request("get", "GET", ref.kind, ref.path)))
+        return await self._send(_Request("get", "GET", ref.kind, ref.path), _object)
 
     async def create(self, kind: Kind, manifest: Manifest) -> Manifest:
         """See ``Cluster.create``."""
         path = kind.path(manifest["metadata"].get("namespace"))
-        return _object(await self._send(_Request("create", "POST", kind, path, _OWNER, manifest)))
+        return await self._send(_Request("create", "POST", kind, path, _OWNER, manifest), _object)
 
     async def replace(self, kind: Kind, manifest: Manifest) -> Manifest:
         """See ``Cluster.replace``."""
         meta = manifest["metadata"]
         path = kind.path(meta.get("namespace"), meta["name"])
-        return _object(await self._send(_Request("update", "PUT", kind, path, _OWNER, manifest)))
+        return await self._send(_Request("update", "PUT", kind, path, _OWNER, manifest), _object)
 
     async def patch(self, ref: Ref, change: Manifest, subresource: str | None = None) -> Manifest:
         """See ``Cluster.patch``."""
         path = ref.kind.path(ref.namespace, ref.name, subresource)
-        return _object(await self._send(_Request("patch", "PATCH", ref.kind, path, _OWNER, change, _MERGE_PATCH)))
+        request = _Request("patch", "PATCH", ref.kind, path, _OWNER, change, _MERGE_PATCH)
+        return await self._send(request, _object)
 
     async def delete(self, ref: Ref, *, uid: str, grace: int | None = None) -> Manifest | None:
         """See ``Cluster.delete``."""
@@ -185,17 +188,17 @@ class ApiServer:
         }
         if grace is not None:
             options["gracePeriodSeconds"] = grace
-        found = _object(await self._send(_Request("delete", "DELETE", ref.kind, ref.path, {}, options)))
+        found = await self._send(_Request("delete", "DELETE", ref.kind, ref.path, {}, options), _object)
         return None if found.get("kind") == "Status" else found
 
-    async def _send(self, request: _Request) -> bytes:
-        """Return the body of the answer; raise what the answer's status means."""
+    async def _send(self, request: _Request, read: Callable[[bytes], T]) -> T:
+        """Return the body of the answer as `read` returns it; raise what the answer's status means."""
         with self._observed(request) as observed:
             response = await self._http.request(**request.options())
             observed.status = response.status_code
             if response.status_code >= _ERROR:
                 raise _failure(response, response.content)
-            return response.content
+            return read(response.content)
 
     @contextlib.contextmanager
     def _observed(self, request: _Request) -> Iterator[_Observed]:
@@ -240,7 +243,7 @@ def _failure(response: httpx2.Response, body: bytes) -> ClusterError:
 
 
 async def _lines(response: httpx2.Response) -> AsyncGenerator[bytes, None]:
-    """Yield the lines of a stream that aren't empty. httpx2's own function decodes them to text first, which takes longer."""
+    """Yield the lines of a stream that aren't empty. httpx2's own function takes longer: it decodes them to text."""
     rest: list[bytes] = []
     async with contextlib.aclosing(response.aiter_bytes()) as chunks:
         async for chunk in chunks:

@@ -1,6 +1,6 @@
 """Leader election with a Lease: of several replicas of the controller, one acts.
 
-    election = Election(server, LeaseName("tidewater-system", "elasticjob-controller"), "controller-0_3f2a", fence=fence)
+    election = Election(server, LeaseName("tidewater-system", "elasticjob-controller"), identity, fence=fence)
     await election.acquire()          # waits until this process is the leader
     try:
         await election.hold()         # renews; returns when this process may no longer act

@@ -130,7 +130,10 @@ class Mirror(Generic[T]):
         if manifest["metadata"].get("deletionTimestamp"):
             self.wrote(manifest)
         else:
-            self.gone(Key(manifest["metadata"].get("namespace", ""), manifest["metadata"]["name"]), manifest["metadata"]["uid"])
+            self.gone(
+                Key(manifest["metadata"].get("namespace", ""), manifest["metadata"]["name"]),
+                manifest["metadata"]["uid"],
+            )
 
     def gone(self, key: Key, uid: str) -> None:
         """Forget an object that the API server says does not exist any more."""
@@ -209,5 +212,5 @@ def pause(failures: int) -> float:
 
     It is random, so that the mirrors of all controllers don't come back to a restarted API server together.
     """
-    longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0**min(failures, 10))
+    longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(failures, 10))
     return random.uniform(longest / 2, longest)

@@ -157,8 +157,17 @@ def test_a_pod_of_somebody_else_is_not_touched_and_is_told() -> None:
     async def main() -> None:
         world = World()
         world.start()
-        world.api.create(PODS, {"metadata": {"name": "imagenet-worker-0", "namespace": jobs.NAMESPACE, "labels": {
-            names.LABEL_JOB_NAME: "x"}}, "spec": {}})
+        world.api.create(
+            PODS,
+            {
+                "metadata": {
+                    "name": "imagenet-worker-0",
+                    "namespace": jobs.NAMESPACE,
+                    "labels": {names.LABEL_JOB_NAME: "x"},
+                },
+                "spec": {},
+            },
+        )
         foreign = world.uids()
         world.apply(jobs.manifest())
         await world.settle(60)

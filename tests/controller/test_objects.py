@@ -48,7 +48,9 @@ def test_the_template_stays_as_the_user_wrote_it() -> None:
     template = {
         "metadata": {"labels": {"team": "vision"}, "annotations": {"note": "x"}, "finalizers": ["a/b"], "name": "y"},
         "spec": {
-            "containers": [{"name": "elasticjob-worker", "image": "i", "volumeMounts": [{"name": "d", "mountPath": "/d"}]}],
+            "containers": [
+                {"name": "elasticjob-worker", "image": "i", "volumeMounts": [{"name": "d", "mountPath": "/d"}]}
+            ],
             "tolerations": [{"operator": "Exists"}],
             "dnsConfig": {"searches": ["corp"], "options": [{"name": "ndots", "value": "2"}]},
             "notYetInvented": {"deep": [1, 2]},
@@ -93,9 +95,7 @@ def test_the_kubelet_restarts_containers_only_if_the_policy_says_so(policy: str,
         ({}, True, "the-templates"),
     ],
 )
-def test_core_and_surge_pods_have_their_priority_classes(
-    policy: dict[str, str], core: bool, priority: str
-) -> None:
+def test_core_and_surge_pods_have_their_priority_classes(policy: dict[str, str], core: bool, priority: str) -> None:
     worker = {"replicas": 1, "template": jobs.template(priorityClassName="the-templates")}
     job = jobs.job(replicaSpecs={"Worker": worker}, schedulingPolicy=policy)
     assert objects.pod(job, names.WORKER, 0, core=core)["spec"]["priorityClassName"] == priority

@@ -32,7 +32,9 @@ def answers(pages: Pages, *requests: str) -> list[tuple[int, str, str]]:
 
 def test_a_page_is_served_with_its_status() -> None:
     pages: Pages = {"/healthz": lambda: Page(b"ok\n"), "/readyz": lambda: Page(b"not yet\n", 503)}
-    found = answers(pages, "GET /healthz HTTP/1.1", "GET /readyz?verbose HTTP/1.1", "GET /x HTTP/1.1", "POST / HTTP/1.1")
+    found = answers(
+        pages, "GET /healthz HTTP/1.1", "GET /readyz?verbose HTTP/1.1", "GET /x HTTP/1.1", "POST / HTTP/1.1"
+    )
     assert [status for status, _, _ in found] == [200, 503, 404, 405]
     assert [body for _, _, body in found][:2] == ["ok\n", "not yet\n"]
     assert "/healthz, /readyz" in found[2][2]

@@ -136,7 +136,9 @@ def test_an_answer_means_what_the_caller_can_do(code: int, status: dict[str, str
 
 
 def test_an_answer_that_is_no_status_is_still_an_error() -> None:
-    server = Server(lambda request: httpx2.Response(503, content=b"upstream connect error", headers={"Retry-After": "3"}))
+    server = Server(
+        lambda request: httpx2.Response(503, content=b"upstream connect error", headers={"Retry-After": "3"})
+    )
     with pytest.raises(errors.Unavailable, match="upstream connect error") as raised:
         server.run(lambda api: api.get(Ref(PODS, "ns", "p")))
     assert raised.value.retry_after == 3.0
@@ -213,3 +215,9 @@ def test_a_watch_that_is_refused_is_an_error() -> None:
 def test_a_watch_with_nonsense_in_it_is_tried_again() -> None:
     with pytest.raises(errors.Unavailable):
         streaming(b"<html>\n").run(events)
+
+
+def test_an_answer_with_nonsense_in_it_is_tried_again() -> None:
+    server = Server(lambda request: httpx2.Response(200, content=b"<html>"))
+    with pytest.raises(errors.Unavailable):
+        server.run(lambda api: api.list(Source(PODS)))

@@ -200,7 +200,9 @@ class Api:
         self._tell(_Change(self._version, kind, "DELETED", copy.deepcopy(found)))
         for other, objects in self._objects.items():
             for owned, each in list(objects.items()):
-                if any(owner["uid"] == found["metadata"]["uid"] for owner in each["metadata"].get("ownerReferences", ())):
+                if any(
+                    owner["uid"] == found["metadata"]["uid"] for owner in each["metadata"].get("ownerReferences", ())
+                ):
                     self._remove(other, owned)
         return found
 

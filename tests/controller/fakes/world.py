@@ -1,10 +1,10 @@
 """A cluster in memory: an API server, nodes with room for some pods, and replicas of the controller.
 
-    world = World()
-    replica = world.start()               # a controller
-    world.apply(jobs.manifest())
-    await world.settle()
-    world.pods()                          # {"imagenet-worker-0": "Running", ...}
+world = World()
+replica = world.start()               # a controller
+world.apply(jobs.manifest())
+await world.settle()
+world.pods()                          # {"imagenet-worker-0": "Running", ...}
 """
 
 from __future__ import annotations

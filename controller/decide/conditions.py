@@ -1,0 +1,151 @@
+"""States and conditions of a job, with the sentences that `kubectl describe` shows.
+
+    state = state_of(situation, counts)
+    conditions = conditions_of(situation.job, state, sentence(...), now)
+
+Of Running, Restarting, Suspended, Succeeded and Failed at most one is true. Types, reasons and the sentence
+"ElasticJob NAME is running." are the old controller's. A condition changes only if something in it does, so that a
+status that is made again equals the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from contract.elasticjob import names
+from contract.elasticjob.model import Condition, ElasticJob, ReplicaStatus, State
+from contract.elasticjob.names import ConditionType, Reason
+from controller.decide.crews import Crew
+from controller.decide.situation import Situation
+
+LONGEST_REFUSAL = 1000
+"""Characters of what the API server says that go into a condition."""
+
+TYPES = {
+    State.RUNNING: ConditionType.RUNNING,
+    State.RESTARTING: ConditionType.RESTARTING,
+    State.SUSPENDED: ConditionType.SUSPENDED,
+    State.SUCCEEDED: ConditionType.SUCCEEDED,
+    State.FAILED: ConditionType.FAILED,
+}
+REASONS = {
+    State.CREATED: Reason.CREATED,
+    State.QUEUED: Reason.QUEUED,
+    State.RUNNING: Reason.RUNNING,
+    State.RESTARTING: Reason.RESTARTING,
+    State.SUSPENDED: Reason.SUSPENDED,
+    State.SUCCEEDED: Reason.SUCCEEDED,
+    State.FAILED: Reason.FAILED,
+}
+
+
+def state_of(situation: Situation, counts: Mapping[str, ReplicaStatus]) -> State:
+    """Return the state of a job that has not finished.
+
+    A job runs if it has at least its minimum of each type, of which one pod or more still runs. If it did and no longer
+    does, it restarts.
+    """
+    if situation.job.spec.suspend:
+        return State.SUSPENDED
+    queued = situation.job.spec.scheduling_policy.queue is not None
+    if queued and situation.standing.whole_since is None:
+        return State.QUEUED
+    enough = all(counts[type].active + counts[type].succeeded >= crew.low for type, crew in situation.crews.items())
+    if enough and any(count.active for count in counts.values()):
+        return State.RUNNING
+    ran = situation.job.status.state in (State.RUNNING, State.RESTARTING)
+    return State.RESTARTING if ran else State.CREATED
+
+
+def sentence(situation: Situation, state: State, crews: Mapping[str, Crew]) -> str:
+    """Return what a person should know of a job that has not finished.
+
+    Args:
+        situation: the job's.
+        state: as `state_of` returns it.
+        crews: the pods that are left after the decision's deletions.
+    """
+    job = situation.job.name
+    if state is State.SUSPENDED:
+        return f"ElasticJob {job} is suspended."
+    short = shortfall(situation, crews)
+    if state is State.RUNNING:
+        return f"ElasticJob {job} is running.{short}"
+    if state is State.RESTARTING:
+        return f"ElasticJob {job} is restarting.{short}"
+    if state is State.QUEUED:
+        queue, missed = situation.job.spec.scheduling_policy.queue, situation.standing.turns_missed
+        turns = f" It found no room in {missed} turns." if missed else ""
+        if situation.standing.turn_since is None:
+            return f"ElasticJob {job} waits in queue {queue}.{turns}"
+        return f"ElasticJob {job} is the first of queue {queue} and waits for room for its minimum.{turns}{short}"
+    return f"ElasticJob {job} is starting.{short}"
+
+
+def shortfall(situation: Situation, crews: Mapping[str, Crew]) -> str:
+    """Return sentences on what keeps the job from the number of pods aimed for; empty if it has them."""
+    parts = [part for crew in crews.values() if (part := _short(crew, situation.size(crew)))]
+    if situation.view.refusal:
+        parts.append(f" The API server refuses a pod: {situation.view.refusal[:LONGEST_REFUSAL]}")
+    return "".join(parts)
+
+
+def _short(crew: Crew, size: int) -> str:
+    active, done = len(crew.active), len(crew.done)
+    if active + done >= size:
+        return ""
+    roomless = sum(pod.unschedulable_since is not None for pod in crew.unplaced)
+    numbers = {
+        "found no room": roomless,
+        "failed for good": len(crew.permanent),
+        "failed and will be replaced": len(crew.ended),
+    }
+    causes = [f"{number} {cause}" for cause, number in numbers.items() if number]
+    starting = size - active - done - sum(numbers.values())
+    if starting > 0:
+        causes.append(f"{starting} starting")
+    pods = "workers" if crew.type == names.WORKER else f"pods of type {crew.type}"
+    return f" {active} of {size} {pods} run: {', '.join(causes)}."
+
+
+def conditions_of(job: ElasticJob, state: State, message: str, now: datetime) -> tuple[Condition, ...]:
+    """Return the job's conditions.
+
+    Created and Running are always there, the others from when they are true for the first time.
+    """
+    old = {condition.type: condition for condition in job.status.conditions}
+    reason = REASONS[state]
+    made = [_updated(old.get(ConditionType.CREATED), ConditionType.CREATED, True, _created(job), job.generation, now)]
+    for of, type in TYPES.items():
+        holds = of is state
+        if holds or type in old or of is State.RUNNING:
+            told = holds or of is State.RUNNING
+            why = (reason, message if told else f"The state of ElasticJob {job.name} is {state}.")
+            if type == ConditionType.SUSPENDED and not holds:
+                why = (Reason.RESUMED, f"ElasticJob {job.name} is resumed.")
+            made.append(_updated(old.get(type), type, holds, why, job.generation, now))
+    known = {condition.type for condition in made}
+    return (*made, *(condition for condition in job.status.conditions if condition.type not in known))
+
+
+def _created(job: ElasticJob) -> tuple[Reason, str]:
+    return Reason.CREATED, f"ElasticJob {job.name} is created."
+
+
+def _updated(
+    old: Condition | None, type: str, holds: bool, why: tuple[str, str], generation: int, now: datetime
+) -> Condition:
+    status = "True" if holds else "False"
+    if old is not None and (old.status, old.reason, old.message, old.observed_generation) == (status, *why, generation):
+        return old
+    turned = None if old is None or old.status != status else old.last_transition_time
+    return Condition(
+        type=type,
+        status=status,
+        reason=why[0],
+        message=why[1],
+        observed_generation=generation,
+        last_update_time=now,
+        last_transition_time=turned or now,
+    )

@@ -1,0 +1,129 @@
+"""When a job has succeeded or failed, and what is left to do after that.
+
+    outcome(situation)              # Outcome(succeeded=False, reason=..., why="...") or None
+    cleaning(job, crews, failed)    # pods to delete
+
+A job has succeeded when its success policy is met, even if other pods still run. By default that is the success of
+pod 0. If pod 0 has failed for good, or has left by shrinking, it is that of the lowest index that is left: in elastic
+training the others go on without it.
+
+A job has failed when fewer pods of a type than its minimum can ever run again, at its back-off limit, and at its
+deadline. A failed job keeps no pod running, whatever `cleanPodPolicy` says, and of no finished job a pod starts: both
+would hold machines, or begin a training that has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from contract.elasticjob import names
+from contract.elasticjob.model import CleanPodPolicy, ElasticJob, SuccessPolicy
+from contract.elasticjob.names import Reason
+from controller.decide.actions import DeletePod
+from controller.decide.crews import Crew
+from controller.decide.observed import Admission, PodView
+from controller.decide.pods import delete_all, missing
+from controller.decide.situation import Situation
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a job ended. `why` is the end of a sentence that begins with "because"; empty for a success."""
+
+    succeeded: bool
+    reason: Reason
+    why: str = ""
+
+
+def outcome(situation: Situation) -> Outcome | None:
+    """Return how the job has ended; None if it goes on."""
+    if succeeded(situation):
+        return Outcome(True, Reason.SUCCEEDED)
+    if situation.job.spec.suspend:
+        return None
+    spec, restarts = situation.job.spec, situation.tally.restarts
+    if restarts and restarts >= spec.backoff_limit:
+        why = f"{restarts} failures were retried and backoffLimit is {spec.backoff_limit}"
+        return Outcome(False, Reason.BACKOFF_LIMIT, why)
+    end = deadline(situation.job)
+    if end is not None and end <= situation.now:
+        why = f"it was active for activeDeadlineSeconds ({spec.active_deadline_seconds})"
+        return Outcome(False, Reason.DEADLINE, why)
+    if situation.outdated:
+        return None  # all pods are made anew, so none of them has failed for good
+    return next((short for crew in situation.crews.values() if (short := _too_few(situation, crew))), None)
+
+
+def succeeded(situation: Situation) -> bool:
+    """Return whether the job's success policy is met."""
+    policy, worker = situation.job.spec.success_policy, situation.crews[names.WORKER]
+    if policy is SuccessPolicy.ANY_WORKER:
+        return bool(worker.done)
+    if policy is SuccessPolicy.ALL_WORKERS:
+        rest = worker.live or worker.ended or _awaited(situation, worker)
+        return bool(worker.done) and not rest
+    master = situation.crews.get(names.MASTER)
+    return _lead_is_done(situation, master if master is not None and master.wanted else worker)
+
+
+def deadline(job: ElasticJob) -> datetime | None:
+    """Return when the job will have been active for too long; None if it may be active for ever, or is not active."""
+    if job.status.start_time is None or job.spec.active_deadline_seconds is None:
+        return None
+    return job.status.start_time + timedelta(seconds=job.spec.active_deadline_seconds)
+
+
+def cleaning(job: ElasticJob, crews: Iterable[Crew], failed: bool) -> tuple[DeletePod, ...]:
+    """Return the deletion of the pods that a finished job does not keep."""
+    policy = job.spec.clean_pod_policy
+    pods: list[PodView] = []
+    for crew in crews:
+        if policy is CleanPodPolicy.ALL:
+            pods += crew.staying()
+        elif policy is CleanPodPolicy.RUNNING or failed:
+            pods += crew.live
+        else:
+            pods += (pod for pod in crew.live if pod.phase == "Pending")
+    return delete_all(pods, "the job has failed" if failed else "the job has succeeded")
+
+
+def _lead_is_done(situation: Situation, crew: Crew) -> bool:
+    if not crew.done:
+        return False
+    first = min(pod.index for pod in crew.done)
+    if any(pod.index < first for pod in crew.live) or any(pod.index < first for pod, _ in crew.ended):
+        return False
+    if not _awaited(situation, crew):
+        return True
+    held = {pod.index for pod in crew.staying()}
+    return all(index in held for index in range(first))
+
+
+def _awaited(situation: Situation, crew: Crew) -> int:
+    """Return how many pods of the type are still to be created, in this turn of the queue or in a later one."""
+    if situation.standing.admission in (Admission.WAIT, None):
+        return max(0, situation.size(crew) - crew.size)
+    return missing(crew, situation.goal(crew))
+
+
+def _too_few(situation: Situation, crew: Crew) -> Outcome | None:
+    """Return the failure of a job of which fewer pods than the minimum can ever run again.
+
+    Shrinking removes pods that have ended first, so those beyond the number aimed for do not count.
+    """
+    worker = crew.type == names.WORKER
+    reach = situation.aim.reach if worker else crew.wanted
+    lost = len(crew.permanent) - max(0, crew.size - reach)
+    if lost <= 0 or reach - lost >= crew.low:
+        return None
+    name = crew.permanent[0].name
+    if crew.low == reach == 1:
+        return Outcome(False, Reason.PERMANENT_FAILURE, f"pod {name} failed for good")
+    why = f"{lost} pods of type {crew.type} failed for good, the last of them {crew.permanent[-1].name}: at most"
+    return Outcome(
+        False,
+        Reason.TOO_FEW_WORKERS if worker else Reason.PERMANENT_FAILURE,
+        f"{why} {reach - lost} can run and at least {crew.low} are needed",
+    )

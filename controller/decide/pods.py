@@ -1,0 +1,130 @@
+"""Which pods of one replica type are created and deleted, to have as many as are aimed for.
+
+    change = fill(crew, size, site, now)
+
+An index is free when no pod has it any more: a pod that is being deleted still holds its name. A pod that has ended, or
+has no node, does not: the API server removes it at once, so that its successor is created in the same decision. The
+lowest free indices are created first. After a lower pod has left, the others keep their indices: no pod is moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from controller.decide.actions import CreatePod, DeletePod
+from controller.decide.crews import Crew
+from controller.decide.exits import Verdict, due
+from controller.decide.observed import NodeView, PodView, lost
+from controller.decide.shrink import leaving
+
+REPLACED = {
+    Verdict.REPLACE: "it was disrupted, and is replaced",
+    Verdict.RETRY: "it failed, and is replaced",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What `fill` must know of the rest of the job.
+
+    Attributes:
+        nodes: by name.
+        endpoint: the rendezvous endpoint.
+        earlier: failures of the job that were counted before those of the pods that wait to be replaced.
+        last_failure: when a failure was last counted.
+    """
+
+    nodes: Mapping[str, NodeView]
+    endpoint: str
+    earlier: int
+    last_failure: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """How many pods a type is to have.
+
+    Attributes:
+        size: number of pods, those included that have ended.
+        waiting: how many of them may wait for room or be replaced; None: all.
+    """
+
+    size: int
+    waiting: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Pods to delete and to create, and when to look again."""
+
+    deletes: tuple[DeletePod, ...] = ()
+    creates: tuple[CreatePod, ...] = ()
+    again: datetime | None = None
+
+
+def fill(crew: Crew, goal: Goal, site: Site, now: datetime) -> Change:
+    """Return the change that gives the type the pods that it is to have."""
+    if crew.size == goal.size == len(crew.active):
+        return Change()
+    excess = crew.size - goal.size
+    gone = leaving(crew, excess, site.nodes, site.endpoint) if excess > 0 else []
+    deletes = delete_all(gone, f"the job is resized to {goal.size} pods of type {crew.type}")
+    left = crew.without({pod.uid for pod in gone})
+    barred = _barred(left, goal)
+    deletes += delete_all(barred, "it waits for room that another job of the queue needs first")
+    left = left.without({pod.uid for pod in barred})
+    times = {pod.uid: due(pod, meaning, site.earlier, site.last_failure) for pod, meaning in left.ended}
+    replaced = {uid for uid, time in times.items() if time <= now}
+    deletes += tuple(DeletePod(pod.name, pod.uid, REPLACED[how]) for pod, how in left.ended if pod.uid in replaced)
+    return Change(
+        deletes=deletes,
+        creates=_creates(crew, left.without(replaced), goal, site),
+        again=min((time for time in times.values() if time > now), default=None),
+    )
+
+
+def _creates(crew: Crew, left: Crew, goal: Goal, site: Site) -> tuple[CreatePod, ...]:
+    """Return the creations: of the lowest indices that are free when only `left` and what still ends remains."""
+    number = missing(left, goal)
+    if not number:
+        return ()
+    taken = {pod.index for pod in left.staying()}
+    taken.update(pod.index for pod in crew.ending if not lost(pod, site.nodes))
+    # A pod that runs ends only after a while.
+    taken.update(pod.index for pod in crew.live if pod.node is not None)
+    free = [index for index in range(goal.size) if index not in taken][:number]
+    return tuple(CreatePod(crew.type, index, index < crew.low) for index in free)
+
+
+def missing(crew: Crew, goal: Goal) -> int:
+    """Return how many pods are to be created, some of them perhaps only after others are gone."""
+    number = goal.size - crew.size
+    if goal.waiting is not None:
+        number = min(number, goal.waiting - len(crew.unplaced) - len(crew.ended))
+    return max(0, number)
+
+
+def _barred(crew: Crew, goal: Goal) -> list[PodView]:
+    """Return the pods that wait for room, or to be replaced, although they may not: the surge first."""
+    if goal.waiting is None:
+        return []
+    waiting = [*crew.unplaced, *(pod for pod, _ in crew.ended)]
+    waiting.sort(key=lambda pod: (pod.index < crew.low, -pod.index))
+    return waiting[: max(0, len(waiting) - goal.waiting)]
+
+
+def delete_all(pods: Iterable[PodView], reason: str) -> tuple[DeletePod, ...]:
+    """Return the deletion of all of these pods."""
+    return tuple(DeletePod(pod.name, pod.uid, reason) for pod in pods)
+
+
+def abandon(crew: Crew, nodes: Mapping[str, NodeView]) -> tuple[DeletePod, ...]:
+    """Return the deletion of pods that are being deleted and whose node will never confirm it.
+
+    Kubernetes keeps such a pod for ever, or as long as the node is silent, and its name is not free. A process that
+    still runs on a silent node can do no harm: the rendezvous has removed it, and its kubelet ends it on its return.
+    """
+    reason = "its node is lost and can't confirm that the pod has ended"
+    return tuple(DeletePod(pod.name, pod.uid, reason, grace=0) for pod in crew.ending if lost(pod, nodes))

@@ -1,0 +1,101 @@
+"""A job's situation: its pods sorted, the failures counted, the size aimed for, and its standing in the queue.
+
+Everything in it follows from the view and the time; the rest of the decision reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from contract.elasticjob import names
+from contract.elasticjob.model import ElasticJob
+from controller.decide.crews import Crew, crews
+from controller.decide.exits import Tally, Verdict, tally
+from controller.decide.observed import Admission, JobView, PodView
+from controller.decide.pods import Goal, Site
+from controller.decide.queue import Standing, need, stand
+from controller.decide.sizes import Aim, aim_of
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a decision is made of.
+
+    Attributes:
+        view: what is observed.
+        crews: the pods by replica type.
+        strays: pods that have no place in the job.
+        tally: the failures that count.
+        aim: the number of workers aimed for.
+        standing: what the queue allows.
+        now: in whole seconds, as the API server keeps times.
+    """
+
+    view: JobView
+    crews: Mapping[str, Crew]
+    strays: list[PodView]
+    tally: Tally
+    aim: Aim
+    standing: Standing
+    now: datetime
+
+    @property
+    def job(self) -> ElasticJob:
+        """Return the job."""
+        return self.view.job
+
+    @property
+    def waits(self) -> bool:
+        """Return whether the job waits in its queue and may have no pods."""
+        return self.standing.admission is Admission.WAIT
+
+    @property
+    def outdated(self) -> bool:
+        """Return whether a pod is of another template than that of the spec."""
+        hashes = self.view.template_hashes
+        return any(
+            pod.template_hash and pod.template_hash != hashes.get(pod.type, pod.template_hash) for pod in self.view.pods
+        )
+
+    @property
+    def site(self) -> Site:
+        """Return what decides when pods are replaced, and which leave first."""
+        retried = sum(meaning is Verdict.RETRY for crew in self.crews.values() for _, meaning in crew.ended)
+        return Site(
+            nodes=self.view.nodes,
+            endpoint=self.job.spec.rdzv_endpoint,
+            earlier=max(0, self.tally.restarts - retried),
+            last_failure=self.tally.last_failure_time,
+        )
+
+    def size(self, crew: Crew) -> int:
+        """Return how many pods of the type the job aims for."""
+        return self.aim.size if crew.type == names.WORKER else crew.wanted
+
+    def goal(self, crew: Crew) -> Goal:
+        """Return how many pods of the type it may have now."""
+        size, admission = self.size(crew), self.standing.admission
+        if admission is Admission.FREE:
+            return Goal(size)
+        if admission is None:
+            return Goal(crew.size)
+        least = need(self.job, crew) if admission is Admission.HEAD else crew.low
+        return Goal(size, max(0, least - crew.placed))
+
+
+def situation_of(view: JobView, now: datetime) -> Situation:
+    """Return the situation of a job that has not finished."""
+    now = now.replace(microsecond=0)
+    sorted_, strays = crews(view)
+    judged = (each for crew in sorted_.values() for each in crew.judged())
+    return Situation(
+        view=view,
+        crews=sorted_,
+        strays=[pod for pod in strays if not pod.terminating],
+        tally=tally(view.job.status, judged, now),
+        aim=aim_of(view, sorted_[names.WORKER], now),
+        standing=stand(view, sorted_, now),
+        now=now,
+    )
