@@ -36,6 +36,9 @@ from controller.work import WorkQueue
 ROUNDS = 4
 """Decisions in one reconciliation; one that needs more continues later, so that other jobs have their turn."""
 
+SOONEST_SECONDS = 0.2
+"""Pause before a job is looked at again although nothing was observed: decisions count in whole seconds."""
+
 REFUSED_SECONDS = 5.0
 """Pause after the API server refused a pod: only a person or another object can change that."""
 
@@ -135,7 +138,7 @@ class Controller:
             result = "done"
             self.work.done(key)
             if again is not None:
-                self.work.add_after(key, (again - self._now()).total_seconds())
+                self.work.add_after(key, max(SOONEST_SECONDS, (again - self._now()).total_seconds()))
         self._metrics.reconciled(result, time.perf_counter() - began)
 
     def _due(self, key: Key, seconds: float) -> None:

@@ -3,6 +3,10 @@
 If `restarts` or `counted` of the status change, the status is written first: after a crash in between, a failure is
 then neither forgotten with its pod nor counted twice. Otherwise the actions come first, so that a status never says
 that something was done which was not.
+
+A deletion may be followed by the creation of a pod of the same name: the one that is deleted has ended, or is to go
+without a grace period, so that the API server removes it at once. If it doesn't, because of a finalizer for example,
+the creation fails and the next decision repeats it.
 """
 
 from __future__ import annotations

@@ -1,13 +1,255 @@
-"""The whole decision about one job."""
+"""The whole decision about one job.
+
+    decision = decide(view, now)
+
+In this order: a job that is being deleted is left alone; a finished one is cleaned up; a job that has just succeeded or
+failed ends; a suspended job, or one that waits in its queue, gives up its pods; a job of which a template has changed
+is made anew; every other job gets the pods that it aims for.
+
+To decide again after the actions were carried out gives no further action: a controller may be stopped between any two
+of them, and another one goes on from what it observes.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
-from controller.decide.actions import Decision
-from controller.decide.observed import JobView
+from contract.elasticjob import names
+from contract.elasticjob.model import Condition, ElasticJob, ReplicaStatus, State, Status
+from contract.elasticjob.names import Reason
+from controller.decide.actions import Action, CreatePod, CreateService, Decision, DeleteJob, DeletePod, Emit
+from controller.decide.conditions import conditions_of, sentence, state_of
+from controller.decide.crews import Crew, crews
+from controller.decide.finish import Outcome, cleaning, deadline, outcome
+from controller.decide.observed import JobView, is_finished, lost
+from controller.decide.pods import abandon, delete_all, fill
+from controller.decide.queue import Standing
+from controller.decide.situation import Situation, situation_of
+from controller.decide.sizes import settled
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The changes to the job's pods, and when to look again."""
+
+    deletes: tuple[DeletePod, ...]
+    creates: tuple[CreatePod, ...] = ()
+    again: tuple[datetime | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What of a job's status depends on whether it goes on or has ended."""
+
+    state: State
+    conditions: tuple[Condition, ...]
+    settled: int | None
+    start_time: datetime | None
+    completion_time: datetime | None = None
 
 
 def decide(view: JobView, now: datetime) -> Decision:
     """Return what to do about the job now."""
-    return Decision(status=view.job.status)
+    if view.job.deleting:
+        return Decision(view.job.status)
+    if is_finished(view.job.status):
+        return _after(view, now.replace(microsecond=0))
+    situation = situation_of(view, now)
+    end = outcome(situation)
+    if end is not None:
+        return _finished(situation, end)
+    return _ongoing(situation, _plan(situation))
+
+
+def _plan(situation: Situation) -> Plan:
+    crews, nodes = situation.crews.values(), situation.view.nodes
+    lost = tuple(delete for crew in crews for delete in abandon(crew, nodes))
+    lost += delete_all(situation.strays, "it belongs to no replica type of the job")
+    staying = (pod for crew in crews for pod in crew.staying())
+    if situation.job.spec.suspend:
+        return Plan(lost + delete_all(staying, "the job is suspended"))
+    if situation.outdated:
+        return Plan(lost + delete_all(staying, "a template of the job has changed"))
+    if situation.waits:
+        live = (pod for crew in crews for pod in crew.live)
+        return Plan(lost + delete_all(live, "the job waits in its queue"))
+    site = situation.site
+    changes = [fill(crew, situation.goal(crew), site, situation.now) for crew in crews]
+    return Plan(
+        deletes=lost + tuple(delete for change in changes for delete in change.deletes),
+        creates=tuple(create for change in changes for create in change.creates),
+        again=(
+            *(change.again for change in changes),
+            situation.aim.again,
+            situation.standing.again,
+            deadline(situation.job),
+        ),
+    )
+
+
+def _ongoing(situation: Situation, plan: Plan) -> Decision:
+    """Return the decision about a job that goes on, with the status that holds once the plan is carried out."""
+    job, view, old = situation.job, situation.view, situation.job.status
+    gone = {delete.uid for delete in plan.deletes}
+    left = {type: crew.without(gone) for type, crew in situation.crews.items()}
+    counts = {type: _count(crew, plan.creates) for type, crew in left.items()}
+    state = state_of(situation, counts)
+    now = situation.now
+    fate = Fate(
+        state=state,
+        conditions=conditions_of(job, state, sentence(situation, state, left), now),
+        settled=job.spec.worker.replicas if job.spec.suspend else settled(job, left[names.WORKER], situation.aim),
+        start_time=_start(situation),
+    )
+    status = _status(situation, situation.standing, counts, fate)
+    serviceless = names.service_name(job.name) not in view.services
+    service = serviceless and (plan.creates or any(crew.live for crew in left.values()))
+    first: tuple[Action, ...] = (CreateService(),) if service else ()
+    actions = (*first, *_forced(plan.deletes, view), *plan.creates, *_events(situation, state))
+    times = [time for time in plan.again if time is not None]
+    return Decision(_dated(status, old, now), actions, min(times, default=None))
+
+
+def _finished(situation: Situation, end: Outcome) -> Decision:
+    """Return the decision about a job that has just succeeded or failed."""
+    job, now = situation.job, situation.now
+    deletes = cleaning(job, situation.crews.values(), failed=not end.succeeded)
+    gone = {delete.uid for delete in deletes}
+    counts = {type: _last(_count(crew), _count(crew.without(gone))) for type, crew in situation.crews.items()}
+    state = State.SUCCEEDED if end.succeeded else State.FAILED
+    message = f"ElasticJob {job.name} has {state.lower()}{f' because {end.why}' if end.why else ''}."
+    fate = Fate(
+        state=state,
+        conditions=conditions_of(job, state, message, now),
+        settled=job.spec.worker.replicas,
+        start_time=job.status.start_time or now,
+        completion_time=now,
+    )
+    if end.succeeded:
+        events = [Emit("Normal", Reason.SUCCEEDED, message)]
+    else:
+        why = f"{end.why[:1].upper()}{end.why[1:]}."
+        events = [Emit("Warning", end.reason, why), Emit("Warning", Reason.FAILED, message)]
+    status = _dated(_status(situation, Standing(None), counts, fate), job.status, now)
+    actions = (*_forced(deletes, situation.view), *situation.tally.events, *events)
+    return Decision(status, actions, _expiry(job, now))
+
+
+def _after(view: JobView, now: datetime) -> Decision:
+    """Return the decision about a job that finished earlier: its pods are cleaned up, and in the end it is deleted."""
+    job, old = view.job, view.job.status
+    completed = old.completion_time or now
+    expiry = _expiry(job, completed)
+    if expiry is not None and expiry <= now:
+        return Decision(old, (DeleteJob(),))
+    sorted_, _ = crews(view)
+    deletes = cleaning(job, sorted_.values(), failed=old.state is State.FAILED)
+    gone = {delete.uid for delete in deletes}
+    counts = {type: _last(old.replica_statuses.get(type), _count(crew.without(gone))) for type, crew in sorted_.items()}
+    worker = counts[names.WORKER]
+    status = replace(
+        old,
+        replica_statuses=counts,
+        replicas=worker.active + worker.pending,
+        completion_time=completed,
+        observed_generation=job.generation,
+        settled_replicas=job.spec.worker.replicas,
+    )
+    return Decision(_dated(status, old, now), _forced(deletes, view), expiry)
+
+
+def _forced(deletes: tuple[DeletePod, ...], view: JobView) -> tuple[DeletePod, ...]:
+    """Return the deletions, those of pods on lost nodes without a grace period: nobody there would end it."""
+    if not deletes:
+        return deletes
+    unheard = {pod.uid for pod in view.pods if lost(pod, view.nodes)}
+    return tuple(replace(delete, grace=0) if delete.uid in unheard else delete for delete in deletes)
+
+
+def _status(situation: Situation, standing: Standing, counts: Mapping[str, ReplicaStatus], fate: Fate) -> Status:
+    job, tally, aim, worker = situation.job, situation.tally, situation.aim, counts[names.WORKER]
+    labels = names.type_labels(job.name, names.WORKER)
+    return Status(
+        state=fate.state,
+        conditions=fate.conditions,
+        replica_statuses=counts,
+        replicas=worker.active + worker.pending,
+        selector=",".join(f"{key}={value}" for key, value in labels.items()),
+        desired=aim.size,
+        settled_replicas=fate.settled,
+        restarts=tally.restarts,
+        counted=tally.counted,
+        observed_generation=job.generation,
+        start_time=fate.start_time,
+        completion_time=fate.completion_time,
+        last_reconcile_time=job.status.last_reconcile_time,
+        last_failure_time=tally.last_failure_time,
+        snoozed_until=aim.snoozed_until,
+        whole_since=standing.whole_since,
+        queued_since=standing.queued_since,
+        turn_since=standing.turn_since,
+        turns_missed=standing.turns_missed,
+    )
+
+
+def _count(crew: Crew, creates: Iterable[CreatePod] = ()) -> ReplicaStatus:
+    created = sum(create.type == crew.type for create in creates)
+    return ReplicaStatus(
+        active=len(crew.active),
+        pending=len(crew.live) - len(crew.active) + created,
+        succeeded=len(crew.done),
+        failed=len(crew.ended) + len(crew.permanent),
+    )
+
+
+def _last(old: ReplicaStatus | None, new: ReplicaStatus) -> ReplicaStatus:
+    """Return the counts of a finished job, which keeps those of ended pods after the pods are gone."""
+    if old is None:
+        return new
+    return replace(new, succeeded=max(old.succeeded, new.succeeded), failed=max(old.failed, new.failed))
+
+
+def _events(situation: Situation, state: State) -> tuple[Emit, ...]:
+    job, old = situation.job, situation.job.status
+    events = list(situation.tally.events)
+    size = situation.aim.size
+    if old.desired and old.desired != size:
+        events.append(Emit("Normal", Reason.RESIZED, f"Resized from {old.desired} to {size} workers."))
+    if situation.standing.turns_missed > old.turns_missed:
+        timeout = job.spec.scheduling_policy.queue_timeout_seconds
+        events.append(Emit("Normal", Reason.QUEUED, f"Found no room in {timeout} s. It is the next job's turn."))
+    if state is State.RESTARTING and old.state is not state:
+        events.append(Emit("Warning", Reason.RESTARTING, f"ElasticJob {job.name} is restarting."))
+    if state is State.SUSPENDED and old.state is not state:
+        events.append(Emit("Normal", Reason.SUSPENDED, f"ElasticJob {job.name} is suspended."))
+    if state is not State.SUSPENDED and old.state is State.SUSPENDED:
+        events.append(Emit("Normal", Reason.RESUMED, f"ElasticJob {job.name} is resumed."))
+    return tuple(events)
+
+
+def _start(situation: Situation) -> datetime | None:
+    """Return since when the job is active: not while it is suspended, or waits in its queue."""
+    start = situation.job.status.start_time
+    if situation.job.spec.suspend or situation.waits:
+        return None
+    return start if situation.standing.admission is None else start or situation.now
+
+
+def _expiry(job: ElasticJob, completed: datetime) -> datetime | None:
+    """Return when a finished job is to be deleted."""
+    seconds = job.spec.ttl_seconds_after_finished
+    return None if seconds is None else completed + timedelta(seconds=seconds)
+
+
+def _dated(status: Status, old: Status, now: datetime) -> Status:
+    """Return the old status if nothing changes, else the new one with the time of the change.
+
+    That a pod is gone whose failures were counted is no change: it is forgotten with the next one.
+    """
+    if status.counted != old.counted and status.counted.items() <= old.counted.items():
+        kept = replace(status, counted=old.counted)
+    else:
+        kept = status
+    return old if kept == old else replace(status, last_reconcile_time=now)

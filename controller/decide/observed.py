@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any
 
 from contract.elasticjob import names
-from contract.elasticjob.model import ElasticJob
+from contract.elasticjob.model import ElasticJob, Status
 
 Object = Mapping[str, Any]
 
@@ -23,7 +23,8 @@ Object = Mapping[str, Any]
 # the garbage collector write them. https://kubernetes.io/docs/concepts/workloads/pods/disruptions/ and
 # https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/
 DISRUPTIONS = frozenset(
-    "Evicted Preempting Preempted NodeLost NodeShutdown Shutdown Terminated NodeAffinity UnexpectedAdmissionError".split()
+    "Evicted Preempting Preempted NodeLost NodeShutdown Shutdown Terminated NodeAffinity"
+    " UnexpectedAdmissionError".split()
 )
 OUT_OF = "OutOf"  # a kubelet refuses a pod that no longer fits: OutOfcpu, OutOfmemory, OutOfpods, ...
 
@@ -157,6 +158,12 @@ def node_view(node: Object) -> NodeView:
     doomed = bool(going) or any(key in DOOMED_TAINTS or key.startswith(TERMINATION_HANDLER) for key in taints)
     lost = ready == "Unknown" or "node.kubernetes.io/unreachable" in taints
     return NodeView(name=metadata["name"], doomed=doomed, lost=lost)
+
+
+def is_finished(status: Status) -> bool:
+    """Return whether the job has succeeded or failed."""
+    ends = (names.ConditionType.SUCCEEDED, names.ConditionType.FAILED)
+    return any(each.status == "True" and each.type in ends for each in status.conditions)
 
 
 def doomed(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:

@@ -77,6 +77,11 @@ class Api:
         """Return the connection of one process."""
         return Client(self, fault)
 
+    @property
+    def version(self) -> int:
+        """The version of the last change."""
+        return self._version
+
     # What anybody may do, at once and without faults.
 
     def get(self, kind: Kind, namespace: str, name: str) -> Manifest:
@@ -174,7 +179,7 @@ class Api:
         epoch = self._epoch
         while True:
             news = self._news
-            for change in [each for each in self._changes if each.version > version]:
+            for change in self._changes[version:]:  # the first change has version 1
                 version = change.version
                 if change.kind == source.kind and _selects(source, change.object):
                     yield WatchEvent(change.type, copy.deepcopy(change.object))

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from contract.elasticjob import names
+from controller.act import stamp
 from controller.cluster.client import EVENTS, JOBS, NODES, PODS, SERVICES, Manifest, Ref
 from controller.cluster.fence import Fence, Fenced
 from controller.events import Recorder
@@ -96,7 +97,7 @@ class World:
 
     def exit(self, pod: str, code: int, reason: str = "Error") -> None:
         """End the container of a pod."""
-        terminated = {"exitCode": code, "reason": reason, "finishedAt": virtual.now().isoformat()}
+        terminated = {"exitCode": code, "reason": reason, "finishedAt": stamp(virtual.now())}
         container = {"name": names.WORKER_CONTAINER, "restartCount": 0, "state": {"terminated": terminated}}
         phase = "Succeeded" if code == 0 else "Failed"
         self._set_status(pod, {"phase": phase, "containerStatuses": [container]})
@@ -165,8 +166,12 @@ class World:
 
     async def _run_nodes(self) -> None:
         """Bind, start and end pods, for ever."""
+        seen = 0
         while True:
             await asyncio.sleep(STEP_SECONDS)
+            if self.api.version == seen:
+                continue
+            seen = self.api.version
             pods = self.api.all(PODS)
             for pod in [each for each in pods if "deletionTimestamp" in each["metadata"]]:
                 self.api.delete(_ref(pod), grace=0)
@@ -182,7 +187,7 @@ class World:
             self.api.patch(_ref(pod), {"spec": {"nodeName": NODE}})
             self._set_status(pod["metadata"]["name"], {"phase": "Running", "conditions": []})
         elif not pod["status"].get("conditions"):
-            since = virtual.now().isoformat()
+            since = stamp(virtual.now())
             told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": since}
             self._set_status(pod["metadata"]["name"], {"conditions": [told]})
 

@@ -1,0 +1,110 @@
+"""What every decision keeps, whatever the state it is made in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+
+from contract.elasticjob import names
+from contract.elasticjob.model import CleanPodPolicy, State
+from controller.decide.actions import CreatePod, CreateService, Decision, DeleteJob, DeletePod, Emit
+from controller.decide.observed import Admission, JobView, PodView, is_finished, lost
+from controller.decide.shrink import SOUND, UNPLACED, standing
+
+
+def check(view: JobView, decision: Decision, now: datetime) -> None:
+    """Check one decision."""
+    gone = {action.uid for action in decision.actions if isinstance(action, DeletePod)}
+    left = [pod for pod in view.pods if not pod.terminating and pod.uid not in gone]
+    assert gone <= {pod.uid for pod in view.pods}, "deletes a pod that does not exist"
+    assert len(gone) == sum(isinstance(action, DeletePod) for action in decision.actions), "deletes a pod twice"
+    assert decision.again is None or decision.again > now.replace(microsecond=0), "would decide again at once for ever"
+    if is_finished(view.job.status) or is_finished(decision.status):
+        _check_finished(view, decision, gone)
+        return
+    _check_numbers(view, decision, left)
+    _check_creations(view, decision, gone)
+    _check_core(view, decision, gone, left)
+    _check_state(decision, left)
+
+
+def check_again(view: JobView, decision: Decision, again: Decision) -> None:
+    """Check that a decision on the outcome of a decision does nothing more."""
+    kinds = {type(action) for action in again.actions}
+    if outdated(view):  # the pods of the old template that had no node are gone, and new ones may be made
+        kinds -= {CreatePod, CreateService, Emit}
+    if is_finished(decision.status):  # its time to live may be 0
+        kinds -= {DeleteJob}
+    assert not kinds, f"{decision.actions} and then {again.actions}"
+    assert outdated(view) or again.status == decision.status, f"{decision.status} and then {again.status}"
+
+
+def outdated(view: JobView) -> bool:
+    """Return whether all pods have to leave, since one of them is of an old template."""
+    hashes = view.template_hashes
+    return any(
+        pod.template_hash and pod.template_hash != hashes.get(pod.type, pod.template_hash) for pod in view.pods
+    )
+
+
+def _check_finished(view: JobView, decision: Decision, gone: set[str]) -> None:
+    kinds = {type(action) for action in decision.actions}
+    before = is_finished(view.job.status)
+    assert kinds <= ({DeletePod, DeleteJob} if before else {DeletePod, Emit}), f"acts on a finished job: {kinds}"
+    if view.job.spec.clean_pod_policy is CleanPodPolicy.NONE and decision.status.state is State.SUCCEEDED:
+        phases = {pod.phase for pod in view.pods if pod.uid in gone}
+        assert phases <= {"Pending"}, f"deletes {phases} in spite of cleanPodPolicy None"
+
+
+def _check_numbers(view: JobView, decision: Decision, left: list[PodView]) -> None:
+    if view.job.spec.scheduling_policy.queue is not None and view.admission in (Admission.FREE, Admission.HOLD):
+        return  # the queue may not have been asked since: then nothing changes
+    numbers = Counter(pod.type for pod in left)
+    numbers.update(action.type for action in decision.actions if isinstance(action, CreatePod))
+    for type in view.job.spec.replica_specs:
+        low, high = view.job.bounds(type)
+        assert numbers[type] <= max(low, high, 1), (
+            f"{numbers[type]} pods of type {type}, and at most {high} are allowed"
+        )
+
+
+def _check_creations(view: JobView, decision: Decision, gone: set[str]) -> None:
+    creates = [action for action in decision.actions if isinstance(action, CreatePod)]
+    # A pod that runs and is deleted keeps its name for a while.
+    taken = {
+        (pod.type, pod.index)
+        for pod in view.pods
+        if pod.uid not in gone
+        or (pod.phase in ("Running", "Unknown", "Pending") and pod.node is not None and not lost(pod, view.nodes))
+    }
+    for create in creates:
+        assert (create.type, create.index) not in taken, f"creates {create}, which exists"
+        assert create.core == (create.index < max(view.job.bounds(create.type)[0], create.type == names.WORKER))
+        taken.add((create.type, create.index))
+
+
+def _check_core(view: JobView, decision: Decision, gone: set[str], left: list[PodView]) -> None:
+    """No core worker is deleted while a surge worker could go, unless all of them go."""
+    if not any(pod.type == names.WORKER for pod in left):
+        return
+    if view.job.spec.suspend or outdated(view) or view.admission in (Admission.WAIT, Admission.YIELD):
+        return
+    low = max(1, view.job.bounds(names.WORKER)[0])
+    live = (pod for pod in left if pod.phase not in ("Succeeded", "Failed"))
+    surge = [pod for pod in live if pod.type == names.WORKER and pod.index >= low]
+    for pod in view.pods:
+        if pod.uid not in gone or pod.type != names.WORKER or not 0 <= pod.index < low or pod.terminating:
+            continue
+        rank = standing(pod, view.nodes)
+        if rank < UNPLACED:
+            continue  # it has ended, and is replaced or has no place any more
+        assert rank < SOUND, f"{pod.name} runs, is core, and is deleted"
+        worse = [other.name for other in surge if standing(other, view.nodes) <= rank]
+        assert not worse, f"{pod.name} is core and is deleted, and {worse} could go"
+
+
+def _check_state(decision: Decision, left: list[PodView]) -> None:
+    true = {each.type for each in decision.status.conditions if each.status == "True"} - {"Created"}
+    assert len(true) <= 1, f"{true} exclude each other"
+    active = sum(pod.phase == "Running" for pod in left)
+    assert decision.status.state is not State.RUNNING or active, "runs without a running pod"

@@ -1,0 +1,237 @@
+"""Random jobs, random states of their pods, and random disturbances of a simulated cluster, each from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from contract.elasticjob import names
+from contract.elasticjob.model import (
+    CleanPodPolicy,
+    ElasticJob,
+    JobSpec,
+    ReplicaSpec,
+    RestartPolicy,
+    SchedulingPolicy,
+    Status,
+    SuccessPolicy,
+)
+from controller.decide.decision import decide
+from controller.decide.observed import Admission, JobView, NodeView, PodView, is_finished
+from tests.controller.decide.histories.simulation import Simulation
+from tests.controller.decide.world import ago
+
+EXIT_CODES = (1, 2, 130, 137, 138, 143, None)
+
+
+def random_job(random: Random, name: str = "j", queue: str | None = None) -> ElasticJob:
+    low = random.randint(1, 3)
+    high = low + random.randint(0, 4)
+    return ElasticJob(
+        name=name,
+        namespace="n",
+        uid=name,
+        generation=1,
+        created=ago(random.randint(0, 1000)),
+        spec=JobSpec(
+            rdzv_endpoint="etcd:2379",
+            replica_specs=_replicas(random, random.randint(low, high)),
+            min_replicas=low,
+            max_replicas=high,
+            success_policy=random.choice(list(SuccessPolicy)),
+            clean_pod_policy=random.choice(list(CleanPodPolicy)),
+            ttl_seconds_after_finished=random.choice((None, None, 0, 100)),
+            active_deadline_seconds=random.choice((None, None, None, 5000)),
+            backoff_limit=random.choice((0, 3, 20, 20)),
+            scheduling_policy=SchedulingPolicy(queue=queue, priority=random.randint(0, 2)),
+            **_scaling(random, low, high),
+        ),
+    )
+
+
+def _replicas(random: Random, replicas: int) -> dict[str, ReplicaSpec]:
+    def spec(replicas: int, low: int | None = None) -> ReplicaSpec:
+        policy = random.choice((RestartPolicy.EXIT_CODE, *RestartPolicy))
+        return ReplicaSpec(replicas=replicas, min_replicas=low, restart_policy=policy, template={})
+
+    types = {names.WORKER: spec(replicas)}
+    if random.random() < 0.2:
+        types[names.MASTER] = spec(1)
+    if random.random() < 0.2:
+        types["PS"] = spec(2, low=1)
+    return types
+
+
+def _scaling(random: Random, low: int, high: int) -> dict[str, Any]:
+    sizes: dict[str, Any] = {"autoscale": random.random() < 0.3, "snooze_seconds": random.choice((10, 60))}
+    kind = random.random()
+    if kind < 0.2:
+        sizes["sizes"] = tuple(size for size in range(low, high + 1) if random.random() < 0.5)
+    elif kind < 0.4:
+        sizes["size_step"] = random.randint(1, 3)
+    return sizes
+
+
+def random_view(random: Random) -> JobView:
+    """Return a job in a state that need not be the outcome of any history."""
+    job = random_job(random, queue=random.choice((None, None, "q")))
+    nodes = {
+        name: NodeView(name=name, doomed=doomed, lost=doomed and random.random() < 0.5)
+        for name in "abcd"[: random.randint(0, 4)]
+        for doomed in [random.random() < 0.3]
+    }
+    view = JobView(
+        job=job,
+        pods=random_pods(random, job),
+        nodes=nodes,
+        services=frozenset({"j"} if random.random() < 0.5 else ()),
+        admission=random.choice(list(Admission)) if job.spec.scheduling_policy.queue else Admission.FREE,
+        waiting_cores=random.choice((0, 0, 0, 1, 3)),
+        template_hashes={type: random.choice(("first", "first", "first", "second")) for type in job.spec.replica_specs},
+    )
+    if random.random() < 0.6:  # a status of an earlier time, when the pods were others
+        earlier = replace(view, pods=random_pods(random, job))
+        view = replace(view, job=replace(job, status=decide(earlier, ago(random.randint(0, 1000))).status))
+    if random.random() < 0.1:
+        view = replace(view, job=replace(view.job, spec=replace(view.job.spec, suspend=True)))
+    return view
+
+
+def random_pods(random: Random, job: ElasticJob) -> tuple[PodView, ...]:
+    pods = []
+    for type in (*job.spec.replica_specs, *(["Gone"] if random.random() < 0.05 else [])):
+        most = job.bounds(type)[1] + 2 if type in job.spec.replica_specs else 2
+        pods += [random_pod(random, type, index) for index in range(most) if random.random() < 0.7]
+    random.shuffle(pods)
+    return tuple(pods)
+
+
+def random_pod(random: Random, type: str, index: int) -> PodView:
+    phase = random.choice(("Pending", "Running", "Running", "Running", "Succeeded", "Failed", "Unknown"))
+    placed = phase != "Pending" or random.random() < 0.5
+    name = names.pod_name("j", type, index)
+    return PodView(
+        name=name,
+        uid=f"{name}.{random.randint(0, 1)}",
+        type=type,
+        index=index,
+        phase=phase,
+        terminating=random.random() < 0.1,
+        node=random.choice("abcd") if placed else None,
+        unschedulable_since=None if placed or random.random() < 0.2 else ago(random.randint(0, 200)),
+        disrupted=random.random() < 0.1,
+        exit_code={"Succeeded": 0, "Failed": random.choice(EXIT_CODES)}.get(phase),
+        oom_killed=random.random() < 0.05,
+        restarts=random.choice((0, 0, 0, 0, 1, 3)),
+        created=ago(random.choice((1, 100, 5000))),
+        started=ago(random.choice((1, 100, 5000))) if placed else None,
+        finished=ago(random.choice((0, 20, 400))) if phase in ("Succeeded", "Failed") else None,
+        template_hash=random.choice(("", "first", "first", "first", "first", "second")),
+    )
+
+
+def simulate(view: JobView) -> Simulation:
+    """Return a cluster in the state that a view shows."""
+    simulation = Simulation.of([view.job], dict.fromkeys(view.nodes, 3))
+    simulation.nodes = dict(view.nodes)
+    simulation.services = set(view.services)
+    simulation.pods = {"j": {pod.name: pod for pod in view.pods}}
+    return simulation
+
+
+def disturb(simulation: Simulation, random: Random) -> None:
+    """Let one thing happen to the cluster that no decision asked for."""
+    happens, weights = zip(*DISTURBANCES, strict=True)
+    random.choices(happens, weights)[0](simulation, random)
+
+
+def _reconcile(simulation: Simulation, random: Random) -> None:
+    if simulation.jobs:
+        if random.random() < 0.5:
+            simulation.ask_queue()
+        stop = random.randint(0, 4) if random.random() < 0.2 else None
+        simulation.reconcile(random.choice(list(simulation.jobs)), stop)
+
+
+def _kubelets(simulation: Simulation, random: Random) -> None:
+    for step in random.sample((simulation.reap, simulation.schedule, simulation.start), 3):
+        step()
+
+
+def _end_pod(simulation: Simulation, random: Random) -> None:
+    runs = [(job, pod) for job, pod in simulation.every_pod() if pod.phase == "Running"]
+    if runs:
+        job, pod = random.choice(runs)
+        simulation.end(job, pod, random.choice(EXIT_CODES), disrupted=random.random() < 0.2)
+
+
+def _finish_pod(simulation: Simulation, random: Random) -> None:
+    runs = [(job, pod) for job, pod in simulation.every_pod() if pod.phase == "Running"]
+    if runs:
+        simulation.end(*random.choice(runs), 0)
+
+
+def _restart_container(simulation: Simulation, random: Random) -> None:
+    runs = [(job, pod) for job, pod in simulation.every_pod() if pod.phase == "Running"]
+    if runs:
+        job, pod = random.choice(runs)
+        simulation.put(job, replace(pod, restarts=pod.restarts + 1))
+
+
+def _delete_pod(simulation: Simulation, random: Random) -> None:
+    if pods := simulation.every_pod():
+        job, pod = random.choice(pods)
+        simulation.delete(job, pod.name)
+
+
+def _node(simulation: Simulation, random: Random) -> None:
+    node = random.choice(list(simulation.nodes))
+    kind = random.random()
+    if kind < 0.3:
+        simulation.lose(node)
+    elif kind < 0.6:
+        simulation.nodes[node] = NodeView(name=node, doomed=True)
+    else:
+        simulation.nodes[node] = NodeView(name=node)
+
+
+def _edit(simulation: Simulation, random: Random) -> None:
+    if not simulation.jobs:
+        return
+    job = random.choice(list(simulation.jobs.values()))
+    spec, kind = job.spec, random.random()
+    if kind < 0.6:
+        size = random.randint(spec.min_replicas or 1, spec.max_replicas or 1)
+        worker = replace(spec.worker, replicas=size)
+        spec = replace(spec, replica_specs={**spec.replica_specs, names.WORKER: worker})
+    elif kind < 0.8:
+        spec = replace(spec, suspend=not spec.suspend)
+    elif not is_finished(job.status):
+        simulation.hashes[job.name] = f"hash-{random.randint(0, 2)}"
+    simulation.jobs[job.name] = replace(job, spec=spec, generation=job.generation + (spec is not job.spec))
+
+
+def _lose_status(simulation: Simulation, random: Random) -> None:
+    if simulation.jobs:
+        job = random.choice(list(simulation.jobs.values()))
+        simulation.jobs[job.name] = replace(job, status=Status())
+
+
+def _time(simulation: Simulation, random: Random) -> None:
+    simulation.pass_over(random.choice((0.3, 1, 12, 61, 400)))
+
+
+DISTURBANCES: tuple[tuple[Callable[[Simulation, Random], None], float], ...] = (
+    (_reconcile, 10),
+    (_kubelets, 6),
+    (_end_pod, 2),
+    (_finish_pod, 0.4),
+    (_restart_container, 0.4),
+    (_delete_pod, 1),
+    (_node, 1.5),
+    (_edit, 2),
+    (_lose_status, 0.2),
+    (_time, 2),
+)

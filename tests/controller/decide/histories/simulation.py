@@ -1,0 +1,212 @@
+"""A small cluster in memory: it carries out decisions as the API server, the scheduler and the kubelets would.
+
+It keeps what the decisions may rely on: names are unique, deletions carry a uid, a pod that runs ends only after a
+while, one that has ended or has no node goes at once, and nobody hears from a lost node. Each decision is checked
+against the promises in `promises`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from contract.elasticjob import names
+from contract.elasticjob.model import ElasticJob, Status
+from controller.decide.actions import Action, CreatePod, CreateService, Decision, DeleteJob, DeletePod, Emit
+from controller.decide.decision import decide
+from controller.decide.observed import Admission, JobView, NodeView, PodView, is_finished
+from controller.decide.queue import admit
+from tests.controller.decide.histories import promises
+from tests.controller.decide.world import NOW
+
+ENDED = ("Succeeded", "Failed")
+
+
+class Stopped(Exception):
+    """The controller was stopped before the next action."""
+
+
+@dataclass
+class Simulation:
+    """Jobs, their pods, and nodes with room for some pods each."""
+
+    jobs: dict[str, ElasticJob]
+    rooms: dict[str, int]
+    nodes: dict[str, NodeView]
+    pods: dict[str, dict[str, PodView]] = field(default_factory=dict)
+    services: set[str] = field(default_factory=set)
+    admissions: Mapping[tuple[str, str], Admission] = field(default_factory=dict)
+    hashes: dict[str, str] = field(default_factory=dict)
+    now: datetime = NOW
+    made: int = 0
+    checked: bool = True
+
+    @classmethod
+    def of(cls, jobs: Iterable[ElasticJob], rooms: Mapping[str, int]) -> Simulation:
+        return cls(
+            jobs={job.name: job for job in jobs}, rooms=dict(rooms), nodes={name: NodeView(name=name) for name in rooms}
+        )
+
+    def observe(self, name: str) -> JobView:
+        job = self.jobs[name]
+        mine = self.pods.get(name, {})
+        others = (pod for other, pods in self.pods.items() if other != name for pod in pods.values())
+        return JobView(
+            job=job,
+            pods=tuple(mine.values()),
+            nodes=self.nodes,
+            services=frozenset(self.services),
+            admission=self.admissions.get((job.namespace, job.name), Admission.FREE),
+            waiting_cores=sum(pod.unschedulable_since is not None and pod.index == 0 for pod in others),
+            template_hashes=dict.fromkeys(job.spec.replica_specs, self.hashes.get(name, "first")),
+        )
+
+    def reconcile(self, name: str, stop_after: int | None = None) -> Decision | None:
+        """Decide about a job and carry it out, perhaps only in part; return the decision if there was one."""
+        if name not in self.jobs:
+            return None
+        view = self.observe(name)
+        decision = decide(view, self.now)
+        if self.checked:
+            promises.check(view, decision, self.now)
+        try:
+            self.carry_out(name, decision, stop_after)
+        except Stopped:
+            return decision
+        if self.checked and name in self.jobs:
+            promises.check_again(view, decision, decide(self.observe(name), self.now))
+        return decision
+
+    def carry_out(self, name: str, decision: Decision, stop_after: int | None = None) -> None:
+        old, new = self.jobs[name].status, decision.status
+        steps: list[Action | Status] = list(decision.actions)
+        counts = (old.restarts, old.counted) != (new.restarts, new.counted)
+        steps.insert(0 if counts else len(steps), new)
+        for number, step in enumerate(steps):
+            if number == stop_after:
+                raise Stopped
+            self.do(name, step)
+
+    def do(self, name: str, step: Action | Status) -> None:
+        pods = self.pods.setdefault(name, {})
+        match step:
+            case Status():
+                if name in self.jobs:
+                    self.jobs[name] = replace(self.jobs[name], status=step)
+            case CreateService():
+                self.services.add(name)
+            case CreatePod(type, index, _):
+                pod_name = names.pod_name(name, type, index)
+                assert pod_name not in pods, f"{pod_name} exists"
+                pods[pod_name] = self.new_pod(name, pod_name, type, index)
+            case DeletePod(pod_name, uid, _, grace):
+                self.delete(name, pod_name, uid, at_once=grace == 0)
+            case DeleteJob():
+                del self.jobs[name], self.pods[name]
+            case Emit():
+                pass
+
+    def new_pod(self, job: str, name: str, type: str, index: int) -> PodView:
+        self.made += 1
+        return PodView(
+            name=name,
+            uid=f"{name}.{self.made}",
+            type=type,
+            index=index,
+            phase="Pending",
+            created=self.now.replace(microsecond=0),
+            template_hash=self.hashes.get(job, "first"),
+        )
+
+    def delete(self, job: str, name: str, uid: str | None = None, *, at_once: bool = False) -> None:
+        pod = self.pods[job].get(name)
+        if pod is None or uid not in (None, pod.uid):
+            return
+        if at_once or pod.phase in ENDED or pod.node is None:
+            del self.pods[job][name]
+        else:
+            self.pods[job][name] = replace(pod, terminating=True)
+
+    def every_pod(self) -> list[tuple[str, PodView]]:
+        return [(job, pod) for job, pods in self.pods.items() for pod in pods.values()]
+
+    def put(self, job: str, pod: PodView) -> None:
+        self.pods[job][pod.name] = pod
+
+    def reap(self) -> None:
+        """End the pods that are being deleted, on nodes that still answer."""
+        for job, pod in self.every_pod():
+            node = self.nodes.get(pod.node or "")
+            if pod.terminating and node is not None and not node.lost:
+                del self.pods[job][pod.name]
+
+    def schedule(self) -> None:
+        """Give waiting pods rooms, in the order in which they were created."""
+        free = dict(self.rooms)
+        for _, pod in self.every_pod():
+            if pod.node in free and pod.phase not in ENDED:
+                free[pod.node] -= 1
+        for job, pod in self.every_pod():
+            if pod.phase != "Pending" or pod.node is not None or pod.terminating:
+                continue
+            node = next((name for name, room in free.items() if room > 0 and not self.nodes[name].doomed), None)
+            if node is not None:
+                free[node] -= 1
+                self.put(job, replace(pod, node=node, unschedulable_since=None))
+            elif pod.unschedulable_since is None:
+                self.put(job, replace(pod, unschedulable_since=self.now.replace(microsecond=0)))
+
+    def start(self) -> None:
+        """Start the containers of the pods that have a node."""
+        for job, pod in self.every_pod():
+            if pod.phase == "Pending" and pod.node is not None and not self.nodes[pod.node].lost:
+                self.put(job, replace(pod, phase="Running", started=self.now.replace(microsecond=0)))
+
+    def end(self, job: str, pod: PodView, exit_code: int | None, *, disrupted: bool = False) -> None:
+        """End a pod's containers."""
+        phase = "Succeeded" if exit_code == 0 else "Failed"
+        time = self.now.replace(microsecond=0)
+        self.put(job, replace(pod, phase=phase, exit_code=exit_code, disrupted=disrupted, finished=time))
+
+    def lose(self, node: str) -> None:
+        """Cut a node's power. Kubernetes deletes its pods, but nobody confirms it."""
+        self.nodes[node] = NodeView(name=node, doomed=True, lost=True)
+        for job, pod in self.every_pod():
+            if pod.node == node:
+                self.put(job, replace(pod, terminating=True))
+
+    def pass_over(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def ask_queue(self) -> None:
+        self.admissions = admit(self.jobs.values(), self.now)
+
+    def turn(self) -> list[datetime]:
+        """Let everybody act once; return the times at which jobs are to be decided about again."""
+        times = []
+        for name in list(self.jobs):
+            self.ask_queue()
+            decision = self.reconcile(name)
+            if decision is not None and decision.again is not None:
+                times.append(decision.again)
+        self.reap()
+        self.schedule()
+        self.start()
+        return times
+
+    def settle(self, horizon: timedelta = timedelta(hours=1), most: int = 400) -> None:
+        """Let time pass without faults until nothing changes any more, or until the horizon."""
+        end = self.now + horizon
+        for _ in range(most):
+            before = (dict(self.jobs), {job: dict(pods) for job, pods in self.pods.items()})
+            times = self.turn()
+            if before != (self.jobs, {job: dict(pods) for job, pods in self.pods.items()}):
+                continue
+            if not times or min(times) > end:
+                return
+            self.now = max(self.now, min(times))
+        raise AssertionError(f"still changing after {most} turns: {self.jobs}")
+
+    def unfinished(self) -> list[ElasticJob]:
+        return [job for job in self.jobs.values() if not is_finished(job.status)]

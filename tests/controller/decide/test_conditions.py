@@ -1,0 +1,83 @@
+"""What `kubectl describe` shows of a job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from contract.elasticjob.model import ReplicaSpec, ReplicaStatus, State
+from controller.decide.decision import decide
+from tests.controller.decide.world import NOW, after, ago, condition, events, holds, job, later, pod, running, view
+
+
+def message(status: object) -> str:
+    found = condition(status, "Running")  # type: ignore[arg-type]
+    assert found is not None
+    return found.message
+
+
+def test_a_running_job_is_described_as_by_the_old_controller() -> None:
+    status = decide(view(job(2), running(0, 1)), NOW).status
+    last = status.conditions[-1]
+    assert (last.type, last.status, last.reason) == ("Running", "True", "ElasticJobRunning")
+    assert last.message == "ElasticJob j is running."
+    assert status.replica_statuses == {"Worker": ReplicaStatus(active=2)}
+
+
+def test_a_running_job_says_what_keeps_it_from_its_size() -> None:
+    pods = (pod(0), pod(1, "Pending"), pod(2, "Failed"), pod(3, "Pending", node="n", unschedulable_since=None))
+    said = message(decide(view(job(5, low=1), pods), NOW).status)
+    assert said == "ElasticJob j is running. 1 of 5 workers run: 1 found no room, 1 failed for good, 2 starting."
+
+
+def test_a_new_job_is_created_and_not_yet_running() -> None:
+    status = decide(view(job(2)), NOW).status
+    assert (status.state, [each.type for each in status.conditions]) == (State.CREATED, ["Created", "Running"])
+    assert message(status) == "ElasticJob j is starting. 0 of 2 workers run: 2 starting."
+    assert status.replica_statuses == {"Worker": ReplicaStatus(pending=2)}
+
+
+def test_a_job_below_its_minimum_restarts_and_runs_again() -> None:
+    ran = after(job(2, low=2), *running(0, 1), at=ago(60))
+    below = decide(view(ran, [pod(0)]), NOW)
+    assert (below.status.state, holds(below.status, "Running")) == (State.RESTARTING, False)
+    assert holds(below.status, "Restarting")
+    assert events(below) == ["ElasticJobRestarting"]
+    again = decide(view(replace(ran, status=below.status), running(0, 1)), later(5)).status
+    assert (again.state, holds(again, "Running"), holds(again, "Restarting")) == (State.RUNNING, True, False)
+
+
+def test_workers_that_have_succeeded_count_towards_the_minimum() -> None:
+    assert decide(view(job(2, low=2), (pod(0), pod(1, "Succeeded"))), NOW).status.state is State.RUNNING
+
+
+def test_a_job_without_its_parameter_server_does_not_run() -> None:
+    others = {"PS": ReplicaSpec(replicas=1, template={})}
+    status = decide(view(job(1, others=others), running(0)), NOW).status
+    assert status.state is State.CREATED
+    assert message(status).endswith("0 of 1 pods of type PS run: 1 starting.")
+
+
+def test_a_refused_pod_is_quoted() -> None:
+    status = decide(view(job(1), refusal="pods is forbidden: exceeded quota"), NOW).status
+    assert message(status).endswith("The API server refuses a pod: pods is forbidden: exceeded quota")
+
+
+def test_times_change_only_with_what_they_are_about() -> None:
+    first = after(job(3, low=1), *running(0, 1, 2), at=ago(60))
+    same = decide(view(first, running(0, 1, 2)), NOW)
+    assert same.status is first.status
+    fewer = decide(view(first, (*running(0, 1), pod(2, terminating=True))), NOW).status
+    told = condition(fewer, "Running")
+    assert told is not None
+    assert (told.last_update_time, told.last_transition_time, fewer.last_reconcile_time) == (NOW, ago(60), NOW)
+
+
+def test_times_are_in_whole_seconds_as_the_api_server_keeps_them() -> None:
+    status = decide(view(job(1), running(0)), NOW.replace(microsecond=123456)).status
+    assert (status.start_time, status.last_reconcile_time) == (NOW, NOW)
+
+
+def test_a_resize_is_an_event() -> None:
+    ran = after(job(2, low=1, high=3), *running(0, 1))
+    bigger = replace(ran.spec, replica_specs={"Worker": replace(ran.spec.worker, replicas=3)})
+    assert events(decide(view(replace(ran, spec=bigger), running(0, 1)), NOW)) == ["ElasticJobResized"]

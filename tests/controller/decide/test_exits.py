@@ -1,0 +1,154 @@
+"""What the end of a pod means for the job."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from contract.elasticjob.model import ReplicaSpec, RestartPolicy, State
+from controller.decide.decision import decide
+from controller.decide.exits import Verdict, due, verdict
+from tests.controller.decide.world import (
+    LONG_AGO,
+    NOW,
+    after,
+    ago,
+    changes,
+    created,
+    deleted,
+    events,
+    job,
+    later,
+    pod,
+    running,
+    view,
+)
+
+POLICIES = list(RestartPolicy)
+
+
+def replica(policy: RestartPolicy = RestartPolicy.EXIT_CODE, *codes: int) -> ReplicaSpec:
+    return ReplicaSpec(restart_policy=policy, retryable_exit_codes=codes, template={})
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (1, Verdict.PERMANENT),
+        (2, Verdict.PERMANENT),
+        (42, Verdict.RETRY),
+        (130, Verdict.RETRY),
+        (137, Verdict.REPLACE),
+        (138, Verdict.RETRY),
+        (139, Verdict.PERMANENT),
+        (143, Verdict.REPLACE),
+        (None, Verdict.REPLACE),
+    ],
+)
+def test_exit_code_decides_by_the_code(code: int | None, expected: Verdict) -> None:
+    assert verdict(pod(0, "Failed", exit_code=code), replica(RestartPolicy.EXIT_CODE, 42)) is expected
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_disrupted_pod_is_replaced_under_any_policy(policy: RestartPolicy) -> None:
+    assert verdict(pod(0, "Failed", exit_code=1, disrupted=True), replica(policy)) is Verdict.REPLACE
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_pod_without_container_status_is_replaced_under_any_policy(policy: RestartPolicy) -> None:
+    expected = Verdict.REPLACE
+    assert verdict(pod(0, "Failed", exit_code=None), replica(policy)) is expected
+
+
+def test_137_counts_if_memory_was_exhausted() -> None:
+    assert verdict(pod(0, "Failed", exit_code=137, oom_killed=True), replica()) is Verdict.RETRY
+
+
+@pytest.mark.parametrize("code", [1, 130, 137, 143])
+def test_never_means_that_a_failed_pod_is_not_replaced(code: int) -> None:
+    assert verdict(pod(0, "Failed", exit_code=code), replica(RestartPolicy.NEVER)) is Verdict.PERMANENT
+
+
+def test_a_pod_whose_training_finished_is_done_although_a_sidecar_failed() -> None:
+    assert verdict(pod(0, "Failed", exit_code=0), replica()) is Verdict.DONE
+
+
+def test_a_counted_failure_is_replaced_after_the_back_off() -> None:
+    failed = pod(1, "Failed", exit_code=130, finished=NOW)
+    waits = decide(view(job(2, low=1), (pod(0), failed)), NOW)
+    assert changes(waits) == []
+    assert (waits.again, waits.status.restarts, waits.status.counted) == (later(10), 1, {"j-worker-1-uid": 1})
+    counted = after(job(2, low=1), pod(0), failed, at=NOW)
+    replaced = decide(view(counted, (pod(0), failed)), later(10))
+    assert (deleted(replaced), created(replaced), replaced.status.restarts) == (["worker-1"], [1], 1)
+
+
+def test_a_failure_is_reported_once() -> None:
+    failed = pod(1, "Failed", exit_code=130, finished=NOW)
+    assert events(decide(view(job(2, low=1), (pod(0), failed)), NOW)) == ["ExitedWithCode"]
+    counted = after(job(2, low=1), pod(0), failed, at=NOW)
+    assert events(decide(view(counted, (pod(0), failed)), later(5))) == []
+
+
+def test_a_permanent_failure_is_reported_once_and_does_not_count_against_the_limit() -> None:
+    failed = pod(1, "Failed", exit_code=1)
+    first = decide(view(job(2, low=1), (pod(0), failed)), NOW)
+    assert (events(first), first.status.restarts, changes(first)) == (["ExitedWithCode"], 0, [])
+    known = after(job(2, low=1), pod(0), failed)
+    assert events(decide(view(known, (pod(0), failed)), NOW)) == []
+
+
+def test_the_kubelets_restarts_are_counted_as_they_grow() -> None:
+    policy = {"worker": {"restart_policy": RestartPolicy.ON_FAILURE}}
+    twice = after(job(2, **policy), pod(0), pod(1, restarts=2))
+    assert twice.status.restarts == 2
+    assert decide(view(twice, (pod(0), pod(1, restarts=3))), NOW).status.restarts == 3
+
+
+def test_what_a_pod_does_while_it_is_deleted_is_not_counted() -> None:
+    ending = pod(1, "Failed", exit_code=130, terminating=True)
+    assert decide(view(job(2, low=1), (pod(0), ending)), NOW).status.restarts == 0
+
+
+def test_a_count_outlives_the_pod() -> None:
+    counted = after(job(2, low=1), pod(0), pod(1, "Failed", exit_code=130))
+    status = decide(view(counted, running(0)), NOW).status
+    assert (status.restarts, status.counted) == (1, {})
+
+
+@pytest.mark.parametrize(("earlier", "seconds"), [(0, 10), (1, 20), (2, 40), (4, 160), (5, 300), (50, 300)])
+def test_the_back_off_doubles_up_to_five_minutes(earlier: int, seconds: int) -> None:
+    failed = pod(0, "Failed", started=ago(60), finished=NOW)
+    assert due(failed, Verdict.RETRY, earlier, None) == later(seconds)
+
+
+def test_the_back_off_starts_again_after_a_long_run() -> None:
+    failed = pod(0, "Failed", started=ago(600), finished=NOW)
+    assert due(failed, Verdict.RETRY, 7, None) == later(10)
+
+
+def test_workers_that_fail_together_wait_as_after_one_failure() -> None:
+    failed = [pod(index, "Failed", exit_code=130, finished=NOW, started=ago(60)) for index in range(4)]
+    decision = decide(view(job(4, low=1), failed), NOW)
+    assert (decision.status.restarts, decision.again) == (4, later(10))
+
+
+def test_a_pod_that_is_refused_by_its_node_at_once_is_not_replaced_in_a_tight_loop() -> None:
+    refused = pod(1, "Failed", exit_code=None, disrupted=True, created=ago(1))
+    assert due(refused, Verdict.REPLACE, 0, None) == later(4)
+    assert due(pod(1, "Failed", created=LONG_AGO), Verdict.REPLACE, 0, None) < NOW - timedelta(seconds=1)
+
+
+def test_the_job_fails_at_the_back_off_limit() -> None:
+    failed = [pod(index, "Failed", exit_code=130) for index in (0, 1)]
+    decision = decide(view(job(3, low=1, backoff_limit=2), (*failed, pod(2))), NOW)
+    assert decision.status.state is State.FAILED
+    assert "BackoffLimitExceeded" in events(decision)
+    assert decide(view(job(3, low=1, backoff_limit=3), (*failed, pod(2))), NOW).status.state is State.RUNNING
+
+
+def test_a_limit_of_zero_allows_no_failure_and_a_start() -> None:
+    assert decide(view(job(1, backoff_limit=0), running(0)), NOW).status.state is State.RUNNING
+    failed = pod(0, "Failed", exit_code=130)
+    assert decide(view(job(1, backoff_limit=0), [failed]), NOW).status.state is State.FAILED

@@ -1,0 +1,186 @@
+"""When a job has succeeded or failed, and what happens to it after that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from contract.elasticjob.model import CleanPodPolicy, ElasticJob, ReplicaSpec, RestartPolicy, State, Status, SuccessPolicy
+from controller.decide.actions import DeleteJob
+from controller.decide.decision import decide
+from controller.decide.observed import PodView
+from tests.controller.decide.world import (
+    NOW,
+    after,
+    ago,
+    changes,
+    condition,
+    created,
+    deleted,
+    events,
+    holds,
+    job,
+    later,
+    pod,
+    running,
+    view,
+)
+
+MASTER = {"Master": ReplicaSpec(replicas=1, template={})}
+DONE = {index: pod(index, "Succeeded") for index in range(4)}
+
+
+def master(phase: str, **changed: object) -> PodView:
+    return pod(0, phase, type="Master", **changed)
+
+
+def state(of: ElasticJob, *pods: PodView) -> State | None:
+    return decide(view(of, pods), NOW).status.state
+
+
+def test_rank_0_decides_and_no_other_worker() -> None:
+    assert state(job(2, low=1), pod(0), DONE[1]) is State.RUNNING
+    assert state(job(2, low=1), DONE[0], pod(1)) is State.SUCCEEDED
+
+
+def test_the_master_decides_if_there_is_one() -> None:
+    made = job(2, low=1, others=MASTER)
+    assert state(made, master("Running"), DONE[0], DONE[1]) is State.RUNNING
+    assert state(made, master("Succeeded"), pod(0), pod(1)) is State.SUCCEEDED
+
+
+def test_without_pod_0_the_lowest_index_that_is_left_decides() -> None:
+    assert state(job(2, low=1, high=3), DONE[1], pod(2)) is State.SUCCEEDED
+    assert state(job(3, low=1), pod(0, "Failed"), DONE[1], pod(2)) is State.SUCCEEDED
+
+
+@pytest.mark.parametrize("rank0", [(), (pod(0, terminating=True),), (pod(0, "Failed", exit_code=130),)])
+def test_a_pod_0_that_is_being_replaced_is_waited_for(rank0: tuple[PodView, ...]) -> None:
+    assert state(job(2, low=1), *rank0, DONE[1]) is not State.SUCCEEDED
+
+
+def test_any_worker() -> None:
+    made = job(2, success_policy=SuccessPolicy.ANY_WORKER)
+    assert state(made, pod(0), DONE[1]) is State.SUCCEEDED
+
+
+def test_all_workers() -> None:
+    made = job(2, low=1, success_policy=SuccessPolicy.ALL_WORKERS)
+    assert state(made, DONE[0], pod(1)) is State.RUNNING
+    assert state(made, DONE[0]) is not State.SUCCEEDED
+    assert state(made, DONE[0], DONE[1]) is State.SUCCEEDED
+    assert state(made, DONE[0], pod(1, "Failed")) is State.SUCCEEDED
+
+
+def test_a_worker_that_succeeded_is_not_replaced() -> None:
+    assert changes(decide(view(job(2), (pod(0), DONE[1])), NOW)) == []
+
+
+def test_a_job_goes_on_with_the_minimum_and_fails_below_it() -> None:
+    failed = [pod(index, "Failed") for index in (1, 2)]
+    assert state(job(3, low=1), pod(0), *failed) is State.RUNNING
+    assert state(job(3, low=2), pod(0), *failed) is State.FAILED
+
+
+def test_a_shrunk_job_does_not_fail_for_a_worker_that_it_no_longer_needs() -> None:
+    decision = decide(view(job(2, low=2, high=3), (pod(0), pod(1, "Failed"), pod(2))), NOW)
+    assert (deleted(decision), decision.status.state) == (["worker-1"], State.RUNNING)
+
+
+def test_another_type_that_fails_for_good_below_its_minimum_fails_the_job() -> None:
+    decision = decide(view(job(1, others=MASTER), (pod(0), master("Failed"))), NOW)
+    assert decision.status.state is State.FAILED
+    assert events(decision) == ["ExitedWithCode", "PermanentFailure", "ElasticJobFailed"]
+    spare = {"PS": ReplicaSpec(replicas=2, min_replicas=1, template={})}
+    assert state(job(1, others=spare), pod(0), pod(0, "Failed", type="PS"), pod(1, type="PS")) is State.RUNNING
+
+
+def test_a_failure_says_why_in_its_condition() -> None:
+    failed = condition(decide(view(job(1), [pod(0, "Failed")]), NOW).status, "Failed")
+    assert failed is not None
+    assert failed.reason == "ElasticJobFailed"
+    assert failed.message == "ElasticJob j has failed because pod j-worker-0 failed for good."
+
+
+def test_never_fails_the_job_at_the_first_exit_below_the_minimum() -> None:
+    made = job(1, worker={"restart_policy": RestartPolicy.NEVER})
+    assert state(made, pod(0, "Failed", exit_code=143)) is State.FAILED
+
+
+def test_a_failed_job_keeps_no_pod_running() -> None:
+    made = job(2, clean_pod_policy=CleanPodPolicy.NONE)
+    decision = decide(view(made, (pod(0, "Failed"), pod(1))), NOW)
+    assert deleted(decision) == ["worker-1"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "gone"),
+    [
+        (CleanPodPolicy.NONE, ["worker-3"]),
+        (CleanPodPolicy.RUNNING, ["worker-1", "worker-3"]),
+        (CleanPodPolicy.ALL, ["worker-0", "worker-1", "worker-2", "worker-3"]),
+    ],
+)
+def test_a_succeeded_job_is_cleaned_by_its_policy(policy: CleanPodPolicy, gone: list[str]) -> None:
+    pods = (DONE[0], pod(1), pod(2, "Failed"), pod(3, "Pending"))
+    decision = decide(view(job(4, low=1, clean_pod_policy=policy), pods), NOW)
+    assert holds(decision.status, "Succeeded")
+    assert sorted(deleted(decision)) == gone
+
+
+def test_what_was_not_cleaned_when_the_job_ended_is_cleaned_later() -> None:
+    ended = after(job(2, clean_pod_policy=CleanPodPolicy.ALL), DONE[0], pod(1))
+    decision = decide(view(ended, (DONE[0], pod(1))), NOW)
+    assert sorted(deleted(decision)) == ["worker-0", "worker-1"]
+    assert decide(view(ended), NOW).actions == ()
+
+
+def test_a_finished_job_is_not_resized_nor_restarted() -> None:
+    ended = after(job(2), DONE[0], DONE[1])
+    worker = replace(ended.spec.worker, replicas=4)
+    edited = replace(ended, generation=2, spec=replace(ended.spec, replica_specs={"Worker": worker}))
+    decision = decide(view(edited, (DONE[0], pod(1, "Failed", exit_code=143))), NOW)
+    assert decision.actions == ()
+    assert (decision.status.observed_generation, decision.status.settled_replicas) == (2, 4)
+
+
+def test_a_finished_job_keeps_the_numbers_of_its_ended_pods() -> None:
+    ended = after(job(2, low=1, clean_pod_policy=CleanPodPolicy.ALL), DONE[0], pod(1, "Failed"))
+    status = decide(view(ended), NOW).status
+    assert (status.replica_statuses["Worker"].succeeded, status.replica_statuses["Worker"].failed) == (1, 1)
+
+
+def test_a_finished_job_is_deleted_after_its_time_to_live() -> None:
+    ended = after(job(1, ttl_seconds_after_finished=100), DONE[0], at=ago(99))
+    waits = decide(view(ended, [DONE[0]]), NOW)
+    assert (waits.actions, waits.again) == ((), later(1))
+    assert decide(view(ended, [DONE[0]]), later(1)).actions == (DeleteJob(),)
+
+
+def test_a_job_that_is_being_deleted_is_left_alone() -> None:
+    gone = replace(job(2), deleting=True)
+    assert decide(view(gone), NOW).actions == ()
+
+
+def test_a_suspended_job_has_no_pods_and_no_clock() -> None:
+    ran = after(job(2, active_deadline_seconds=10), *running(0, 1), at=ago(9))
+    suspended = replace(ran, spec=replace(ran.spec, suspend=True))
+    decision = decide(view(suspended, running(0, 1)), later(100))
+    assert sorted(deleted(decision)) == ["worker-0", "worker-1"]
+    assert (decision.status.state, decision.status.start_time) == (State.SUSPENDED, None)
+    assert holds(decision.status, "Suspended")
+    assert events(decision) == ["ElasticJobSuspended"]
+
+
+def test_a_resumed_job_starts_again() -> None:
+    suspended = after(job(2, suspend=True))
+    resumed = replace(suspended, spec=replace(suspended.spec, suspend=False))
+    decision = decide(view(resumed), NOW)
+    assert (created(decision), decision.status.start_time) == ([0, 1], NOW)
+    assert not holds(decision.status, "Suspended")
+    assert events(decision) == ["ElasticJobResumed"]
+
+
+def test_a_job_that_ended_while_its_status_was_lost_is_recognised() -> None:
+    assert state(replace(job(1), status=Status()), DONE[0]) is State.SUCCEEDED

@@ -1,0 +1,128 @@
+"""What the controller makes of the API server's objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from contract.elasticjob import names
+from controller.decide.observed import PodView, doomed, lost, node_view, pod_view, type_keys
+from tests.controller.decide.world import nodes, pod
+
+TIME = "2026-11-23T12:00:00Z"
+TYPES = type_keys(["Worker", "PS"])
+
+
+def observed(status: dict[str, Any] | None = None, **metadata: Any) -> PodView:
+    made = {
+        "metadata": {
+            "name": "j-worker-1",
+            "uid": "u",
+            "creationTimestamp": TIME,
+            "labels": dict(names.pod_labels("j", "Worker", 1)),
+            "annotations": {names.ANNOTATION_TEMPLATE_HASH: "h"},
+            **metadata,
+        },
+        "spec": {"nodeName": "n"},
+        "status": status or {},
+    }
+    return pod_view(made, TYPES)
+
+
+def container(name: str, **terminated: Any) -> dict[str, Any]:
+    return {"name": name, "restartCount": 2, "state": {"terminated": terminated} if terminated else {"running": {}}}
+
+
+def test_a_pod_says_which_one_it_is() -> None:
+    seen = observed({"phase": "Running", "containerStatuses": [container("elasticjob-worker")]})
+    assert (seen.name, seen.uid, seen.type, seen.index, seen.template_hash) == ("j-worker-1", "u", "Worker", 1, "h")
+    assert (seen.phase, seen.node, seen.restarts, seen.exit_code, seen.terminating) == ("Running", "n", 2, None, False)
+
+
+def test_the_least_that_a_pod_may_have_is_enough() -> None:
+    seen = pod_view({"metadata": {"name": "x"}}, TYPES)
+    assert (seen.type, seen.index, seen.phase, seen.node) == ("", -1, "Pending", None)
+
+
+@pytest.mark.parametrize("index", ["-1", "one", "²", ""])
+def test_an_index_that_is_no_number_is_none(index: str) -> None:
+    assert observed(labels={names.LABEL_REPLICA_INDEX: index}).index == -1
+
+
+def test_a_pod_with_a_time_of_deletion_ends() -> None:
+    assert observed(deletionTimestamp=TIME).terminating
+
+
+def test_the_exit_code_is_that_of_the_container_that_trains() -> None:
+    statuses = [container("sidecar", exitCode=1), container("elasticjob-worker", exitCode=143, finishedAt=TIME)]
+    seen = observed({"phase": "Failed", "containerStatuses": statuses})
+    assert (seen.exit_code, seen.finished is not None) == (143, True)
+
+
+def test_the_exit_code_is_that_of_an_only_container() -> None:
+    assert observed({"containerStatuses": [container("train", exitCode=0)]}).exit_code == 0
+
+
+def test_the_exit_code_is_that_of_the_first_container_that_failed_if_none_trained() -> None:
+    waiting = {"name": "elasticjob-worker", "state": {"waiting": {"reason": "PodInitializing"}}}
+    status = {"initContainerStatuses": [container("fetch", exitCode=7)], "containerStatuses": [waiting]}
+    assert observed(status).exit_code == 7
+
+
+def test_exhausted_memory_is_seen() -> None:
+    killed = container("elasticjob-worker", exitCode=137, reason="OOMKilled")
+    assert observed({"containerStatuses": [killed]}).oom_killed
+
+
+@pytest.mark.parametrize("reason", ["Evicted", "Preempting", "NodeLost", "Shutdown", "OutOfcpu", "UnexpectedAdmissionError"])
+def test_a_disruption_is_seen_by_its_reason(reason: str) -> None:
+    assert observed({"phase": "Failed", "reason": reason}).disrupted
+
+
+def test_a_disruption_is_seen_by_its_condition() -> None:
+    assert observed({"conditions": [{"type": "DisruptionTarget", "status": "True"}]}).disrupted
+    assert not observed({"conditions": [{"type": "DisruptionTarget", "status": "False"}]}).disrupted
+
+
+def test_a_pod_that_no_node_has_room_for_says_since_when() -> None:
+    scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": TIME}
+    assert observed({"conditions": [scheduled]}).unschedulable_since is not None
+    assert observed({"conditions": [{**scheduled, "reason": "SchedulingGated"}]}).unschedulable_since is None
+    assert observed({"conditions": [{**scheduled, "status": "True"}]}).unschedulable_since is None
+
+
+def node(ready: str | None = "True", taints: tuple[str, ...] = (), **spec: Any) -> dict[str, Any]:
+    conditions = [] if ready is None else [{"type": "Ready", "status": ready}]
+    return {
+        "metadata": {"name": "n"},
+        "spec": {"taints": [{"key": key} for key in taints], **spec},
+        "status": {"conditions": conditions},
+    }
+
+
+@pytest.mark.parametrize(
+    ("object", "expected"),
+    [
+        pytest.param(node(), (False, False), id="ready"),
+        pytest.param(node(taints=("tidewater.dev/worker",)), (False, False), id="some-taint"),
+        pytest.param(node(unschedulable=True), (True, False), id="cordoned"),
+        pytest.param(node("False"), (True, False), id="not-ready"),
+        pytest.param(node(None), (True, False), id="new"),
+        pytest.param(node("Unknown"), (True, True), id="silent"),
+        pytest.param(node(taints=("node.kubernetes.io/unreachable",)), (True, True), id="unreachable"),
+        pytest.param(node(taints=("aws-node-termination-handler/spot-itn",)), (True, False), id="spot-notice"),
+        pytest.param(node(taints=("karpenter.sh/disrupted",)), (True, False), id="karpenter"),
+        pytest.param({"metadata": {"name": "n", "deletionTimestamp": TIME}}, (True, False), id="deleted"),
+    ],
+)
+def test_a_node_says_whether_it_will_go(object: dict[str, Any], expected: tuple[bool, bool]) -> None:
+    seen = node_view(object)
+    assert (seen.doomed, seen.lost) == expected
+
+
+def test_a_node_that_is_not_known_is_lost_if_any_is_known() -> None:
+    known = nodes(sound=("other",))
+    assert (doomed(pod(0), known), lost(pod(0), known)) == (True, True)
+    assert (doomed(pod(0), {}), lost(pod(0), {})) == (False, False)
+    assert not doomed(pod(0, "Pending"), known)
