@@ -16,9 +16,6 @@ launchers  how a worker learns of its job
 store      what is known: jobs, pods, services, nodes
 queues     which job of a queue may have pods
 work       the queue of jobs that are due
-events     Kubernetes events, few and late
-metrics    metrics for Prometheus
-probes     the HTTP endpoints
-log        one logfmt line per event
 cluster/   the door to the Kubernetes API: requests, mirrors, leader election
+observe/   log, Kubernetes events, metrics, probes
 """

@@ -25,8 +25,8 @@ from controller.cluster.client import JOBS, PODS, SERVICES, Cluster, Kind, Manif
 from controller.cluster.errors import Conflict, Exists, NotFound, Refused, Unavailable
 from controller.cluster.mirror import Key, Mirror
 from controller.decide.actions import Action, CreatePod, CreateService, DeleteJob, DeletePod, Emit
-from controller.events import Recorder, about
-from controller.log import Log
+from controller.observe.events import Recorder, about
+from controller.observe.log import Log
 from controller.store import Store
 
 AT_A_TIME = 8

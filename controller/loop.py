@@ -27,9 +27,9 @@ from controller.cluster.errors import ClusterError, Conflict, NotLeader, Refused
 from controller.cluster.mirror import Key
 from controller.decide.actions import Action, Decision, Emit
 from controller.decide.decision import decide
-from controller.events import About, Recorder
-from controller.log import Log
-from controller.metrics import Metrics
+from controller.observe.events import About, Recorder
+from controller.observe.log import Log
+from controller.observe.metrics import Metrics
 from controller.store import Store
 from controller.work import WorkQueue
 

@@ -22,17 +22,18 @@ from pathlib import Path
 from lightkube.core.exceptions import ConfigError
 
 from contract.elasticjob import names
-from controller import log as logs
-from controller import objects, probes
+from controller.observe import log as logs
+from controller import objects
+from controller.observe import probes
 from controller.cluster.client import Cluster
 from controller.cluster.errors import Conflict, Exists
 from controller.cluster.fence import Fence, Fenced
 from controller.cluster.http import ApiServer, connect
 from controller.cluster.lease import Election, LeaseName
-from controller.events import Recorder
-from controller.log import Log
+from controller.observe.events import Recorder
+from controller.observe.log import Log
 from controller.loop import Controller, Options
-from controller.metrics import Metrics
+from controller.observe.metrics import Metrics
 
 METRICS_PORT = 8080
 POD_NAME = "POD_NAME"

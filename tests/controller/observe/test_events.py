@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from controller.cluster.client import EVENTS, Manifest, Ref
 from controller.cluster.errors import Refused, Unavailable
-from controller.events import RATE, SIMILAR, WAITING, About, Recorder, about
+from controller.observe.events import RATE, SIMILAR, WAITING, About, Recorder, about
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import Api, Call
 

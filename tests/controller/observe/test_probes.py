@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
-from controller.metrics import Metrics
-from controller.probes import METRICS_TEXT, Page, Pages, serve
+from controller.observe.metrics import Metrics
+from controller.observe.probes import METRICS_TEXT, Page, Pages, serve
 
 
 async def fetch(port: int, request: str) -> tuple[int, str, str]:
