@@ -94,15 +94,22 @@ class Hands:
             Conflict: The job has changed since it was read.
         """
         if status != job.status:
-            key = Key(job.namespace, job.name)
-            await self.patch_status(key, codec.status_object(job.status), codec.status_object(status))
+            key, old = Key(job.namespace, job.name), codec.status_object(job.status)
+            await self.patch_status(key, job.resource_version, old, codec.status_object(status))
 
-    async def patch_status(self, key: Key, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        """Write the difference between two statuses of a job, if the job still is the one in the mirror."""
-        entry = self._store.jobs.entries.get(key)
-        if entry is None:
-            return
-        patch = {"metadata": {"resourceVersion": str(entry.version)}, "status": difference(old, new)}
+    async def patch_status(self, key: Key, version: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        """Write the difference between two statuses of a job.
+
+        Args:
+            key: The job.
+            version: Its resourceVersion when it had the old status.
+            old: What it says.
+            new: What it shall say.
+
+        Raises:
+            Conflict: The job has changed since.
+        """
+        patch = {"metadata": {"resourceVersion": version}, "status": difference(old, new)}
         try:
             found = await self._cluster.patch(Ref(JOBS, key.namespace, key.name), patch, "status")
         except NotFound:

@@ -23,7 +23,7 @@ from contract.elasticjob.model import ElasticJob, Status
 from controller import objects
 from controller.act import Hands, ServiceRefused, stamp
 from controller.cluster.client import Cluster, Manifest
-from controller.cluster.errors import ClusterError, Conflict, NotLeader, Refused, Unavailable
+from controller.cluster.errors import ClusterError, Conflict, NotFound, NotLeader, Refused, Unavailable
 from controller.cluster.mirror import Key
 from controller.decide.actions import Action, Decision, Emit
 from controller.decide.decision import decide
@@ -150,7 +150,13 @@ class Controller:
     def _watch_ended(self, plural: str, error: ClusterError | None) -> None:
         self._metrics.watch_ended(plural, type(error).__name__ if error else "ended")
         if error is not None:
-            self._log.warning("watch_failed", resource=plural, reason=f"{type(error).__name__}: {error}")
+            undefined = isinstance(error, NotFound) and plural == names.PLURAL
+            self._log.warning(
+                "watch_failed",
+                resource=plural,
+                reason=f"{type(error).__name__}: {error}",
+                remedy="install the definition: tidewater install | kubectl apply -f -" if undefined else None,
+            )
 
     def _retry(self, key: Key, error: Exception, at_least: float = 0.0) -> None:
         seconds = self.work.failed(key, at_least=at_least)
@@ -216,8 +222,9 @@ class Controller:
         old = manifest.get("status") or {}
         new = invalid_status(manifest, problem, self._now())
         if new != old:
-            await self._hands.patch_status(key, old, new)
-            about = About(key.namespace, key.name, manifest["metadata"]["uid"])
+            meta = manifest["metadata"]
+            await self._hands.patch_status(key, meta["resourceVersion"], old, new)
+            about = About(key.namespace, key.name, meta["uid"])
             self._recorder.record(about, "Warning", names.Reason.INVALID, problem)
             self._log.warning("job_invalid", job=str(key), reason=problem)
 

@@ -10,29 +10,30 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import os
 import signal
 import socket
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lightkube.core.exceptions import ConfigError
 
 from contract.elasticjob import names
-from controller.observe import log as logs
 from controller import objects
-from controller.observe import probes
 from controller.cluster.client import Cluster
 from controller.cluster.errors import Conflict, Exists
-from controller.cluster.fence import Fence, Fenced
+from controller.cluster.fence import Fence, Fenced, uptime
 from controller.cluster.http import ApiServer, connect
 from controller.cluster.lease import Election, LeaseName
+from controller.loop import Controller, Options
+from controller.observe import log as logs
+from controller.observe import probes
 from controller.observe.events import Recorder
 from controller.observe.log import Log
-from controller.loop import Controller, Options
 from controller.observe.metrics import Metrics
 
 METRICS_PORT = 8080
@@ -96,13 +97,23 @@ class Process:
         identity: Differs between all processes that ever take part in the election.
         metrics: The metrics, which the cluster may already count requests with.
         log: The log.
+        clock: Returns seconds that never go back.
     """
 
-    def __init__(self, cluster: Cluster, flags: Flags, identity: str, metrics: Metrics, log: Log) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        flags: Flags,
+        identity: str,
+        metrics: Metrics,
+        log: Log,
+        *,
+        clock: Callable[[], float] = uptime,
+    ) -> None:
         self._flags = flags
         self._metrics = metrics
         self._log = log
-        self._fence = Fence()
+        self._fence = Fence(clock)
         self._election = Election(cluster, flags.lease, identity, fence=self._fence, report=self._report)
         self._cluster = Fenced(cluster, self._fence)
         self._recorder = Recorder(self._cluster, identity, dropped=metrics.event_dropped)
@@ -201,6 +212,8 @@ def main() -> None:
         log.error("no_cluster", reason=str(error), remedy="run it in a pod with a service account, or set KUBECONFIG")
         sys.exit(_USAGE)
     except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            raise
         log.error("no_port", port=flags.metrics_port, reason=str(error), remedy="choose another --metrics-port")
         sys.exit(_USAGE)
 

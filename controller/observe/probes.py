@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 
@@ -51,9 +52,13 @@ async def serve(port: int, pages: Pages) -> AsyncIterator[int]:
                 await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(answer, host=None, port=port)
+    if socket.has_dualstack_ipv6():
+        listening = socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    else:
+        listening = socket.create_server(("", port))
+    server = await asyncio.start_server(answer, sock=listening)
     async with server:
-        yield server.sockets[0].getsockname()[1]
+        yield listening.getsockname()[1]
 
 
 def page_for(request: bytes, pages: Pages) -> Page:

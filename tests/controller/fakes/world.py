@@ -19,9 +19,9 @@ from contract.elasticjob import names
 from controller.act import stamp
 from controller.cluster.client import EVENTS, JOBS, NODES, PODS, SERVICES, Manifest, Ref
 from controller.cluster.fence import Fence, Fenced
+from controller.loop import Controller, Options
 from controller.observe.events import Recorder
 from controller.observe.log import Log
-from controller.loop import Controller, Options
 from controller.observe.metrics import Metrics
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import WRITES, Api, Fault
