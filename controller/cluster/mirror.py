@@ -33,6 +33,9 @@ FIRST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 8.0
 """Pause before a failed list or watch is tried again: doubled with each failure in a row, and jittered."""
 
+FORBIDDEN_SECONDS = 300.0
+"""Pause before optional objects that may not be read are tried again."""
+
 _GRAVES = 4096
 
 
@@ -113,11 +116,13 @@ class Mirror(Generic[T]):
                 error, self._version = gone, None
             except ClusterError as failure:
                 error = failure
+            self._report(self._source.kind.plural, error)
             if self._source.optional and isinstance(error, Refused):
                 self.synced.set()
-            self._report(self._source.kind.plural, error)
-            await asyncio.sleep(pause(self._failures))
-            self._failures += 1  # reset as soon as anything arrives
+                await asyncio.sleep(FORBIDDEN_SECONDS)
+            else:
+                await asyncio.sleep(pause(self._failures))
+                self._failures += 1  # reset as soon as anything arrives
 
     def wrote(self, manifest: Manifest) -> None:
         """Take over what a create, patch or delete of the caller returned."""
