@@ -18,10 +18,22 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-
 from benchmarks.controller.plane import NO_PROXY, Plane
+
 from contract.elasticjob import crd, names
-from controller.cluster.client import JOBS, LEASES, PODS, SERVICES, Cluster, Kind, Manifest, Page, Ref, Source, WatchEvent
+from controller.cluster.client import (
+    JOBS,
+    LEASES,
+    PODS,
+    SERVICES,
+    Cluster,
+    Kind,
+    Manifest,
+    Page,
+    Ref,
+    Source,
+    WatchEvent,
+)
 from controller.cluster.errors import NotFound
 from controller.cluster.fence import Fence, Fenced
 from controller.cluster.http import ApiServer, connect
