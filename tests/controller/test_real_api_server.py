@@ -124,7 +124,7 @@ class Cloud:
         """Return whether a job has this many pods, and its status says so."""
         pods = [name for name in await self.names(PODS) if name.startswith(f"{job}-worker-")]
         status = (await self.server.get(Ref(JOBS, jobs.NAMESPACE, job))).get("status", {})
-        return len(pods) == size == status.get("replicas") and status.get("desired") == size
+        return (len(pods), status.get("replicas"), status.get("desired")) == (size, size, size)
 
     async def scale(self, job: str, size: int) -> None:
         """Change the number of workers that is wanted."""
