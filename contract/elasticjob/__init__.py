@@ -6,6 +6,8 @@
 
 names         API group, kind, labels and annotations, conditions and their reasons, names of pods
 model         what a job is: frozen dataclasses, with the text that `kubectl explain` shows
+status        the part of the model that the controller writes
+choices       the values of fields that have a few
 about         what the model says of a field: text, bounds, pattern
 pod_template  the parts of a pod template that the API server validates
 schema        the model as an OpenAPI v3 schema

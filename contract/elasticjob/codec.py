@@ -22,7 +22,6 @@ from contract.elasticjob.about import About, fields_of
 from contract.elasticjob.errors import InvalidJob
 from contract.elasticjob.model import ElasticJob, JobSpec, Launcher, Status
 
-
 __all__ = ["InvalidJob", "job_of", "status_object"]
 
 

@@ -9,66 +9,44 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 from typing import Annotated
 
 from contract.elasticjob import names, pod_template
 from contract.elasticjob.about import About
-from contract.elasticjob.names import DNS_LABEL as DNS_LABEL
+from contract.elasticjob.choices import CleanPodPolicy, Launcher, RestartPolicy, State, SuccessPolicy
+from contract.elasticjob.names import DNS_LABEL
+from contract.elasticjob.status import MOST_TYPES, Condition, ReplicaStatus, Status
+
+__all__ = [
+    "DNS_LABEL",
+    "LONGEST_SECONDS",
+    "LONGEST_TYPE",
+    "MOST_REPLICAS",
+    "MOST_TYPES",
+    "REPLICA_TYPE",
+    "CleanPodPolicy",
+    "Condition",
+    "ElasticJob",
+    "JobSpec",
+    "Launcher",
+    "ReplicaSpec",
+    "ReplicaStatus",
+    "RestartPolicy",
+    "SchedulingPolicy",
+    "State",
+    "Status",
+    "SuccessPolicy",
+]
 
 MOST_REPLICAS = 5000
 """Pods of one type: as many as Kubernetes supports nodes in a cluster, see
 https://kubernetes.io/docs/setup/best-practices/cluster-large/"""
 
-MOST_TYPES = 8
 LONGEST_TYPE = 40
+LONGEST_SECONDS = 2**31 - 1
+"""68 years, so that any moment plus such a duration is a date that Python can represent."""
+
 REPLICA_TYPE = "^[A-Z][A-Za-z0-9]*$"
-
-
-class RestartPolicy(StrEnum):
-    """What happens after a container exits with a failure."""
-
-    ALWAYS = "Always"
-    ON_FAILURE = "OnFailure"
-    NEVER = "Never"
-    EXIT_CODE = "ExitCode"
-
-
-class Launcher(StrEnum):
-    """How a worker learns of its job."""
-
-    TORCHELASTIC = "torchelastic"
-    TORCHRUN = "torchrun"
-    TIDEWATER = "tidewater"
-    NONE = "none"
-
-
-class SuccessPolicy(StrEnum):
-    """Whose success is the job's."""
-
-    RANK0 = "Rank0"
-    ANY_WORKER = "AnyWorker"
-    ALL_WORKERS = "AllWorkers"
-
-
-class CleanPodPolicy(StrEnum):
-    """Which pods of a finished job are deleted."""
-
-    NONE = "None"
-    RUNNING = "Running"
-    ALL = "All"
-
-
-class State(StrEnum):
-    """Where a job is in its life, in one word."""
-
-    CREATED = "Created"
-    QUEUED = "Queued"
-    RUNNING = "Running"
-    RESTARTING = "Restarting"
-    SUSPENDED = "Suspended"
-    SUCCEEDED = "Succeeded"
-    FAILED = "Failed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,7 +233,11 @@ class JobSpec:
     ] = CleanPodPolicy.NONE
     ttl_seconds_after_finished: Annotated[
         int | None,
-        About("The job is deleted this many seconds after it has finished. Default: never.", minimum=0),
+        About(
+            "The job is deleted this many seconds after it has finished. Default: never.",
+            minimum=0,
+            maximum=LONGEST_SECONDS,
+        ),
     ] = None
     active_deadline_seconds: Annotated[
         int | None,
@@ -263,6 +245,7 @@ class JobSpec:
             "The job fails when it has run for this many seconds; the time in which it is suspended or waits in a"
             " queue does not count. Default: never.",
             minimum=1,
+            maximum=LONGEST_SECONDS,
         ),
     ] = None
     backoff_limit: Annotated[
@@ -312,9 +295,9 @@ class JobSpec:
             maximum=86400,
         ),
     ] = 60
-    scheduling_policy: Annotated[
-        SchedulingPolicy, About("How the job shares a cluster with others.")
-    ] = SchedulingPolicy()
+    scheduling_policy: Annotated[SchedulingPolicy, About("How the job shares a cluster with others.")] = (
+        SchedulingPolicy()
+    )
 
     @property
     def worker(self) -> ReplicaSpec:
@@ -328,75 +311,6 @@ class JobSpec:
         low = replica.replicas if limits.min_replicas is None else limits.min_replicas
         high = replica.replicas if limits.max_replicas is None else limits.max_replicas
         return low, high
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReplicaStatus:
-    """Numbers of one type's pods, by state."""
-
-    active: Annotated[int, About("Pods that run and are not being deleted.")] = 0
-    pending: Annotated[int, About("Pods that have not started, for example because no node has room.")] = 0
-    succeeded: Annotated[int, About("Pods that exited with 0.")] = 0
-    failed: Annotated[int, About("Pods that failed and still exist.")] = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Condition:
-    """One thing that is true or false of the job, since when and why."""
-
-    type: Annotated[
-        str, About("Created, Running, Restarting, Suspended, Succeeded or Failed.", min_length=1, max_length=316)
-    ]
-    status: Annotated[str, About("True, False or Unknown.", pattern="^(True|False|Unknown)$", max_length=7)]
-    reason: Annotated[str, About("Why, in one word for programs.", max_length=1024)] = ""
-    message: Annotated[str, About("Why, in a sentence for people.", max_length=32768)] = ""
-    observed_generation: Annotated[int, About("The job's metadata.generation that the condition is about.")] = 0
-    last_update_time: Annotated[datetime | None, About("When anything of the condition last changed.")] = None
-    last_transition_time: Annotated[datetime | None, About("When the condition last became true or false.")] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Status:
-    """What the controller has seen and done. It alone writes it."""
-
-    state: Annotated[State | None, About("Where the job is in its life, in one word.")] = None
-    conditions: Annotated[
-        tuple[Condition, ...], About("What is true of the job, by type.", most=16, list_type="map", list_key="type")
-    ] = ()
-    replica_statuses: Annotated[
-        Mapping[str, ReplicaStatus], About("Numbers of pods by type and state.", most=MOST_TYPES)
-    ] = field(default_factory=dict)
-    replicas: Annotated[int, About("Workers that exist and are not ending, as the scale subresource shows.")] = 0
-    selector: Annotated[str, About("Label selector of the workers, for autoscalers.")] = ""
-    desired: Annotated[int, About("Number of workers that the controller aims for now.")] = 0
-    settled_replicas: Annotated[
-        int | None,
-        About("The wanted number of workers that was last reached, or need not be, since the job has finished."),
-    ] = None
-    restarts: Annotated[int, About("Failures that count against backoffLimit.")] = 0
-    counted: Annotated[
-        Mapping[str, int], About("Of pods that still exist, by uid: how many of their failures are in restarts.")
-    ] = field(default_factory=dict)
-    observed_generation: Annotated[int, About("The metadata.generation that this status is about.")] = 0
-    start_time: Annotated[datetime | None, About("When the first pod was made.")] = None
-    completion_time: Annotated[datetime | None, About("When the job succeeded or failed.")] = None
-    last_reconcile_time: Annotated[datetime | None, About("When this status was last changed.")] = None
-    last_failure_time: Annotated[
-        datetime | None, About("When the last failure was counted; the back-off starts then.")
-    ] = None
-    snoozed_until: Annotated[datetime | None, About("With autoscale: not to grow before this time.")] = None
-    whole_since: Annotated[
-        datetime | None, About("Since when a job of a queue has had room for all of its minimum.")
-    ] = None
-    queued_since: Annotated[
-        datetime | None, About("Since when the job waits in the queue; if it missed a turn, since the end of the last.")
-    ] = None
-    turn_since: Annotated[
-        datetime | None, About("Since when it is the job's turn in the queue, while its minimum has no room.")
-    ] = None
-    turns_missed: Annotated[
-        int, About("Turns in the queue in which the job found no room for its minimum, since it last had it.")
-    ] = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -133,7 +133,7 @@ def _finished(situation: Situation, end: Outcome) -> Decision:
         why = f"{end.why[:1].upper()}{end.why[1:]}."
         events = [Emit("Warning", end.reason, why), Emit("Warning", Reason.FAILED, message)]
     status = _dated(_status(situation, Standing(None), counts, fate), job.status, now)
-    actions = (*_forced(deletes, situation.view), *situation.tally.events, *events)
+    actions: tuple[Action, ...] = (*_forced(deletes, situation.view), *situation.tally.events, *events)
     return Decision(status, actions, _expiry(job, now))
 
 

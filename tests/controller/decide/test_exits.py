@@ -100,8 +100,7 @@ def test_a_permanent_failure_is_reported_once_and_does_not_count_against_the_lim
 
 
 def test_the_kubelets_restarts_are_counted_as_they_grow() -> None:
-    policy = {"worker": {"restart_policy": RestartPolicy.ON_FAILURE}}
-    twice = after(job(2, **policy), pod(0), pod(1, restarts=2))
+    twice = after(job(2, worker={"restart_policy": RestartPolicy.ON_FAILURE}), pod(0), pod(1, restarts=2))
     assert twice.status.restarts == 2
     assert decide(view(twice, (pod(0), pod(1, restarts=3))), NOW).status.restarts == 3
 

@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from contract.elasticjob.model import CleanPodPolicy, ElasticJob, ReplicaSpec, RestartPolicy, State, Status, SuccessPolicy
+from contract.elasticjob.model import (
+    CleanPodPolicy,
+    ElasticJob,
+    ReplicaSpec,
+    RestartPolicy,
+    State,
+    Status,
+    SuccessPolicy,
+)
 from controller.decide.actions import DeleteJob
 from controller.decide.decision import decide
 from controller.decide.observed import PodView

@@ -75,7 +75,9 @@ def test_exhausted_memory_is_seen() -> None:
     assert observed({"containerStatuses": [killed]}).oom_killed
 
 
-@pytest.mark.parametrize("reason", ["Evicted", "Preempting", "NodeLost", "Shutdown", "OutOfcpu", "UnexpectedAdmissionError"])
+@pytest.mark.parametrize(
+    "reason", ["Evicted", "Preempting", "NodeLost", "Shutdown", "OutOfcpu", "UnexpectedAdmissionError"]
+)
 def test_a_disruption_is_seen_by_its_reason(reason: str) -> None:
     assert observed({"phase": "Failed", "reason": reason}).disrupted
 

@@ -17,7 +17,9 @@ SOUND = ("node-0", "node-1", "node-2", "node-3")
         pytest.param(running(0, 1, 2), "worker-2", id="highest-index"),
         pytest.param((pod(0), pod(1, "Pending"), pod(2)), "worker-1", id="pending-first"),
         pytest.param((pod(0, "Pending"), pod(1), pod(2)), "worker-0", id="pending-core-before-running-surge"),
-        pytest.param((pod(0, "Pending"), pod(1), pod(2, "Pending")), "worker-2", id="pending-surge-before-pending-core"),
+        pytest.param(
+            (pod(0, "Pending"), pod(1), pod(2, "Pending")), "worker-2", id="pending-surge-before-pending-core"
+        ),
         pytest.param((pod(0), pod(1, "Pending"), pod(2, "Pending", node="x")), "worker-1", id="unplaced-first"),
         pytest.param((pod(0), pod(1, "Failed", exit_code=130), pod(2, "Pending")), "worker-1", id="failed-first"),
         pytest.param((pod(0), pod(1, "Unknown"), pod(2)), "worker-1", id="unheard-of"),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import fields
 from datetime import datetime
 
 from contract.elasticjob import names
-from contract.elasticjob.model import CleanPodPolicy, State
+from contract.elasticjob.model import CleanPodPolicy, State, Status
 from controller.decide.actions import CreatePod, CreateService, Decision, DeleteJob, DeletePod, Emit
 from controller.decide.observed import Admission, JobView, PodView, is_finished, lost
 from controller.decide.shrink import SOUND, UNPLACED, standing
+
+ENDED = ("Succeeded", "Failed")
 
 
 def check(view: JobView, decision: Decision, now: datetime) -> None:
@@ -18,10 +21,10 @@ def check(view: JobView, decision: Decision, now: datetime) -> None:
     left = [pod for pod in view.pods if not pod.terminating and pod.uid not in gone]
     assert gone <= {pod.uid for pod in view.pods}, "deletes a pod that does not exist"
     assert len(gone) == sum(isinstance(action, DeletePod) for action in decision.actions), "deletes a pod twice"
-    assert decision.again is None or decision.again > now.replace(microsecond=0), "would decide again at once for ever"
     if is_finished(view.job.status) or is_finished(decision.status):
         _check_finished(view, decision, gone)
         return
+    assert decision.again is None or decision.again > now.replace(microsecond=0), "would decide again at once for ever"
     _check_numbers(view, decision, left)
     _check_creations(view, decision, gone)
     _check_core(view, decision, gone, left)
@@ -36,15 +39,22 @@ def check_again(view: JobView, decision: Decision, again: Decision) -> None:
     if is_finished(decision.status):  # its time to live may be 0
         kinds -= {DeleteJob}
     assert not kinds, f"{decision.actions} and then {again.actions}"
-    assert outdated(view) or again.status == decision.status, f"{decision.status} and then {again.status}"
+    assert outdated(view) or not difference(decision.status, again.status), difference(decision.status, again.status)
+
+
+def difference(before: Status, after: Status) -> dict[str, tuple[object, object]]:
+    """Return the fields in which two statuses differ."""
+    return {
+        field.name: (getattr(before, field.name), getattr(after, field.name))
+        for field in fields(Status)
+        if getattr(before, field.name) != getattr(after, field.name)
+    }
 
 
 def outdated(view: JobView) -> bool:
     """Return whether all pods have to leave, since one of them is of an old template."""
     hashes = view.template_hashes
-    return any(
-        pod.template_hash and pod.template_hash != hashes.get(pod.type, pod.template_hash) for pod in view.pods
-    )
+    return any(pod.template_hash and pod.template_hash != hashes.get(pod.type, pod.template_hash) for pod in view.pods)
 
 
 def _check_finished(view: JobView, decision: Decision, gone: set[str]) -> None:
@@ -59,7 +69,7 @@ def _check_finished(view: JobView, decision: Decision, gone: set[str]) -> None:
 def _check_numbers(view: JobView, decision: Decision, left: list[PodView]) -> None:
     if view.job.spec.scheduling_policy.queue is not None and view.admission in (Admission.FREE, Admission.HOLD):
         return  # the queue may not have been asked since: then nothing changes
-    numbers = Counter(pod.type for pod in left)
+    numbers = Counter(pod.type for pod in left if pod.phase not in ENDED)
     numbers.update(action.type for action in decision.actions if isinstance(action, CreatePod))
     for type in view.job.spec.replica_specs:
         low, high = view.job.bounds(type)
@@ -90,7 +100,7 @@ def _check_core(view: JobView, decision: Decision, gone: set[str], left: list[Po
     if view.job.spec.suspend or outdated(view) or view.admission in (Admission.WAIT, Admission.YIELD):
         return
     low = max(1, view.job.bounds(names.WORKER)[0])
-    live = (pod for pod in left if pod.phase not in ("Succeeded", "Failed"))
+    live = (pod for pod in left if pod.phase not in ENDED)
     surge = [pod for pod in live if pod.type == names.WORKER and pod.index >= low]
     for pod in view.pods:
         if pod.uid not in gone or pod.type != names.WORKER or not 0 <= pod.index < low or pod.terminating:

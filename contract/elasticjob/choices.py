@@ -1,0 +1,51 @@
+"""Fields whose value is one of a few: those values."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class RestartPolicy(StrEnum):
+    """What happens after a container exits with a failure."""
+
+    ALWAYS = "Always"
+    ON_FAILURE = "OnFailure"
+    NEVER = "Never"
+    EXIT_CODE = "ExitCode"
+
+
+class Launcher(StrEnum):
+    """How a worker learns of its job."""
+
+    TORCHELASTIC = "torchelastic"
+    TORCHRUN = "torchrun"
+    TIDEWATER = "tidewater"
+    NONE = "none"
+
+
+class SuccessPolicy(StrEnum):
+    """Whose success is the job's."""
+
+    RANK0 = "Rank0"
+    ANY_WORKER = "AnyWorker"
+    ALL_WORKERS = "AllWorkers"
+
+
+class CleanPodPolicy(StrEnum):
+    """Which pods of a finished job are deleted."""
+
+    NONE = "None"
+    RUNNING = "Running"
+    ALL = "All"
+
+
+class State(StrEnum):
+    """Where a job is in its life, in one word."""
+
+    CREATED = "Created"
+    QUEUED = "Queued"
+    RUNNING = "Running"
+    RESTARTING = "Restarting"
+    SUSPENDED = "Suspended"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
