@@ -231,6 +231,8 @@ class Store:
         for owner in {entry.owner for entry in (old, new) if entry is not None}:
             if owner in self._keys:
                 self._due(self._keys[owner], COALESCE_SECONDS if starts else 0.0)
+        if old is not None and new is None:
+            self._freed(Key(old.key.namespace, old.key.name.rsplit("-", 2)[0]))
 
     def _service_changed(self, change: Change[str]) -> None:
         old, new = change.old, change.new
@@ -243,6 +245,13 @@ class Store:
         for entry in (old, new):
             if entry is not None and entry.owner in self._keys and not change.mine:
                 self._due(self._keys[entry.owner], 0.0)
+        if old is not None and new is None:
+            self._freed(old.key)  # a service has its job's name
+
+    def _freed(self, job: Key) -> None:
+        """A name is free again: a job that was made anew under its name may wait for that."""
+        if job in self.jobs.entries:
+            self._due(job, 0.0)
 
     def _node_changed(self, change: Change[NodeView]) -> None:
         entry = change.new or change.old
