@@ -142,16 +142,16 @@ class Process:
         }
 
     async def _term(self) -> None:
-        """Run a controller until the Lease can't be renewed. Raise what the controller raises, which is a defect."""
+        """Run a controller until the Lease can't be renewed. An error is a defect: it ends the process."""
         self._controller = Controller(
             self._cluster, self._flags.options, recorder=self._recorder, log=self._log, metrics=self._metrics
         )
         acting = asyncio.create_task(self._controller.run())
         holding = asyncio.create_task(self._election.hold())
         try:
-            await asyncio.wait((acting, holding), return_when=asyncio.FIRST_COMPLETED)
-            if acting.done():
-                acting.result()
+            done, _ = await asyncio.wait((acting, holding), return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         finally:
             # First what acts, while the Lease is still renewed.
             for task in (acting, holding):
