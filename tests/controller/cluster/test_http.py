@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from lightkube.core.exceptions import ConfigError
 
 from controller.cluster import errors
 from controller.cluster.client import JOBS, LEASES, NODES, PODS, Ref, Source, WatchEvent
-from controller.cluster.http import ApiServer
+from controller.cluster.http import ApiServer, connect
 
 Handler = Callable[[httpx2.Request], httpx2.Response]
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "ns", "uid": "u"}}
@@ -221,3 +223,28 @@ def test_an_answer_with_nonsense_in_it_is_tried_again() -> None:
     server = Server(lambda request: httpx2.Response(200, content=b"<html>"))
     with pytest.raises(errors.Unavailable):
         server.run(lambda api: api.list(Source(PODS)))
+
+
+def kubeconfig(folder: Path, user: str) -> Path:
+    """Write a kubeconfig; `user` is the line of its context that names the user, or nothing."""
+    path = folder / "config"
+    path.write_text(
+        "{current-context: c, contexts: [{name: c, context: {cluster: k%s}}],"
+        " clusters: [{name: k, cluster: {server: 'https://api:6443', insecure-skip-tls-verify: true}}],"
+        " users: [{name: u, user: {token: secret}}]}" % user
+    )
+    return path
+
+
+def test_the_kubeconfig_says_where_the_api_server_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path, ", user: u")))
+    client = connect()
+    assert client.base_url.host == "api"
+    assert client.auth is not None
+    asyncio.run(client.aclose())
+
+
+def test_a_kubeconfig_without_a_user_is_an_error_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path, "")))
+    with pytest.raises(ConfigError, match="names no user"):
+        connect()
