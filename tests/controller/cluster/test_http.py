@@ -225,19 +225,22 @@ def test_an_answer_with_nonsense_in_it_is_tried_again() -> None:
         server.run(lambda api: api.list(Source(PODS)))
 
 
-def kubeconfig(folder: Path, user: str) -> Path:
-    """Write a kubeconfig; `user` is the line of its context that names the user, or nothing."""
+def kubeconfig(folder: Path, **context: str) -> Path:
+    """Write a kubeconfig with a cluster k and a user u."""
+    cluster = {"server": "https://api:6443", "insecure-skip-tls-verify": True}
+    made = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", **context}}],
+        "clusters": [{"name": "k", "cluster": cluster}],
+        "users": [{"name": "u", "user": {"token": "secret"}}],
+    }
     path = folder / "config"
-    path.write_text(
-        "{current-context: c, contexts: [{name: c, context: {cluster: k%s}}],"
-        " clusters: [{name: k, cluster: {server: 'https://api:6443', insecure-skip-tls-verify: true}}],"
-        " users: [{name: u, user: {token: secret}}]}" % user
-    )
+    path.write_text(json.dumps(made))
     return path
 
 
 def test_the_kubeconfig_says_where_the_api_server_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path, ", user: u")))
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path, user="u")))
     client = connect()
     assert client.base_url.host == "api"
     assert client.auth is not None
@@ -245,6 +248,6 @@ def test_the_kubeconfig_says_where_the_api_server_is(tmp_path: Path, monkeypatch
 
 
 def test_a_kubeconfig_without_a_user_is_an_error_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path, "")))
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path)))
     with pytest.raises(ConfigError, match="names no user"):
         connect()
