@@ -41,6 +41,7 @@ from controller.loop import Controller, Options
 from controller.observe.events import Recorder
 from controller.observe.log import Log
 from controller.observe.metrics import Metrics
+from controller.store import SELECTOR
 from tests.controller.fakes import jobs
 
 pytestmark = pytest.mark.e2e
@@ -190,8 +191,8 @@ def environment(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     for name, value in NO_PROXY.items():
         monkeypatch.setenv(name, value)
     yield
-    kinds = f"{names.PLURAL},pods,services,leases"
-    plane.kubectl("delete", kinds, "--all", "-n", jobs.NAMESPACE, "--force", "--grace-period=0", "--wait=true")
+    plane.kubectl("delete", f"{names.PLURAL},leases", "--all", "-n", jobs.NAMESPACE)
+    plane.kubectl("delete", "pods,services", "-l", SELECTOR, "-n", jobs.NAMESPACE, "--force", "--grace-period=0")
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
