@@ -1,0 +1,5 @@
+"""`python -m controller`: see `main`."""
+
+from controller.main import main
+
+main()

@@ -1,0 +1,219 @@
+"""The controller may be killed before or after any of its requests: the next one ends where it would have.
+
+Each scenario is something that happens to a running job. It is run once undisturbed, and then once for every write
+that the controller sends because of it: the controller is killed there, another one starts from scratch and the
+cluster must come to the same end, with no pod left over, none doubled and no failure counted twice or forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from controller.cluster.client import JOBS, PODS, SERVICES
+from controller.cluster.errors import Unavailable
+from tests.controller.fakes import jobs, virtual
+from tests.controller.fakes.api import WRITES, Call, Fault
+from tests.controller.fakes.world import World
+
+PATIENCE_SECONDS = 400.0
+"""Longer than any back-off."""
+
+LASTING = ("state", "restarts", "replicas", "replicaStatuses", "desired", "settledReplicas", "observedGeneration")
+"""What the status must say at the end, whenever it was written."""
+
+
+class Killed(BaseException):
+    """The process is killed: no code of it runs any more."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A job, and what happens to it when it runs."""
+
+    happens: Callable[[World], None]
+    spec: dict[str, Any]
+    rooms: int = 100
+
+
+def both_fail(world: World) -> None:
+    """Both workers are interrupted."""
+    for index in range(2):
+        world.exit(f"imagenet-worker-{index}", 130)
+
+
+SCENARIOS = {
+    "the job is created": Scenario(lambda world: None, {}),
+    "it grows": Scenario(lambda world: world.scale(3), {}),
+    "it shrinks": Scenario(lambda world: world.scale(1), {}),
+    "a worker fails and is retried": Scenario(lambda world: world.exit("imagenet-worker-0", 130), {}),
+    "both workers fail and are retried": Scenario(both_fail, {}),
+    "a worker is evicted": Scenario(lambda world: world.evict("imagenet-worker-1"), {}),
+    "a worker fails for good": Scenario(lambda world: world.exit("imagenet-worker-1", 1), {}),
+    "too few workers are left": Scenario(lambda world: world.exit("imagenet-worker-1", 1), {"minReplicas": 2}),
+    "the back-off limit is reached": Scenario(lambda world: world.exit("imagenet-worker-0", 130), {"backoffLimit": 0}),
+    "the training is done": Scenario(lambda world: world.exit("imagenet-worker-0", 0), {"cleanPodPolicy": "All"}),
+    "the job's time to live ends": Scenario(
+        lambda world: world.exit("imagenet-worker-0", 0), {"ttlSecondsAfterFinished": 5}
+    ),
+    "it is suspended": Scenario(lambda world: world.edit(suspend=True), {}),
+    "its template changes": Scenario(
+        lambda world: world.edit(replicaSpecs={"Worker": {"template": jobs.template(hostNetwork=True)}}), {}
+    ),
+    "it is deleted": Scenario(lambda world: world.delete(), {}),
+    "there is no room for all": Scenario(lambda world: world.scale(3), {}, rooms=2),
+}
+
+
+def killing(number: int, moment: str, deaths: list[Call]) -> Fault:
+    """Return a fault that kills the process before or after its write of that number, counted from 0."""
+    seen = [0]
+
+    def fault(call: Call, now: str) -> None:
+        if call.verb not in WRITES or now != moment:
+            return
+        seen[0] += 1
+        if seen[0] == number + 1:
+            deaths.append(call)
+            raise Killed
+
+    return fault
+
+
+async def outcome(scenario: Scenario, number: int, moment: str, deaths: list[Call]) -> dict[str, Any]:
+    """Run a scenario in which the controller is killed once, and return how the cluster is at the end."""
+    world = World(scenario.rooms)
+    creation = scenario is SCENARIOS["the job is created"]
+    if not creation:
+        before = world.start()
+        world.apply(jobs.manifest(**scenario.spec))
+        await world.settle()
+        await before.stop()
+    first = world.start(killing(number, moment, deaths))
+    if creation:
+        world.apply(jobs.manifest(**scenario.spec))
+    scenario.happens(world)
+    await world.settle(PATIENCE_SECONDS)
+    await first.stop()
+    second = world.start()
+    await world.settle(PATIENCE_SECONDS)
+    await second.stop()
+    assert world.orphans() == []
+    assert world.most["imagenet"] <= 3
+    return ending(world)
+
+
+def ending(world: World) -> dict[str, Any]:
+    """Return how the cluster is at the end, without what may depend on when something was seen."""
+    return {
+        "pods": world.pods(),
+        "services": world.api.names(SERVICES),
+        "jobs": [
+            ({key: job.get("status", {}).get(key) for key in LASTING}, world.conditions(job["metadata"]["name"]))
+            for job in world.api.all(JOBS)
+        ],
+    }
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_controller_may_be_killed_at_every_write(name: str, moment: str) -> None:
+    scenario = SCENARIOS[name]
+    expected = virtual.run(outcome(scenario, 10_000, moment, []))
+    for number in range(100):
+        deaths: list[Call] = []
+        found = virtual.run(outcome(scenario, number, moment, deaths))
+        if not deaths:
+            # The garbage collector deletes what a deleted job owns.
+            assert (number == 0) == (name == "it is deleted")
+            return
+        assert found == expected, f"killed {moment} {deaths[0]}"
+    raise AssertionError("a hundred writes for one change")
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_answer_may_be_lost_once(name: str) -> None:
+    scenario = SCENARIOS[name]
+    expected = virtual.run(outcome(scenario, 10_000, "before", []))
+
+    async def main() -> dict[str, Any]:
+        lost = set[str]()
+
+        def fault(call: Call, moment: str) -> None:
+            if call.verb in WRITES and moment == "after" and str(call) not in lost:
+                lost.add(str(call))
+                raise Unavailable("the connection was closed")
+
+        world = World(scenario.rooms)
+        replica = world.start(fault)
+        world.apply(jobs.manifest(**scenario.spec))
+        await world.settle()
+        scenario.happens(world)
+        await world.settle(PATIENCE_SECONDS)
+        await replica.stop()
+        assert world.orphans() == []
+        return ending(world)
+
+    assert virtual.run(main()) == expected
+
+
+def test_an_api_server_that_restarts_again_and_again_only_delays() -> None:
+    async def main() -> None:
+        world = World()
+        world.start()
+        for number in range(20):
+            world.apply(jobs.manifest(f"job-{number}"))
+            world.api.down = number % 2 == 0
+            world.api.restart()
+            if number % 5 == 0:
+                world.api.compact()
+            await world.settle(3)
+        world.api.down = False
+        await world.settle(60)
+        assert len(world.pods()) == 40
+        assert set(world.pods().values()) == {"Running"}
+        assert all("Running" in world.conditions(f"job-{number}") for number in range(20))
+
+    virtual.run(main())
+
+
+def test_two_controllers_at_once_make_no_pod_twice() -> None:
+    async def main() -> None:
+        world = World()
+        replicas = [world.start(), world.start()]
+        for number in range(10):
+            world.apply(jobs.manifest(f"job-{number}"))
+        await world.settle()
+        for number in range(10):
+            world.scale(3, f"job-{number}")
+        await world.settle(60)
+        assert len(world.pods()) == 30
+        created = [call.name for call in world.api.calls if call.verb == "create" and call.kind == PODS]
+        assert len(set(created)) == 30
+        assert max(world.most.values()) == 3
+        for replica in replicas:
+            await replica.stop()
+
+    virtual.run(main())
+
+
+def test_a_former_leader_that_wakes_up_changes_nothing() -> None:
+    async def main() -> None:
+        world = World()
+        former = world.start()
+        world.apply(jobs.manifest())
+        await world.settle()
+        former.fence.close()
+        before = len(former.client.calls)
+        world.scale(3)
+        await world.settle()
+        assert [call for call in former.client.calls[before:] if call.verb in WRITES] == []
+        assert len(world.pods()) == 2
+        world.start()
+        await world.settle()
+        assert len(world.pods()) == 3
+
+    virtual.run(main())

@@ -1,0 +1,130 @@
+"""A pod is the user's template with what makes it a member of its job."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from contract import env, labels
+from contract.elasticjob import codec, names
+from contract.elasticjob.model import ElasticJob
+from controller import objects
+from tests.controller.fakes import jobs
+
+
+def test_a_pod_has_the_old_controllers_name_and_labels_and_belongs_to_its_job() -> None:
+    pod = objects.pod(jobs.job(), names.WORKER, 1, core=False)
+    assert pod["metadata"]["name"] == "imagenet-worker-1"
+    assert pod["metadata"]["namespace"] == jobs.NAMESPACE
+    assert pod["metadata"]["labels"] == {
+        "group-name": "elastic.pytorch.org",
+        "job-name": "imagenet",
+        "replica-type": "worker",
+        "replica-index": "1",
+    }
+    (owner,) = pod["metadata"]["ownerReferences"]
+    assert owner["controller"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("ElasticJob", "imagenet", "uid-of-imagenet")
+    assert objects.owned_by(pod, "uid-of-imagenet")
+    assert not objects.owned_by(pod, "uid-of-another")
+
+
+def test_a_bare_pod_name_is_a_host_name_in_every_pod_of_the_job() -> None:
+    job = jobs.job()
+    spec = objects.pod(job, names.WORKER, 0, core=True, domain="example.org")["spec"]
+    service = objects.service(job)
+    assert (spec["hostname"], spec["subdomain"]) == ("imagenet-worker-0", service["metadata"]["name"])
+    assert spec["dnsConfig"]["searches"] == ["imagenet.default.svc.example.org"]
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"]
+    pod_labels = objects.pod(job, names.WORKER, 0, core=True)["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= pod_labels.items()
+    assert objects.owned_by(service, job.uid)
+
+
+def test_the_template_stays_as_the_user_wrote_it() -> None:
+    made = jobs.manifest()
+    template = {
+        "metadata": {"labels": {"team": "vision"}, "annotations": {"note": "x"}, "finalizers": ["a/b"], "name": "y"},
+        "spec": {
+            "containers": [
+                {"name": "elasticjob-worker", "image": "i", "volumeMounts": [{"name": "d", "mountPath": "/d"}]}
+            ],
+            "tolerations": [{"operator": "Exists"}],
+            "dnsConfig": {"searches": ["corp"], "options": [{"name": "ndots", "value": "2"}]},
+            "notYetInvented": {"deep": [1, 2]},
+        },
+    }
+    made["spec"]["replicaSpecs"]["Worker"]["template"] = template
+    made["metadata"] |= {"uid": "u", "generation": 1, "resourceVersion": "1"}
+    before = copy.deepcopy(template)
+    pod = objects.pod(read(made), names.WORKER, 0, core=True)
+    assert template == before
+    assert pod["spec"]["tolerations"] == [{"operator": "Exists"}]
+    assert pod["spec"]["notYetInvented"] == {"deep": [1, 2]}
+    assert pod["spec"]["dnsConfig"]["options"] == [{"name": "ndots", "value": "2"}]
+    assert pod["spec"]["dnsConfig"]["searches"] == ["imagenet.default.svc.cluster.local", "corp"]
+    assert pod["spec"]["containers"][0]["volumeMounts"] == [{"name": "d", "mountPath": "/d"}]
+    assert pod["metadata"]["labels"]["team"] == "vision"
+    assert pod["metadata"]["annotations"]["note"] == "x"
+    assert pod["metadata"]["finalizers"] == ["a/b"]
+    assert pod["metadata"]["name"] == "imagenet-worker-0"
+
+
+def read(manifest: jobs.Manifest) -> ElasticJob:
+    return codec.job_of(manifest)
+
+
+@pytest.mark.parametrize(
+    ("policy", "kubelets"),
+    [("ExitCode", "Never"), ("Never", "Never"), ("OnFailure", "OnFailure"), ("Always", "Always")],
+)
+def test_the_kubelet_restarts_containers_only_if_the_policy_says_so(policy: str, kubelets: str) -> None:
+    worker = {"replicas": 1, "restartPolicy": policy, "template": jobs.template()}
+    pod = objects.pod(jobs.job(replicaSpecs={"Worker": worker}), names.WORKER, 0, core=True)
+    assert pod["spec"]["restartPolicy"] == kubelets
+
+
+@pytest.mark.parametrize(
+    ("policy", "core", "priority"),
+    [
+        ({"corePriorityClassName": "high", "surgePriorityClassName": "low"}, True, "high"),
+        ({"corePriorityClassName": "high", "surgePriorityClassName": "low"}, False, "low"),
+        ({"corePriorityClassName": "high"}, False, "the-templates"),
+        ({}, True, "the-templates"),
+    ],
+)
+def test_core_and_surge_pods_have_their_priority_classes(policy: dict[str, str], core: bool, priority: str) -> None:
+    worker = {"replicas": 1, "template": jobs.template(priorityClassName="the-templates")}
+    job = jobs.job(replicaSpecs={"Worker": worker}, schedulingPolicy=policy)
+    assert objects.pod(job, names.WORKER, 0, core=core)["spec"]["priorityClassName"] == priority
+
+
+def test_a_pod_of_another_type_is_named_after_it_and_gets_nothing_of_the_launcher() -> None:
+    roles = {"Worker": {"replicas": 1, "template": jobs.template()}, "PS": {"replicas": 2, "template": jobs.template()}}
+    pod = objects.pod(jobs.job(replicaSpecs=roles), "PS", 1, core=True)
+    assert pod["metadata"]["name"] == "imagenet-ps-1"
+    assert pod["metadata"]["labels"]["replica-type"] == "ps"
+    assert pod["spec"]["containers"][0]["args"] == ["train.py"]
+
+
+def test_workers_of_this_projects_trainer_also_have_its_labels() -> None:
+    pod = objects.pod(jobs.job(launcher="tidewater"), names.WORKER, 0, core=True)
+    assert labels.worker_pods("imagenet").items() <= pod["metadata"]["labels"].items()
+    variables = {each["name"] for each in pod["spec"]["containers"][0]["env"]}
+    assert env.JOB in variables
+
+
+def test_a_template_has_the_same_hash_until_it_changes() -> None:
+    template = jobs.template()
+    reordered = dict(reversed(template["spec"].items()))
+    assert objects.template_hash(template) == objects.template_hash({"spec": reordered})
+    assert objects.template_hash(template) != objects.template_hash(jobs.template(hostNetwork=True))
+
+
+def test_resizing_a_job_changes_no_hash() -> None:
+    assert objects.template_hashes(jobs.job(replicas=2)) == objects.template_hashes(jobs.job(replicas=3, high=9))
+    pod = objects.pod(jobs.job(), names.WORKER, 0, core=True)
+    found = pod["metadata"]["annotations"][names.ANNOTATION_TEMPLATE_HASH]
+    assert found == objects.template_hashes(jobs.job())[names.WORKER]

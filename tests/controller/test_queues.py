@@ -1,0 +1,93 @@
+"""What is remembered of the queues of jobs, and which jobs become due when a queue changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from contract.elasticjob.model import ElasticJob
+from controller.cluster.mirror import Key
+from controller.decide.observed import Admission
+from controller.queues import FRESH, Queues
+from tests.controller.fakes import jobs, virtual
+
+NOW = virtual.BEGINNING
+
+
+def queued(name: str, queue: str | None = "research", **status: object) -> ElasticJob:
+    """Return a job that arrived after those whose names come before its own."""
+    job = jobs.job(name, schedulingPolicy={"queue": queue} if queue else {})
+    created = NOW + timedelta(seconds=ord(name[0]))
+    return replace(job, created=created, status=replace(job.status, **status))  # type: ignore[arg-type]
+
+
+class Desk:
+    """Queues, and the jobs that have become due."""
+
+    def __init__(self, *names: str) -> None:
+        self.due: list[str] = []
+        self.queues = Queues(lambda key, seconds: self.due.append(key.name))
+        for name in names:
+            self.put(queued(name))
+
+    def put(self, job: ElasticJob) -> None:
+        self.queues.put(Key(job.namespace, job.name), job)
+
+    def admission(self, name: str, seconds: float = 0.0) -> Admission:
+        return self.queues.admission(Key(jobs.NAMESPACE, name), NOW + timedelta(hours=1, seconds=seconds))
+
+
+def test_the_first_job_has_its_turn_and_the_others_wait() -> None:
+    desk = Desk("b", "a")
+    assert desk.admission("a") is Admission.HEAD
+    assert desk.admission("b") is Admission.WAIT
+
+
+def test_a_job_without_a_queue_is_free() -> None:
+    desk = Desk("a")
+    desk.put(queued("b", queue=None))
+    assert desk.admission("b") is Admission.FREE
+
+
+def test_queues_do_not_wait_for_each_other() -> None:
+    desk = Desk("a")
+    desk.put(queued("b", queue="production"))
+    assert desk.admission("b") is Admission.HEAD
+
+
+def test_jobs_whose_turn_comes_become_due() -> None:
+    desk = Desk("a", "b", "c")
+    desk.admission("a")
+    desk.due.clear()
+    desk.put(queued("a", whole_since=NOW))
+    assert len(desk.due) == 1
+    desk.due.clear()
+    assert desk.admission("a") is Admission.HOLD
+    assert desk.due == ["b"]
+    assert desk.admission("b") is Admission.HEAD
+
+
+def test_a_job_that_is_gone_makes_room_for_the_next() -> None:
+    desk = Desk("a", "b")
+    desk.admission("b")
+    desk.due.clear()
+    desk.queues.put(Key(jobs.NAMESPACE, "a"), None)
+    assert desk.due == ["b"]
+    assert desk.admission("b") is Admission.HEAD
+    assert desk.admission("a") is Admission.FREE
+
+
+def test_a_job_that_changes_its_queue_leaves_the_other() -> None:
+    desk = Desk("a", "b")
+    desk.put(queued("a", queue="production"))
+    assert desk.admission("a") is Admission.HEAD
+    assert desk.admission("b") is Admission.HEAD
+
+
+def test_an_answer_is_used_again_until_something_changes_or_time_passes() -> None:
+    desk = Desk("a", "b")
+    desk.put(queued("a", turn_since=NOW + timedelta(hours=1) - timedelta(seconds=299)))
+    assert desk.admission("a") is Admission.HEAD
+    assert desk.admission("a", FRESH.total_seconds() / 2) is Admission.HEAD
+    assert desk.admission("a", 2.0) is Admission.YIELD
+    assert desk.admission("b", 2.0) is Admission.HEAD

@@ -1,0 +1,289 @@
+"""The controller with a real API server: killed at every write, without an API server, frozen as the leader.
+
+There is neither a scheduler nor a kubelet nor a garbage collector: pods stay Pending, and nobody but the controller
+reacts to a job. `test_chaos` shows the same, for more that may happen to a job, with an API server in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from benchmarks.controller.plane import NO_PROXY, Plane
+
+from contract.elasticjob import crd, names
+from controller.cluster.client import (
+    JOBS,
+    LEASES,
+    PODS,
+    SERVICES,
+    Cluster,
+    Kind,
+    Manifest,
+    Page,
+    Ref,
+    Source,
+    WatchEvent,
+)
+from controller.cluster.errors import NotFound
+from controller.cluster.fence import Fence, Fenced
+from controller.cluster.http import ApiServer, connect
+from controller.loop import Controller, Options
+from controller.observe.events import Recorder
+from controller.observe.log import Log
+from controller.observe.metrics import Metrics
+from controller.store import SELECTOR
+from tests.controller.fakes import jobs
+
+pytestmark = pytest.mark.e2e
+
+T = TypeVar("T")
+
+ROOT = Path(__file__).resolve().parents[2]
+USER = "tidewater-controller"
+PATIENCE_SECONDS = 60.0
+FAILOVER_SECONDS = 15.0
+POLL_SECONDS = 0.05
+
+
+class Killed(BaseException):
+    """The process is killed: no code of it runs any more."""
+
+
+@dataclass
+class Faulty:
+    """A cluster in which the process is killed before or after its write of a number, counted from 0."""
+
+    cluster: Cluster
+    number: int = 1_000_000
+    moment: str = "before"
+    writes: int = 0
+    dead: bool = False
+
+    async def list(self, source: Source, token: str = "") -> Page:
+        """See `Cluster.list`."""
+        return await self.cluster.list(source, token)
+
+    def watch(self, source: Source, version: str) -> AsyncGenerator[WatchEvent, None]:
+        """See `Cluster.watch`."""
+        return self.cluster.watch(source, version)
+
+    async def get(self, ref: Ref) -> Manifest:
+        """See `Cluster.get`."""
+        return await self.cluster.get(ref)
+
+    async def create(self, kind: Kind, manifest: Manifest) -> Manifest:
+        """See `Cluster.create`."""
+        return await self._write(lambda: self.cluster.create(kind, manifest))
+
+    async def replace(self, kind: Kind, manifest: Manifest) -> Manifest:
+        """See `Cluster.replace`."""
+        return await self._write(lambda: self.cluster.replace(kind, manifest))
+
+    async def patch(self, ref: Ref, change: Manifest, subresource: str | None = None) -> Manifest:
+        """See `Cluster.patch`."""
+        return await self._write(lambda: self.cluster.patch(ref, change, subresource))
+
+    async def delete(self, ref: Ref, *, uid: str, grace: int | None = None) -> Manifest | None:
+        """See `Cluster.delete`."""
+        return await self._write(lambda: self.cluster.delete(ref, uid=uid, grace=grace))
+
+    async def _write(self, send: Callable[[], Awaitable[T]]) -> T:
+        number, self.writes = self.writes, self.writes + 1
+        self._kill(number, "before")
+        found = await send()
+        self._kill(number, "after")
+        return found
+
+    def _kill(self, number: int, moment: str) -> None:
+        self.dead = self.dead or (number == self.number and moment == self.moment)
+        if self.dead:
+            raise Killed
+
+
+class Cloud:
+    """What the tests see of the API server, and who acts on it."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self.server = server
+
+    async def names(self, kind: Kind) -> list[str]:
+        """Return the names of the objects of a kind."""
+        page = await self.server.list(Source(kind, jobs.NAMESPACE))
+        return sorted(item["metadata"]["name"] for item in page.items if "deletionTimestamp" not in item["metadata"])
+
+    async def settled(self, job: str, size: int) -> bool:
+        """Return whether a job has this many pods, and its status says so."""
+        pods = [name for name in await self.names(PODS) if name.startswith(f"{job}-worker-")]
+        status = (await self.server.get(Ref(JOBS, jobs.NAMESPACE, job))).get("status", {})
+        return (len(pods), status.get("replicas"), status.get("desired")) == (size, size, size)
+
+    async def scale(self, job: str, size: int) -> None:
+        """Change the number of workers that is wanted."""
+        change = {"spec": {"replicaSpecs": {names.WORKER: {"replicas": size}}}}
+        await self.server.patch(Ref(JOBS, jobs.NAMESPACE, job), change)
+
+
+async def until(holds: Callable[[], Awaitable[bool]], seconds: float = PATIENCE_SECONDS) -> None:
+    """Wait until something holds; raise TimeoutError if it does not in time."""
+    async with asyncio.timeout(seconds):
+        while not await holds():
+            await asyncio.sleep(POLL_SECONDS)
+
+
+@contextlib.asynccontextmanager
+async def cloud() -> AsyncIterator[Cloud]:
+    server = ApiServer(connect())
+    try:
+        yield Cloud(server)
+    finally:
+        await server.close()
+
+
+@contextlib.asynccontextmanager
+async def controller(number: int = 1_000_000, moment: str = "before") -> AsyncIterator[Faulty]:
+    """Run a controller that leads, in this process."""
+    server, fence = ApiServer(connect()), Fence()
+    fence.open_until(float("inf"))
+    cluster = Faulty(Fenced(server, fence), number, moment)
+    log = Log("controller-0", level="error")
+    made = Controller(cluster, Options(), recorder=Recorder(cluster, "controller-0"), log=log, metrics=Metrics())
+    task = asyncio.create_task(made.run())
+    try:
+        yield cluster
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await server.close()
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    made = Plane(tmp_path_factory.mktemp("plane"), [USER])
+    try:
+        made.start()
+        # Without a controller manager nobody else makes the account, without which no pod is admitted.
+        account = {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": "default", "namespace": jobs.NAMESPACE},
+        }
+        made.apply(crd.definition(), account)
+        made.kubectl("wait", "--for=condition=Established", f"crd/{names.CRD_NAME}", "--timeout=60s")
+        yield made
+    finally:
+        made.end()
+
+
+@pytest.fixture(autouse=True)
+def environment(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Connect to the API server, and delete what a test has left."""
+    monkeypatch.setenv("KUBECONFIG", str(plane.kubeconfig(USER)))
+    for name, value in NO_PROXY.items():
+        monkeypatch.setenv(name, value)
+    yield
+    plane.kubectl("delete", f"{names.PLURAL},leases", "--all", "-n", jobs.NAMESPACE)
+    plane.kubectl("delete", "pods,services", "-l", SELECTOR, "-n", jobs.NAMESPACE, "--force", "--grace-period=0")
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_controller_that_is_killed_at_any_write_leaves_nothing_half_done(moment: str) -> None:
+    async def attempt(number: int) -> bool:
+        """Return whether the controller was killed."""
+        name = f"{moment}-{number}"
+        async with cloud() as found:
+            async with controller(number, moment) as first:
+                await found.server.create(JOBS, jobs.manifest(name))
+
+                async def ended() -> bool:
+                    return first.dead or await found.settled(name, 2)
+
+                await until(ended)
+                if not first.dead:
+                    await found.scale(name, 3)
+
+                    async def ended_again() -> bool:
+                        return first.dead or await found.settled(name, 3)
+
+                    await until(ended_again)
+            await found.scale(name, 3)
+            async with controller():
+                await until(lambda: found.settled(name, 3))
+            pods = [pod for pod in await found.names(PODS) if pod.startswith(name)]
+            assert pods == [f"{name}-worker-{index}" for index in range(3)]
+            assert name in await found.names(SERVICES)
+            return first.dead
+
+    for number in range(100):
+        if not asyncio.run(attempt(number)):
+            assert number >= 5
+            return
+    raise AssertionError("a hundred writes for one job")
+
+
+def test_an_api_server_that_restarts_only_delays(plane: Plane) -> None:
+    async def main() -> None:
+        async with cloud() as found, controller():
+            await found.server.create(JOBS, jobs.manifest())
+            await until(lambda: found.settled("imagenet", 2))
+            await asyncio.to_thread(plane.end)
+            await asyncio.to_thread(plane.start)
+            await found.scale("imagenet", 3)
+            await until(lambda: found.settled("imagenet", 3))
+
+    asyncio.run(main())
+
+
+def test_a_frozen_leader_is_replaced_in_fifteen_seconds_and_changes_nothing_when_it_wakes_up(tmp_path: Path) -> None:
+    def start(name: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "controller", "--metrics-port=0", f"--lease-namespace={jobs.NAMESPACE}"]
+        variables = {**os.environ, "POD_NAME": name, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+        with (tmp_path / name).open("wb") as output:
+            return subprocess.Popen(command, env=variables, cwd=ROOT, stdout=output, stderr=output)
+
+    async def main(replicas: dict[str, subprocess.Popen[bytes]]) -> None:
+        async with cloud() as found:
+
+            async def holder() -> str:
+                try:
+                    lease = await found.server.get(Ref(LEASES, jobs.NAMESPACE, names.FIELD_MANAGER))
+                except NotFound:
+                    return ""
+                return str(lease["spec"]["holderIdentity"]).partition("_")[0]
+
+            async def led() -> bool:
+                return await holder() != ""
+
+            await found.server.create(JOBS, jobs.manifest())
+            await until(lambda: found.settled("imagenet", 2))
+            await until(led)
+            frozen = await holder()
+            replicas[frozen].send_signal(signal.SIGSTOP)
+            await found.scale("imagenet", 3)
+            await until(lambda: found.settled("imagenet", 3), FAILOVER_SECONDS)
+            assert await holder() != frozen
+            replicas[frozen].send_signal(signal.SIGCONT)
+
+            async def noticed() -> bool:
+                return "event=not_leading" in (tmp_path / frozen).read_text()
+
+            await until(noticed)
+            assert await holder() != frozen
+            assert await found.settled("imagenet", 3)
+
+    replicas = {name: start(name) for name in ("a", "b")}
+    try:
+        asyncio.run(main(replicas))
+    finally:
+        for process in replicas.values():
+            process.kill()
+            process.wait()

@@ -1,0 +1,212 @@
+"""What is known of the cluster, and which jobs a change concerns."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from contract.elasticjob import names
+from controller import objects
+from controller.cluster.client import JOBS, NODES, PODS, SERVICES, Ref
+from controller.cluster.mirror import Key
+from controller.store import DECODED, Store, read_job
+from tests.controller.fakes import jobs, virtual
+from tests.controller.fakes.api import Api
+
+KEY = Key(jobs.NAMESPACE, "imagenet")
+
+
+class Desk:
+    """A store of a fake API server, and the jobs that have become due."""
+
+    def __init__(self) -> None:
+        self.api = Api()
+        self.due: list[str] = []
+        self.store = Store(self.api.client(), None, lambda key, seconds: self.due.append(key.name))
+        self.task = asyncio.create_task(self.store.run())
+
+    async def settle(self) -> None:
+        await self.store.wait_synced()
+        await asyncio.sleep(0.1)
+
+    def apply(self, name: str = "imagenet", **spec: object) -> None:
+        self.api.create(JOBS, jobs.manifest(name, **spec))  # type: ignore[arg-type]
+
+    def start(self, name: str = "imagenet", index: int = 0, type_: str = names.WORKER) -> None:
+        """Create a pod of a job."""
+        view = self.store.view(Key(jobs.NAMESPACE, name), virtual.now())
+        assert view is not None
+        self.api.create(PODS, objects.pod(view.job, type_, index, core=True))
+
+    def set_status(self, pod: str, **status: object) -> None:
+        self.api.patch(Ref(PODS, jobs.NAMESPACE, pod), {"status": status}, "status")
+
+
+def test_a_view_holds_the_jobs_own_pods_and_service_and_all_nodes() -> None:
+    async def main() -> None:
+        desk = Desk()
+        desk.api.create(NODES, {"metadata": {"name": "n"}, "spec": {}})
+        for name in ("imagenet", "other"):
+            desk.apply(name)
+        await desk.settle()
+        for name in ("imagenet", "other"):
+            desk.start(name)
+        view = desk.store.view(KEY, virtual.now())
+        assert view is not None
+        desk.api.create(SERVICES, objects.service(view.job))
+        await desk.settle()
+        view = desk.store.view(KEY, virtual.now(), "no quota")
+        assert view is not None
+        assert [pod.name for pod in view.pods] == ["imagenet-worker-0"]
+        assert view.pods[0].template_hash == view.template_hashes[names.WORKER]
+        assert view.services == {"imagenet"}
+        assert set(view.nodes) == {"n"}
+        assert view.refusal == "no quota"
+
+    virtual.run(main())
+
+
+def test_a_pod_of_any_type_has_the_type_as_the_job_writes_it() -> None:
+    async def main() -> None:
+        desk = Desk()
+        worker = {"replicas": 1, "template": jobs.template()}
+        desk.apply(replicaSpecs={"Worker": worker, "ParameterServer": worker})
+        await desk.settle()
+        desk.start(type_="ParameterServer")
+        desk.start()
+        await desk.settle()
+        view = desk.store.view(KEY, virtual.now())
+        assert view is not None
+        assert {pod.type for pod in view.pods} == {"Worker", "ParameterServer"}
+
+    virtual.run(main())
+
+
+def test_every_change_makes_the_job_due_that_it_concerns() -> None:
+    async def main() -> None:
+        desk = Desk()
+        for name in ("imagenet", "other"):
+            desk.apply(name)
+        await desk.settle()
+        desk.due.clear()
+        desk.start()
+        await desk.settle()
+        assert desk.due == ["imagenet"]
+        desk.set_status("imagenet-worker-0", phase="Failed")
+        await desk.settle()
+        desk.api.delete(Ref(PODS, jobs.NAMESPACE, "imagenet-worker-0"))
+        await desk.settle()
+        desk.api.patch(Ref(JOBS, jobs.NAMESPACE, "imagenet"), {"spec": {"suspend": True}})
+        await desk.settle()
+        assert set(desk.due) == {"imagenet"}
+
+    virtual.run(main())
+
+
+def test_a_job_that_was_made_anew_learns_that_the_names_of_the_former_are_free() -> None:
+    async def main() -> None:
+        desk = Desk()
+        desk.apply()
+        await desk.settle()
+        view = desk.store.view(KEY, virtual.now())
+        assert view is not None
+        former = replace(view.job, uid="of a former job")
+        desk.api.create(PODS, objects.pod(former, names.WORKER, 0, core=True))
+        desk.api.create(SERVICES, objects.service(former))
+        await desk.settle()
+        desk.due.clear()
+        desk.api.delete(Ref(PODS, jobs.NAMESPACE, "imagenet-worker-0"))
+        await desk.settle()
+        assert desk.due == ["imagenet"]
+        desk.api.delete(Ref(SERVICES, jobs.NAMESPACE, "imagenet"))
+        await desk.settle()
+        assert desk.due == ["imagenet", "imagenet"]
+
+    virtual.run(main())
+
+
+def test_pods_of_nobody_concern_nobody() -> None:
+    async def main() -> None:
+        desk = Desk()
+        desk.apply()
+        await desk.settle()
+        desk.due.clear()
+        meta = {"name": "stray", "namespace": jobs.NAMESPACE, "labels": dict(names.job_labels("imagenet"))}
+        desk.api.create(PODS, {"metadata": meta, "spec": {}})
+        await desk.settle()
+        assert desk.due == []
+        view = desk.store.view(KEY, virtual.now())
+        assert view is not None
+        assert view.pods == ()
+
+    virtual.run(main())
+
+
+def test_jobs_that_may_give_room_back_learn_of_core_pods_that_wait() -> None:
+    async def main() -> None:
+        desk = Desk()
+        desk.apply("greedy", autoscale=True)
+        desk.apply("plain")
+        desk.apply("short")
+        await desk.settle()
+        desk.start("short")
+        waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        conditions = [{**waits, "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+        desk.set_status("short-worker-0", phase="Pending", conditions=conditions)
+        await desk.settle()
+        desk.due.clear()
+        await note(desk, "short")
+        assert desk.due == ["greedy"]
+        assert waiting(desk, "greedy") == 1
+        assert waiting(desk, "short") == 0
+        desk.api.delete(Ref(JOBS, jobs.NAMESPACE, "short"))
+        await desk.settle()
+        assert waiting(desk, "greedy") == 0
+
+    async def note(desk: Desk, name: str) -> None:
+        view = desk.store.view(Key(jobs.NAMESPACE, name), virtual.now())
+        assert view is not None
+        desk.store.note(view)
+
+    def waiting(desk: Desk, name: str) -> int:
+        view = desk.store.view(Key(jobs.NAMESPACE, name), virtual.now())
+        assert view is not None
+        return view.waiting_cores
+
+    virtual.run(main())
+
+
+def test_what_the_mirror_keeps_of_a_job_is_what_the_decision_needs() -> None:
+    made = jobs.manifest()
+    made["metadata"] |= {
+        "managedFields": [{"manager": "kubectl", "fieldsV1": {"f:spec": {}}}],
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{...}", "mine": "1"},
+    }
+    kept = read_job(made)
+    assert b"managedFields" not in kept.body
+    assert kept.manifest()["metadata"]["annotations"] == {"mine": "1"}
+    assert kept.manifest()["spec"] == made["spec"]
+
+
+def test_nothing_that_users_write_stops_the_mirror() -> None:
+    specs: list[Any] = [None, [], {"schedulingPolicy": "x"}, {"autoscale": "yes"}]
+    for spec in specs:
+        kept = read_job({"metadata": {"name": "a", "annotations": None}, "spec": spec, "status": None})
+        assert (kept.queued, kept.autoscale, kept.state) == (False, False, "")
+
+
+def test_more_jobs_than_are_kept_as_objects_are_read_again() -> None:
+    async def main() -> None:
+        desk = Desk()
+        for number in range(DECODED + 10):
+            desk.apply(f"job-{number}")
+        await desk.settle()
+        for _ in range(2):
+            for number in range(DECODED + 10):
+                view = desk.store.view(Key(jobs.NAMESPACE, f"job-{number}"), virtual.now())
+                assert view is not None
+                assert view.job.name == f"job-{number}"
+        assert desk.store.states() == {"New": DECODED + 10}
+
+    virtual.run(main())
