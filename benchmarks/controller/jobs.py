@@ -1,9 +1,9 @@
 """The jobs of the benchmark, as manifests: the same workers, with the same template, as ElasticJobs and as PyTorchJobs.
 
-    kind = ELASTIC_JOB
-    kind.manifest("job-0", workers=2)
-    kind.resize(3)                  # a merge patch of the job
-    kind.path("turn-1")             # /apis/elastic.pytorch.org/v1alpha1/namespaces/turn-1/elasticjobs
+kind = ELASTIC_JOB
+kind.manifest("job-0", workers=2)
+kind.resize(3)                  # a merge patch of the job
+kind.path("turn-1")             # /apis/elastic.pytorch.org/v1alpha1/namespaces/turn-1/elasticjobs
 """
 
 from __future__ import annotations

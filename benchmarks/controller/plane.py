@@ -222,8 +222,8 @@ class Plane:
                 return
             except ApiError as error:
                 if time.monotonic() > deadline:
-                    last = self._processes[-1].last_lines()
-                    raise PlaneError(f"the API server isn't ready in {READY_SECONDS:.0f} s ({error}):\n{last}") from error
+                    last = f"{error}\n{self._processes[-1].last_lines()}"
+                    raise PlaneError(f"the API server isn't ready in {READY_SECONDS:.0f} s: {last}") from error
             time.sleep(POLL_SECONDS)
 
 

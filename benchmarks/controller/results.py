@@ -1,7 +1,7 @@
 """The benchmark's systems and measures, by their names in the records, in the tables' order.
 
-    named(1000, RATE)       # "1000 jobs: jobs a second, until all pods exist"
-    unit(named(1000, RATE)) # "jobs/s"
+named(1000, RATE)       # "1000 jobs: jobs a second, until all pods exist"
+unit(named(1000, RATE)) # "jobs/s"
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is compared: a controller, its flags, and its kind of jobs.
 
-    system = systems()["training-operator tuned"]
-    process = system.controller.start(plane, folder, system.flags)
+system = systems()["training-operator tuned"]
+process = system.controller.start(plane, folder, system.flags)
 """
 
 from __future__ import annotations

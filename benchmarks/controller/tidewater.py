@@ -1,8 +1,8 @@
 """Tidewater's controller, run as the process that its Deployment runs.
 
-    controller = Tidewater()
-    controller.install(plane)                   # the definition of ElasticJob, and a namespace for the Lease
-    process = controller.start(plane, folder, [])
+controller = Tidewater()
+controller.install(plane)                   # the definition of ElasticJob, and a namespace for the Lease
+process = controller.start(plane, folder, [])
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ class TrainingOperator:
             self._certificates.mkdir(parents=True, mode=0o700)
         except FileExistsError as error:
             raise TurnFailed(
-                f"{self._certificates} exists: another training-operator uses it, or a benchmark that was killed left it; "
-                "delete it if none runs"
+                f"{self._certificates} exists: another training-operator uses it, or a benchmark that was killed has "
+                "left it; delete it if none runs"
             ) from error
         self._made = True
         overlay = toolchain.bench_module(NAME) / "manifests" / "overlays" / "standalone"

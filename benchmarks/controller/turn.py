@@ -208,8 +208,7 @@ class TurnRun:
     def _clean(self, namespace: str) -> None:
         """Delete what a turn leaves, jobs first, a page at a time."""
         root = f"/api/v1/namespaces/{namespace}"
-        collections = [self._system.kind.path(namespace), *(f"{root}/{name}" for name in ("pods", "services", "events"))]
-        for path in collections:
+        for path in (self._system.kind.path(namespace), f"{root}/pods", f"{root}/services", f"{root}/events"):
             while self._plane.client.request("DELETE", f"{path}?limit={PAGE}", {"gracePeriodSeconds": 0})["items"]:
                 pass
 

@@ -36,8 +36,8 @@ class Tool:
     package: str
     version: str
     version_arguments: tuple[str, ...]
-    """What makes the binary print its version, without a cluster or a network. Empty if it can't print its version: then
-    only the build in the cache is used."""
+    """What makes the binary print its version, without a cluster or a network. Empty if it can't print its version;
+    then only the build in the cache is used."""
     ldflags: str = _STRIP
     static: bool = False
     """It goes into an image that holds nothing else, so a dynamically linked one doesn't fit."""

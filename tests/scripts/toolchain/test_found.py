@@ -84,7 +84,8 @@ def test_a_missing_installation_is_an_error_that_names_the_remedy() -> None:
 
 def test_a_tool_that_cannot_print_its_version_is_used_from_the_cache_only(tmp_path: Path) -> None:
     other = executable(tmp_path / "bin" / "training-operator", "v1.9.2")
-    with pytest.raises(toolchain.ToolMissing, match=r"training-operator v1\.9\.2 is not set up .* `make bench-controller`"):
+    message = r"training-operator v1\.9\.2 is not set up .* `make bench-controller`"
+    with pytest.raises(toolchain.ToolMissing, match=message):
         toolchain.bench_binary("training-operator")
     assert not Path(f"{other}.asked").exists()
     built = executable(paths.tool_path(BENCH_TOOLS["training-operator"]), "anything")
