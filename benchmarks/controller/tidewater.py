@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.controller.plane import NO_PROXY, Plane
-from benchmarks.elastic.processes import Process, free_port
+from benchmarks.elastic.processes import Process
 from benchmarks.records import ROOT
-from contract.elasticjob import crd
+from contract.elasticjob import crd, names
 
 NAME = "tidewater-controller"
 USER = "bench-tidewater"
@@ -31,7 +31,7 @@ class Tidewater:
         """Create the definition and the controller's namespace."""
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         plane.apply(crd.definition(), namespace)
-        plane.kubectl("wait", "--for=condition=Established", f"crd/{crd.definition()['metadata']['name']}")
+        plane.kubectl("wait", "--for=condition=Established", f"crd/{names.CRD_NAME}", "--timeout=60s")
 
     def start(self, plane: Plane, folder: Path, flags: Sequence[str]) -> Process:
         """Start the controller."""
@@ -43,7 +43,7 @@ class Tidewater:
             "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",
         }
-        command = [sys.executable, "-m", "controller", f"--port={free_port()}", *flags]
+        command = [sys.executable, "-m", "controller", "--metrics-port=0", *flags]
         return Process(NAME, command, environment, folder)
 
     def end(self) -> None:
