@@ -35,6 +35,9 @@ REST_FROM = 1000
 _RATES = {results.TIDEWATER: 50.0, results.TUNED: 50.0, results.DEFAULTS: 1.6}
 """Jobs a second that the plan expects, on a quiet machine with 2 cores."""
 
+_EVENTS_EACH, _EVENTS_WAITING, _EVENTS_RATE = 3, 2000, 20.0
+"""Of Tidewater, which sends its events after the pods, and slowly. The turn waits for that."""
+
 _OVERHEAD_SECONDS = 35.0
 _CLEANING_SECONDS = 0.01
 
@@ -67,7 +70,9 @@ class Turn:
         """Return how long it probably takes."""
         resizes = min(pace.resizes, self.jobs) * pace.resize_seconds
         rest = pace.rest_seconds if self.rests else 0.0
-        return _OVERHEAD_SECONDS + self.jobs * (1 / _RATES[self.system] + _CLEANING_SECONDS) + resizes + rest
+        waiting = min(self.jobs * _EVENTS_EACH, _EVENTS_WAITING) if self.system == results.TIDEWATER else 0
+        events = waiting / _EVENTS_RATE
+        return _OVERHEAD_SECONDS + self.jobs * (1 / _RATES[self.system] + _CLEANING_SECONDS) + resizes + rest + events
 
 
 def wanted(sizes: Sequence[int], systems: Sequence[str], *, turns: int, have: Callable[[str, str], int]) -> list[Turn]:

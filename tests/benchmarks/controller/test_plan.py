@@ -52,9 +52,9 @@ def test_calls_at_rest_are_measured_with_many_jobs(jobs: int, rests: bool) -> No
 def test_the_plan_tells_how_long_it_takes() -> None:
     pace = Pace(resizes=10, resize_seconds=1.0, rest_seconds=60.0)
     turn = Turn(results.TIDEWATER, 1000, 0)
-    assert turn.seconds(pace) == pytest.approx(35 + 20 + 10 + 10 + 60)
+    assert turn.seconds(pace) == pytest.approx(35 + 20 + 10 + 10 + 60 + 100)
     told = plan.told([turn, Turn(results.TIDEWATER, 1000, 1)], pace)
-    assert told.splitlines()[-1].split() == ["in", "all", "2", "turns", "4.5", "min"]
+    assert told.splitlines()[-1].split() == ["in", "all", "2", "turns", "7.8", "min"]
     assert plan.told([], pace).split() == ["in", "all", "0", "turns", "0.0", "min"]
 
 
