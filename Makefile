@@ -5,7 +5,7 @@ STACK = "$$($(PYTHON) -m scripts.toolchain python)"
 # A fresh clone's type check would otherwise read torch's and boto3's sources again.
 export MYPY_CACHE_DIR ?= $(or $(TIDEWATER_CACHE),$(HOME)/.cache/tidewater)/mypy
 .DEFAULT_GOAL := help
-.PHONY: help install up down test unit e2e soak lint format bench bench-elastic gpu
+.PHONY: help install up down test unit e2e soak lint format bench bench-elastic bench-controller gpu
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1\t/' | expand -t 24
@@ -46,6 +46,10 @@ bench: install ## time what a user waits for; rows go to benchmarks/out/
 bench-elastic: install ## what a lost worker costs, beside torchrun and torchft (ARGS="--plan" tells how long it takes)
 	@$(PYTHON) -m scripts.toolchain bench
 	@$(STACK) -m benchmarks.elastic $(ARGS)
+
+bench-controller: install ## what a thousand jobs cost the controller, beside Kubeflow's training-operator (ARGS="--plan")
+	@$(PYTHON) -m scripts.toolchain bench-controller
+	@$(STACK) -m benchmarks.controller $(ARGS)
 
 gpu: ## every check that one GPU allows, in ten minutes; installs nothing (PYTHON=python3 ARGS="--etcd FILE")
 	@$(PYTHON) -m benchmarks.gpu $(ARGS)

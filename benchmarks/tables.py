@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.controller import plan as controller_plan
+from benchmarks.controller import results as controller_results
 from benchmarks.elastic import faults, results
 from benchmarks.elastic.systems import SYSTEMS
 from benchmarks.records import RESULTS, ROOT, Record, origin, read, rows
@@ -45,6 +47,21 @@ LABELS = {
     results.GOODPUT: "work done during kills, of what the workers present could do",
     results.UNDISTURBED: "the same, of what all could do without kills",
 }
+CONTROLLERS = {
+    controller_results.TIDEWATER: "Tidewater",
+    controller_results.TUNED: "training-operator, tuned",
+    controller_results.DEFAULTS: "training-operator, its defaults",
+}
+GROWTH = (
+    controller_results.RATE,
+    controller_results.CALLS,
+    controller_results.CPU,
+    controller_results.PLANE_CPU,
+    controller_results.PSS,
+    controller_results.RESIZE_P50,
+    controller_results.RESIZE_P99,
+)
+"""The measures that are shown for every number of jobs."""
 _UNITS = {"ratio": " times", "steps": "", "%": " %"}
 
 
@@ -114,6 +131,55 @@ def listed(records: Sequence[Record]) -> str:
     return f"{_listed(rows(records))}\n\n{origin(records)}"
 
 
+def controllers(records: Sequence[Record]) -> str | None:
+    """Return the comparison of the controllers; None if none has been measured with that number of jobs."""
+    jobs = controller_plan.HEADLINE
+    chosen = [record for record in records if controller_results.split(record.measure)[0] == jobs]
+    found = {(row.measure, row.system): row for row in rows(chosen)}
+    rate = controller_results.named(jobs, controller_results.RATE)
+    systems = [name for name in CONTROLLERS if (rate, name) in found]
+    if not systems:
+        return None
+    lines = [
+        [f"{jobs:,} jobs, median (least to most)", *(CONTROLLERS[name] for name in systems)],
+        ["---"] * (len(systems) + 1),
+        ["turns", *(str(found[rate, name].n) for name in systems)],
+    ]
+    for measure in controller_results.UNITS:
+        name = controller_results.named(jobs, measure)
+        lines.append([measure, *(cell(found.get((name, system))) for system in systems)])
+    return f"{_lines(lines)}\n\n{origin(chosen)}"
+
+
+def growth(records: Sequence[Record]) -> str:
+    """Return how the controllers' figures change with the number of jobs."""
+    found = {(row.measure, row.system): row for row in rows(records)}
+    sizes = sorted({controller_results.split(record.measure)[0] for record in records})
+    lines = [["median (least to most)", "", *(f"{jobs:,} jobs" for jobs in sizes)], ["---"] * (len(sizes) + 2)]
+    for measure in GROWTH:
+        for system, title in CONTROLLERS.items():
+            each = [found.get((controller_results.named(jobs, measure), system)) for jobs in sizes]
+            if any(each):
+                lines.append([measure, title, *(cell(row) for row in each)])
+    return _lines(lines)
+
+
+def calls(records: Sequence[Record]) -> str | None:
+    """Return the API calls for each job by their kind, with the comparison's number of jobs; None without any."""
+    medians: dict[str, dict[str, float]] = {}
+    for row in rows(records):
+        jobs, measure = controller_results.split(row.measure)
+        kind = controller_results.call_of(measure)
+        if jobs == controller_plan.HEADLINE and kind:
+            medians.setdefault(kind, {})[row.system] = row.median
+    systems = [name for name in CONTROLLERS if any(name in each for each in medians.values())]
+    if not systems:
+        return None
+    lines = [["API calls for each job", *(CONTROLLERS[name] for name in systems)], ["---"] * (len(systems) + 1)]
+    lines += [[kind, *(f"{each.get(name, 0):.2f}" for name in systems)] for kind, each in sorted(medians.items())]
+    return _lines(lines)
+
+
 def cell(row: Row | None) -> str:
     """Return the median with the extremes, or what is known of it."""
     if row is None:
@@ -133,6 +199,9 @@ TABLES = (
     Table("failures", "docs/training.md", "elastic*.jsonl", failures),
     Table("others", "docs/benchmarks.md", "elastic*.jsonl", others),
     Table("gpu", "docs/benchmarks.md", "gpu-*.jsonl", listed),
+    Table("controllers", "docs/benchmarks.md", "controller*.jsonl", controllers),
+    Table("controllers-growth", "docs/benchmarks.md", "controller*.jsonl", growth),
+    Table("controllers-calls", "docs/benchmarks.md", "controller*.jsonl", calls),
 )
 
 

@@ -12,6 +12,7 @@ but the standard library: it runs before there is a virtual environment.
 from __future__ import annotations
 
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,13 +20,15 @@ from pathlib import Path
 from scripts.toolchain import found, paths
 from scripts.toolchain.errors import SetupError, StepFailed, ToolMissing
 from scripts.toolchain.paths import NODE_IMAGE_DATABASES, cache
-from scripts.toolchain.table import TOOLS
+from scripts.toolchain.table import BENCH_TOOLS, TOOLS
 
 __all__ = [
     "NODE_IMAGE_DATABASES",
     "SetupError",
     "StepFailed",
     "ToolMissing",
+    "bench_binary",
+    "bench_module",
     "bench_python",
     "binary",
     "cache",
@@ -34,6 +37,8 @@ __all__ = [
     "stack_python",
     "trainer_site_packages",
 ]
+
+_DOWNLOAD = "`go mod download` in its folder of scripts/toolchain"
 
 
 def binary(name: str) -> Path:
@@ -48,6 +53,32 @@ def binary(name: str) -> Path:
     if path is None:
         raise ToolMissing(f"{name} {tool.version}")
     return path
+
+
+def bench_binary(name: str) -> Path:
+    """The executable `name` of `table.BENCH_TOOLS`, which only the controller's benchmark runs."""
+    tool = BENCH_TOOLS[name]
+    path = found.locate(tool)
+    if path is None:
+        raise ToolMissing(f"{name} {tool.version}", "`make bench-controller`")
+    return path
+
+
+def bench_module(name: str) -> Path:
+    """The folder with the sources of a tool of `table.BENCH_TOOLS`, as Go downloaded them to build it."""
+    tool = BENCH_TOOLS[name]
+    module = tool.package.partition("/cmd/")[0]
+    done = subprocess.run(
+        ["go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module],
+        cwd=paths.HERE / tool.module,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    folder = done.stdout.strip()
+    if done.returncode != 0 or not folder:
+        raise ToolMissing(f"the module {module} {tool.version} ({done.stderr.strip() or 'not downloaded'})", _DOWNLOAD)
+    return Path(folder)
 
 
 def trainer_site_packages() -> Path:

@@ -24,6 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("install", help="make what isn't there yet; takes about half an hour the first time")
     commands.add_parser("bench", help="make the environment of the elastic benchmark, after `install`")
+    commands.add_parser("bench-controller", help="build what the controller's benchmark compares with, after `install`")
     commands.add_parser("python", help="print the path of the Python environment's interpreter")
     commands.add_parser("shell", help="print the shell commands that `activate` evaluates")
     commands.add_parser("timings", help="print how long each part took when it was made")
@@ -40,9 +41,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(command: str) -> None:
-    if command in ("install", "bench"):
+    made = {
+        "install": all_steps,
+        "bench": lambda: [python_packages.bench_step()],
+        "bench-controller": go_tools.bench_steps,
+    }
+    if command in made:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        steps.install(all_steps() if command == "install" else [python_packages.bench_step()], Console())
+        steps.install(made[command](), Console())
     elif command == "python":
         print(toolchain.stack_python())
     elif command == "shell":

@@ -25,7 +25,7 @@ def locate(tool: Tool) -> Path | None:
     built = tool_path(tool)
     if built.is_file():
         return built
-    other = shutil.which(tool.name)
+    other = shutil.which(tool.name) if tool.version_arguments else None
     if other is None or not fits(tool, reported_version(tool, Path(other))):
         return None
     if tool.static and not is_static(Path(other)):

@@ -10,12 +10,17 @@ from scripts.toolchain import found, paths
 from scripts.toolchain.commands import Console, run
 from scripts.toolchain.errors import StepFailed
 from scripts.toolchain.steps import Step, draft_of
-from scripts.toolchain.table import TOOLS, Tool
+from scripts.toolchain.table import BENCH_TOOLS, TOOLS, Tool
 
 
 def steps() -> list[Step]:
     """One step for each tool, in the order of the table."""
     return [_step(tool) for tool in TOOLS.values()]
+
+
+def bench_steps() -> list[Step]:
+    """One step for each tool that only benchmarks run."""
+    return [_step(tool) for tool in BENCH_TOOLS.values()]
 
 
 def check_go(module: Path) -> None:
@@ -55,6 +60,11 @@ def _build(tool: Tool, console: Console, log: Path) -> None:
             env={"CGO_ENABLED": "0"},
             cwd=module,
         )
-        reported = found.ask(draft, tool.version_arguments)
-        if not found.fits(tool, reported):
-            raise StepFailed(f"the build calls itself {reported.strip()!r}, not {tool.version}: see {log}")
+        if tool.version_arguments:
+            _check_version(tool, draft, log)
+
+
+def _check_version(tool: Tool, draft: Path, log: Path) -> None:
+    reported = found.ask(draft, tool.version_arguments)
+    if not found.fits(tool, reported):
+        raise StepFailed(f"the build calls itself {reported.strip()!r}, not {tool.version}: see {log}")

@@ -15,6 +15,7 @@ PULUMI = "v3.250.0"
 KUBERNETES = "v1.34.4"
 COREDNS = "v1.12.4"
 ETCD = "v3.5.21"
+TRAINING_OPERATOR = "v1.9.2"
 DEBIAN = "bookworm"
 DEBIAN_RELEASE = "12"
 TORCH = "2.15.0"
@@ -35,7 +36,8 @@ class Tool:
     package: str
     version: str
     version_arguments: tuple[str, ...]
-    """What makes the binary print its version, without a cluster or a network."""
+    """What makes the binary print its version, without a cluster or a network. Empty if it can't print its version;
+    then only the build in the cache is used."""
     ldflags: str = _STRIP
     static: bool = False
     """It goes into an image that holds nothing else, so a dynamically linked one doesn't fit."""
@@ -111,3 +113,16 @@ _ALL = (
 )
 
 TOOLS = {tool.name: tool for tool in _ALL}
+
+_OF_BENCHMARKS = (
+    Tool(
+        name="training-operator",
+        module="training_operator",
+        package="github.com/kubeflow/training-operator/cmd/training-operator.v1",
+        version=TRAINING_OPERATOR,
+        version_arguments=(),
+    ),
+)
+
+BENCH_TOOLS = {tool.name: tool for tool in _OF_BENCHMARKS}
+"""What only benchmarks run: `install` doesn't build it."""

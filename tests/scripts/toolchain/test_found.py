@@ -9,7 +9,7 @@ import pytest
 
 from scripts import toolchain
 from scripts.toolchain import found, paths
-from scripts.toolchain.table import TOOLS
+from scripts.toolchain.table import BENCH_TOOLS, TOOLS
 
 KUBECTL = TOOLS["kubectl"]
 
@@ -80,3 +80,13 @@ def test_a_missing_installation_is_an_error_that_names_the_remedy() -> None:
     for missing in (toolchain.stack_python, toolchain.trainer_site_packages, toolchain.node_image):
         with pytest.raises(toolchain.ToolMissing, match="run `make up`"):
             missing()
+
+
+def test_a_tool_that_cannot_print_its_version_is_used_from_the_cache_only(tmp_path: Path) -> None:
+    other = executable(tmp_path / "bin" / "training-operator", "v1.9.2")
+    message = r"training-operator v1\.9\.2 is not set up .* `make bench-controller`"
+    with pytest.raises(toolchain.ToolMissing, match=message):
+        toolchain.bench_binary("training-operator")
+    assert not Path(f"{other}.asked").exists()
+    built = executable(paths.tool_path(BENCH_TOOLS["training-operator"]), "anything")
+    assert toolchain.bench_binary("training-operator") == built

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from scripts.toolchain import __main__ as command
-from scripts.toolchain import paths, stack_python
+from scripts.toolchain import go_tools, paths, stack_python
+from scripts.toolchain.table import BENCH_TOOLS
 
 
 def test_installing_again_prints_nothing_and_builds_nothing() -> None:
@@ -24,6 +25,11 @@ def test_installing_again_prints_nothing_and_builds_nothing() -> None:
     )
     assert (done.stdout, done.stderr) == ("", "")
     assert time.monotonic() - begin < 30
+
+
+def test_installing_does_not_build_what_only_benchmarks_run() -> None:
+    assert {step.name for step in go_tools.bench_steps()} == set(BENCH_TOOLS)
+    assert not set(BENCH_TOOLS) & {step.name for step in command.all_steps()}
 
 
 def test_the_environments_python_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,56 @@
+"""What is compared: a controller, its flags, and its kind of jobs.
+
+system = systems()["training-operator tuned"]
+process = system.controller.start(plane, folder, system.flags)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from benchmarks.controller import jobs, results
+from benchmarks.controller.plane import Plane
+from benchmarks.controller.tidewater import Tidewater
+from benchmarks.controller.training_operator import TrainingOperator
+from benchmarks.elastic.processes import Process
+
+
+class Controller(Protocol):
+    """A controller that can be installed once and started often."""
+
+    user: str
+    """Its name in the API server's audit log."""
+
+    def install(self, plane: Plane) -> None:
+        """Create what it needs in the API server."""
+
+    def start(self, plane: Plane, folder: Path, flags: Sequence[str]) -> Process:
+        """Start it; its log is in the folder."""
+
+    def end(self) -> None:
+        """Delete what it has made outside of the API server and the folder."""
+
+
+@dataclass(frozen=True)
+class System:
+    """One column of the comparison."""
+
+    name: str
+    controller: Controller
+    kind: jobs.Kind
+    flags: tuple[str, ...] = ()
+
+
+def systems() -> dict[str, System]:
+    """Return all systems by name. The two training-operators are one installation with different flags."""
+    operator = TrainingOperator()
+    tuned = ("--kube-api-qps=1000", "--kube-api-burst=2000", "--controller-threads=8")
+    each = (
+        System(results.TIDEWATER, Tidewater(), jobs.ELASTIC_JOB),
+        System(results.TUNED, operator, jobs.PYTORCH_JOB, tuned),
+        System(results.DEFAULTS, operator, jobs.PYTORCH_JOB),
+    )
+    return {system.name: system for system in each}

@@ -1,0 +1,32 @@
+"""A whole turn with the real API server, the real controller and few jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.controller import results
+from benchmarks.controller.bench import Bench
+from benchmarks.controller.plan import Pace, Turn
+from benchmarks.records import Records, rows
+
+JOBS = 5
+
+pytestmark = pytest.mark.e2e
+
+
+def test_a_turn_measures_creation_and_resizes_and_its_calls_are_those_of_the_pods_and_more(tmp_path: Path) -> None:
+    records = Records(tmp_path / "controller.jsonl", {}, {})
+    (tmp_path / "site").mkdir()
+    bench = Bench(tmp_path / "site", records, Pace(resizes=2, resize_seconds=0.1))
+    assert bench.run([Turn(results.TIDEWATER, JOBS, 0), Turn(results.TIDEWATER, JOBS, 1)]) == []
+    found = {results.split(row.measure)[1]: row for row in rows(records.all)}
+    always = {measure for measure in results.UNITS if "at rest" not in measure}
+    assert {measure: found[measure].n for measure in always} == dict.fromkeys(always, 2)
+    # Two pods for each job: none is created twice, and the second turn doesn't see the first one's.
+    assert (found[results.call("create pods")].low, found[results.call("create pods")].high) == (2.0, 2.0)
+    assert found[results.CALLS].low >= 3
+    assert found[results.RATE].low > 0
+    assert 0 < found[results.RESIZE_P50].median <= found[results.RESIZE_P99].median
+    assert found[results.PSS].median > 1
