@@ -97,6 +97,14 @@ class Job(Checkout):
         self.run(f"kubectl scale {self.named} --replicas={count}")
 
 
+def make_stack(checkout: Checkout) -> None:
+    """Make the stack unless there is one, and the namespace of the tests' jobs."""
+    if checkout.run("kubectl get crd elasticjobs.elastic.pytorch.org", expect=None).status != 0:
+        checkout.make("up")
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    apply(checkout, namespace)
+
+
 def apply(checkout: Checkout, *objects: Object) -> None:
     """Apply objects with kubectl."""
     file = checkout.path / "objects.json"
@@ -105,24 +113,23 @@ def apply(checkout: Checkout, *objects: Object) -> None:
 
 
 def example(file: str) -> list[Object]:
-    """Return the objects of an example, with images of the one-machine cloud, for the stack's nodes.
+    """Return the objects of an example, with images of the one-machine cloud.
 
-    Pods with a priority, and workers, run on the worker nodes, which have no GPUs here.
+    Jobs and Deployments run on the stack's worker nodes, which have no GPUs here.
     """
     found: list[Object] = list(yaml.safe_load_all((EXAMPLES / file).read_text()))
-    for pod in (pod for each in found for pod in _pods(each)):
+    for made, pod in ((made, pod) for made in found for pod in _pods(made)):
         for container in pod["containers"]:
-            container["image"] = IMAGES[container["image"]]
-            container["imagePullPolicy"] = "IfNotPresent"
+            container |= {"image": IMAGES[container["image"]], "imagePullPolicy": "IfNotPresent"}
             container.get("resources", {}).pop("limits", None)
-        if found[0]["metadata"]["name"] != "etcd-service":
+        if made["kind"] != "Pod":
             pod |= {"nodeSelector": WORKER_NODES, "tolerations": [TOLERATION]}
     return found
 
 
-def _pods(found: Object) -> Iterator[Object]:
+def _pods(made: Object) -> Iterator[Object]:
     """Yield the specifications of the pods in an object."""
-    spec = found.get("spec", {})
+    spec = made.get("spec", {})
     if "containers" in spec:
         yield spec
     if "template" in spec:
@@ -163,14 +170,15 @@ def _archive(target: Path) -> Path:
     return target
 
 
-def shell_job(name: str, script: str, **spec: Any) -> Object:
-    """Return a job whose one worker runs a bash script. `spec` is put over the job's specification."""
+def shell_job(name: str, script: str = "", **spec: Any) -> Object:
+    """Return a job whose one worker runs a bash script. `spec` is put over its specification; None removes a field."""
     replica = {"replicas": 1, "template": {"spec": shell_pod(script)}}
+    own = {"rdzvEndpoint": "nowhere:1", "launcher": "none", "replicaSpecs": {"Worker": replica}, **spec}
     return {
         "apiVersion": "elastic.pytorch.org/v1alpha1",
         "kind": "ElasticJob",
         "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {"rdzvEndpoint": "nowhere:1", "launcher": "none", "replicaSpecs": {"Worker": replica}, **spec},
+        "spec": {field: value for field, value in own.items() if value is not None},
     }
 
 
