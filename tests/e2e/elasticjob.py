@@ -92,6 +92,10 @@ class Job(Checkout):
             lambda: self.status().get("replicaStatuses", {}).get(kind, {}).get("active", 0) == count,
         )
 
+    def change(self, **spec: Any) -> None:
+        """Set fields of the job's specification with `kubectl patch`."""
+        self.run(f"kubectl patch {self.named} --type=merge -p '{json.dumps({'spec': spec})}'")
+
     def scale(self, count: int) -> None:
         """Set the number of workers with `kubectl scale`."""
         self.run(f"kubectl scale {self.named} --replicas={count}")

@@ -52,9 +52,9 @@ def assert_grows(job: Job, count: int, before: dict[str, tuple[str, int]]) -> No
 
 def test_the_lease_is_short_enough_for_a_failover_within_fifteen_seconds(job: Job) -> None:
     holder = wait_until("a leader", lambda: leader(job))
-    place = holder["metadata"]["namespace"]
-    leases = job.json(f"kubectl get leases -n {place} -o json")["items"]
-    held = next(each["spec"] for each in leases if each["spec"]["holderIdentity"].startswith(holder["metadata"]["name"]))
+    name, place = holder["metadata"]["name"], holder["metadata"]["namespace"]
+    leases = [each["spec"] for each in job.json(f"kubectl get leases -n {place} -o json")["items"]]
+    (held,) = (each for each in leases if each["holderIdentity"].startswith(name))
     assert held["leaseDurationSeconds"] <= 10
 
 
