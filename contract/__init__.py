@@ -3,6 +3,7 @@
 The program that writes a manifest and the process that runs in the pod import the same
 module, so each of these is written in exactly one place.
 
+elasticjob   the ElasticJob API: what a job is, its schema, the names of its pods
 env          environment variables: the manifests set them, the trainer reads them
 exit_codes   exit codes of the trainer, and what each means
 keys         keys of the records in etcd, and the records' versions

@@ -1,0 +1,417 @@
+"""What an ElasticJob is, as frozen dataclasses: the one place where its fields, defaults and bounds are written.
+
+The CustomResourceDefinition (`crd`), what `kubectl explain` prints and what the controller reads (`codec`) are all
+made from these classes. A field is `snake_case` here and `camelCase` in the API; None means that it is not set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+from contract.elasticjob import names, pod_template
+from contract.elasticjob.about import About
+from contract.elasticjob.names import DNS_LABEL as DNS_LABEL
+
+MOST_REPLICAS = 5000
+"""Pods of one type: as many as Kubernetes supports nodes in a cluster, see
+https://kubernetes.io/docs/setup/best-practices/cluster-large/"""
+
+MOST_TYPES = 8
+LONGEST_TYPE = 40
+REPLICA_TYPE = "^[A-Z][A-Za-z0-9]*$"
+
+
+class RestartPolicy(StrEnum):
+    """What happens after a container exits with a failure."""
+
+    ALWAYS = "Always"
+    ON_FAILURE = "OnFailure"
+    NEVER = "Never"
+    EXIT_CODE = "ExitCode"
+
+
+class Launcher(StrEnum):
+    """How a worker learns of its job."""
+
+    TORCHELASTIC = "torchelastic"
+    TORCHRUN = "torchrun"
+    TIDEWATER = "tidewater"
+    NONE = "none"
+
+
+class SuccessPolicy(StrEnum):
+    """Whose success is the job's."""
+
+    RANK0 = "Rank0"
+    ANY_WORKER = "AnyWorker"
+    ALL_WORKERS = "AllWorkers"
+
+
+class CleanPodPolicy(StrEnum):
+    """Which pods of a finished job are deleted."""
+
+    NONE = "None"
+    RUNNING = "Running"
+    ALL = "All"
+
+
+class State(StrEnum):
+    """Where a job is in its life, in one word."""
+
+    CREATED = "Created"
+    QUEUED = "Queued"
+    RUNNING = "Running"
+    RESTARTING = "Restarting"
+    SUSPENDED = "Suspended"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaSpec:
+    """Pods of one type: how many, from which template, and what happens when one of them fails."""
+
+    replicas: Annotated[
+        int,
+        About(
+            "Number of pods that is wanted. For Worker, `kubectl scale` sets it, at any time and without an"
+            " interruption; it must be between spec.minReplicas and spec.maxReplicas.",
+            minimum=0,
+            maximum=MOST_REPLICAS,
+        ),
+    ] = 1
+    min_replicas: Annotated[
+        int | None,
+        About(
+            "Fewest pods of this type with which the job can run. Defaults to replicas. Not for Worker, whose"
+            " minimum is spec.minReplicas.",
+            minimum=0,
+            maximum=MOST_REPLICAS,
+        ),
+    ] = None
+    max_replicas: Annotated[
+        int | None,
+        About(
+            "Most pods of this type. Defaults to replicas. Not for Worker, whose maximum is spec.maxReplicas.",
+            minimum=0,
+            maximum=MOST_REPLICAS,
+        ),
+    ] = None
+    restart_policy: Annotated[
+        RestartPolicy,
+        About(
+            "What happens after a container fails. Always and OnFailure: the kubelet restarts it in its pod. Never:"
+            " its pod is not replaced. ExitCode: the pod is replaced if the exit code is 130, 137, 138, 143 or one of"
+            " retryableExitCodes; any other non-zero code is permanent. A pod that was evicted or preempted, or whose"
+            " node was lost, is always replaced. Overrides the template's own restartPolicy."
+        ),
+    ] = RestartPolicy.EXIT_CODE
+    retryable_exit_codes: Annotated[
+        tuple[int, ...],
+        About(
+            "Further exit codes after which restartPolicy ExitCode replaces a pod.",
+            minimum=1,
+            maximum=255,
+            most=64,
+            list_type="set",
+        ),
+    ] = ()
+    template: Annotated[
+        Mapping[str, object],
+        About(
+            "The pods' template, as of a Deployment. The container that trains is named elasticjob-worker, or is the"
+            " only one. After a change of the template all pods are replaced.",
+            schema=pod_template.schema,
+        ),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchedulingPolicy:
+    """How the job shares a cluster with others."""
+
+    min_available: Annotated[
+        int | None,
+        About(
+            "Number of workers for which there must be room before a job of a queue starts. Defaults to"
+            " spec.minReplicas; at most spec.maxReplicas.",
+            minimum=1,
+            maximum=MOST_REPLICAS,
+        ),
+    ] = None
+    queue: Annotated[
+        str | None,
+        About(
+            "Name of the queue in which the job waits until all of its minimum can start, every replica type"
+            " included. A job without a queue starts at once.",
+            pattern=DNS_LABEL,
+            max_length=names.LONGEST_NAME,
+        ),
+    ] = None
+    core_priority_class_name: Annotated[
+        str | None,
+        About(
+            "Priority class of the workers below spec.minReplicas and of all pods of other types. Defaults to the"
+            " template's.",
+            min_length=1,
+            max_length=253,
+        ),
+    ] = None
+    surge_priority_class_name: Annotated[
+        str | None,
+        About(
+            "Priority class of the workers above spec.minReplicas, which pods of a higher priority may displace while"
+            " the job goes on. Defaults to the template's.",
+            min_length=1,
+            max_length=253,
+        ),
+    ] = None
+    priority: Annotated[
+        int,
+        About(
+            "Order within the queue: a higher number first, then the older job.",
+            minimum=-1_000_000_000,
+            maximum=1_000_000_000,
+        ),
+    ] = 0
+    queue_timeout_seconds: Annotated[
+        int,
+        About(
+            "How long a job of a queue may hold pods while its minimum cannot start. After that it gives its room back"
+            " and the next job of the queue is tried.",
+            minimum=1,
+            maximum=7 * 86400,
+        ),
+    ] = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSpec:
+    """What is wanted of a job."""
+
+    rdzv_endpoint: Annotated[
+        str,
+        About(
+            "Where the workers meet, as host:port. Of launcher torchelastic an etcd server. Immutable.",
+            pattern=r"^\S+$",
+            max_length=1024,
+            immutable=True,
+        ),
+    ]
+    replica_specs: Annotated[
+        Mapping[str, ReplicaSpec],
+        About(
+            "The job's pods by type. Worker is required and elastic; others, such as Master or PS, may be added. The"
+            " set of types is immutable.",
+            pattern=REPLICA_TYPE,
+            max_length=LONGEST_TYPE,
+            most=MOST_TYPES,
+        ),
+    ]
+    min_replicas: Annotated[
+        int | None,
+        About(
+            "Fewest workers with which the training can run. Defaults to replicaSpecs.Worker.replicas.",
+            minimum=1,
+            maximum=MOST_REPLICAS,
+        ),
+    ] = None
+    max_replicas: Annotated[
+        int | None,
+        About("Most workers. Defaults to replicaSpecs.Worker.replicas.", minimum=1, maximum=MOST_REPLICAS),
+    ] = None
+    launcher: Annotated[
+        Launcher | None,
+        About(
+            "How a worker learns of its job. torchelastic: --rdzv_backend=etcd, --rdzv_endpoint, --rdzv_id and --nnodes"
+            " are put before the arguments of its containers. torchrun: the same for today's torchrun, --rdzv-backend"
+            " and so on. tidewater: environment variables TIDEWATER_*. none: nothing is added. Defaults to the"
+            " annotation tidewater.dev/launcher, then to torchelastic. Immutable."
+        ),
+    ] = None
+    rdzv_backend: Annotated[
+        str,
+        About(
+            "Rendezvous backend of launcher torchrun; the other launchers do not use it. Immutable.",
+            pattern=r"^[A-Za-z0-9][-_.A-Za-z0-9]*$",
+            max_length=names.LONGEST_NAME,
+            immutable=True,
+        ),
+    ] = "c10d"
+    success_policy: Annotated[
+        SuccessPolicy,
+        About(
+            "Whose exit with 0 is the job's success. Rank0: that of pod 0 of type Master if there is one, else of"
+            " Worker. AnyWorker: that of any worker. AllWorkers: that of every worker."
+        ),
+    ] = SuccessPolicy.RANK0
+    clean_pod_policy: Annotated[
+        CleanPodPolicy,
+        About("Which pods are deleted when the job has finished: None of them, those still Running, or All."),
+    ] = CleanPodPolicy.NONE
+    ttl_seconds_after_finished: Annotated[
+        int | None,
+        About("The job is deleted this many seconds after it has finished. Default: never.", minimum=0),
+    ] = None
+    active_deadline_seconds: Annotated[
+        int | None,
+        About(
+            "The job fails when it has run for this many seconds; the time in which it is suspended or waits in a"
+            " queue does not count. Default: never.",
+            minimum=1,
+        ),
+    ] = None
+    backoff_limit: Annotated[
+        int,
+        About(
+            "The job fails after this many failures that were retried. Evictions, preemptions and lost nodes do not"
+            " count.",
+            minimum=0,
+            maximum=2**31 - 1,
+        ),
+    ] = 20
+    suspend: Annotated[
+        bool, About("Delete all pods and keep the job. Setting it back to false resumes the training.")
+    ] = False
+    autoscale: Annotated[
+        bool,
+        About(
+            "Grow above replicaSpecs.Worker.replicas, towards maxReplicas, while there is room in the cluster, and"
+            " give the room back when others wait for it."
+        ),
+    ] = False
+    sizes: Annotated[
+        tuple[int, ...],
+        About(
+            "Numbers of workers with which the training may run, each between minReplicas and maxReplicas. The largest"
+            " that is not above the wanted number is used; minReplicas is always allowed. Excludes sizeStep.",
+            minimum=1,
+            maximum=MOST_REPLICAS,
+            most=64,
+            list_type="set",
+        ),
+    ] = ()
+    size_step: Annotated[
+        int | None,
+        About(
+            "The training may run with minReplicas workers, or with that number and a multiple of this one. Excludes"
+            " sizes.",
+            minimum=1,
+            maximum=MOST_REPLICAS,
+        ),
+    ] = None
+    snooze_seconds: Annotated[
+        int,
+        About(
+            "With autoscale: how long to wait before growing again after an added worker found no room.",
+            minimum=1,
+            maximum=86400,
+        ),
+    ] = 60
+    scheduling_policy: Annotated[
+        SchedulingPolicy, About("How the job shares a cluster with others.")
+    ] = SchedulingPolicy()
+
+    @property
+    def worker(self) -> ReplicaSpec:
+        """Return the spec of type Worker, which every job has."""
+        return self.replica_specs[names.WORKER]
+
+    def bounds(self, type: str) -> tuple[int, int]:
+        """Return the fewest and the most pods of a replica type, with the defaults taken into account."""
+        replica = self.replica_specs[type]
+        limits = self if type == names.WORKER else replica
+        low = replica.replicas if limits.min_replicas is None else limits.min_replicas
+        high = replica.replicas if limits.max_replicas is None else limits.max_replicas
+        return low, high
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaStatus:
+    """Numbers of one type's pods, by state."""
+
+    active: Annotated[int, About("Pods that run and are not being deleted.")] = 0
+    pending: Annotated[int, About("Pods that have not started, for example because no node has room.")] = 0
+    succeeded: Annotated[int, About("Pods that exited with 0.")] = 0
+    failed: Annotated[int, About("Pods that failed and still exist.")] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """One thing that is true or false of the job, since when and why."""
+
+    type: Annotated[
+        str, About("Created, Running, Restarting, Suspended, Succeeded or Failed.", min_length=1, max_length=316)
+    ]
+    status: Annotated[str, About("True, False or Unknown.", pattern="^(True|False|Unknown)$", max_length=7)]
+    reason: Annotated[str, About("Why, in one word for programs.", max_length=1024)] = ""
+    message: Annotated[str, About("Why, in a sentence for people.", max_length=32768)] = ""
+    observed_generation: Annotated[int, About("The job's metadata.generation that the condition is about.")] = 0
+    last_update_time: Annotated[datetime | None, About("When anything of the condition last changed.")] = None
+    last_transition_time: Annotated[datetime | None, About("When the condition last became true or false.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """What the controller has seen and done. It alone writes it."""
+
+    state: Annotated[State | None, About("Where the job is in its life, in one word.")] = None
+    conditions: Annotated[
+        tuple[Condition, ...], About("What is true of the job, by type.", most=16, list_type="map", list_key="type")
+    ] = ()
+    replica_statuses: Annotated[
+        Mapping[str, ReplicaStatus], About("Numbers of pods by type and state.", most=MOST_TYPES)
+    ] = field(default_factory=dict)
+    replicas: Annotated[int, About("Workers that exist and are not ending, as the scale subresource shows.")] = 0
+    selector: Annotated[str, About("Label selector of the workers, for autoscalers.")] = ""
+    desired: Annotated[int, About("Number of workers that the controller aims for now.")] = 0
+    settled_replicas: Annotated[
+        int | None,
+        About("The wanted number of workers that was last reached, or need not be, since the job has finished."),
+    ] = None
+    restarts: Annotated[int, About("Failures that count against backoffLimit.")] = 0
+    counted: Annotated[
+        Mapping[str, int], About("Of pods that still exist, by uid: how many of their failures are in restarts.")
+    ] = field(default_factory=dict)
+    observed_generation: Annotated[int, About("The metadata.generation that this status is about.")] = 0
+    start_time: Annotated[datetime | None, About("When the first pod was made.")] = None
+    completion_time: Annotated[datetime | None, About("When the job succeeded or failed.")] = None
+    last_reconcile_time: Annotated[datetime | None, About("When this status was last changed.")] = None
+    last_failure_time: Annotated[
+        datetime | None, About("When the last failure was counted; the back-off starts then.")
+    ] = None
+    snoozed_until: Annotated[datetime | None, About("With autoscale: not to grow before this time.")] = None
+    whole_since: Annotated[
+        datetime | None, About("Since when there has been room for all of the job's minimum.")
+    ] = None
+    queued_since: Annotated[datetime | None, About("Since when the job waits for its turn in the queue.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElasticJob:
+    """A job as the API server has it."""
+
+    name: str
+    namespace: str
+    spec: JobSpec
+    uid: str = ""
+    generation: int = 0
+    resource_version: str = ""
+    created: datetime | None = None
+    deleting: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    status: Status = field(default_factory=Status)
+
+    @property
+    def launcher(self) -> Launcher:
+        """Return the launcher: the spec's, else the annotation's, else the old one."""
+        return self.spec.launcher or Launcher(self.annotations.get(names.ANNOTATION_LAUNCHER, Launcher.TORCHELASTIC))
+
+    def bounds(self, type: str) -> tuple[int, int]:
+        """Return the fewest and the most pods of a replica type, with the defaults taken into account."""
+        return self.spec.bounds(type)

@@ -1,0 +1,113 @@
+"""Names of the ElasticJob API: group and kind, labels, annotations, conditions and their reasons, pods.
+
+    names.pod_name("imagenet", names.WORKER, 0)        # imagenet-worker-0
+    names.pod_labels("imagenet", names.WORKER, 0)      # {"job-name": "imagenet", ...}
+
+Labels, the container's name, pod names and the reasons of conditions and events are those of the TorchElastic
+controller, since people's selectors, dashboards and scripts contain them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+GROUP = "elastic.pytorch.org"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND = "ElasticJob"
+LIST_KIND = "ElasticJobList"
+PLURAL = "elasticjobs"
+SINGULAR = "elasticjob"
+SHORT_NAME = "ej"
+CRD_NAME = f"{PLURAL}.{GROUP}"
+
+WORKER = "Worker"
+"""The replica type that every job has, and the only one that `kubectl scale` resizes."""
+
+MASTER = "Master"
+"""A replica type with a meaning: where it exists, its pod 0 decides whether the job has succeeded."""
+
+WORKER_CONTAINER = "elasticjob-worker"
+"""Name of the container that trains, in the template of any type. A pod's only container needs no such name."""
+
+LABEL_GROUP_NAME = "group-name"
+LABEL_JOB_NAME = "job-name"
+LABEL_REPLICA_TYPE = "replica-type"
+LABEL_REPLICA_INDEX = "replica-index"
+
+ANNOTATION_LAUNCHER = "tidewater.dev/launcher"
+"""Of a job: its launcher, for manifests that keep to the old schema. `spec.launcher` overrides it."""
+
+ANNOTATION_TEMPLATE_HASH = "tidewater.dev/template-hash"
+"""Of a pod: the hash of the template that it was made from."""
+
+FIELD_MANAGER = "elasticjob-controller"
+
+DNS_LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+"""Regular expression of a label of DNS (RFC 1123)."""
+
+LONGEST_NAME = 63
+"""Characters of a pod's name, which is also its host name and the value of a label (RFC 1123)."""
+
+
+class ConditionType(StrEnum):
+    """Types of a job's conditions."""
+
+    CREATED = "Created"
+    RUNNING = "Running"
+    RESTARTING = "Restarting"
+    SUSPENDED = "Suspended"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+class Reason(StrEnum):
+    """Reasons of a job's conditions and of the events about it; those before QUEUED are the old controller's."""
+
+    CREATED = "ElasticJobCreated"
+    RUNNING = "ElasticJobRunning"
+    RESTARTING = "ElasticJobRestarting"
+    SUCCEEDED = "ElasticJobSucceeded"
+    FAILED = "ElasticJobFailed"
+    SUCCESSFUL_CREATE_POD = "SuccessfulCreatePod"
+    FAILED_CREATE_POD = "FailedCreatePod"
+    SUCCESSFUL_DELETE_POD = "SuccessfulDeletePod"
+    FAILED_DELETE_POD = "FailedDeletePod"
+    SUCCESSFUL_CREATE_SERVICE = "SuccessfulCreateService"
+    FAILED_CREATE_SERVICE = "FailedCreateService"
+    EXITED_WITH_CODE = "ExitedWithCode"
+    QUEUED = "ElasticJobQueued"
+    SUSPENDED = "ElasticJobSuspended"
+    RESUMED = "ElasticJobResumed"
+    RESIZED = "ElasticJobResized"
+    INVALID = "ElasticJobInvalid"
+    BACKOFF_LIMIT = "BackoffLimitExceeded"
+    DEADLINE = "DeadlineExceeded"
+    TOO_FEW_WORKERS = "TooFewWorkers"
+    PERMANENT_FAILURE = "PermanentFailure"
+
+
+def pod_name(job: str, type: str, index: int) -> str:
+    """Return the name of the pod with this index, which is also its host name."""
+    return f"{job}-{type.lower()}-{index}"
+
+
+def service_name(job: str) -> str:
+    """Return the name of the headless service by which the job's pods find each other."""
+    return job
+
+
+def pod_labels(job: str, type: str, index: int) -> Mapping[str, str]:
+    """Return the labels of one pod, as the old controller set them."""
+    return {**type_labels(job, type), LABEL_REPLICA_INDEX: str(index)}
+
+
+def type_labels(job: str, type: str) -> Mapping[str, str]:
+    """Return the labels by which the pods of one replica type are selected."""
+    return {**job_labels(job), LABEL_REPLICA_TYPE: type.lower()}
+
+
+def job_labels(job: str) -> Mapping[str, str]:
+    """Return the labels by which all pods of a job, and its service, are selected."""
+    return {LABEL_GROUP_NAME: GROUP, LABEL_JOB_NAME: job}

@@ -1,0 +1,219 @@
+"""Rules of a job that no type and no bound can say, in CEL: the API server refuses what breaks one of them.
+
+    rules.of(JobSpec)        # what the schema of JobSpec has as x-kubernetes-validations
+    rules.of_object()        # rules of the whole object, which reason about its name
+
+A rule's message is a sentence that names the field, and its path is where the API server says that the mistake is.
+
+The API server estimates the cost of every rule, and refuses the whole definition if one of them could be expensive.
+So lists have a maximum length, and no function that reads a whole string is applied to what has no maximum: a map's
+keys, and the text of a number. This is why messages with numbers are `format`ted and not added up.
+https://kubernetes.io/docs/reference/using-api/cel/
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from contract.elasticjob import names
+from contract.elasticjob.model import LONGEST_TYPE, JobSpec, ReplicaSpec
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule.
+
+    Args:
+        holds: The CEL expression that is true of what is accepted.
+        message: A sentence that names the field and the remedy; `%d` and `%s` stand for `values`.
+        path: Field at fault, from the object that has the rule.
+        values: CEL expressions, all of one type.
+    """
+
+    holds: str
+    message: str
+    path: str = ""
+    values: tuple[str, ...] = ()
+
+    def manifest(self) -> dict[str, object]:
+        """Return the rule as an element of x-kubernetes-validations."""
+        text: dict[str, object] = {"message": self.message}
+        if self.values:
+            text = {"messageExpression": f"{_quoted(self.message)}.format([{', '.join(self.values)}])"}
+        return {"rule": self.holds, **text, **({"fieldPath": self.path} if self.path else {})}
+
+
+def of(model: type) -> list[dict[str, object]]:
+    """Return the rules of a dataclass of the model; most have none."""
+    return [rule.manifest() for rule in _RULES.get(model, ())]
+
+
+def of_object() -> list[dict[str, object]]:
+    """Return the rules of the whole object."""
+    return [rule.manifest() for rule in (_NAME_IS_A_LABEL, _NAME_LEAVES_ROOM)]
+
+
+def immutable(key: str) -> dict[str, object]:
+    """Return the rule that a field, which is always present, keeps its value."""
+    return Rule("self == oldSelf", f"{key} is immutable. Create another job to change it.").manifest()
+
+
+def _quoted(text: str) -> str:
+    """Return a string literal of CEL, whose escapes are JSON's."""
+    return json.dumps(text)
+
+
+def _with_worker(expression: str) -> str:
+    """Return an expression about Worker that says nothing of a job without one, which breaks its own rule."""
+    return f"!has({_WORKER}) || ({expression})"
+
+
+_WORKER = f"self.replicaSpecs.{names.WORKER}"
+_REPLICAS = f"{_WORKER}.replicas"
+_MIN = f"(has(self.minReplicas) ? self.minReplicas : {_REPLICAS})"
+_MAX = f"(has(self.maxReplicas) ? self.maxReplicas : {_REPLICAS})"
+_PATH = f".replicaSpecs.{names.WORKER}"
+_CONTAINERS = f"{_WORKER}.template.spec.containers"
+
+_HAS_WORKER = Rule(
+    f"has({_WORKER})",
+    f"replicaSpecs must contain the replica type {names.WORKER}.",
+    ".replicaSpecs",
+)
+
+# CEL takes a key of a map for a string without a maximum length, so that a regular expression would be too expensive.
+_INDICES = ", ".join(str(index) for index in range(LONGEST_TYPE))
+_LETTER_OR_DIGIT = " || ".join(
+    f"('{low}' <= t.charAt(i) && t.charAt(i) <= '{high}')" for low, high in ("az", "AZ", "09")
+)
+_TYPES_ARE_NAMES = Rule(
+    f"self.replicaSpecs.all(t, size(t) <= {LONGEST_TYPE} && 'A' <= t.charAt(0) && t.charAt(0) <= 'Z'"
+    f" && [{_INDICES}].all(i, i >= size(t) || {_LETTER_OR_DIGIT}))",
+    "The keys of replicaSpecs must begin with a capital letter and consist of letters and digits, at most"
+    f" {LONGEST_TYPE}, as {names.WORKER} does.",
+    ".replicaSpecs",
+)
+_TYPES_STAY = Rule(
+    "self.replicaSpecs.all(t, t in oldSelf.replicaSpecs) && oldSelf.replicaSpecs.all(t, t in self.replicaSpecs)",
+    "The set of types in replicaSpecs is immutable. Create another job to change it.",
+    ".replicaSpecs",
+)
+_LAUNCHER_STAYS = Rule(
+    "has(self.launcher) == has(oldSelf.launcher) && (!has(self.launcher) || self.launcher == oldSelf.launcher)",
+    "launcher is immutable. Create another job to change it.",
+    ".launcher",
+)
+_SOME_WORKERS = Rule(
+    _with_worker(f"{_REPLICAS} >= 1"),
+    f"replicaSpecs.{names.WORKER}.replicas must be at least 1. To stop the job's pods, set suspend.",
+    f"{_PATH}.replicas",
+)
+_MIN_BELOW_MAX = Rule(
+    "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
+    "minReplicas (%d) must not be above maxReplicas (%d).",
+    ".minReplicas",
+    ("self.minReplicas", "self.maxReplicas"),
+)
+_NOT_BELOW_MIN = Rule(
+    _with_worker(f"!has(self.minReplicas) || self.minReplicas <= {_REPLICAS}"),
+    f"replicaSpecs.{names.WORKER}.replicas (%d) must not be below minReplicas (%d).",
+    f"{_PATH}.replicas",
+    (_REPLICAS, "self.minReplicas"),
+)
+_NOT_ABOVE_MAX = Rule(
+    _with_worker(f"!has(self.maxReplicas) || {_REPLICAS} <= self.maxReplicas"),
+    f"replicaSpecs.{names.WORKER}.replicas (%d) must not be above maxReplicas (%d).",
+    f"{_PATH}.replicas",
+    (_REPLICAS, "self.maxReplicas"),
+)
+_WORKERS_MIN_IS_THE_SPECS = Rule(
+    _with_worker(f"!has({_WORKER}.minReplicas)"),
+    f"replicaSpecs.{names.WORKER}.minReplicas is not allowed. Set spec.minReplicas.",
+    f"{_PATH}.minReplicas",
+)
+_WORKERS_MAX_IS_THE_SPECS = Rule(
+    _with_worker(f"!has({_WORKER}.maxReplicas)"),
+    f"replicaSpecs.{names.WORKER}.maxReplicas is not allowed. Set spec.maxReplicas.",
+    f"{_PATH}.maxReplicas",
+)
+_ONE_TRAINS = Rule(
+    _with_worker(f"{_CONTAINERS}.size() == 1 || {_CONTAINERS}.exists_one(c, c.name == '{names.WORKER_CONTAINER}')"),
+    f"Exactly one of the containers in the template of {names.WORKER} must be named {names.WORKER_CONTAINER}, unless"
+    " there is only one.",
+    f"{_PATH}.template.spec.containers",
+)
+_SIZES_WITHIN_BOUNDS = Rule(
+    _with_worker(f"!has(self.sizes) || self.sizes.all(s, {_MIN} <= s && s <= {_MAX})"),
+    "Each of sizes must be between minReplicas (%d) and maxReplicas (%d).",
+    ".sizes",
+    (_MIN, _MAX),
+)
+_SIZES_OR_STEPS = Rule(
+    "!has(self.sizes) || !has(self.sizeStep)",
+    "sizeStep and sizes exclude each other. Remove one of them.",
+    ".sizeStep",
+)
+_AVAILABLE_WITHIN_MAX = Rule(
+    _with_worker(
+        "!has(self.schedulingPolicy) || !has(self.schedulingPolicy.minAvailable)"
+        f" || self.schedulingPolicy.minAvailable <= {_MAX}"
+    ),
+    "schedulingPolicy.minAvailable (%d) must not be above maxReplicas (%d), or the job never starts.",
+    ".schedulingPolicy.minAvailable",
+    ("self.schedulingPolicy.minAvailable", _MAX),
+)
+
+_OTHERS_NOT_BELOW_MIN = Rule(
+    "!has(self.minReplicas) || self.minReplicas <= self.replicas",
+    "replicas (%d) must not be below minReplicas (%d).",
+    ".replicas",
+    ("self.replicas", "self.minReplicas"),
+)
+_OTHERS_NOT_ABOVE_MAX = Rule(
+    "!has(self.maxReplicas) || self.replicas <= self.maxReplicas",
+    "replicas (%d) must not be above maxReplicas (%d).",
+    ".replicas",
+    ("self.replicas", "self.maxReplicas"),
+)
+
+_RULES: dict[type, tuple[Rule, ...]] = {
+    JobSpec: (
+        _HAS_WORKER,
+        _TYPES_ARE_NAMES,
+        _TYPES_STAY,
+        _LAUNCHER_STAYS,
+        _SOME_WORKERS,
+        _MIN_BELOW_MAX,
+        _NOT_BELOW_MIN,
+        _NOT_ABOVE_MAX,
+        _WORKERS_MIN_IS_THE_SPECS,
+        _WORKERS_MAX_IS_THE_SPECS,
+        _ONE_TRAINS,
+        _SIZES_WITHIN_BOUNDS,
+        _SIZES_OR_STEPS,
+        _AVAILABLE_WITHIN_MAX,
+    ),
+    ReplicaSpec: (_OTHERS_NOT_BELOW_MIN, _OTHERS_NOT_ABOVE_MAX),
+}
+
+# A job's name is its service's, which must be a label of DNS that begins with a letter (RFC 1035).
+_NAME_IS_A_LABEL = Rule(
+    "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+    "metadata.name must consist of lower-case letters, digits and '-', begin with a letter and end with a letter or a"
+    " digit, since it is the name of a service.",
+    ".metadata.name",
+)
+
+_MOST_OF_TYPE = (
+    f"(t == '{names.WORKER}' && has(self.spec.maxReplicas) ? self.spec.maxReplicas"
+    " : has(self.spec.replicaSpecs[t].maxReplicas) ? self.spec.replicaSpecs[t].maxReplicas"
+    " : self.spec.replicaSpecs[t].replicas)"
+)
+_NAME_LEAVES_ROOM = Rule(
+    "self.spec.replicaSpecs.all(t, size(self.metadata.name) + size(t) + size(string("
+    f"{_MOST_OF_TYPE} - 1)) + 2 <= {names.LONGEST_NAME})",
+    f"metadata.name is too long: the pods <name>-<type>-<index> may have names of {names.LONGEST_NAME} characters, and"
+    " the highest index is one below maxReplicas.",
+    ".metadata.name",
+)
