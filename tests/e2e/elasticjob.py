@@ -1,8 +1,8 @@
 """ElasticJobs in the cluster of a checkout, made from `examples/elasticjob` or from a shell script.
 
-    apply(checkout, *example("mnist.yaml"))
-    mnist = Job(checkout.path, "mnist", NAMESPACE)
-    wait_for_world(mnist, 4)          # what the other helpers read of the stack's job, they read of this one
+apply(checkout, *example("mnist.yaml"))
+mnist = Job(checkout.path, "mnist", NAMESPACE)
+wait_for_world(mnist, 4)          # what the other helpers read of the stack's job, they read of this one
 """
 
 from __future__ import annotations
@@ -122,12 +122,13 @@ def example(file: str) -> list[Object]:
     Jobs and Deployments run on the stack's worker nodes, which have no GPUs here.
     """
     found: list[Object] = list(yaml.safe_load_all((EXAMPLES / file).read_text()))
-    for made, pod in ((made, pod) for made in found for pod in _pods(made)):
-        for container in pod["containers"]:
-            container |= {"image": IMAGES[container["image"]], "imagePullPolicy": "IfNotPresent"}
-            container.get("resources", {}).pop("limits", None)
-        if made["kind"] != "Pod":
-            pod |= {"nodeSelector": WORKER_NODES, "tolerations": [TOLERATION]}
+    for made in found:
+        for pod in _pods(made):
+            for container in pod["containers"]:
+                container |= {"image": IMAGES[container["image"]], "imagePullPolicy": "IfNotPresent"}
+                container.get("resources", {}).pop("limits", None)
+            if made["kind"] != "Pod":
+                pod |= {"nodeSelector": WORKER_NODES, "tolerations": [TOLERATION]}
     return found
 
 

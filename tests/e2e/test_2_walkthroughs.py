@@ -80,8 +80,10 @@ def assert_described_as_running(job: Job, *, active: int) -> None:
     job.await_active(active)
     text = job.run(f"kubectl describe elasticjob {job.name} -n {job.space}").text
     lines = [" ".join(line.split()) for line in text.splitlines()]
-    # If a worker waits for room, another sentence says so.
-    sentence = next(n for n, line in enumerate(lines) if line.startswith(f"Message: ElasticJob {job.name} is running."))
+    said = f"Message: ElasticJob {job.name} is running."
+    sentence = next(number for number, line in enumerate(lines) if line.startswith(said))
+    waiting = job.status()["replicaStatuses"]["Worker"].get("pending", 0)
+    assert (lines[sentence] == said) == (waiting == 0)  # another sentence says that a worker waits for room
     assert [line for line in lines[sentence:] if line.startswith(("Reason:", "Status:", "Type:"))][:3] == [
         "Reason: ElasticJobRunning",
         "Status: True",
