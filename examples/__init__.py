@@ -1,1 +1,1 @@
-"""Training scripts that use the trainer as a user would. `images` comes with the stack."""
+"""Training scripts that use the trainer as a user would. `images` comes with the stack, `elasticjob` with manifests."""

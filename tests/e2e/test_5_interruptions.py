@@ -1,6 +1,7 @@
 """Interruptions: the cloud's daemon is killed, and `up` and `destroy` are killed and completed.
 
-This module runs after `test_1_life` on the same checkout, while that stack trains.
+This module runs last on the cloud of the session, after `test_1_life` and the tests of ElasticJob, while that stack
+trains.
 """
 
 from __future__ import annotations

@@ -1,0 +1,217 @@
+"""ElasticJobs in the cluster of a checkout, made from `examples/elasticjob` or from a shell script.
+
+apply(checkout, *example("mnist.yaml"))
+mnist = Job(checkout.path, "mnist", NAMESPACE)
+wait_for_world(mnist, 4)          # what the other helpers read of the stack's job, they read of this one
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.e2e.checkout import ROOT, Checkout, wait_until
+
+NAMESPACE = "elastic-job"
+EXAMPLES = ROOT / "examples" / "elasticjob"
+WORKER_NODES = {"tidewater.dev/node-role": "worker"}
+TOLERATION = {"key": "tidewater.dev/worker", "operator": "Exists", "effect": "NoSchedule"}
+
+DEBIAN = "localcloud/debian:12"
+PYTORCH = "localcloud/pytorch:2.15.0"
+IMAGES = {
+    "quay.io/coreos/etcd:v3.5.21": "localcloud/etcd:3.5.21",
+    "nginx:1.28": DEBIAN,
+    "torchelastic/examples:0.2.0rc1": PYTORCH,
+    "example.com/my-training:1": PYTORCH,
+}
+"""Image of an example → the one in the nodes of the one-machine cloud that takes its place."""
+
+CODE = "tidewater.zip"
+"""Key in the ConfigMap `code`: the packages `contract` and `trainer` as from a wheel, and the examples."""
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Job(Checkout):
+    """One ElasticJob in the checkout's cluster."""
+
+    name: str
+    space: str = NAMESPACE
+
+    @property
+    def namespace(self) -> str:
+        """Return the job's namespace."""
+        return self.space
+
+    @property
+    def named(self) -> str:
+        """Return the arguments by which kubectl finds the job."""
+        return f"-n {self.space} elasticjob/{self.name}"
+
+    def worker_pods(self) -> list[Object]:
+        """Return the pods of type Worker, oldest first."""
+        return self.pods("replica-type=worker")
+
+    def pods(self, more: str = "") -> list[Object]:
+        """Return the job's pods, oldest first."""
+        selector = ",".join(filter(None, ["group-name=elastic.pytorch.org", f"job-name={self.name}", more]))
+        found = self.json(f"kubectl get pods -n {self.space} -l '{selector}' -o json")["items"]
+        return sorted(found, key=lambda pod: pod["metadata"]["creationTimestamp"])
+
+    def read(self) -> Object:
+        """Return the job as the API server has it."""
+        found: Object = self.json(f"kubectl get {self.named} -o json")
+        return found
+
+    def status(self) -> Object:
+        """Return the job's status; {} before the controller has seen the job."""
+        found: Object = self.read().get("status", {})
+        return found
+
+    def condition(self, kind: str) -> Object:
+        """Return a condition; {} if the job has none of this type."""
+        return next((each for each in self.status().get("conditions", []) if each["type"] == kind), {})
+
+    def await_condition(self, kind: str, *, seconds: int = 120) -> Object:
+        """Wait until a condition is True and return it."""
+        self.run(f"kubectl wait {self.named} --for=condition={kind} --timeout={seconds}s")
+        return self.condition(kind)
+
+    def await_active(self, count: int, kind: str = "Worker") -> None:
+        """Wait until the status counts this number of active pods of a replica type."""
+        wait_until(
+            f"{count} active {kind}s of {self.name}",
+            lambda: self.status().get("replicaStatuses", {}).get(kind, {}).get("active", 0) == count,
+        )
+
+    def change(self, **spec: Any) -> None:
+        """Set fields of the job's specification with `kubectl patch`."""
+        self.run(f"kubectl patch {self.named} --type=merge -p '{json.dumps({'spec': spec})}'")
+
+    def scale(self, count: int) -> None:
+        """Set the number of workers with `kubectl scale`."""
+        self.run(f"kubectl scale {self.named} --replicas={count}")
+
+
+def make_stack(checkout: Checkout) -> None:
+    """Make the stack unless there is one, and the namespace of the tests' jobs."""
+    if checkout.run("kubectl get crd elasticjobs.elastic.pytorch.org", expect=None).status != 0:
+        checkout.make("up")
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    apply(checkout, namespace)
+
+
+def apply(checkout: Checkout, *objects: Object) -> None:
+    """Apply objects with kubectl."""
+    file = checkout.path / "objects.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    checkout.run(f"kubectl apply -f {file}")
+
+
+def example(file: str) -> list[Object]:
+    """Return the objects of an example, with images of the one-machine cloud.
+
+    Jobs and Deployments run on the stack's worker nodes, which have no GPUs here.
+    """
+    found: list[Object] = list(yaml.safe_load_all((EXAMPLES / file).read_text()))
+    for made in found:
+        for pod in _pods(made):
+            for container in pod["containers"]:
+                container |= {"image": IMAGES[container["image"]], "imagePullPolicy": "IfNotPresent"}
+                container.get("resources", {}).pop("limits", None)
+            if made["kind"] != "Pod":
+                pod |= {"nodeSelector": WORKER_NODES, "tolerations": [TOLERATION]}
+    return found
+
+
+def _pods(made: Object) -> Iterator[Object]:
+    """Yield the specifications of the pods in an object."""
+    spec = made.get("spec", {})
+    if "containers" in spec:
+        yield spec
+    if "template" in spec:
+        yield spec["template"]["spec"]
+    for replica in spec.get("replicaSpecs", {}).values():
+        yield replica["template"]["spec"]
+
+
+def with_code(job: Object, command: list[str], arguments: list[str]) -> Object:
+    """Give the workers of a job the code of the ConfigMap and a command; return the job."""
+    pod = job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]
+    container = pod["containers"][0]
+    container |= {"command": command, "args": arguments}
+    container["env"] = [
+        {"name": "PYTHONPATH", "value": f"/code/{CODE}:/opt/site-packages"},
+        {"name": "PYTHONUNBUFFERED", "value": "1"},
+    ]
+    container["volumeMounts"] = [{"name": "code", "mountPath": "/code"}]
+    pod["volumes"] = [{"name": "code", "configMap": {"name": "code"}}]
+    return job
+
+
+def store_code(checkout: Checkout, *scripts: Path) -> None:
+    """Make the ConfigMap `code`."""
+    files = " ".join(f"--from-file={file}" for file in (_archive(checkout.path / CODE), *scripts))
+    checkout.run(f"kubectl create configmap code -n {NAMESPACE} {files}")
+
+
+def _archive(target: Path) -> Path:
+    """Write the packages and their entry points as Python imports them from a zip file."""
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in ("contract", "trainer", "examples"):
+            for path in sorted((ROOT / package).rglob("*.py")):
+                archive.write(path, path.relative_to(ROOT))
+        archive.writestr("tidewater-0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tidewater\nVersion: 0\n")
+        entry = "[torchrun.handlers]\netcd-v3 = trainer.torchrun:creator\n"
+        archive.writestr("tidewater-0.dist-info/entry_points.txt", entry)
+    return target
+
+
+def shell_job(name: str, script: str = "", **spec: Any) -> Object:
+    """Return a job whose one worker runs a bash script. `spec` is put over its specification; None removes a field."""
+    replica = {"replicas": 1, "template": {"spec": shell_pod(script)}}
+    own = {"rdzvEndpoint": "nowhere:1", "launcher": "none", "replicaSpecs": {"Worker": replica}, **spec}
+    return {
+        "apiVersion": "elastic.pytorch.org/v1alpha1",
+        "kind": "ElasticJob",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {field: value for field, value in own.items() if value is not None},
+    }
+
+
+def shell_pod(script: str, **container: Any) -> Object:
+    """Return the specification of a pod that runs a bash script; it ends at once when it is told to."""
+    own = {"name": "elasticjob-worker", "image": DEBIAN, "command": ["bash", "-c", script], **container}
+    return {"terminationGracePeriodSeconds": 1, "containers": [own]}
+
+
+def scale_nodes(checkout: Checkout, count: int) -> None:
+    """Set the size of the stack's worker node group with the aws command line, and wait for its nodes."""
+    cluster = checkout.outputs["clusterName"]
+    groups = checkout.aws(f"eks list-nodegroups --cluster-name {cluster}")["nodegroups"]
+    group = next(name for name in groups if "-workers" in name)
+    checkout.run(
+        f"aws eks update-nodegroup-config --cluster-name {cluster} --nodegroup-name {group} "
+        f"--scaling-config desiredSize={count}"
+    )
+    wait_until(f"{count} worker nodes", lambda: len(_ready_nodes(checkout)) == count, seconds=180)
+
+
+def _ready_nodes(checkout: Checkout) -> list[str]:
+    """Return the names of the worker nodes; [] while one of them isn't ready, or is being drained."""
+    selector = ",".join(f"{key}={value}" for key, value in WORKER_NODES.items())
+    nodes = checkout.json(f"kubectl get nodes -l {selector} -o json")["items"]
+    ready = [
+        any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"]["conditions"])
+        and not node["spec"].get("unschedulable")
+        for node in nodes
+    ]
+    return [node["metadata"]["name"] for node in nodes] if all(ready) else []

@@ -1,0 +1,242 @@
+"""Walk-throughs on the stack's worker nodes: who sets the size, a job that shrinks and grows with its nodes, torchrun.
+
+The second is the one of the TorchElastic controller, with its manifest; the third is ElasticDL's elastic scheduling.
+This module runs after `test_1_life`, on its cloud. Without it, it makes the stack.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.checkout import Checkout, wait_until
+from tests.e2e.elasticjob import NAMESPACE, Job, apply, example, make_stack, scale_nodes, store_code, with_code
+from tests.e2e.training import (
+    assert_steps_only_grow,
+    identities,
+    latest_generation,
+    latest_step,
+    running_workers,
+    wait_for_world,
+)
+
+pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
+
+TRAIN = ["python3", "-m", "examples.elasticjob.train"]
+ARGUMENTS = ["--checkpoints=/tmp/checkpoints", "--epochs=100000", "--min-step-seconds=0.1", "--report-every=1"]
+
+RANKS = """
+import os, time
+print(f"event=started world_size={os.environ['WORLD_SIZE']} rank={os.environ['RANK']}", flush=True)
+while True:
+    time.sleep(1)
+"""
+"""A script for torchrun that only says how many it is one of."""
+
+
+@pytest.fixture(scope="module")
+def stack(checkout: Checkout) -> Job:
+    """Return the stack's own job, with the size that the configuration asks for."""
+    make_stack(checkout)
+    checkout.run("pulumi config set workers 1 && pulumi up --yes")
+    checkout.forget_outputs()
+    return Job(checkout.path, checkout.outputs["jobName"], checkout.namespace)
+
+
+@pytest.fixture(scope="module")
+def imagenet(checkout: Checkout) -> Job:
+    """Return the job of the old controller's sample."""
+    return Job(checkout.path, "imagenet")
+
+
+@pytest.fixture(scope="module")
+def mnist(checkout: Checkout) -> Job:
+    """Return the job of elastic scheduling."""
+    return Job(checkout.path, "mnist")
+
+
+def size_owners(job: Job) -> set[str]:
+    """Return the field managers that own the number of workers."""
+    shown = job.json(f"kubectl get {job.named} -o json --show-managed-fields")
+    return {each["manager"] for each in shown["metadata"]["managedFields"] if _owns_size(each.get("fieldsV1", {}))}
+
+
+def _owns_size(fields: dict[str, Any]) -> bool:
+    for name in ("spec", "replicaSpecs", "Worker"):
+        fields = fields.get(f"f:{name}", {})
+    return "f:replicas" in fields
+
+
+def without_size(job: dict[str, Any]) -> dict[str, Any]:
+    """Return what a job asks for, without the number of workers."""
+    worker = job["spec"]["replicaSpecs"]["Worker"]
+    return {**job["spec"], "replicaSpecs": {"Worker": {**worker, "replicas": None}}}
+
+
+def assert_described_as_running(job: Job, *, active: int) -> None:
+    """Assert that `kubectl describe` prints the conditions as the walk-through shows them."""
+    job.await_active(active)
+    text = job.run(f"kubectl describe elasticjob {job.name} -n {job.space}").text
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    said = f"Message: ElasticJob {job.name} is running."
+    sentence = next(number for number, line in enumerate(lines) if line.startswith(said))
+    waiting = job.status()["replicaStatuses"]["Worker"].get("pending", 0)
+    assert (lines[sentence] == said) == (waiting == 0)  # another sentence says that a worker waits for room
+    assert [line for line in lines[sentence:] if line.startswith(("Reason:", "Status:", "Type:"))][:3] == [
+        "Reason: ElasticJobRunning",
+        "Status: True",
+        "Type: Running",
+    ]
+    statuses = lines.index("Replica Statuses:")
+    assert lines[statuses + 1 : statuses + 3] == ["Worker:", f"Active: {active}"]
+
+
+def test_pulumi_up_changes_the_size_of_the_job_and_nothing_else(stack: Job) -> None:
+    wait_for_world(stack, 1, seconds=180)
+    before, first = stack.read(), identities(stack)
+    stack.scale(2)  # there is no room for the second worker, and another field manager has the size now
+    with stack.config("workers", "3"):
+        stack.run("pulumi up --yes")
+    after = stack.read()
+    assert after["spec"]["replicaSpecs"]["Worker"]["replicas"] == 3
+    assert without_size(after) == without_size(before)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["status"]["settledReplicas"] == 3  # pulumi has waited for it
+    assert len(size_owners(stack)) == 1
+    wait_for_world(stack, 3)
+    assert first.items() <= identities(stack).items()
+
+
+def test_a_suspended_job_gives_back_its_room(stack: Job) -> None:
+    stack.change(suspend=True)
+    stack.await_condition("Suspended")
+    wait_until("no worker pods", lambda: not stack.worker_pods())
+    assert stack.condition("Running")["status"] == "False"
+
+
+def test_an_old_manifest_gets_its_two_workers(imagenet: Job, tmp_path: Path) -> None:
+    ranks = tmp_path / "ranks.py"
+    ranks.write_text(RANKS)
+    scale_nodes(imagenet, 2)
+    store_code(imagenet, ranks)
+    (job,) = example("imagenet.yaml")
+    # The sample's image is not here. In its place is this project's trainer, which takes environment variables.
+    job["metadata"]["annotations"] = {"tidewater.dev/launcher": "tidewater"}
+    (container,) = job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+    container["resources"] = {"requests": {"cpu": "1500m"}}  # as with one GPU: one worker fits on a node
+    apply(imagenet, *example("etcd.yaml"), with_code(job, TRAIN, ARGUMENTS))
+    wait_for_world(imagenet, 2, seconds=180)
+    assert set(running_workers(imagenet)) == {"imagenet-worker-0", "imagenet-worker-1"}
+    found = imagenet.run(f"kubectl exec -n {NAMESPACE} imagenet-worker-0 -- getent hosts imagenet-worker-1").text
+    assert imagenet.pods("replica-index=1")[0]["status"]["podIP"] in found
+    assert_described_as_running(imagenet, active=2)
+
+
+def test_the_job_survives_the_removal_of_a_node_in_the_same_process(imagenet: Job) -> None:
+    before, generation, step = identities(imagenet), latest_generation(imagenet), latest_step(imagenet)
+    scale_nodes(imagenet, 1)
+    wait_until("one running worker", lambda: len(running_workers(imagenet)) == 1)
+    (survivor,) = identities(imagenet).items()
+    wait_for_world(imagenet, 1, of=dict([survivor]), after=generation)
+    assert survivor in before.items()
+    assert latest_step(imagenet) > step
+    assert_described_as_running(imagenet, active=1)
+    assert imagenet.status().get("restarts", 0) == 0
+
+
+def test_kubectl_edit_makes_three_workers_of_one_while_training_goes_on(imagenet: Job) -> None:
+    before = identities(imagenet)
+    scale_nodes(imagenet, 3)
+    wait_for_world(imagenet, 2, seconds=180)  # the worker that had lost its node is back
+    # Six spaces: the line of spec.replicaSpecs.Worker, and not the one of the status.
+    editor = "sed -i 's/^      replicas: 2$/      replicas: 3/'"
+    imagenet.run(f'KUBE_EDITOR="{editor}" kubectl edit elasticjob {imagenet.name} -n {NAMESPACE}')
+    wait_for_world(imagenet, 3, seconds=180)
+    assert before.items() <= identities(imagenet).items()
+    assert_described_as_running(imagenet, active=3)
+    assert_steps_only_grow(imagenet)
+
+
+def test_kubectl_scale_resizes_the_job_within_its_bounds(imagenet: Job) -> None:
+    before = identities(imagenet)
+    refused = imagenet.fails(f"kubectl scale {imagenet.named} --replicas=4")
+    assert "maxReplicas" in refused.text
+    imagenet.scale(2)
+    wait_for_world(imagenet, 2, of=dict.fromkeys(["imagenet-worker-0", "imagenet-worker-1"]))
+    wait_until("the third worker to go", lambda: "imagenet-worker-2" not in identities(imagenet))
+    assert identities(imagenet).items() <= before.items()
+    imagenet.scale(3)
+    wait_for_world(imagenet, 3, seconds=180)
+    imagenet.await_active(3)
+    shown = imagenet.run(f"kubectl get ej -n {NAMESPACE}").text.splitlines()
+    assert shown[0].split() == ["NAME", "STATE", "DESIRED", "ACTIVE", "MIN", "MAX", "AGE"]
+    assert shown[1].split()[:6] == ["imagenet", "Running", "3", "3", "1", "3"]
+
+
+def test_a_deleted_job_leaves_no_pod_and_no_service(imagenet: Job) -> None:
+    imagenet.run(f"kubectl delete {imagenet.named} --timeout=60s")
+    wait_until("no pods", lambda: not imagenet.pods())
+    wait_until("no service", lambda: imagenet.run(f"kubectl get svc -n {NAMESPACE} imagenet", expect=None).status != 0)
+
+
+def test_torchrun_trains_on_with_fewer_in_the_same_pod(checkout: Checkout) -> None:
+    ddp = Job(checkout.path, "ddp")
+    (job,) = example("torchrun.yaml")
+    apply(ddp, with_code(job, ["python3", "-m", "torch.distributed.run"], ["--nproc-per-node=1", "/code/ranks.py"]))
+
+    def says(pod: str, size: int) -> bool:
+        return [line.get("world_size") for line in ddp.logs(pod)][-1:] == [str(size)]
+
+    wait_until("two ranks", lambda: all(says(f"ddp-worker-{index}", 2) for index in (0, 1)), seconds=180)
+    before = identities(ddp)
+    ddp.scale(1)
+    wait_until("a round of one", lambda: says("ddp-worker-0", 1), seconds=180)
+    assert identities(ddp)["ddp-worker-0"] == before["ddp-worker-0"]
+    ddp.run(f"kubectl delete {ddp.named} --timeout=60s")
+
+
+def test_a_deployment_of_higher_priority_takes_the_room_of_workers_above_the_minimum(mnist: Job) -> None:
+    # A worker node has room for six pods of the examples: 1.93 CPUs, and 0.3 for each.
+    scale_nodes(mnist, 1)
+    *classes, job = example("mnist.yaml")
+    apply(mnist, *classes, with_code(job, TRAIN, ARGUMENTS))
+    wait_for_world(mnist, 4, seconds=180)
+    before, step = identities(mnist), latest_step(mnist)
+    core = {"mnist-worker-0": before["mnist-worker-0"]}
+    (nginx,) = example("nginx.yaml")
+    pod = nginx["spec"]["template"]["spec"]
+    pod |= {"terminationGracePeriodSeconds": 1, "containers": [{**pod["containers"][0], "command": ["sleep", "1h"]}]}
+    apply(mnist, nginx)
+    mnist.run(f"kubectl rollout status deployment/test-nginx -n {NAMESPACE} --timeout=180s")
+    wait_for_world(mnist, 1, of=core)
+    assert identities(mnist) == core
+    assert latest_step(mnist) > step
+    status = mnist.status()
+    assert (status["state"], status.get("restarts", 0)) == ("Running", 0)
+
+
+def test_workers_come_back_when_the_deployment_gives_room_back(mnist: Job) -> None:
+    core, step = identities(mnist), latest_step(mnist)
+    mnist.run(f"kubectl scale deployment/test-nginx -n {NAMESPACE} --replicas=1")
+    wait_for_world(mnist, 4, seconds=180)
+    assert core.items() <= identities(mnist).items()
+    assert latest_step(mnist) > step
+    assert_steps_only_grow(mnist)
+
+
+def test_autoscale_uses_the_room_that_is_left(mnist: Job) -> None:
+    four = identities(mnist)
+    mnist.change(autoscale=True)
+    wait_for_world(mnist, 5, seconds=180)
+    assert four.items() <= identities(mnist).items()
+    mnist.run(f"kubectl delete {mnist.named} deployment/test-nginx --timeout=60s")
+
+
+def test_a_resumed_job_continues_from_its_checkpoint(stack: Job) -> None:
+    stack.change(suspend=False)
+    wait_until("a worker", lambda: running_workers(stack))
+    wait_until("a step", lambda: latest_step(stack) > 0)
+    events = [line for pod in running_workers(stack) for line in stack.logs(pod) if "event" in line]
+    assert [line for line in events if line["event"] == "checkpoint_loaded"]
