@@ -54,14 +54,14 @@ def outcome(situation: Situation) -> Outcome | None:
         return Outcome(False, Reason.DEADLINE, why)
     if situation.outdated:
         return None  # all pods are made anew, so none of them has failed for good
-    return next((short for crew in situation.crews.values() if (short := _too_few(situation, crew))), None)
+    return next((short for crew in situation.kept.values() if (short := _too_few(situation, crew))), None)
 
 
 def succeeded(situation: Situation) -> bool:
-    """Return whether the job's success policy is met, now or by the pods that stay when the job shrinks."""
-    now = situation.crews
-    kept = {type: situation.kept(crew) for type, crew in now.items()}
-    return _is_met(situation, now) or (kept != now and _is_met(situation, kept))
+    """Return whether the job's success policy is met, by all pods or by those that are kept."""
+    return _is_met(situation, situation.crews) or (
+        situation.kept != situation.crews and _is_met(situation, situation.kept)
+    )
 
 
 def _is_met(situation: Situation, crews: Mapping[str, Crew]) -> bool:
@@ -115,18 +115,15 @@ def _awaited(situation: Situation, crew: Crew) -> bool:
 
 def _too_few(situation: Situation, crew: Crew) -> Outcome | None:
     """Return the failure of a job of which fewer pods than the minimum can ever run again."""
-    if not crew.permanent:
-        return None
-    crew, worker = situation.kept(crew), crew.type == names.WORKER
-    reach, lost = situation.aim.reach if worker else crew.wanted, len(crew.permanent)
-    if not lost or reach - lost >= crew.low:
+    size, lost, worker = situation.size(crew), len(crew.permanent), crew.type == names.WORKER
+    if not lost or size - lost >= crew.low:
         return None
     name = crew.permanent[0].name
-    if crew.low == reach == 1:
+    if crew.low == size == 1:
         return Outcome(False, Reason.PERMANENT_FAILURE, f"pod {name} failed for good")
     why = f"{lost} pods of type {crew.type} failed for good, the last of them {crew.permanent[-1].name}: at most"
     return Outcome(
         False,
         Reason.TOO_FEW_WORKERS if worker else Reason.PERMANENT_FAILURE,
-        f"{why} {reach - lost} can run and at least {crew.low} are needed",
+        f"{why} {size - lost} can run and at least {crew.low} are needed",
     )

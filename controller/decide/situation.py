@@ -27,6 +27,7 @@ class Situation:
     Attributes:
         view: what is observed.
         crews: the pods by replica type.
+        kept: of these, the ones that stay when the job shrinks to the number aimed for, or waits in its queue.
         strays: pods that have no place in the job.
         tally: the failures that count.
         aim: the number of workers aimed for.
@@ -36,6 +37,7 @@ class Situation:
 
     view: JobView
     crews: Mapping[str, Crew]
+    kept: Mapping[str, Crew]
     strays: list[PodView]
     tally: Tally
     aim: Aim
@@ -73,15 +75,7 @@ class Situation:
 
     def size(self, crew: Crew) -> int:
         """Return how many pods of the type the job aims for."""
-        return self.aim.size if crew.type == names.WORKER else crew.wanted
-
-    def kept(self, crew: Crew) -> Crew:
-        """Return the pods of the type that stay when it shrinks to the number aimed for."""
-        excess = crew.size - self.size(crew)
-        if excess <= 0:
-            return crew
-        gone = leaving(crew, excess, self.view.nodes, self.job.spec.rdzv_endpoint)
-        return crew.without({pod.uid for pod in gone})
+        return _size(crew, self.aim)
 
     def goal(self, crew: Crew) -> Goal:
         """Return how many pods of the type it may have now."""
@@ -91,7 +85,7 @@ class Situation:
         if admission is None:
             return Goal(crew.size)
         least = need(self.job, crew) if admission is Admission.HEAD else crew.low
-        return Goal(size, max(0, least - crew.placed))
+        return Goal(size, max(0, least - self.kept[crew.type].placed))
 
 
 def situation_of(view: JobView, now: datetime) -> Situation:
@@ -99,12 +93,32 @@ def situation_of(view: JobView, now: datetime) -> Situation:
     now = now.replace(microsecond=0)
     sorted_, strays = crews(view)
     judged = (each for crew in sorted_.values() for each in crew.judged())
+    aim = aim_of(view, sorted_[names.WORKER], now)
+    kept = {type: _shrunk(crew, _size(crew, aim), view) for type, crew in sorted_.items()}
+    standing = stand(view, kept, now)
+    if standing.admission is None:
+        kept = sorted_
+    elif standing.admission is Admission.WAIT:
+        kept = {type: crew.without({pod.uid for pod in crew.live}) for type, crew in sorted_.items()}
     return Situation(
         view=view,
         crews=sorted_,
+        kept=kept,
         strays=[pod for pod in strays if not pod.terminating],
         tally=tally(view.job.status, judged, now),
-        aim=aim_of(view, sorted_[names.WORKER], now),
-        standing=stand(view, sorted_, now),
+        aim=aim,
+        standing=standing,
         now=now,
     )
+
+
+def _size(crew: Crew, aim: Aim) -> int:
+    return aim.size if crew.type == names.WORKER else crew.wanted
+
+
+def _shrunk(crew: Crew, size: int, view: JobView) -> Crew:
+    excess = crew.size - size
+    if excess <= 0:
+        return crew
+    gone = leaving(crew, excess, view.nodes, view.job.spec.rdzv_endpoint)
+    return crew.without({pod.uid for pod in gone})

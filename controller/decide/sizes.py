@@ -30,14 +30,12 @@ class Aim:
 
     Attributes:
         size: the number aimed for.
-        reach: the largest number that the job may come to aim for; whether it can still go on depends on it.
         settled: the number in the spec that was last reached; None if none was.
         snoozed_until: no growth and no giving back before this time.
         again: when to decide again.
     """
 
     size: int
-    reach: int
     settled: int | None
     snoozed_until: datetime | None = None
     again: datetime | None = None
@@ -49,7 +47,7 @@ def aim_of(view: JobView, worker: Crew, now: datetime) -> Aim:
     base = floor(spec, worker, worker.wanted)
     if spec.autoscale:
         return _autoscaled(view, worker, base, now)
-    return Aim(base, base, view.job.status.settled_replicas)
+    return Aim(base, view.job.status.settled_replicas)
 
 
 def settled(job: ElasticJob, worker: Crew, aim: Aim) -> int | None:
@@ -86,29 +84,30 @@ def above(spec: JobSpec, worker: Crew, size: int) -> int:
 
 def _autoscaled(view: JobView, worker: Crew, base: int, now: datetime) -> Aim:
     spec, status = view.job.spec, view.job.status
-    reach, wanted, before = floor(spec, worker, worker.high), spec.worker.replicas, status.settled_replicas
+    wanted, before = spec.worker.replicas, status.settled_replicas
     running = len(worker.active) + len(worker.done)
     later = now + timedelta(seconds=spec.snooze_seconds)
     changed = before is not None and before != wanted
     if changed and running >= base:
-        return Aim(base, reach, wanted, later, later)
+        return Aim(base, wanted, later, later)
     settled = wanted if running >= base else before
     current = floor(spec, worker, status.desired or max(base, worker.size))
     snoozed = status.snoozed_until is not None and status.snoozed_until > now
     edited = changed and status.observed_generation != view.job.generation
     if snoozed and not edited:
-        return Aim(current, reach, settled, status.snoozed_until, status.snoozed_until)
+        return Aim(current, settled, status.snoozed_until, status.snoozed_until)
     if view.waiting_cores and not snoozed:
         given = floor(spec, worker, running - view.waiting_cores)
         if given < running:
-            return Aim(given, reach, settled, later, later)
+            return Aim(given, settled, later, later)
         if current < base and not edited:
-            return Aim(current, reach, settled)
+            return Aim(current, settled)
     if settled != wanted:
-        return Aim(base, reach, settled, status.snoozed_until if snoozed else None)
-    # Pods above the size remembered are of a growth after which the status could not be written.
-    current = max(current, base, floor(spec, worker, worker.size))
-    return _grown(view, worker, Aim(current, reach, settled), base, now)
+        return Aim(base, settled, status.snoozed_until if snoozed else None)
+    # Pods above the size remembered are of a growth that was interrupted before the status was written.
+    grown = floor(spec, worker, worker.size)
+    current = max(current, base, grown if grown >= worker.size else above(spec, worker, grown))
+    return _grown(view, worker, Aim(current, settled), base, now)
 
 
 def _grown(view: JobView, worker: Crew, aim: Aim, base: int, now: datetime) -> Aim:
@@ -119,11 +118,11 @@ def _grown(view: JobView, worker: Crew, aim: Aim, base: int, now: datetime) -> A
         waiting = min((pod.unschedulable_since for pod in worker.live if pod.unschedulable_since), default=None)
         held = floor(spec, worker, max(base, worker.placed + len(worker.permanent)))
         if held < aim.size and (view.refusal or (waiting is not None and waiting + snooze <= now)):
-            return Aim(held, aim.reach, aim.settled, now + snooze, now + snooze)
+            return Aim(held, aim.settled, now + snooze, now + snooze)
         if waiting is not None and waiting + snooze > now:
-            return Aim(aim.size, aim.reach, aim.settled, again=waiting + snooze)
+            return Aim(aim.size, aim.settled, again=waiting + snooze)
     whole = worker.size == aim.size == len(worker.active) + len(worker.permanent)
     if whole and view.admission is Admission.FREE and not view.waiting_cores:
         following = max(floor(spec, worker, 2 * aim.size), above(spec, worker, aim.size))
-        return Aim(following, aim.reach, aim.settled)
+        return Aim(following, aim.settled)
     return aim
