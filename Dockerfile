@@ -1,11 +1,22 @@
-# An image with the training code's packages baked in, for those who don't want them installed at every start:
+# Images with packages baked in, for those who don't want them installed at every start. Nothing in the stack needs this file.
 #
 #     docker build --platform linux/amd64 -t ACCOUNT.dkr.ecr.REGION.amazonaws.com/tidewater:1 . && docker push …
 #     pulumi config set image ACCOUNT.dkr.ecr.REGION.amazonaws.com/tidewater:1
+#     docker build --platform linux/amd64 --target controller -t …/tidewater-controller:1 . && docker push …
+#     pulumi config set controllerImage …/tidewater-controller:1        # or `tidewater install --image …`
 #
-# The code itself is not in it: it goes through S3 with every `pulumi up`. Nothing in the stack needs this file.
+# No code is in them: the training code goes through S3 and the controller's through a ConfigMap, with every `pulumi up`.
 ARG BASE=pytorch/pytorch:2.9.0-cuda12.8-cudnn9-runtime
-FROM ${BASE}
+
+FROM public.ecr.aws/docker/library/python:3.12-slim AS controller
+
+COPY controller/requirements.txt /tmp/requirements.txt
+RUN python3 -m pip install --no-cache-dir --no-deps --require-hashes -r /tmp/requirements.txt && rm /tmp/requirements.txt
+
+# As the pods run it: see contract/install/pods.py.
+USER 65532:65532
+
+FROM ${BASE} AS trainer
 
 COPY requirements/trainer.txt /tmp/trainer.txt
 # The base image's own PyTorch stays; only what the trainer imports beside it is added, in the versions of the lock.

@@ -15,6 +15,7 @@ from infra.outputs import kubernetes_platform
 from infra.shared_storage import SharedStorage, SharedStorageArgs
 from workloads.access import TrainerAccess, TrainerAccessArgs
 from workloads.bundle import Code, CodeArgs, pack
+from workloads.controller import Controller, ControllerArgs
 from workloads.dataset import Dataset, DatasetArgs
 from workloads.etcd import Etcd, EtcdArgs
 from workloads.exports import Exported, export
@@ -49,10 +50,17 @@ def main() -> None:
     storage = Storage(space, StorageArgs(f"{name}-{space}", files.volume_handle), platform.options(namespace, files))
     etcd = Etcd("etcd", EtcdArgs(training, namespace.priorities.etcd), platform.options(namespace, storage))
     dataset = Dataset(training.dataset.name, DatasetArgs(training, code.uri), platform.options(storage, access))
-    workers = TrainingArgs(stack, bucket.name, code.uri, namespace.priorities.core)
-    job = Training(training.job, workers, platform.options(dataset, etcd))
-    # After the job: a smaller `workers` makes the job smaller first, then its node group.
-    NodeGroup(f"{name}-workers", worker_group(stack, network, identity), account.options(*node_needs, job))
+    controller = Controller(
+        "controller",
+        ControllerArgs(training.images.controller, namespace.priorities.controller),
+        platform.options(namespace),
+    )
+    # Nodes with GPUs cost money, so they come when there is something to train on.
+    worker_nodes = NodeGroup(
+        f"{name}-workers", worker_group(stack, network, identity), account.options(*node_needs, dataset)
+    )
+    workers = TrainingArgs(stack, bucket.name, code.uri, namespace.priorities)
+    Training(training.job, workers, platform.options(dataset, etcd, controller, worker_nodes))
 
     export(stack, Exported(cluster.kubeconfig, bucket.name, files.file_system_id, code.uri))
 

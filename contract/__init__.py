@@ -6,6 +6,7 @@ module, so each of these is written in exactly one place.
 elasticjob   the ElasticJob API: what a job is, its schema, the names of its pods
 env          environment variables: the manifests set them, the trainer reads them
 exit_codes   exit codes of the trainer, and what each means
+install      the manifests of the controller, and its program as a zip
 keys         keys of the records in etcd, and the records' versions
 labels       labels of the Kubernetes objects, and selectors made of them
 leaving      how long a worker may take to leave after SIGTERM

@@ -26,7 +26,6 @@ CODE_DIGEST = f"{PREFIX}/code-sha256"
 APPLICATION = "tidewater"
 
 COMPONENT_WORKER = "worker"
-COMPONENT_SCALER = "scaler"
 COMPONENT_ETCD = "etcd"
 COMPONENT_DATASET = "dataset"
 COMPONENT_CONTROLLER = "controller"

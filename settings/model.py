@@ -17,7 +17,7 @@ MAX_NAME_LENGTH = 32
 """Limit of `tidewater-<stack>`. IAM allows names of 64 characters and S3 of 63; the program and Pulumi add up to 30."""
 
 MAX_JOB_NAME_LENGTH = 40
-"""Pods, a Service and a Deployment are named after the job. Kubernetes allows names of 63 characters."""
+"""Pods and a Service are named after the job. Kubernetes allows names of 63 characters."""
 
 
 class ConfigurationError(pulumi.RunError):
@@ -80,6 +80,8 @@ class Workers:
     """The training workers."""
 
     count: int
+    sized_by_pulumi: bool
+    """Whether `pulumi up` sets the number of a running job; else `kubectl scale` or an HPA sets it in the cluster."""
     minimum: int
     maximum: int
     gpus: int
@@ -109,7 +111,7 @@ class Images:
     trainer: str
     fetch: str
     etcd: str
-    scaler: str
+    controller: str
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pulumi
 
+from contract.install.pods import NAMESPACE
 from settings import hardware
 from settings.model import (
     MAX_JOB_NAME_LENGTH,
@@ -166,7 +167,15 @@ def _workers(read: Reader) -> Workers:
     )
     for name in nodes.instance_types:
         _check_fit(read, name, gpus=gpus, per_node=per_node)
-    return Workers(count, minimum, maximum, gpus, per_node, nodes)
+    return Workers(
+        count=count,
+        sized_by_pulumi=read.choice("sizeOwner", ("pulumi", "cluster")) == "pulumi",
+        minimum=minimum,
+        maximum=maximum,
+        gpus=gpus,
+        per_node=per_node,
+        nodes=nodes,
+    )
 
 
 def _check_fit(read: Reader, name: str, *, gpus: int, per_node: int) -> None:
@@ -186,6 +195,8 @@ def _training(read: Reader) -> Training:
     namespace = read.text("namespace", _DNS_LABEL, name, longest=63)
     if namespace == "default" or namespace.startswith("kube-"):
         read.wrong("namespace", namespace, "belongs to Kubernetes; choose another name")
+    if namespace == NAMESPACE:
+        read.wrong("namespace", namespace, "belongs to the ElasticJob controller; choose another name")
     dataset = read.text(
         "dataset", rf"digits|{_ARCHIVE}", "digits, or the s3:// or https:// address of a .zip or .tar.gz"
     )
@@ -203,7 +214,7 @@ def _training(read: Reader) -> Training:
             trainer=read.text("image", _IMAGE, "a container image"),
             fetch=read.text("fetchImage", _IMAGE, "a container image"),
             etcd=read.text("etcdImage", _IMAGE, "a container image"),
-            scaler=read.text("scalerImage", _IMAGE, "a container image"),
+            controller=read.text("controllerImage", _IMAGE, "a container image"),
         ),
     )
 

@@ -42,6 +42,10 @@ class Registered:
     Attributes:
         needs: URNs of its parent, its provider and the resources that it depends on.
         was_top_level: whether an alias says that it had no parent.
+        aliases: type and name of each alias that gives them.
+        ignored: paths of inputs whose changes are ignored.
+        replaced_on: paths of inputs whose changes replace it.
+        deleted_first: whether it is deleted before its replacement is created.
     """
 
     type: str
@@ -51,6 +55,10 @@ class Registered:
     parent: str
     needs: tuple[str, ...]
     was_top_level: bool
+    aliases: tuple[tuple[str, str], ...]
+    ignored: tuple[str, ...]
+    replaced_on: tuple[str, ...]
+    deleted_first: bool
 
 
 @dataclass
@@ -105,6 +113,10 @@ class _Monitor(mocks.MockMonitor):
                 request.parent,
                 (*request.dependencies, request.parent, request.provider.rpartition("::")[0]),
                 any(alias.spec.noParent for alias in request.aliases),
+                tuple((alias.spec.type, alias.spec.name) for alias in request.aliases),
+                tuple(request.ignoreChanges),
+                tuple(request.replaceOnChanges),
+                request.deleteBeforeReplace,
             )
             self._graph.resources.append(registered)
         return response

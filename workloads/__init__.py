@@ -9,7 +9,7 @@ etcd         etcd, in which the workers find each other
 bundle       the training code as a zip in the bucket
 in_bundle/   files that the program does not import but puts into that zip
 dataset      the job that puts the dataset on the shared file system
-training     the training job
-scaler       the Deployment that keeps the job at its number of workers
+controller   the ElasticJob controller, from the manifests in `contract.install`
+training     the training job, an ElasticJob
 exports      the stack's outputs
 """

@@ -23,6 +23,9 @@ import pulumi_aws as aws
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("contract", "trainer", "examples")
+LEFT_OUT = ("contract/elasticjob/", "contract/install/")
+"""What of these packages no worker imports. It would restart all workers when it changes."""
+
 START = ROOT / "workloads" / "in_bundle" / "start.py"
 SCRIPT = "training_script.py"
 """Name of the user's own script in the bundle."""
@@ -65,7 +68,7 @@ def pack(root: Path = ROOT, script: Path | None = None) -> Bundle:
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*.py")):
             files[path.relative_to(root).as_posix()] = path.read_bytes()
-    return Bundle(to_zip(files))
+    return Bundle(to_zip({name: files[name] for name in files if not name.startswith(LEFT_OUT)}))
 
 
 def pinned(locked: str, names: tuple[str, ...]) -> str:

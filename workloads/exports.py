@@ -21,7 +21,8 @@ def next_steps(namespace: str, job: str, maximum: int) -> str:
     pods = f"-n {namespace} -l {labels.JOB}={job}"
     steps = {
         f"kubectl logs {pods} --prefix --tail=5 -f": "watch it train",
-        f"kubectl get pods {pods} -o wide": "see the workers",
+        f"kubectl get ej -n {namespace} {job}": "see the job: its state and its size",
+        f"kubectl get pods {pods} -o wide": "see its workers",
         f"pulumi config set workers {min(3, maximum)} && pulumi up --yes": "resize it while it trains",
         "pulumi destroy --yes": "take it all down",
     }

@@ -33,9 +33,6 @@ CONFINED: Manifest = {
 }
 """`securityContext` of every container of the stack."""
 
-SKIP_AWAIT = {"pulumi.com/skipAwait": "true"}
-"""Annotation for objects that Pulumi creates without waiting for them to finish."""
-
 DATA_DIRECTORY = "/data"
 DATA_MOUNT: Manifest = {"name": "data", "mountPath": DATA_DIRECTORY}
 SCRATCH_MOUNT: Manifest = {"name": "scratch", "mountPath": "/tmp"}

@@ -26,6 +26,11 @@ class PriorityClasses:
         return f"{self.namespace}-etcd"
 
     @property
+    def controller(self) -> str:
+        """For the ElasticJob controller."""
+        return f"{self.namespace}-controller"
+
+    @property
     def core(self) -> str:
         """For workers up to the minimum."""
         return f"{self.namespace}-core"
@@ -39,6 +44,7 @@ class PriorityClasses:
         """Return value and description of each, by name."""
         return {
             self.etcd: (1_000_000, "The workers' rendezvous: training stops without it"),
+            self.controller: (1_000_000, "The ElasticJob controller: without it no worker is replaced or added"),
             self.core: (10_000, "Workers up to the job's minimum"),
             self.surge: (1_000, "Workers above the job's minimum, the first to go"),
         }

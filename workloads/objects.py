@@ -24,6 +24,22 @@ def register(manifest: Manifest, *, opts: pulumi.ResourceOptions) -> pulumi.Cust
     return resource
 
 
+def register_custom(name: str, manifest: Manifest, *, opts: pulumi.ResourceOptions) -> pulumi.CustomResource:
+    """Register one object of a kind that a CustomResourceDefinition defines, under a resource name of its own.
+
+    An object that gets another name is then replaced. Under `kind-name` it would be another resource, and Pulumi would
+    delete the old one only at the very end.
+    """
+    return kubernetes.apiextensions.CustomResource(
+        name,
+        api_version=manifest["apiVersion"],
+        kind=manifest["kind"],
+        metadata=manifest["metadata"],
+        spec=manifest["spec"],
+        opts=opts,
+    )
+
+
 def _class_of(api_version: str, kind: str) -> Any:
     classes: dict[tuple[str, str], Any] = {
         ("v1", "Namespace"): kubernetes.core.v1.Namespace,
@@ -36,8 +52,11 @@ def _class_of(api_version: str, kind: str) -> Any:
         ("apps/v1", "Deployment"): kubernetes.apps.v1.Deployment,
         ("apps/v1", "StatefulSet"): kubernetes.apps.v1.StatefulSet,
         ("batch/v1", "Job"): kubernetes.batch.v1.Job,
+        ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): kubernetes.apiextensions.v1.CustomResourceDefinition,
         ("networking.k8s.io/v1", "NetworkPolicy"): kubernetes.networking.v1.NetworkPolicy,
         ("policy/v1", "PodDisruptionBudget"): kubernetes.policy.v1.PodDisruptionBudget,
+        ("rbac.authorization.k8s.io/v1", "ClusterRole"): kubernetes.rbac.v1.ClusterRole,
+        ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"): kubernetes.rbac.v1.ClusterRoleBinding,
         ("rbac.authorization.k8s.io/v1", "Role"): kubernetes.rbac.v1.Role,
         ("rbac.authorization.k8s.io/v1", "RoleBinding"): kubernetes.rbac.v1.RoleBinding,
         ("scheduling.k8s.io/v1", "PriorityClass"): kubernetes.scheduling.v1.PriorityClass,

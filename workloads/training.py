@@ -1,7 +1,8 @@
-"""The training job: an elastic Indexed Job, a headless service, and the scaler that keeps the job at its size.
+"""The training job: an ElasticJob, whose size Pulumi sets and whose pods the controller makes.
 
-Pulumi can't change the size of a Job in place (it replaces Jobs), and training must not stop for a resize. So
-Pulumi sets the size only when it creates the Job; later the scaler, a Deployment of one small pod, sets it.
+Pulumi owns one number of the running job, `replicaSpecs.Worker.replicas`; with the setting `sizeOwner: cluster` it owns
+none. A new size changes no pod that stays. The rest of the job's spec comes from the settings too. A change of the
+pods' template lets all workers leave and starts new ones, which continue from the checkpoint.
 
 How a worker's pod ends: SIGTERM reaches the trainer itself, which is process 1 of its container (there is no shell),
 and the trainer leaves at the next step boundary. There is no preStop hook, since nothing has to happen before that; a
@@ -11,14 +12,15 @@ hook would delay the SIGTERM and use up the grace period. The time limits are in
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import pulumi
 
 import settings
 from contract import env, exit_codes, labels, leaving
+from contract.elasticjob import names
+from contract.elasticjob.model import Launcher, RestartPolicy, SuccessPolicy
 from infra.outputs import TRAINER_SERVICE_ACCOUNT, checkpoints_folder
-from workloads import dataset, etcd, objects, scaler
+from workloads import dataset, etcd, objects
 from workloads.manifests import (
     BUNDLE,
     CODE_MOUNT,
@@ -27,7 +29,6 @@ from workloads.manifests import (
     DATA_MOUNT,
     NON_ROOT,
     SCRATCH_MOUNT,
-    SKIP_AWAIT,
     WORKER_NODES,
     Manifest,
     Text,
@@ -35,19 +36,21 @@ from workloads.manifests import (
     empty_volume,
     environment,
     fetch_code,
-    field,
     metadata,
 )
-from workloads.namespace import GPU_RESOURCE
+from workloads.namespace import GPU_RESOURCE, PriorityClasses
 from workloads.storage import CLAIM
 
 BACKOFF_LIMIT = 20
-"""The job fails after this many failures of the code, over all workers. Lost nodes don't count.
+"""The job fails after this many failures of the code, over all workers. Lost nodes don't count."""
 
-It is also the limit per index, for another reason. With such a limit, Kubernetes delays the replacement of a lost
-worker by how often that index was lost (10 s, 20 s, 40 s …). Without one, all losses count together, those of nodes
-included: the delay is 160 s after five.
-"""
+RESOURCE = "elasticjob"
+"""Name of the job's Pulumi resource, whatever the job is called: a job of another name replaces it."""
+
+REPLICAS = f"spec.replicaSpecs.{names.WORKER}.replicas"
+
+START_MINUTES = 30
+"""How long Pulumi waits for the workers. The trainer's image takes about 20 GiB with CUDA, and a new node pulls it."""
 
 METRICS_PORT = 9464
 """Port of each worker's metrics, the same as that of OpenTelemetry's exporters for Prometheus. The other processes of a
@@ -76,7 +79,7 @@ class JobSpec:
     checkpoints: Text
     keep_checkpoints: int
     arguments: tuple[str, ...]
-    priority_class: str
+    priorities: PriorityClasses
 
     @property
     def processes(self) -> int:
@@ -84,7 +87,7 @@ class JobSpec:
         return max(1, self.workers.gpus)
 
 
-def job_spec(stack: settings.Settings, code_uri: Text, checkpoints: Text, priority_class: str) -> JobSpec:
+def job_spec(stack: settings.Settings, code_uri: Text, checkpoints: Text, priorities: PriorityClasses) -> JobSpec:
     """Return the job that the settings ask for; `checkpoints` is the result of `checkpoint_places`."""
     wanted = stack.training
     return JobSpec(
@@ -99,7 +102,7 @@ def job_spec(stack: settings.Settings, code_uri: Text, checkpoints: Text, priori
         checkpoints=checkpoints,
         keep_checkpoints=wanted.checkpoints.keep,
         arguments=wanted.trainer_args,
-        priority_class=priority_class,
+        priorities=priorities,
     )
 
 
@@ -110,42 +113,51 @@ def checkpoint_places(wanted: settings.Training, bucket: str) -> str:
     return ",".join(efs + s3)
 
 
-def service_manifest(job: JobSpec) -> Manifest:
-    """Return the service that gives the workers DNS names, also before they are ready."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(job.name, labels.worker_pods(job.name), namespace=job.namespace),
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": labels.worker_pods(job.name),
-        },
-    }
-
-
 def job_manifest(job: JobSpec) -> Manifest:
-    """Return the Indexed Job. Completions equal parallelism; such a Job is elastic, the two may change together.
-
-    https://kubernetes.io/docs/concepts/workloads/controllers/job/#elastic-indexed-jobs
-    """
+    """Return the ElasticJob."""
     return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": metadata(job.name, labels.worker_pods(job.name), namespace=job.namespace, annotations=SKIP_AWAIT),
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": metadata(
+            job.name,
+            labels.worker_pods(job.name),
+            namespace=job.namespace,
+            annotations={"pulumi.com/waitFor": wait_for(job.workers)},
+        ),
         "spec": {
-            "completionMode": "Indexed",
-            "completions": job.workers.count,
-            "parallelism": job.workers.count,
+            "rdzvEndpoint": job.etcd,
+            "launcher": Launcher.TIDEWATER.value,
+            "minReplicas": job.workers.minimum,
+            "maxReplicas": job.workers.maximum,
             "backoffLimit": BACKOFF_LIMIT,
-            "backoffLimitPerIndex": BACKOFF_LIMIT,
-            "podFailurePolicy": failure_policy(),
-            "template": {
-                "metadata": {"labels": labels.worker_pods(job.name), "annotations": scraped(job.processes)},
-                "spec": pod_spec(job),
+            # Every worker exits with 0 when the training is done, and with another code before.
+            "successPolicy": SuccessPolicy.ANY_WORKER.value,
+            "schedulingPolicy": {
+                "corePriorityClassName": job.priorities.core,
+                "surgePriorityClassName": job.priorities.surge,
+            },
+            "replicaSpecs": {
+                names.WORKER: {
+                    "replicas": job.workers.count,
+                    "restartPolicy": RestartPolicy.EXIT_CODE.value,
+                    "retryableExitCodes": list(exit_codes.RETRYABLE),
+                    "template": {
+                        "metadata": {"labels": labels.worker_pods(job.name), "annotations": scraped(job.processes)},
+                        "spec": pod_spec(job),
+                    },
+                }
             },
         },
     }
+
+
+def wait_for(workers: settings.Workers) -> str:
+    """Return what Pulumi waits for: the size that it has set; or any, if it does not set the size.
+
+    https://www.pulumi.com/registry/packages/kubernetes/installation-configuration/#pulumicomwaitfor
+    """
+    settled = "jsonpath={.status.settledReplicas}"
+    return f"{settled}={workers.count}" if workers.sized_by_pulumi else settled
 
 
 def scraped(processes: int) -> dict[str, str]:
@@ -157,34 +169,14 @@ def scraped(processes: int) -> dict[str, str]:
     return {"prometheus.io/scrape": "true", "prometheus.io/path": "/metrics", **port}
 
 
-def failure_policy() -> Manifest:
-    """Return what the end of a worker means for the job.
-
-    A worker that was told to leave, or whose node is lost, is replaced and does not count as a failure. A wrong
-    command line fails the job at once. Everything else counts towards the back-off limit.
-    """
-    return {
-        "rules": [
-            {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-            {
-                "action": "Ignore",
-                "onExitCodes": {"operator": "In", "values": sorted(exit_codes.NOT_THE_WORKERS_FAULT)},
-            },
-            {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [exit_codes.USAGE]}},
-        ]
-    }
-
-
 def pod_spec(job: JobSpec) -> Manifest:
-    """Return a worker's pod."""
+    """Return a worker's pod, to which the controller adds name, priority and the variables of its launcher."""
     return {
         "automountServiceAccountToken": False,
         "serviceAccountName": job.service_account,
-        "restartPolicy": "Never",
-        "subdomain": job.name,
-        "priorityClassName": job.priority_class,
         "terminationGracePeriodSeconds": leaving.GRACE_SECONDS,
         "nodeSelector": WORKER_NODES,
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [predecessor(job.name)]}},
         "tolerations": tolerations(gpus=job.workers.gpus > 0),
         "securityContext": NON_ROOT,
         "initContainers": [fetch_code(job.images.fetch, job.code_uri)],
@@ -195,6 +187,21 @@ def pod_spec(job: JobSpec) -> Manifest:
             empty_volume("scratch"),
             empty_volume("shared-memory", memory=f"{memory_mib(job.workers) // SHARED_MEMORY_PART}Mi"),
         ],
+    }
+
+
+def predecessor(job: str) -> Manifest:
+    """Return the pods after which the workers start: those of the Job that an older version of this program made.
+
+    Pulumi replaces that Job by the ElasticJob without waiting until its pods have ended. Workers of two versions don't
+    train together: one that comes too early ends with an error. The key has the same value on all nodes.
+    """
+    return {
+        "labelSelector": {
+            "matchLabels": labels.worker_pods(job),
+            "matchExpressions": [{"key": "batch.kubernetes.io/job-name", "operator": "Exists"}],
+        },
+        "topologyKey": "kubernetes.io/os",
     }
 
 
@@ -216,10 +223,9 @@ def tolerations(*, gpus: bool) -> list[Manifest]:
 
 
 def worker_container(job: JobSpec) -> Manifest:
-    """Return the container that trains."""
+    """Return the container that trains. The launcher adds the job's name, etcd, and the worker's name and address."""
     own = {
-        env.JOB: job.name,
-        env.ETCD: job.etcd,
+        # The launcher would add these two. In the template, a change of them replaces all workers, which must agree.
         env.MIN_WORKERS: str(job.workers.minimum),
         env.MAX_WORKERS: str(job.workers.maximum),
         env.DATA: job.data,
@@ -232,15 +238,11 @@ def worker_container(job: JobSpec) -> Manifest:
         "PYTHONUNBUFFERED": "1",
     }
     return {
-        "name": "worker",
+        "name": names.WORKER_CONTAINER,
         "image": job.images.trainer,
         # The user's arguments come last, so they override the others.
         "command": ["python3", BUNDLE, "train", f"--keep-checkpoints={job.keep_checkpoints}", *job.arguments],
-        "env": [
-            *environment(own),
-            field(env.WORKER, "metadata.name"),
-            field(env.HOST, "status.podIP"),
-        ],
+        "env": environment(own),
         "ports": metrics_ports(job.processes),
         "resources": resources(job.workers),
         "securityContext": CONFINED,
@@ -289,43 +291,39 @@ def resources(workers: settings.Workers) -> Manifest:
 
 @dataclass(frozen=True)
 class TrainingArgs:
-    """The stack's settings, the bucket's name, the code's address, and the workers' priority."""
+    """The stack's settings, the bucket's name, the code's address, and the workers' priorities."""
 
     stack: settings.Settings
     bucket: pulumi.Input[str]
     code_uri: Text
-    priority_class: str
+    priorities: PriorityClasses
 
 
 class Training(pulumi.ComponentResource):
-    """The job, and the scaler that sets its size. Worker nodes depend on both, so the job shrinks before they do."""
+    """The job. It depends on the worker nodes, so that they are there when it grows.
+
+    When `workers` decreases, EKS drains the nodes that it takes away. The workers there leave, and the job, which
+    becomes smaller next, gives up exactly those: their replacements, for which there is no room.
+    """
 
     def __init__(self, name: str, args: TrainingArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:workloads:Training", name, None, opts)
         checkpoints = pulumi.Output.from_input(args.bucket).apply(
             lambda bucket: checkpoint_places(args.stack.training, bucket)
         )
-        job = job_spec(args.stack, args.code_uri, checkpoints, args.priority_class)
-        service = objects.register(service_manifest(job), opts=pulumi.ResourceOptions(parent=self))
-        made = objects.register(
+        job = job_spec(args.stack, args.code_uri, checkpoints, args.priorities)
+        minutes = f"{START_MINUTES}m"
+        objects.register_custom(
+            RESOURCE,
             job_manifest(job),
             opts=pulumi.ResourceOptions(
                 parent=self,
-                depends_on=[service],
-                # The scaler sets these, see the module.
-                ignore_changes=["spec.parallelism", "spec.completions"],
-                delete_before_replace=True,
+                # In older stacks it is a Job, which must be gone before.
+                aliases=[pulumi.Alias(type_="kubernetes:batch/v1:Job", name=f"job-{job.name}")],
+                replace_on_changes=["apiVersion", "kind", "spec.launcher", "spec.rdzvEndpoint"],
+                delete_before_replace=True,  # there are nodes for one job, and only one may use its name in etcd
+                ignore_changes=[] if job.workers.sized_by_pulumi else [REPLICAS],
+                custom_timeouts=pulumi.CustomTimeouts(create=minutes, update=minutes),
             ),
-        )
-        scaler.Scaler(
-            name,
-            scaler.ScalerArgs(
-                namespace=job.namespace,
-                job=job.name,
-                workers=job.workers.count,
-                image=job.images.scaler,
-                code=(Path(__file__).parents[1] / "controller" / "scale.py").read_text(),
-            ),
-            pulumi.ResourceOptions(parent=self, depends_on=[made]),
         )
         self.register_outputs({})

@@ -27,6 +27,8 @@ _NO_CLOUD = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "local
 _LOCAL = "127.0.0.1,localhost"
 # These would select another stack, or another secret, than the ones set up here.
 _MISLEADING = ("PULUMI_STACK", "PULUMI_CONFIG_PASSPHRASE_FILE")
+# For the commands that run a package of this checkout.
+_IMPORTS = f"export PYTHONPATH={shlex.quote(str(paths.CHECKOUT))}${{PYTHONPATH:+:$PYTHONPATH}}\n"
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,8 @@ def prepare(state: Path, standins: str | None = None) -> Place:
     commands, home = folder / "bin", folder / "pulumi-home"
     plugins.install(commands, home, python, ours)
     plugins.link_all(commands, links(python))
-    _write_command(commands / "localcloud", state, tools, python)
+    _write_command(commands / "localcloud", _localcloud_command(state, tools, python))
+    _write_command(commands / "tidewater", _tidewater_command(python))
     cloud = _cloud(state, python)
     if cloud:  # before, the state directory isn't localcloud's yet
         (state / "pulumi").mkdir(exist_ok=True)
@@ -156,19 +159,27 @@ def _exports(values: Mapping[str, str]) -> list[str]:
     return [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
 
 
-def _write_command(path: Path, state: Path, tools: Path, python: Path) -> None:
-    """Write the command `localcloud`, which needs no variable of the activated shell, so that sudo can run it."""
-    text = (
+def _write_command(path: Path, text: str) -> None:
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+        path.chmod(0o755)
+
+
+def _localcloud_command(state: Path, tools: Path, python: Path) -> str:
+    """Return the command `localcloud`, which needs no variable of the activated shell, so that sudo can run it."""
+    return (
         "#!/bin/sh\n"
-        f"export PYTHONPATH={shlex.quote(str(paths.CHECKOUT))}${{PYTHONPATH:+:$PYTHONPATH}}\n"
+        f"{_IMPORTS}"
         f'[ -n "${STATE_VARIABLE}" ] || {STATE_VARIABLE}={shlex.quote(str(state))}\n'
         f"{TOOLS_VARIABLE}={shlex.quote(str(tools))}\n"
         f"export {STATE_VARIABLE} {TOOLS_VARIABLE}\n"
         f'exec {shlex.quote(str(python))} -m localcloud "$@"\n'
     )
-    if not path.exists() or path.read_text() != text:
-        path.write_text(text)
-        path.chmod(0o755)
+
+
+def _tidewater_command(python: Path) -> str:
+    """Return the command `tidewater` of this checkout. It uses the shell's KUBECONFIG, as kubectl does."""
+    return f'#!/bin/sh\n{_IMPORTS}exec {shlex.quote(str(python))} -m cli "$@"\n'
 
 
 def _folder_of(state: Path) -> Path:

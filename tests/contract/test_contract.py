@@ -41,5 +41,9 @@ def test_the_exit_code_of_leaving_is_not_success() -> None:
     assert exit_codes.FINISHED not in exit_codes.NOT_THE_WORKERS_FAULT
 
 
+def test_a_wrong_command_line_is_not_retried() -> None:
+    assert not {exit_codes.FINISHED, exit_codes.USAGE} & set(exit_codes.RETRYABLE)
+
+
 def test_a_worker_has_left_before_its_spot_instance_ends() -> None:
     assert leaving.STEP_SECONDS + leaving.FLUSH_SECONDS < leaving.GRACE_SECONDS <= 120

@@ -57,7 +57,7 @@ def test_kubectl_logs_exec_describe_and_port_forward_work(checkout: Checkout) ->
     pod, namespace = running_workers(checkout)[0], checkout.namespace
     assert "step=" in checkout.run(f"kubectl logs -n {namespace} {pod} --tail=20").text
     shell = checkout.run(f"kubectl exec -n {namespace} {pod} -- sh -c 'echo I am $HOSTNAME'")
-    assert f"I am {pod.rsplit('-', 1)[0]}\n" in shell.text  # in an indexed job's pods the host name is NAME-INDEX
+    assert f"I am {pod}\n" in shell.text
     assert "Scheduled" in checkout.run(f"kubectl describe pod -n {namespace} {pod}").text
     forwarded = checkout.run(
         f"kubectl port-forward -n {namespace} svc/etcd :2379 >forward.log & forward=$!; "
@@ -99,6 +99,19 @@ def test_resize_to_three_keeps_the_first_two_processes(checkout: Checkout) -> No
     assert before.items() <= after.items()
     assert len(after) == 3
     assert latest_step(checkout) > step
+    assert_steps_only_grow(checkout)
+
+
+def test_a_size_set_by_kubectl_holds_until_pulumi_writes_the_job(checkout: Checkout) -> None:
+    job = f"-n {checkout.namespace} elasticjob/{checkout.outputs['jobName']}"
+    before = identities(checkout)
+    checkout.run(f"kubectl scale {job} --replicas=2")
+    wait_for_world(checkout, 2)
+    checkout.run("pulumi up --yes --expect-no-changes")
+    assert checkout.json(f"kubectl get {job} -o json")["spec"]["replicaSpecs"]["Worker"]["replicas"] == 2
+    assert identities(checkout).items() <= before.items()
+    checkout.run("pulumi up --yes --refresh")
+    wait_for_world(checkout, 3)
     assert_steps_only_grow(checkout)
 
 
@@ -186,7 +199,7 @@ def test_training_resumes_from_s3_after_all_workers_are_lost(checkout: Checkout)
         f"kubectl delete pods -n {checkout.namespace} -l '{checkout.outputs['workerSelector']}' "
         "--grace-period=0 --force"
     )
-    wait_until("the old workers to go", lambda: not before.keys() & identities(checkout).keys())
+    wait_until("the old workers to go", lambda: not before.items() & identities(checkout).items())
     wait_for_world(checkout, 3, seconds=180)
     logs = [checkout.logs(pod) for pod in running_workers(checkout)]
     events = [line for log in logs for line in log if "event" in line]
@@ -255,8 +268,8 @@ def test_a_finished_job_with_several_processes_per_pod_stays_finished(checkout: 
     with checkout.config("jobName", "short"), checkout.config("trainerArgs", f"{SHORT_TRAINING} --processes 2"):
         checkout.run("pulumi up --yes")
         checkout.forget_outputs()
-        job = f"job/{checkout.outputs['jobName']}"
-        checkout.run(f"kubectl wait -n {checkout.namespace} --for=condition=complete {job} --timeout=300s")
+        job = f"elasticjob/{checkout.outputs['jobName']}"
+        checkout.run(f"kubectl wait -n {checkout.namespace} --for=condition=Succeeded {job} --timeout=300s")
         finished = checkout.run(
             f"kubectl logs -n {checkout.namespace} -l '{checkout.outputs['workerSelector']}' "
             "--tail=-1 | grep event=finished"

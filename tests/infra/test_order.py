@@ -24,8 +24,10 @@ KUBERNETES = ("pulumi:providers:kubernetes", "")
 VOLUME = ("kubernetes:core/v1:PersistentVolume", "persistentvolume-")
 TRAINER_IDENTITY = ("aws:eks/podIdentityAssociation:PodIdentityAssociation", "trainer")
 DATASET = ("kubernetes:batch/v1:Job", "job-dataset")
-JOB = ("kubernetes:batch/v1:Job", "job-digits")
-SCALER = ("kubernetes:apps/v1:Deployment", "scaler")
+JOB = ("kubernetes:elastic.pytorch.org/v1alpha1:ElasticJob", "")
+DEFINITION = ("kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition", "")
+RIGHTS = ("kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBinding", "tidewater-controller")
+CONTROLLER = ("kubernetes:apps/v1:Deployment", "tidewater-controller")
 ETCD = ("kubernetes:apps/v1:StatefulSet", "etcd")
 CODE = ("aws:s3/bucketObjectv2:BucketObjectv2", "")
 
@@ -44,8 +46,11 @@ ORDER: dict[str, tuple[Name, Name]] = {
     "the dataset job finds its code": (DATASET, CODE),
     "the job finds the dataset": (JOB, DATASET),
     "the job finds etcd": (JOB, ETCD),
-    "the scaler finds the job": (SCALER, JOB),
-    "the job shrinks before its nodes": (WORKER_NODES, SCALER),
+    "the controller finds the definition of its jobs": (CONTROLLER, DEFINITION),
+    "the controller may read its jobs": (CONTROLLER, RIGHTS),
+    "the job finds its controller": (JOB, CONTROLLER),
+    "the job grows when its nodes are there": (JOB, WORKER_NODES),
+    "nodes with GPUs come when the dataset is there": (WORKER_NODES, DATASET),
     "code is encrypted": (
         CODE,
         ("aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration", ""),

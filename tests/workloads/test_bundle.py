@@ -45,6 +45,23 @@ def test_it_contains_only_code(tmp_path: Path) -> None:
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
 
 
+def test_a_change_of_the_controller_or_its_definition_does_not_restart_the_workers(tmp_path: Path) -> None:
+    for package in bundle.PACKAGES:
+        (tmp_path / package).mkdir()
+    before = bundle.pack(tmp_path)
+    for package in bundle.LEFT_OUT:
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "new.py").write_text("x = 1\n")
+    assert bundle.pack(tmp_path) == before
+
+
+def test_workers_import_nothing_that_is_left_out() -> None:
+    left_out = tuple(name.rstrip("/").replace("/", ".") for name in bundle.LEFT_OUT)
+    for package in ("trainer", "examples"):
+        for path in (bundle.ROOT / package).rglob("*.py"):
+            assert not any(name in path.read_text() for name in left_out), path
+
+
 def test_it_runs_the_trainer_with_its_arguments(tmp_path: Path) -> None:
     files = {
         "__main__.py": bundle.START.read_bytes(),

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import settings
+from contract.elasticjob import names
 from tests import graph
 from workloads import dataset
+
+JOB = "kubernetes:batch/v1:Job"
 
 
 def command(**changes: Any) -> list[str]:
@@ -29,5 +32,4 @@ def test_an_archive_is_downloaded_into_its_own_directory() -> None:
 
 def test_workers_start_after_the_dataset_job() -> None:
     deployed = graph.deploy(graph.stack_config("Pulumi.local.yaml"))
-    jobs = {each.name: each for each in deployed.all("kubernetes:batch/v1:Job")}
-    assert deployed.needs(jobs["job-digits"], jobs["job-dataset-digits"])
+    assert deployed.needs(deployed.one(f"kubernetes:{names.API_VERSION}:{names.KIND}"), deployed.one(JOB))

@@ -21,10 +21,12 @@ def deployed(request: pytest.FixtureRequest) -> graph.Graph:
 
 
 def pods(deployed: graph.Graph) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the pods in the stack's namespace, with the name of the object that makes them."""
+    """Yield the pods in the stack's namespaces, with the name of the object that makes them."""
     for each in deployed.resources:
-        template = each.inputs.get("spec", {}).get("template") if each.type.startswith("kubernetes:") else None
-        if template and each.inputs["metadata"]["namespace"] == "training":
+        spec = each.inputs.get("spec", {}) if each.type.startswith("kubernetes:") else {}
+        replicas = spec.get("replicaSpecs", {}).get("Worker", {})
+        template = spec.get("template") or replicas.get("template")
+        if template and each.inputs["metadata"]["namespace"] in ("training", "tidewater-system"):
             yield each.name, template["spec"]
 
 
@@ -32,14 +34,16 @@ def test_the_checks_see_all_kinds_of_pods(deployed: graph.Graph) -> None:
     assert {name for name, _ in pods(deployed)} == {
         "statefulset-etcd",
         "job-dataset-digits",
-        "job-digits",
-        "deployment-digits-scaler",
+        "elasticjob",
+        "deployment-tidewater-controller",
     }
 
 
-def test_the_namespace_enforces_the_restricted_standard(deployed: graph.Graph) -> None:
-    namespace = deployed.one("kubernetes:core/v1:Namespace").inputs
-    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+def test_the_namespaces_enforce_the_restricted_standard(deployed: graph.Graph) -> None:
+    namespaces = deployed.all("kubernetes:core/v1:Namespace")
+    assert {each.inputs["metadata"]["name"] for each in namespaces} == {"training", "tidewater-system"}
+    for each in namespaces:
+        assert each.inputs["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
 def test_pods_are_confined(deployed: graph.Graph) -> None:
@@ -64,16 +68,9 @@ def test_containers_mount_only_volumes_that_the_pod_has(deployed: graph.Graph) -
             assert {mount["name"] for mount in container["volumeMounts"]} <= volumes, name
 
 
-def test_only_the_scaler_gets_a_token_and_it_may_change_one_job(deployed: graph.Graph) -> None:
+def test_only_the_controller_gets_a_token(deployed: graph.Graph) -> None:
     with_token = [name for name, spec in pods(deployed) if spec["automountServiceAccountToken"]]
-    assert with_token == ["deployment-digits-scaler"]
-    (rule,) = deployed.one("kubernetes:rbac.authorization.k8s.io/v1:Role").inputs["rules"]
-    assert rule == {
-        "apiGroups": ["batch"],
-        "resources": ["jobs"],
-        "resourceNames": ["digits"],
-        "verbs": ["get", "patch"],
-    }
+    assert with_token == ["deployment-tidewater-controller"]
 
 
 def test_the_device_plugin_runs_if_workers_have_gpus() -> None:

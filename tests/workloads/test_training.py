@@ -1,17 +1,21 @@
-"""The training job's manifests: an elastic Job whose pods are confined, in which lost nodes are not failures."""
+"""The training job's manifest: an ElasticJob whose pods are confined, and of which Pulumi owns one number."""
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 
 import settings
 from contract import env, exit_codes, labels, leaving
+from contract.elasticjob import codec, names
+from contract.elasticjob.model import Launcher, RestartPolicy, SuccessPolicy
 from tests import graph
 from workloads import training
+from workloads.namespace import PriorityClasses
 
-JOB = "kubernetes:batch/v1:Job"
+JOB = f"kubernetes:{names.API_VERSION}:{names.KIND}"
 CODE = "s3://bucket/code/abc.zip"
 
 
@@ -19,24 +23,46 @@ def spec(**changes: Any) -> training.JobSpec:
     """The job of the production example, with some keys changed."""
     config = {**graph.stack_config("Pulumi.aws.yaml.example"), **changes}
     stack = settings.parse(config, stack="dev")
-    return training.job_spec(stack, CODE, training.checkpoint_places(stack.training, "bucket"), "core")
+    places = training.checkpoint_places(stack.training, "bucket")
+    return training.job_spec(stack, CODE, places, PriorityClasses(stack.training.namespace))
+
+
+def manifest(**changes: Any) -> dict[str, Any]:
+    """The ElasticJob."""
+    return training.job_manifest(spec(**changes))
 
 
 def pod(**changes: Any) -> dict[str, Any]:
-    """A worker's pod."""
-    template: dict[str, Any] = training.job_manifest(spec(**changes))["spec"]["template"]
+    """A worker's template."""
+    return template_of(manifest(**changes))
+
+
+def template_of(job: Any) -> dict[str, Any]:
+    """The workers' template of an ElasticJob."""
+    template: dict[str, Any] = job["spec"]["replicaSpecs"]["Worker"]["template"]
     return template
 
 
 def environment(**changes: Any) -> dict[str, Any]:
-    """The worker's environment, by name."""
+    """The worker's environment in its template, by name."""
     (container,) = pod(**changes)["spec"]["containers"]
-    return {each["name"]: each.get("value") or each["valueFrom"]["fieldRef"]["fieldPath"] for each in container["env"]}
+    return {each["name"]: each["value"] for each in container["env"]}
 
 
-def test_completions_equal_parallelism() -> None:
-    job = training.job_manifest(spec(workers=5))["spec"]
-    assert (job["completionMode"], job["completions"], job["parallelism"]) == ("Indexed", 5, 5)
+def test_it_is_a_job_that_the_controller_accepts() -> None:
+    job = codec.job_of(manifest(workers=5, minWorkers=2, maxWorkers=9))
+    assert job.name == "digits"
+    assert job.spec.worker.replicas == 5
+    assert job.bounds(names.WORKER) == (2, 9)
+    assert job.launcher is Launcher.TIDEWATER
+
+
+def test_surge_workers_have_a_lower_priority_than_core_workers() -> None:
+    policy = codec.job_of(manifest()).spec.scheduling_policy
+    values = PriorityClasses("training").values()
+    assert policy.core_priority_class_name is not None
+    assert policy.surge_priority_class_name is not None
+    assert values[policy.core_priority_class_name][0] > values[policy.surge_priority_class_name][0]
 
 
 def test_the_pods_do_not_change_with_the_number_of_workers() -> None:
@@ -44,35 +70,30 @@ def test_the_pods_do_not_change_with_the_number_of_workers() -> None:
 
 
 def test_a_finished_job_is_kept() -> None:
-    assert "ttlSecondsAfterFinished" not in training.job_manifest(spec())["spec"]
+    assert codec.job_of(manifest()).spec.ttl_seconds_after_finished is None
 
 
-def test_lost_nodes_and_leaving_are_not_failures_of_the_code() -> None:
-    rules = training.failure_policy()["rules"]
-    ignored = [
-        code for rule in rules if rule["action"] == "Ignore" for code in rule.get("onExitCodes", {}).get("values", [])
-    ]
-    assert ignored == [exit_codes.KILLED, exit_codes.LEFT]
-    assert rules[0] == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
-    assert rules[-1]["action"] == "FailJob"
-    assert rules[-1]["onExitCodes"]["values"] == [exit_codes.USAGE]
+def test_a_crash_is_retried_and_a_wrong_command_line_is_not() -> None:
+    worker = codec.job_of(manifest()).spec.worker
+    assert worker.restart_policy is RestartPolicy.EXIT_CODE
+    assert exit_codes.FAILED in worker.retryable_exit_codes
+    assert exit_codes.USAGE not in worker.retryable_exit_codes
 
 
-def test_the_loss_of_one_worker_does_not_delay_the_replacement_of_another() -> None:
-    job = training.job_manifest(spec())["spec"]
-    assert (
-        job["backoffLimitPerIndex"] >= job["backoffLimit"]
-    )  # else Kubernetes counts over all workers, or gives up one
+def test_the_job_is_done_as_soon_as_one_worker_says_so() -> None:
+    assert codec.job_of(manifest()).spec.success_policy is SuccessPolicy.ANY_WORKER
 
 
-def test_the_worker_gets_its_name_its_address_and_etcd() -> None:
-    found = environment(jobName="mine", namespace="lab", minWorkers=2, maxWorkers=9)
-    assert found[env.JOB] == "mine"
-    assert found[env.ETCD] == "http://etcd.lab.svc:2379"
-    assert found[env.WORKER] == "metadata.name"
-    assert found[env.HOST] == "status.podIP"
+def test_the_launcher_tells_the_worker_where_etcd_is() -> None:
+    assert manifest(namespace="lab")["spec"]["rdzvEndpoint"] == "http://etcd.lab.svc:2379"
+    assert environment()[env.DATA] == "/data/digits"
+    assert {env.JOB, env.ETCD, env.WORKER, env.HOST} & environment().keys() == set()
+
+
+def test_workers_never_train_together_with_different_bounds() -> None:
+    # A change of the template replaces all workers; the launcher's own variables would not.
+    found = environment(minWorkers=2, maxWorkers=9)
     assert (found[env.MIN_WORKERS], found[env.MAX_WORKERS]) == ("2", "9")
-    assert found[env.DATA] == "/data/digits"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +115,7 @@ def test_the_users_arguments_override_the_number_of_checkpoints() -> None:
 
 def test_the_workers_get_the_name_of_the_stacks_bucket() -> None:
     deployed = graph.deploy({**graph.stack_config("Pulumi.local.yaml"), "checkpoints": "s3"})
-    (container,) = deployed.one(JOB, "job-digits").inputs["spec"]["template"]["spec"]["containers"]
+    (container,) = template_of(deployed.one(JOB).inputs)["spec"]["containers"]
     (places,) = [each["value"] for each in container["env"] if each["name"] == env.CHECKPOINTS]
     assert places == f"s3://{deployed.outputs['bucket']}/checkpoints/digits"
 
@@ -191,11 +212,9 @@ def test_workers_run_on_worker_nodes_and_are_evicted_soon_from_lost_ones() -> No
     assert by_key["node.kubernetes.io/unreachable"]["tolerationSeconds"] < 60
 
 
-def test_pulumi_ignores_the_size_of_the_job() -> None:
+def test_a_resize_changes_the_size_of_the_job_and_of_its_nodes_and_nothing_else() -> None:
     config = graph.stack_config("Pulumi.local.yaml")
     two, three = (graph.deploy({**config, "workers": count}) for count in (2, 3))
-    command = two.one("kubernetes:apps/v1:Deployment", "scaler").inputs["spec"]["template"]["spec"]["containers"][0]
-    assert "--workers=2" in command["command"]
     differing = [
         one.name
         for one, other in zip(
@@ -205,15 +224,45 @@ def test_pulumi_ignores_the_size_of_the_job() -> None:
         )
         if one.inputs != other.inputs
     ]
-    assert differing == ["tidewater-local-workers", "deployment-digits-scaler", "job-digits"]
+    assert differing == ["tidewater-local-workers", training.RESOURCE]
+    before, after = (copy.deepcopy(each.one(JOB).inputs["spec"]) for each in (two, three))
+    assert (before["replicaSpecs"]["Worker"].pop("replicas"), after["replicaSpecs"]["Worker"].pop("replicas")) == (2, 3)
+    assert before == after
 
 
-def test_pulumi_does_not_wait_for_the_training_to_end() -> None:
-    assert training.job_manifest(spec())["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
+def test_pulumi_waits_until_the_job_has_the_size_that_it_set() -> None:
+    assert manifest(workers=3)["metadata"]["annotations"] == {
+        "pulumi.com/waitFor": "jsonpath={.status.settledReplicas}=3"
+    }
+
+
+def test_pulumi_neither_sets_nor_awaits_a_size_that_the_cluster_owns() -> None:
+    annotations = manifest(workers=3, sizeOwner="cluster")["metadata"]["annotations"]
+    assert annotations == {"pulumi.com/waitFor": "jsonpath={.status.settledReplicas}"}
+    config = graph.stack_config("Pulumi.local.yaml")
+    assert graph.deploy(config).one(JOB).ignored == ()
+    path = graph.deploy({**config, "sizeOwner": "cluster"}).one(JOB).ignored
+    assert path == ("spec.replicaSpecs.Worker.replicas",)
+
+
+def test_the_job_of_an_older_stack_is_replaced_not_joined_by_another() -> None:
+    job = graph.deploy(graph.stack_config("Pulumi.local.yaml")).one(JOB)
+    assert ("kubernetes:batch/v1:Job", "job-digits") in job.aliases
+    assert {"apiVersion", "kind"} <= set(job.replaced_on)
+    assert job.deleted_first
+    (term,) = pod()["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert term["labelSelector"]["matchLabels"].items() <= pod()["metadata"]["labels"].items()
+
+
+def test_a_job_of_another_name_replaces_the_first() -> None:
+    config = graph.stack_config("Pulumi.local.yaml")
+    one, other = (graph.deploy({**config, "jobName": name}).one(JOB) for name in ("digits", "letters"))
+    assert one.urn == other.urn
+    assert other.deleted_first
 
 
 def test_the_selector_finds_the_pods() -> None:
     deployed = graph.deploy(graph.stack_config("Pulumi.local.yaml"))
     selector = dict(each.split("=") for each in deployed.outputs["workerSelector"].split(","))
-    template = deployed.one(JOB, "job-digits").inputs["spec"]["template"]
+    template = template_of(deployed.one(JOB).inputs)
     assert selector.items() <= template["metadata"]["labels"].items()

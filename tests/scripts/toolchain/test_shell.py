@@ -156,9 +156,10 @@ def test_deactivating_restores_the_environment(interpreter: str, place: Place) -
 
 def test_activate_works_from_another_directory_and_twice(tmp_path: Path) -> None:
     environ = {**os.environ, "LOCALCLOUD_STATE": str(tmp_path / "state"), "PULUMI_HOME": str(tmp_path / "pulumi")}
-    commands = f". {paths.CHECKOUT}/activate && . {paths.CHECKOUT}/activate && command -v pulumi kubectl aws localcloud"
+    names = ("pulumi", "kubectl", "aws", "localcloud", "tidewater")
+    commands = f". {paths.CHECKOUT}/activate && . {paths.CHECKOUT}/activate && command -v {' '.join(names)}"
     done = subprocess.run(
         ["bash", "-euc", commands], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
     )
     folder = shell.prepare(tmp_path / "state").commands
-    assert done.stdout.split() == [str(folder / name) for name in ("pulumi", "kubectl", "aws", "localcloud")]
+    assert done.stdout.split() == [str(folder / name) for name in names]

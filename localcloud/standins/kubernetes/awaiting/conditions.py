@@ -1,13 +1,15 @@
 """The annotation `pulumi.com/waitFor`: what to wait for, in the syntax of `kubectl wait`.
 
 decider("jsonpath={.status.phase}=Running")      decider('["condition=Ready", "jsonpath={.status.address}"]')
+
+While it waits, it passes on what the object's events warn of, as the official plug-in does.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from localcloud.standins.kubernetes.awaiting.decision import (
@@ -19,6 +21,7 @@ from localcloud.standins.kubernetes.awaiting.decision import (
     Waiting,
     condition,
 )
+from localcloud.standins.kubernetes.metadata import metadata
 
 _EXPRESSION: Final = re.compile(
     r"condition=(?P<condition>[^=]+)(=(?P<status>.*))?"
@@ -48,9 +51,23 @@ def decider(value: str) -> Decide:
 
     def decide(obj: Object, related: Related) -> Decision:
         missing = tuple(text for text, holds in expressions.items() if not holds(obj))
-        return Waiting(f"Waiting for {', '.join(missing)}", missing) if missing else Ready()
+        if not missing:
+            return Ready()
+        return Waiting(f"Waiting for {', '.join(missing)}", missing, warnings(obj, related.get("Event", ())))
 
     return decide
+
+
+def warnings(obj: Object, events: Iterable[Object]) -> tuple[str, ...]:
+    """Return what the warnings among the events say about the object, each text once, the oldest first."""
+    uid = metadata(obj).get("uid")
+    found = [
+        event
+        for event in events
+        if event.get("type") == "Warning" and (event.get("involvedObject") or {}).get("uid") == uid
+    ]
+    found.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+    return tuple(dict.fromkeys(f"[{event.get('reason')}] {event.get('message')}" for event in found))
 
 
 def _parse(text: str) -> Callable[[Object], bool]:

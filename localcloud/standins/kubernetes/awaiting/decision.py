@@ -23,7 +23,8 @@ class Waiting:
     Args:
         message: The progress.
         problems: What the user is told at the time-out; `message` if empty.
-        pods: What the object's pods lack; shown as warnings, and at the time-out after the problems.
+        pods: What the object's pods lack, or its events warn of; shown as warnings, at the time-out after the
+            problems.
     """
 
     message: str

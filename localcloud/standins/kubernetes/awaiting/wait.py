@@ -65,6 +65,8 @@ _GROUP_VERSIONS: Final = {
     "EndpointSlice": "discovery.k8s.io/v1",
     "StorageClass": "storage.k8s.io/v1",
 }
+_OPTIONAL: Final = frozenset({"Event", "StorageClass"})
+"""Kinds that an object's user may have no right to read."""
 _SKIPS_DELETE_WAIT: Final = frozenset(
     {"DaemonSet", "Deployment", "Job", "Namespace", "Pod", "ReplicationController", "StatefulSet"}
 )
@@ -87,7 +89,7 @@ def awaiter_for(obj: Object, inputs: Object) -> Awaiter | None:
         return None
     expression = annotation(inputs, WAIT_FOR)
     if expression:
-        return Awaiter(decider(expression), on_read=False)
+        return Awaiter(decider(expression), ("Event",), on_read=False)
     return _AWAITERS.get((group_of(str(obj.get("apiVersion"))), str(obj.get("kind"))))
 
 
@@ -188,9 +190,9 @@ class Waiter:
             try:
                 found[kind] = self.cluster.list_objects(_GROUP_VERSIONS.get(kind, "v1"), kind, namespace(live))
             except ApiError as error:
-                if error.code != 403 or kind != "StorageClass":
+                if error.code != 403 or kind not in _OPTIONAL:
                     raise
-                found[kind] = []  # users of a namespace may have no right to what isn't in it
+                found[kind] = []
         return found
 
 

@@ -231,6 +231,30 @@ def test_wait_for_expressions(expression: str, ready: bool) -> None:
     assert isinstance(decider(expression)(obj, related()), Ready) is ready
 
 
+def test_while_waiting_for_an_expression_the_warnings_about_the_object_are_shown() -> None:
+    def event(uid: str, type_: str, message: str, time: str) -> Object:
+        about = {"kind": "Toy", "uid": uid}
+        return {"involvedObject": about, "type": type_, "reason": "FailedCreatePod", "message": message,
+                "lastTimestamp": time}  # fmt: skip
+
+    events = [
+        event("t", "Warning", "quota exceeded", "2026-01-01T00:00:02Z"),
+        event("t", "Warning", "no such class", "2026-01-01T00:00:01Z"),
+        event("t", "Warning", "quota exceeded", "2026-01-01T00:00:03Z"),
+        event("t", "Normal", "created", "2026-01-01T00:00:01Z"),
+        event("other", "Warning", "not mine", "2026-01-01T00:00:01Z"),
+    ]
+    toy = {"metadata": {"uid": "t"}, "status": {"size": 2}}
+    decision = decider("jsonpath={.status.size}=3")(toy, {"Event": events})
+    assert isinstance(decision, Waiting)
+    assert decision.reasons == (
+        "jsonpath={.status.size}=3",
+        "[FailedCreatePod] no such class",
+        "[FailedCreatePod] quota exceeded",
+    )
+    assert isinstance(decider("jsonpath={.status.size}=2")(toy, {"Event": events}), Ready)
+
+
 @pytest.mark.parametrize("expression", ["ready", "jsonpath=", "jsonpath={.a", "jsonpath={.a..b}", "[]"])
 def test_bad_wait_for_expression_is_an_error(expression: str) -> None:
     with pytest.raises(BadExpression):

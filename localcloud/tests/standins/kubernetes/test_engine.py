@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from localcloud.standins.kubernetes.cluster.errors import ApiError
 from localcloud.tests.standins.engine_stack import EngineStack
 from localcloud.tests.standins.kubernetes.conftest import ControlPlane
 
@@ -48,6 +49,28 @@ k8s.apps.v1.Deployment('web', metadata=where | {'name': 'web'}, spec={
     'template': {'metadata': {'labels': labels}, 'spec': {'containers': [{'name': 'main', 'image': 'none'}]}},
 }, opts=pulumi.ResourceOptions.merge(on, pulumi.ResourceOptions(
     custom_timeouts=pulumi.CustomTimeouts(create='1s', update='1s'))))
+"""
+)
+
+TAKEN_OVER = (
+    HEAD
+    + """
+crd = k8s.apiextensions.v1.CustomResourceDefinition('crd', metadata={'name': 'runs.example.test'}, spec={
+    'group': 'example.test', 'scope': 'Namespaced', 'names': {'plural': 'runs', 'singular': 'run', 'kind': 'Run'},
+    'versions': [{'name': 'v1', 'served': True, 'storage': True, 'schema': {'openAPIV3Schema': {
+        'type': 'object', 'x-kubernetes-preserve-unknown-fields': True, 'properties': {'spec': {
+            'type': 'object', 'properties': {'size': {'type': 'integer', 'default': 2}}, 'x-kubernetes-validations': [
+                {'rule': 'self.size <= 8', 'message': 'size must be at most 8'}]}}}}}]}, opts=on)
+name = where | {'name': 'train'}
+if os.environ['TEST_KIND'] == 'Job':
+    pod = {'restartPolicy': 'Never', 'containers': [{'name': 'main', 'image': 'none'}]}
+    k8s.batch.v1.Job('job-train', metadata=name | {'annotations': {'pulumi.com/skipAwait': 'true'}},
+        spec={'parallelism': 0, 'template': {'spec': pod}}, opts=on)
+else:
+    k8s.apiextensions.CustomResource('run', api_version='example.test/v1', kind='Run', metadata=name,
+        spec={'size': int(os.environ['TEST_SIZE'])}, opts=pulumi.ResourceOptions.merge(on, pulumi.ResourceOptions(
+            depends_on=[crd], aliases=[pulumi.Alias(type_='kubernetes:batch/v1:Job', name='job-train')],
+            replace_on_changes=['apiVersion', 'kind'], delete_before_replace=True)))
 """
 )
 
@@ -101,3 +124,29 @@ def test_a_failed_wait_leaves_the_object_in_the_state_and_the_next_up_tries_agai
     made.environment["TEST_REPLICAS"] = "0"
     made.up()
     assert "initErrors" not in resources(made, "Deployment")[0]
+
+
+def test_an_alias_lets_a_custom_resource_replace_an_object_of_another_kind(
+    stack: Any, control_plane: ControlPlane, namespace: str, eventually: Callable[[Callable[[], Any]], Any]
+) -> None:
+    def job_is_gone() -> bool:
+        try:
+            control_plane.live("batch/v1", "Job", namespace, "train")
+        except ApiError as error:
+            return error.not_found
+        return False
+
+    made = stack(TAKEN_OVER, TEST_KIND="Job", TEST_SIZE="3")
+    made.pulumi("up", "--yes")
+    made.environment["TEST_KIND"] = "Run"
+    assert "+-1 to replace" in made.pulumi("up", "--yes")
+    assert control_plane.live("example.test/v1", "Run", namespace, "train")["spec"] == {"size": 3}
+    eventually(job_is_gone)
+    made.pulumi("preview", "--expect-no-changes")
+    made.environment["TEST_SIZE"] = "9"
+    assert "size must be at most 8" in made.up(fails=True)
+    made.environment["TEST_SIZE"] = "4"
+    made.pulumi("up", "--yes")
+    assert control_plane.live("example.test/v1", "Run", namespace, "train")["spec"] == {"size": 4}
+    made.pulumi("preview", "--refresh", "--expect-no-changes")
+    made.pulumi("destroy", "--yes", "--skip-preview")

@@ -1,0 +1,69 @@
+"""The controller's program: its sources as one zip that Python runs, small enough for a ConfigMap.
+
+    program = Program.read(ROOT)          # ROOT contains the packages `contract` and `controller`
+    program.digest                        # changes if, and only if, a file changes
+    python3 controller.zip                # runs `controller.start`, then `controller`
+
+So the controller runs in any image with Python, and no image has to be built for a change of its code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGES = ("contract", "controller")
+REQUIREMENTS = "controller/requirements.txt"
+"""Locked packages that the controller needs, with their hashes; a file of the program."""
+
+ENTRY = "__main__.py"
+_ENTRY_TEXT = b"from controller.start import main\n\nmain()\n"
+_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Program:
+    """The files of the zip: path to content."""
+
+    files: Mapping[str, bytes]
+
+    @classmethod
+    def read(cls, root: Path) -> Program:
+        """Read the packages that lie in `root`: a checkout, or the `site-packages` of an installation.
+
+        Raises:
+            FileNotFoundError: `root` lacks one of them, or the requirements.
+        """
+        files = {ENTRY: _ENTRY_TEXT, REQUIREMENTS: (root / REQUIREMENTS).read_bytes()}
+        for package in PACKAGES:
+            found = sorted((root / package).rglob("*.py"))
+            if not found:
+                raise FileNotFoundError(f"{root / package} has no Python files, so the controller can't be packed")
+            files |= {path.relative_to(root).as_posix(): path.read_bytes() for path in found}
+        return cls(files)
+
+    @property
+    def digest(self) -> str:
+        """Return a digest of the files, in hexadecimal.
+
+        It is not one of the zip, whose bytes depend on the version of the library that compresses them.
+        """
+        digest = hashlib.sha256()
+        for name in sorted(self.files):
+            digest.update(f"{name}\0{len(self.files[name])}\0".encode() + self.files[name])
+        return digest.hexdigest()
+
+    def zipped(self) -> bytes:
+        """Return the zip, compressed: `kubectl apply` keeps a copy of an object in an annotation of 256 KiB at most."""
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            for name in sorted(self.files):
+                entry = zipfile.ZipInfo(name, _DATE)
+                entry.create_system = 3  # Unix, on every machine
+                entry.external_attr = 0o644 << 16
+                archive.writestr(entry, self.files[name], zipfile.ZIP_DEFLATED, compresslevel=9)
+        return buffer.getvalue()

@@ -1,0 +1,66 @@
+"""The ElasticJob controller and its definition, from the manifests in `contract.install`.
+
+Its sources go into a ConfigMap as they are in this checkout, so `pulumi up` after a change replaces its pods one by
+one. Training goes on meanwhile, also without any controller: then lost workers are not replaced.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pulumi
+
+from contract import install, labels
+from workloads import objects
+from workloads.manifests import SYSTEM_NODES, Manifest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class ControllerArgs:
+    """The image that runs it, with Python; and the priority of its pods."""
+
+    image: str
+    priority_class: str
+
+
+def installation(args: ControllerArgs) -> install.Installation:
+    """Return how the stack installs the controller: two replicas on the system nodes."""
+    return install.Installation(
+        program=install.Program.read(ROOT),
+        image=args.image,
+        node_selector=SYSTEM_NODES,
+        priority_class=args.priority_class,
+    )
+
+
+class Controller(pulumi.ComponentResource):
+    """The definition of ElasticJob, then the controller. It is ready when both replicas are.
+
+    ElasticJobs depend on it: they are made after it and deleted before it.
+    """
+
+    def __init__(self, name: str, args: ControllerArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("tidewater:workloads:Controller", name, None, opts)
+        wanted = installation(args)
+
+        def register(manifest: Manifest, *after: pulumi.Resource) -> pulumi.CustomResource:
+            # The ConfigMap's name says what is in it. Its bytes also depend on the library that compresses them here.
+            ignored = ["binaryData"] if manifest["kind"] == "ConfigMap" else []
+            opts = pulumi.ResourceOptions(parent=self, depends_on=list(after), ignore_changes=ignored)
+            return objects.register(_ours(manifest), opts=opts)
+
+        definition = register(install.definition())
+        space = register(install.namespace(wanted))
+        around = [register(manifest, space) for manifest in install.surroundings(wanted)]
+        register(install.deployment(wanted), definition, *around)
+        self.register_outputs({})
+
+
+def _ours(manifest: Manifest) -> Manifest:
+    """Return the manifest with the labels that all objects of the stack have."""
+    metadata = manifest["metadata"]
+    ours = {labels.PART_OF: labels.APPLICATION, labels.MANAGED_BY: "pulumi"}
+    return {**manifest, "metadata": {**metadata, "labels": {**metadata.get("labels", {}), **ours}}}
