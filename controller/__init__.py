@@ -6,6 +6,7 @@ Whatever changes makes the jobs that it concerns due (`store`, `work`); for each
 do, without doing it, and `act` does it; `loop` repeats this until there is nothing left to do. None of it remembers
 anything that it could not find out again, so that the process may be killed at any time.
 
+__main__   `python -m controller`
 start      makes the packages available that the image lacks
 main       the command line and the process: probes, election, controller
 loop       reconciles every job that is due
