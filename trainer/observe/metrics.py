@@ -67,6 +67,7 @@ class PrometheusMetrics(Metrics):
 
         self._world_size = gauge("world_size", "Workers in the last committed step")
         self._generation = gauge("generation", "Number of the membership of the last committed step")
+        self._rank = gauge("rank", "This worker's rank in the last committed step")
         self._step = gauge("step", "Number of the last committed step")
         self._epoch = gauge("epoch", "Epochs that are done")
         self._loss = gauge("loss", "Mean loss over the samples of the last committed step")
@@ -101,6 +102,7 @@ class PrometheusMetrics(Metrics):
         self._useful(done.useful_seconds)
         self._world_size.set(done.world_size)
         self._generation.set(done.generation)
+        self._rank.set(done.rank)
         self._step.set(done.step)
         self._epoch.set(done.epoch)
         self._loss.set(done.loss)

@@ -34,7 +34,7 @@ def step(number: int, *, seconds: float = 1.0) -> Report:
         world_size=3,
         generation=7,
         loss=0.25,
-        rank=0,
+        rank=2,
         lr=0.1,
         samples=tuple(range(20)),
         batch_size=60,
@@ -54,11 +54,12 @@ def test_a_committed_step_updates_every_training_metric() -> None:
         metrics.committed(step(number))
     values = {
         name: registry.get_sample_value(f"tidewater_{name}")
-        for name in ("world_size", "generation", "step", "loss", "committed_steps_total", "samples_total")
+        for name in ("world_size", "generation", "rank", "step", "loss", "committed_steps_total", "samples_total")
     }
     assert values == {
         "world_size": 3,
         "generation": 7,
+        "rank": 2,
         "step": 2,
         "loss": 0.25,
         "committed_steps_total": 2,
