@@ -14,9 +14,10 @@ from enum import Enum
 
 from cli.top.samples import Job, Note, Worker
 from cli.top.scrape import Recoveries
+from contract.elasticjob.names import Reason
 
 _LASTING = ("Running", "Succeeded")
-_TOLD_BY_PODS = ("SuccessfulCreatePod", "SuccessfulDeletePod")
+_TOLD_BY_PODS = (Reason.SUCCESSFUL_CREATE_POD, Reason.SUCCESSFUL_DELETE_POD)
 """Reasons of events that say again what the pods themselves show."""
 
 _CAUSES = {

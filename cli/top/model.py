@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from cli.top.changes import Line, changes
@@ -121,7 +121,7 @@ def _processes(job: Job, before: Mapping[Process, Reading]) -> dict[Process, Rea
     """Return the newest reading of every process of the pods that exist."""
     uids = {worker.uid for worker in job.workers}
     kept = {process: reading for process, reading in before.items() if process[0] in uids}
-    new = {(worker.uid, port): reading for worker in job.workers for port, reading in worker.readings.items()}
+    new = {(worker.uid, port): reading for worker in job.workers for port, reading in worker.scraped.readings.items()}
     return {**kept, **new}
 
 
@@ -130,14 +130,7 @@ def _with_loss(now: Followed, previous: Reading | None) -> Followed:
     lead = now.lead
     if lead is None or (previous and (previous.generation, previous.step) == (lead.generation, lead.step)):
         return now
-    return Followed(
-        job=now.job,
-        processes=now.processes,
-        loss=now.loss.then(lead.loss),
-        throughput=now.throughput,
-        recoveries=now.recoveries,
-        lines=now.lines,
-    )
+    return replace(now, loss=now.loss.then(lead.loss))
 
 
 def throughput(before: Mapping[Process, Reading], now: Mapping[Process, Reading]) -> float | None:

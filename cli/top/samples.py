@@ -1,6 +1,6 @@
 """What one look at the cluster has found: jobs, their workers, and what the workers' metrics say. Pure.
 
-    job = job_sample(elasticjob, pods, events, readings)
+    job = job_sample(elasticjob, pods, events, metrics)
 
 Objects are read tolerantly: a job that the controller has not seen yet has no status, and old manifests have no limits.
 """
@@ -8,11 +8,11 @@ Objects are read tolerantly: a job that the controller has not seen yet has no s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from cli.top.scrape import Reading
+from cli.top.scrape import Scraped
 from contract.elasticjob import names
 
 Object = Mapping[str, Any]
@@ -35,8 +35,7 @@ class Worker:
     """Whether the job needs it to reach its minimum; the others are surge."""
     restarts: int
     """Restarts of its containers by the kubelet."""
-    readings: Mapping[int, Reading] = field(default_factory=dict)
-    """By port: one for each of its processes that answered."""
+    scraped: Scraped = Scraped()
 
 
 @dataclass(frozen=True)
@@ -87,11 +86,11 @@ class Sample:
     jobs: tuple[Job, ...]
 
 
-Readings = Mapping[tuple[str, str], Mapping[int, Reading]]
-"""By namespace and name of the pod, then by port."""
+Metrics = Mapping[tuple[str, str], Scraped]
+"""By namespace and name of the pod."""
 
 
-def job_sample(job: Object, pods: Iterable[Object], events: Iterable[Object], readings: Readings) -> Job:
+def job_sample(job: Object, pods: Iterable[Object], events: Iterable[Object], metrics: Metrics) -> Job:
     """Return the job; `pods` are its own, `events` those about it."""
     meta, spec, status = job["metadata"], job["spec"], job.get("status") or {}
     replicas = int(_worker_spec(spec).get("replicas", 1))
@@ -110,12 +109,12 @@ def job_sample(job: Object, pods: Iterable[Object], events: Iterable[Object], re
         failures=int(status.get("restarts", 0)),
         since=parsed_time(status.get("startTime") or meta["creationTimestamp"]),
         ended=parsed_time(status["completionTime"]) if status.get("completionTime") else None,
-        workers=workers(spec, pods, readings),
+        workers=workers(spec, pods, metrics),
         notes=tuple(sorted(map(note, events), key=lambda each: (each.at, each.key))),
     )
 
 
-def workers(spec: Object, pods: Iterable[Object], readings: Readings) -> tuple[Worker, ...]:
+def workers(spec: Object, pods: Iterable[Object], metrics: Metrics) -> tuple[Worker, ...]:
     """Return the pods of a job as workers, type by type, in the order of their indices."""
     found = []
     for pod in pods:
@@ -132,7 +131,7 @@ def workers(spec: Object, pods: Iterable[Object], readings: Readings) -> tuple[W
                 node=str(pod["spec"].get("nodeName", "")),
                 core=index < core_count(spec, kind),
                 restarts=sum(int(each.get("restartCount", 0)) for each in statuses),
-                readings=readings.get((meta["namespace"], meta["name"]), {}),
+                scraped=metrics.get((meta["namespace"], meta["name"]), Scraped()),
             )
         )
     # A pod that is ending and its replacement may be there at the same time.

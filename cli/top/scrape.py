@@ -1,8 +1,7 @@
 """The workers' metrics: where they are served, and what their text says. Pure.
 
     for port in metrics_ports(pod):
-        text = …                                # what the API server's proxy answers at proxy_path(…)
-        reading(text, at=time.monotonic())
+        reading(cluster.proxy(pod_name, port, "/metrics"), at=time.monotonic())
 
 Each process of a worker serves its own metrics. The names are those of `trainer/observe/metrics.py`, and
 docs/training.md says what each of them means. Others' metrics are skipped.
@@ -66,6 +65,16 @@ class Reading:
     """By cause."""
 
 
+@dataclass(frozen=True)
+class Scraped:
+    """What was learned from the metrics of one pod."""
+
+    readings: Mapping[int, Reading] = field(default_factory=dict)
+    """By port: one for each of its processes that has answered."""
+    silence: str = ""
+    """Why there is no reading of a process that should have one."""
+
+
 def metrics_ports(pod: Object) -> tuple[int, ...]:
     """Return the ports of a pod that serve metrics; none for workers without any.
 
@@ -89,11 +98,6 @@ def metrics_ports(pod: Object) -> tuple[int, ...]:
         if variable.get("name") == env.METRICS_PORT
     ]
     return next(((int(text),) for text in texts if text and text.isdigit() and text != "0"), ())
-
-
-def proxy_path(namespace: str, pod: str, port: int) -> str:
-    """Return the path at which the API server passes a request on to a pod. It needs the right `get` on `pods/proxy`."""
-    return f"/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy/metrics"
 
 
 def reading(text: str, *, at: float) -> Reading:

@@ -1,0 +1,218 @@
+"""The model as what rich prints: tables, sparklines and the last changes. Pure.
+
+    console.print(screen(model, Size(columns=100, lines=30)))
+
+One job is shown with its workers; several are shown with one line for each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from cli.top.changes import Line, Mood
+from cli.top.model import Followed, Model
+from cli.top.samples import Job, Worker
+from cli.top.scrape import Reading, Recoveries
+
+_BARS = "▁▂▃▄▅▆▇█"
+_NONE = "-"
+_MOOD_STYLES = {Mood.GOOD: "green", Mood.BAD: "red", Mood.PLAIN: ""}
+_STATE_STYLES = {"Running": "green", "Succeeded": "green", "Completed": "green", "Pending": "yellow", "Ending": "yellow"}
+_JOB_STYLES = {"Running": "green", "Succeeded": "green", "Failed": "red"}
+_CURVE_COLUMNS = 60
+_SHORT_CURVE_COLUMNS = 12
+_FEWEST_LINES = 3
+"""Changes that are shown however low the terminal is."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """The room on the terminal, in characters."""
+
+    columns: int
+    lines: int
+
+
+def screen(model: Model, size: Size) -> RenderableType:
+    """Return everything that is shown."""
+    if not model.jobs:
+        shown: list[RenderableType] = [Text("There are no jobs here.", style="yellow")]
+    elif len(model.jobs) == 1:
+        shown = _one_job(model.jobs[0], model.at, size)
+    else:
+        shown = [_jobs_table(model)]
+    used = len(model.jobs) + 2 if len(model.jobs) != 1 else len(model.jobs[0].job.workers) + 8
+    lines = model.lines[-max(_FEWEST_LINES, size.lines - used - 2) :]
+    shown += [Text(), *map(_change, lines)] if lines else []
+    if model.trouble:
+        shown.append(Text(f"as of {_clock(model.at)}: {model.trouble}", style="bold red"))
+    return Group(*shown)
+
+
+def sparkline(values: Sequence[float], columns: int, *, from_zero: bool = False) -> str:
+    """Return the newest values as bars, one character each, from the lowest value (or 0) to the highest.
+
+    Values that are not finite are shown as `!`.
+    """
+    newest = values[-columns:]
+    finite = [value for value in newest if math.isfinite(value)]
+    if not finite:
+        return "!" * len(newest)
+    low, high = (min(0.0, *finite) if from_zero else min(finite)), max(finite)
+    return "".join(_bar(value, low, high) for value in newest)
+
+
+def _bar(value: float, low: float, high: float) -> str:
+    if not math.isfinite(value):
+        return "!"
+    share = (value - low) / (high - low) if high > low else 0.0
+    return _BARS[min(len(_BARS) - 1, int(share * len(_BARS)))]
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as `kubectl get` writes an age: two units at most."""
+    minutes, rest = divmod(max(0, int(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = ((days, "d"), (hours, "h"), (minutes, "m"), (rest, "s"))
+    first = next((index for index, (count, _) in enumerate(parts) if count), len(parts) - 1)
+    return "".join(f"{count}{unit}" for count, unit in parts[first : first + 2] if count) or "0s"
+
+
+def _one_job(followed: Followed, at: datetime, size: Size) -> list[RenderableType]:
+    job, lead = followed.job, followed.lead
+    heading = Text.assemble(
+        (job.name, "bold"),
+        f"  {job.namespace}  ",
+        (job.state, _JOB_STYLES.get(job.state, "yellow")),
+        f"  desired {job.desired} ({job.minimum} to {job.maximum})  active {job.active}"
+        f"  failures {job.failures}  {duration(_age(job, at))}  {_clock(at)}",
+    )
+    shown: list[RenderableType] = [heading]
+    if job.message and job.state != "Running":
+        shown.append(Text(job.message, style=_JOB_STYLES.get(job.state, "yellow")))
+    shown += [Text(), _figures(followed, lead, size), Text(), _workers_table(job.workers)]
+    return shown
+
+
+def _figures(followed: Followed, lead: Reading | None, size: Size) -> RenderableType:
+    """Return the curves and numbers of the training, or why there are none."""
+    if lead is None:
+        return Text(_without_metrics(followed.job.workers), style="dim")
+    columns = max(10, min(_CURVE_COLUMNS, size.columns - 30))
+    loss = _curve(followed.loss.points, columns)
+    throughput = _curve(followed.throughput.points, columns, from_zero=True)
+    rows = (
+        ("training", f"step {_number(lead.step)}  epoch {_number(lead.epoch)}"),
+        ("membership", f"world size {_number(lead.world_size)}  generation {_number(lead.generation)}"),
+        ("loss", Text.assemble(loss, f"  {_number(lead.loss)}")),
+        ("samples/s", Text.assemble(throughput, f"  {_rate(followed)}")),
+        ("goodput", _percent(followed.goodput)),
+        ("recoveries", _recoveries(followed.recoveries.items())),
+    )
+    return Group(*(Text.assemble((f"{label:<12}", "dim"), value, no_wrap=True) for label, value in rows))
+
+
+def _without_metrics(workers: Sequence[Worker]) -> str:
+    """Return why there are no numbers."""
+    silent = next((worker.scraped.silence for worker in workers if worker.scraped.silence), "")
+    if silent:
+        return f"no metrics: {silent}"
+    if any(worker.scraped.readings for worker in workers):
+        return "no step yet"
+    running = any(worker.state == "Running" for worker in workers)
+    return "no metrics: its pods declare no port named metrics" if running else "no worker runs"
+
+
+def _workers_table(workers: Iterable[Worker]) -> Table:
+    table = _table("WORKER", "STATE", "KIND", "RESTARTS", "RANK", "GENERATION", "STEP", "NODE")
+    for worker in workers:
+        trained = [each for each in worker.scraped.readings.values() if each.steps]
+        table.add_row(
+            worker.name,
+            Text(worker.state, style=_STATE_STYLES.get(worker.state, "red")),
+            "core" if worker.core else "surge",
+            str(worker.restarts),
+            _ranks([each.rank for each in trained if each.rank is not None]),
+            _number(max((each.generation or 0 for each in trained), default=None)),
+            _number(max((each.step or 0 for each in trained), default=None)),
+            worker.node or _NONE,
+        )
+    return table
+
+
+def _jobs_table(model: Model) -> Table:
+    several = len({each.job.namespace for each in model.jobs}) > 1
+    table = _table(*(["NAMESPACE"] if several else []), *_JOB_COLUMNS)
+    for each in model.jobs:
+        job, lead = each.job, each.lead
+        table.add_row(
+            *([job.namespace] if several else []),
+            job.name,
+            Text(job.state, style=_JOB_STYLES.get(job.state, "yellow")),
+            f"{job.active}/{job.desired}",
+            _number(lead.step if lead else None),
+            Text.assemble(_curve(each.loss.points, _SHORT_CURVE_COLUMNS), " ", _number(lead.loss if lead else None)),
+            Text.assemble(_curve(each.throughput.points, _SHORT_CURVE_COLUMNS, from_zero=True), " ", _rate(each)),
+            str(sum(found.count for cause, found in each.recoveries.items() if cause != "start")),
+            _percent(each.goodput),
+            duration(_age(job, model.at)),
+        )
+    return table
+
+
+_JOB_COLUMNS = ("JOB", "STATE", "ACTIVE", "STEP", "LOSS", "SAMPLES/S", "RECOVERIES", "GOODPUT", "AGE")
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    return table
+
+
+def _curve(points: Sequence[float], columns: int, *, from_zero: bool = False) -> Text:
+    return Text(sparkline(points, columns, from_zero=from_zero), style="cyan")
+
+
+def _change(line: Line) -> Text:
+    return Text(f"{_clock(line.at)}  {line.text}", style=_MOOD_STYLES[line.mood], no_wrap=True, overflow="ellipsis")
+
+
+def _recoveries(found: Iterable[tuple[str, Recoveries]]) -> str:
+    """Return the recoveries by cause, with their mean time: `lost 2 (0.12 s)`."""
+    parts = [f"{cause} {each.count} ({each.seconds / each.count:.2f} s)" for cause, each in sorted(found)]
+    return "  ".join(parts) or "none"
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    """Return the ranks of a worker's processes: `2`, or `0,1,3`."""
+    return ",".join(map(str, sorted(ranks))) or _NONE
+
+
+def _rate(followed: Followed) -> str:
+    last = followed.throughput.last
+    return _NONE if last is None else f"{last:.0f}"
+
+
+def _percent(share: float | None) -> str:
+    return _NONE if share is None else f"{share:.1%}"
+
+
+def _number(value: float | None) -> str:
+    return _NONE if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _age(job: Job, at: datetime) -> float:
+    return ((job.ended or at) - job.since).total_seconds()
+
+
+def _clock(at: datetime) -> str:
+    return f"{at:%H:%M:%S}"
