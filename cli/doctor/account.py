@@ -6,6 +6,7 @@ They are skipped where no AWS account is used: neither to deploy the stack nor t
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import partial
 
 from cli.doctor.machine import logs_in_with_aws
@@ -23,14 +24,14 @@ QUOTAS = {
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-on-demand-instances.html#ec2-on-demand-instances-limits"""
 
 _REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
-_NOT_USED = skipped("no AWS account is used from here")
+_NOT_USED = "no AWS account is used from here"
 _QUOTA_SECONDS = 10.0
 
 
 def credentials(place: Place) -> Result:
     """Check that AWS accepts the credentials."""
     if not _used(place):
-        return _NOT_USED
+        return skipped(_NOT_USED)
     if not place.tools.has("aws"):
         return skipped("the AWS CLI is not installed")
     ended = place.tools.run("aws", "sts", "get-caller-identity", "--output", "json")
@@ -45,7 +46,7 @@ def credentials(place: Place) -> Result:
 def region(place: Place) -> Result:
     """Check that a region is set."""
     if not _used(place):
-        return _NOT_USED
+        return skipped(_NOT_USED)
     named = next((place.environment[name] for name in _REGION_VARIABLES if place.environment.get(name)), "")
     found = named or place.tools.run("aws", "configure", "get", "region").stdout.strip()
     if found:
@@ -55,16 +56,37 @@ def region(place: Place) -> Result:
 
 def quotas(place: Place) -> Result:
     """Check that the account may start GPU instances. Training on CPUs needs none."""
-    calls = [
-        partial(place.tools.run, "aws", "service-quotas", "get-service-quota", "--service-code", "ec2")
-        if False
-        else partial(_quota, place, code)
-        for code in QUOTAS
-    ]
-    answers = dict(zip(QUOTAS.values(), at_once(calls, seconds=_QUOTA_SECONDS), strict=True))
-    return quota_result({name: ended for name, ended in answers.items() if isinstance(ended, Ended)})
+    calls = [partial(_quota, place, code) for code in QUOTAS]
+    found = dict(zip(QUOTAS, at_once(calls, seconds=_QUOTA_SECONDS), strict=True))
+    vcpus = {code: _vcpus(ended) for code, ended in found.items() if isinstance(ended, Ended)}
+    return quota_result({code: count for code, count in vcpus.items() if count is not None})
+
+
+def quota_result(vcpus: Mapping[str, int]) -> Result:
+    """Return what quotas mean; `vcpus` are those that could be read, by code."""
+    if not vcpus:
+        return skipped("the quotas for GPU instances could not be read")
+    text = ", ".join(f"{QUOTAS[code]}: {count} vCPUs" for code, count in vcpus.items())
+    if any(vcpus.values()):
+        return fine(text)
+    return note(
+        f"no GPU instance can be started ({text})",
+        f"Request vCPUs: `aws service-quotas request-service-quota-increase --service-code ec2 "
+        f"--quota-code {next(iter(vcpus))} --desired-value 32`; it may take days.",
+    )
 
 
 def _quota(place: Place, code: str) -> Ended:
     where = ("--service-code", "ec2", "--quota-code", code, "--query", "Quota.Value", "--output", "text")
     return place.tools.run("aws", "service-quotas", "get-service-quota", *where)
+
+
+def _vcpus(ended: Ended) -> int | None:
+    try:
+        return int(float(ended.stdout)) if ended.code == 0 else None
+    except ValueError:
+        return None
+
+
+def _used(place: Place) -> bool:
+    return place.deploys or logs_in_with_aws(place)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from cli.access import kubeconfig
 from cli.doctor.place import Place
-from cli.doctor.results import Result, fine, mend, note, skipped
+from cli.doctor.results import Result, fine, mend, note
+from cli.errors import CliError
 
 OLDEST_PYTHON = (3, 11)
 
@@ -104,6 +105,6 @@ def logs_in_with_aws(place: Place) -> bool:
     """Return whether the kubeconfig's user logs in with the AWS CLI."""
     try:
         plugin = kubeconfig.load(place.access, place.environment).user.get("exec") or {}
-    except Exception:
+    except CliError:
         return False
     return str(plugin.get("command", "")).rsplit("/", 1)[-1] == "aws"

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from cli.kube import Access, Cluster
+from cli.errors import Forbidden
+from cli.kube import ALL_NAMESPACES, Access, Cluster, Kind, Object, Selection
+from cli.session import Clock
 
 _ANSWER_SECONDS = 20.0
 """For a tool that hangs. The checks' own limits are shorter."""
@@ -76,14 +78,28 @@ class Place:
     environment: Mapping[str, str]
     directory: Path
     access: Access
-    connect: Callable[[], Cluster]
-    """Raises NoKubeconfig."""
-    sleep: Callable[[float], None] = field(repr=False)
+    connect: Callable[[Access], Cluster]
+    clock: Clock
 
     @cached_property
     def cluster(self) -> Cluster:
-        """Return the cluster. Raises: NoKubeconfig."""
-        return self.connect()
+        """Return the cluster.
+
+        Raises:
+            NoKubeconfig: there is none.
+        """
+        return self.connect(self.access)
+
+    def everywhere(self, kind: Kind, labels: str = "") -> Sequence[Object]:
+        """Return the objects of all namespaces; those of the user's own one if the rights go no further.
+
+        Raises:
+            ClusterError: the API server does not answer, or refuses both.
+        """
+        try:
+            return self.cluster.list(kind, Selection(ALL_NAMESPACES, labels=labels)).items
+        except Forbidden:
+            return self.cluster.list(kind, Selection(labels=labels)).items
 
     @property
     def deploys(self) -> bool:

@@ -7,21 +7,22 @@ On a terminal, one screen is drawn again and again until Ctrl-C. Elsewhere, one 
 from __future__ import annotations
 
 import contextlib
-import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from cli.errors import ClusterError, NotFound, TimeoutReached
-from cli.kube import Cluster
+from cli.errors import ClusterError, NotFound, TimeoutReached, UsageError
+from cli.kube import ALL_NAMESPACES, Cluster
+from cli.options import command
+from cli.session import Clock, Session, Terminal
 from cli.top import recording, view
 from cli.top.model import Model, advance
 from cli.top.read import Wanted, look
@@ -30,35 +31,51 @@ ONCE_SECONDS = 1.0
 """Between the two looks of `--once`."""
 
 
-class Clock(Protocol):
-    """Time, and the wait between two looks."""
-
-    def now(self) -> datetime:
-        """Return the time in UTC."""
-
-    def sleep(self, seconds: float) -> None:
-        """Return after `seconds`."""
-
-
-class RealClock:
-    """The machine's clock."""
-
-    def now(self) -> datetime:
-        """See ``Clock.now``."""
-        return datetime.now(UTC)
-
-    def sleep(self, seconds: float) -> None:
-        """See ``Clock.sleep``."""
-        time.sleep(seconds)
-
-
 @dataclass(frozen=True)
 class Options:
     """How to show it."""
 
-    interval_seconds: float = 2.0
-    once: bool = False
-    record: Path | None = None
+    all_namespaces: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", help="The jobs of all namespaces.")
+    ] = False
+    once: Annotated[bool, typer.Option("--once", help="Print one snapshot and end.")] = False
+    interval: Annotated[float, typer.Option(min=0.5, max=3600, help="Seconds from one look to the next.")] = 2.0
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            dir_okay=False,
+            show_default=False,
+            help="Write what is seen to this file too: .txt has a frame for everything that happens, .cast is a "
+            "recording for asciinema, .svg a picture of the last frame.",
+        ),
+    ] = None
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    command(app, "top")(top)
+
+
+def top(
+    job: Annotated[
+        str, typer.Argument(help="Name of a job. Without it: all jobs of the namespace.", show_default=False)
+    ] = "",
+    *,
+    options: Options,
+    session: Session,
+) -> None:
+    """Watch jobs: workers as they come and go, loss, throughput, recoveries and goodput.
+
+    The numbers are the workers' own metrics, read through the API server: this needs the right to `get` `pods/proxy`.
+    """
+    if job and options.all_namespaces:
+        raise UsageError(f"{job} and --all-namespaces exclude each other: name the job's namespace with -n")
+    wanted = Wanted(job, ALL_NAMESPACES if options.all_namespaces else session.cluster.namespace)
+    console = Terminal(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console = Terminal(highlight=False, markup=False, emoji=False, width=recording.SIZE.columns)
+    with contextlib.suppress(KeyboardInterrupt):  # the usual end
+        watch(session.cluster, wanted, options, console, session.clock)
 
 
 def watch(cluster: Cluster, wanted: Wanted, options: Options, console: Console, clock: Clock) -> None:
@@ -69,7 +86,7 @@ def watch(cluster: Cluster, wanted: Wanted, options: Options, console: Console, 
         NotFound: the one job that is wanted does not exist, or has been deleted.
         UsageError: the recording cannot be written.
     """
-    shown = models(cluster, wanted, ONCE_SECONDS if options.once else options.interval_seconds, clock)
+    shown = models(cluster, wanted, ONCE_SECONDS if options.once else options.interval, clock)
     if options.once:
         shown = iter(deque(islice(shown, 2), maxlen=1))
     with contextlib.ExitStack() as stack:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
+from cli.show import moment
 from cli.top.scrape import Scraped
 from contract.elasticjob import names
 
@@ -107,8 +108,8 @@ def job_sample(job: Object, pods: Iterable[Object], events: Iterable[Object], me
         maximum=int(spec.get("maxReplicas", replicas)),
         active=int((status.get("replicaStatuses") or {}).get(names.WORKER, {}).get("active", 0)),
         failures=int(status.get("restarts", 0)),
-        since=parsed_time(status.get("startTime") or meta["creationTimestamp"]),
-        ended=parsed_time(status["completionTime"]) if status.get("completionTime") else None,
+        since=moment(status.get("startTime") or meta["creationTimestamp"]),
+        ended=moment(status["completionTime"]) if status.get("completionTime") else None,
         workers=workers(spec, pods, metrics),
         notes=tuple(sorted(map(note, events), key=lambda each: (each.at, each.key))),
     )
@@ -203,16 +204,11 @@ def note(event: Object) -> Note:
     )
     return Note(
         key=f"{meta['uid']} {series.get('count', event.get('count', 1))}",
-        at=parsed_time(next(text for text in times if text)),
+        at=moment(next(text for text in times if text)),
         warning=event.get("type") == "Warning",
         reason=str(event.get("reason", "")),
         message=str(event.get("message", "")).strip(),
     )
-
-
-def parsed_time(text: str) -> datetime:
-    """Return a time of the Kubernetes API (RFC 3339, UTC)."""
-    return datetime.fromisoformat(text).astimezone(UTC)
 
 
 def _worker_spec(spec: Object) -> Object:

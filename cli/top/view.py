@@ -16,6 +16,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from cli.show import age, style
 from cli.top.changes import Line, Mood
 from cli.top.model import Followed, Model
 from cli.top.samples import Job, Worker
@@ -24,8 +25,7 @@ from cli.top.scrape import Reading, Recoveries
 _BARS = "▁▂▃▄▅▆▇█"
 _NONE = "-"
 _MOOD_STYLES = {Mood.GOOD: "green", Mood.BAD: "red", Mood.PLAIN: ""}
-_STATE_STYLES = {"Running": "green", "Succeeded": "green", "Completed": "green", "Pending": "yellow", "Ending": "yellow"}
-_JOB_STYLES = {"Running": "green", "Succeeded": "green", "Failed": "red"}
+_WORKER_STYLES = {"Running": "green", "Succeeded": "green", "Pending": "yellow", "Ending": "yellow"}
 _CURVE_COLUMNS = 60
 _SHORT_CURVE_COLUMNS = 12
 _FEWEST_LINES = 3
@@ -76,28 +76,18 @@ def _bar(value: float, low: float, high: float) -> str:
     return _BARS[min(len(_BARS) - 1, int(share * len(_BARS)))]
 
 
-def duration(seconds: float) -> str:
-    """Return a duration as `kubectl get` writes an age: two units at most."""
-    minutes, rest = divmod(max(0, int(seconds)), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    parts = ((days, "d"), (hours, "h"), (minutes, "m"), (rest, "s"))
-    first = next((index for index, (count, _) in enumerate(parts) if count), len(parts) - 1)
-    return "".join(f"{count}{unit}" for count, unit in parts[first : first + 2] if count) or "0s"
-
-
 def _one_job(followed: Followed, at: datetime, size: Size) -> list[RenderableType]:
     job, lead = followed.job, followed.lead
     heading = Text.assemble(
         (job.name, "bold"),
         f"  {job.namespace}  ",
-        (job.state, _JOB_STYLES.get(job.state, "yellow")),
+        (job.state, style(job.state)),
         f"  desired {job.desired} ({job.minimum} to {job.maximum})  active {job.active}"
-        f"  failures {job.failures}  {duration(_age(job, at))}  {_clock(at)}",
+        f"  failures {job.failures}  {age(_seconds(job, at))}  {_clock(at)}",
     )
     shown: list[RenderableType] = [heading]
     if job.message and job.state != "Running":
-        shown.append(Text(job.message, style=_JOB_STYLES.get(job.state, "yellow")))
+        shown.append(Text(job.message, style=style(job.state)))
     shown += [Text(), _figures(followed, lead, size), Text(), _workers_table(job.workers)]
     return shown
 
@@ -137,7 +127,7 @@ def _workers_table(workers: Iterable[Worker]) -> Table:
         trained = [each for each in worker.scraped.readings.values() if each.steps]
         table.add_row(
             worker.name,
-            Text(worker.state, style=_STATE_STYLES.get(worker.state, "red")),
+            Text(worker.state, style=_WORKER_STYLES.get(worker.state, "red")),
             "core" if worker.core else "surge",
             str(worker.restarts),
             _ranks([each.rank for each in trained if each.rank is not None]),
@@ -156,14 +146,14 @@ def _jobs_table(model: Model) -> Table:
         table.add_row(
             *([job.namespace] if several else []),
             job.name,
-            Text(job.state, style=_JOB_STYLES.get(job.state, "yellow")),
+            Text(job.state, style=style(job.state)),
             f"{job.active}/{job.desired}",
             _number(lead.step if lead else None),
             Text.assemble(_curve(each.loss.points, _SHORT_CURVE_COLUMNS), " ", _number(lead.loss if lead else None)),
             Text.assemble(_curve(each.throughput.points, _SHORT_CURVE_COLUMNS, from_zero=True), " ", _rate(each)),
             str(sum(found.count for cause, found in each.recoveries.items() if cause != "start")),
             _percent(each.goodput),
-            duration(_age(job, model.at)),
+            age(_seconds(job, model.at)),
         )
     return table
 
@@ -210,7 +200,7 @@ def _number(value: float | None) -> str:
     return _NONE if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _age(job: Job, at: datetime) -> float:
+def _seconds(job: Job, at: datetime) -> float:
     return ((job.ended or at) - job.since).total_seconds()
 
 
