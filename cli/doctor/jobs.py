@@ -69,15 +69,11 @@ def etcd(place: Place) -> Result:
         services = {(each["metadata"]["namespace"], each["metadata"]["name"]): "" for each in own}
     if not services:
         return skipped("no job needs one")
-    found = [_etcd_service(place, *key, job=job) for key, job in sorted(services.items())]
-    checked = [each for each in found if each is not None]
-    if all(each is None for each in found):
+    found = [each for key, job in sorted(services.items()) if (each := _etcd_service(place, *key, job=job))]
+    if not found:
         return skipped("the jobs' etcd is outside the cluster")
-    return summed([each for each in checked if each.outcome is not Outcome.FINE], "; ".join(_texts(checked)))
-
-
-def _texts(findings: Iterable[Finding]) -> list[str]:
-    return sorted({each.text for each in findings})
+    wrong = [each for each in found if each.outcome is not Outcome.FINE]
+    return summed(wrong, "; ".join(each.text for each in found))
 
 
 def _etcd_service(place: Place, namespace: str, host: str, *, job: str) -> Finding | None:

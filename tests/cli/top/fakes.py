@@ -1,0 +1,139 @@
+"""A cluster that keeps its objects in memory and answers as the API server does, and a clock that tests set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cli.errors import Answer, ClusterError, Forbidden, NotFound
+from cli.kube import (
+    ALL_NAMESPACES,
+    EVERYTHING,
+    Change,
+    Kind,
+    Listing,
+    LogOptions,
+    Object,
+    Selection,
+    Table,
+)
+
+Call = Callable[[], str]
+
+
+def forbidden(what: str) -> Forbidden:
+    """Return the refusal of somebody without rights."""
+    return Forbidden(Answer(403, "Forbidden", f"{what} is forbidden"))
+
+
+def not_found(what: str) -> NotFound:
+    """Return the answer about something that does not exist."""
+    return NotFound(Answer(404, "NotFound", f"{what} not found"))
+
+
+class FakeClock:
+    """Time that passes only while somebody sleeps; then `events` happen, one for each sleep."""
+
+    def __init__(self, events: Iterator[None] | None = None) -> None:
+        self._seconds, self._events = 0.0, events
+
+    def now(self) -> datetime:
+        return datetime(2026, 11, 23, 10, 12, tzinfo=UTC) + timedelta(seconds=self._seconds)
+
+    def monotonic(self) -> float:
+        return self._seconds
+
+    def sleep(self, seconds: float) -> None:
+        self._seconds += seconds
+        if self._events:
+            next(self._events, None)
+
+
+class FakeCluster:
+    """Objects by plural, in the namespaces that they say. `refused` are errors by plural or path."""
+
+    def __init__(self, namespace: str = "training", **objects: list[dict[str, Any]]) -> None:
+        self.objects: dict[str, list[dict[str, Any]]] = dict(objects)
+        self.pages: dict[str, Call] = {}
+        """What pods answer, by name."""
+        self.paths: dict[str, str] = {"/version": '{"gitVersion": "v1.34.4"}'}
+        self.refused: dict[str, ClusterError] = {}
+        self.denied: set[str] = set()
+        """Rights that the user does not have: `patch elasticjobs/scale`."""
+        self._namespace = namespace
+
+    @property
+    def namespace(self) -> str:
+        return self._namespace
+
+    @property
+    def server(self) -> str:
+        return "https://cluster.test"
+
+    def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
+        for each in self.list(kind, Selection(namespace)).items:
+            if each["metadata"]["name"] == name:
+                return each
+        raise not_found(f'{kind.plural} "{name}"')
+
+    def list(self, kind: Kind, selection: Selection = EVERYTHING) -> Listing:
+        if error := self.refused.get(f"{selection.namespace}/{kind.plural}") or self.refused.get(kind.plural):
+            raise error
+        place = selection.namespace or self._namespace
+        found = [
+            each
+            for each in self.objects.get(kind.plural, [])
+            if not kind.namespaced or place in (ALL_NAMESPACES, each["metadata"]["namespace"])
+            if _matches(each["metadata"].get("labels") or {}, selection.labels)
+            if _matches(_fields(each), selection.fields)
+        ]
+        return Listing(found, "1")
+
+    def create(self, kind: Kind, object: Object, *, dry_run: bool = False) -> Object:
+        """Answer a SelfSubjectAccessReview; nothing else is created."""
+        asked = object["spec"]["resourceAttributes"]
+        path = "/".join(filter(None, [asked["resource"], asked["subresource"]]))
+        return {**object, "status": {"allowed": f"{asked['verb']} {path}" not in self.denied}}
+
+    def proxy(self, pod: str, port: int, path: str, namespace: str = "") -> str:
+        if "proxy" in self.refused:
+            raise self.refused["proxy"]
+        if pod not in self.pages:
+            raise ClusterError(f"{pod}:{port}{path} does not answer")
+        return self.pages[pod]()
+
+    def read(self, path: str) -> str:
+        if path in self.refused:
+            raise self.refused[path]
+        if path not in self.paths:
+            raise not_found(path)
+        return self.paths[path]
+
+    def table(self, kind: Kind, selection: Selection = EVERYTHING) -> Table:
+        raise NotImplementedError
+
+    def watch(self, kind: Kind, selection: Selection, since: str, seconds: float) -> Iterator[Change]:
+        raise NotImplementedError
+
+    def patch(self, kind: Kind, name: str, change: Object, *, subresource: str = "", namespace: str = "") -> Object:
+        raise NotImplementedError
+
+    def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
+        raise NotImplementedError
+
+    def log(self, pod: str, options: LogOptions, namespace: str = "") -> Iterator[str]:
+        raise NotImplementedError
+
+
+def _matches(values: Mapping[str, str], selector: str) -> bool:
+    wanted = (term.split("=", 1) for term in selector.split(",") if term)
+    return all(values.get(key) == value for key, value in wanted)
+
+
+def _fields(object: Object) -> dict[str, str]:
+    involved = object.get("involvedObject", {})
+    return {
+        "metadata.name": object["metadata"].get("name", ""),
+        **{f"involvedObject.{key}": value for key, value in involved.items()},
+    }
