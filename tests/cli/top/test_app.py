@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -45,7 +45,7 @@ class Stage:
         self.cluster.objects["elasticjobs"] = [job(state="Succeeded", completionTime="2026-11-23T10:13:00Z")]
 
     @staticmethod
-    def _page(trainer: Trainer):  # type: ignore[no-untyped-def]
+    def _page(trainer: Trainer) -> Callable[[], str]:
         return lambda: trainer.page
 
 

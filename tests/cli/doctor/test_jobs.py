@@ -1,0 +1,128 @@
+"""Jobs that can't go on are found, with the reason; a surge worker that waits for room is no fault."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cli.doctor import jobs
+from cli.doctor.results import Outcome
+from contract import labels
+from tests.cli.doctor.places import Surroundings
+from tests.cli.top.fakes import forbidden
+from tests.cli.top.objects import job, pod, unschedulable
+
+
+def service(name: str = "etcd", namespace: str = "training", **own: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": namespace, "labels": own}}
+
+
+def endpoints(ready: bool | None, namespace: str = "training") -> dict[str, Any]:
+    metadata = {"name": "etcd-1", "namespace": namespace, "labels": {"kubernetes.io/service-name": "etcd"}}
+    return {"metadata": metadata, "endpoints": [{"conditions": {} if ready is None else {"ready": ready}}]}
+
+
+def with_endpoint(endpoint: str, **spec: Any) -> dict[str, Any]:
+    made = job()
+    made["spec"] |= {"rdzvEndpoint": endpoint, **spec}
+    return made
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "etcd:2379",
+        "http://etcd.training:2379",
+        "etcd.training.svc.cluster.local:2379",
+        "http://etcd.training.svc:2379,http://etcd.training.svc:2380",
+    ],
+)
+def test_the_etcd_of_a_job_must_be_a_service_with_ready_pods(here: Surroundings, endpoint: str) -> None:
+    here.cluster.objects["elasticjobs"] = [with_endpoint(endpoint)]
+    missing = jobs.etcd(here.place)
+    if endpoint != "http://etcd.training:2379":  # this could be a host outside the cluster
+        assert (missing.outcome, "no Service training/etcd" in missing.text) == (Outcome.MEND, True)
+    here.cluster.objects |= {"services": [service()], "endpointslices": [endpoints(ready=False)]}
+    assert "no ready pod" in jobs.etcd(here.place).text
+    here.cluster.objects["endpointslices"].append(endpoints(ready=None))
+    assert (jobs.etcd(here.place).outcome, jobs.etcd(here.place).text) == (
+        Outcome.FINE,
+        "training/etcd: 1 ready endpoint",
+    )
+
+
+@pytest.mark.parametrize("endpoint", ["10.0.0.7:2379", "[fd00::7]:2379", "etcd.example.com:2379"])
+def test_an_etcd_outside_the_cluster_is_not_checked(here: Surroundings, endpoint: str) -> None:
+    here.cluster.objects["elasticjobs"] = [with_endpoint(endpoint)]
+    assert jobs.etcd(here.place).outcome is Outcome.SKIPPED
+
+
+@pytest.mark.parametrize(
+    "needless",
+    [
+        pytest.param(with_endpoint("digits-worker-0:29400", launcher="torchrun", rdzvBackend="c10d"), id="c10d"),
+        pytest.param(with_endpoint("nowhere:1", launcher="none"), id="none"),
+        pytest.param({**job(state="Succeeded")}, id="ended"),
+    ],
+)
+def test_jobs_that_need_no_etcd_any_more_are_not_asked_for_one(here: Surroundings, needless: dict[str, Any]) -> None:
+    here.cluster.objects["elasticjobs"] = [needless]
+    assert jobs.etcd(here.place).outcome is Outcome.SKIPPED
+
+
+def test_without_jobs_the_stacks_own_etcd_is_checked(here: Surroundings) -> None:
+    own = {labels.COMPONENT: labels.COMPONENT_ETCD}
+    here.cluster.objects["services"] = [service(**own)]
+    assert jobs.etcd(here.place).outcome is Outcome.MEND
+
+
+def test_a_core_worker_without_room_stops_the_job_and_a_surge_worker_does_not(here: Surroundings) -> None:
+    here.cluster.objects |= {"elasticjobs": [job()], "pods": [pod(0), unschedulable(1)]}
+    surge = jobs.waiting(here.place)
+    assert (surge.outcome, "1 Insufficient cpu" in surge.text) == (Outcome.NOTE, True)
+    here.cluster.objects["pods"] = [unschedulable(0), unschedulable(1)]
+    core = jobs.waiting(here.place)
+    assert core.outcome is Outcome.MEND
+    assert "tidewater job scale digits" in core.remedy
+
+
+def test_a_pod_that_was_made_just_now_may_wait(here: Surroundings) -> None:
+    young = unschedulable(0)
+    young["metadata"]["creationTimestamp"] = "2026-11-23T10:11:30Z"
+    here.cluster.objects |= {"elasticjobs": [job()], "pods": [young]}
+    assert jobs.waiting(here.place).outcome is Outcome.FINE
+
+
+def test_an_image_that_cannot_be_pulled_is_told_with_the_words_of_the_kubelet(here: Surroundings) -> None:
+    waits = {"name": "w", "state": {"waiting": {"reason": "ImagePullBackOff", "message": 'image "x" not found'}}}
+    here.cluster.objects |= {
+        "elasticjobs": [job()],
+        "pods": [pod(0, phase="Pending", containerStatuses=[waits])],
+    }
+    found = jobs.waiting(here.place)
+    assert (found.outcome, 'image "x" not found' in found.text) == (Outcome.MEND, True)
+    assert "imagePullSecrets" in found.remedy
+
+
+def test_a_queued_and_an_invalid_job_say_why(here: Surroundings) -> None:
+    def condition(kind: str, reason: str, message: str) -> list[dict[str, str]]:
+        return [{"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": "2"}]
+
+    queued = job("queued", state="Queued", conditions=condition("Created", "ElasticJobQueued", "2 jobs are before it"))
+    invalid = job("invalid", conditions=condition("Failed", "ElasticJobInvalid", "spec.sizes: 9 is above maxReplicas"))
+    here.cluster.objects["elasticjobs"] = [queued]
+    assert (jobs.waiting(here.place).outcome, "2 jobs are before it" in jobs.waiting(here.place).text) == (
+        Outcome.NOTE,
+        True,
+    )
+    here.cluster.objects["elasticjobs"] = [queued, invalid]
+    assert jobs.waiting(here.place).outcome is Outcome.MEND
+    assert "spec.sizes: 9" in jobs.waiting(here.place).text
+
+
+def test_who_may_not_read_all_namespaces_sees_the_jobs_of_the_own_one(here: Surroundings) -> None:
+    here.cluster.objects["elasticjobs"] = [job(), job("far", namespace="prod")]
+    assert jobs.waiting(here.place).text == "2 jobs in progress, no pod waits"
+    here.cluster.refused["*/elasticjobs"] = forbidden("elasticjobs")
+    assert jobs.waiting(here.place).text == "1 job in progress, no pod waits"
