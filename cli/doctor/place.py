@@ -1,7 +1,7 @@
 """What the checks look at: the tools of this machine, its environment and working directory, and the cluster.
 
-    place.tools.run("kubectl", "version", "--client")
-    place.cluster.list(NODES)
+place.tools.run("kubectl", "version", "--client")
+place.cluster.list(NODES)
 """
 
 from __future__ import annotations

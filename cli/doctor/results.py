@@ -1,6 +1,6 @@
 """What a check says.
 
-    return mend("kubectl is not installed", "Install it: https://kubernetes.io/docs/tasks/tools/")
+return mend("kubectl is not installed", "Install it: https://kubernetes.io/docs/tasks/tools/")
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Runs checks at the same time. Pure of what they check.
 
-    for check, result in results_of(CHECKS, place): ...
+for check, result in results_of(CHECKS, place): ...
 """
 
 from __future__ import annotations

@@ -35,9 +35,7 @@ ONCE_SECONDS = 1.0
 class Options:
     """How to show it."""
 
-    all_namespaces: Annotated[
-        bool, typer.Option("--all-namespaces", "-A", help="The jobs of all namespaces.")
-    ] = False
+    all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="The jobs of all namespaces.")] = False
     once: Annotated[bool, typer.Option("--once", help="Print one snapshot and end.")] = False
     interval: Annotated[float, typer.Option(min=0.5, max=3600, help="Seconds from one look to the next.")] = 2.0
     record: Annotated[

@@ -94,7 +94,9 @@ def test_the_efs_driver_is_needed_only_by_volumes_on_efs(here: Surroundings) -> 
     here.cluster.objects["csidrivers"] = [{"metadata": {"name": cluster.EFS_DRIVER}}]
     here.cluster.objects["csinodes"] = [{"metadata": {"name": "a"}, "spec": {"drivers": None}}]
     assert cluster.efs(here.place).outcome is Outcome.NOTE
-    here.cluster.objects["csinodes"] = [{"metadata": {"name": "a"}, "spec": {"drivers": [{"name": cluster.EFS_DRIVER}]}}]
+    here.cluster.objects["csinodes"] = [
+        {"metadata": {"name": "a"}, "spec": {"drivers": [{"name": cluster.EFS_DRIVER}]}}
+    ]
     assert cluster.efs(here.place).outcome is Outcome.FINE
 
 

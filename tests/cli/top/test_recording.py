@@ -26,9 +26,7 @@ def recorded(file: Path) -> str:
 
 
 def test_text_has_the_frames_in_which_something_happened_and_the_last_one(tmp_path: Path) -> None:
-    assert recorded(tmp_path / "top.txt") == (
-        "--- 0 s\ntwo workers\n\n--- 4 s\none worker\n\n--- 6 s\nstep 30\n\n"
-    )
+    assert recorded(tmp_path / "top.txt") == ("--- 0 s\ntwo workers\n\n--- 4 s\none worker\n\n--- 6 s\nstep 30\n\n")
 
 
 def test_a_cast_has_every_frame_with_its_time_and_colours(tmp_path: Path) -> None:
