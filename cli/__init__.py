@@ -11,7 +11,10 @@ options    commands whose options come in groups
 kube       the API server as the commands see it: a Protocol, and kinds
 access/    how the API server is reached: kubeconfig, login plug-ins, HTTP
 job/       `tidewater job …`
+top/       `tidewater top`: a live view of jobs
+doctor/    `tidewater doctor`: what is missing or wrong, and how to mend it
 install    `tidewater install`: the manifests of CRD and controller
 show       tables, colours, ages, JSON and YAML
 durations  10m, 1h30m
+parallel   several questions at the same time
 """

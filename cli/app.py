@@ -19,8 +19,10 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from cli import install
+from cli.doctor import app as doctor
 from cli.errors import CliError
 from cli.job import commands
+from cli.top import app as top
 
 HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -49,6 +51,8 @@ app = typer.Typer(
     context_settings=HELP,
 )
 app.add_typer(commands.app, name="job")
+top.register(app)
+doctor.register(app)
 install.register(app)
 
 

@@ -12,7 +12,6 @@ from functools import partial
 from cli.doctor.machine import logs_in_with_aws
 from cli.doctor.place import Ended, Place
 from cli.doctor.results import Result, fine, mend, note, skipped
-from cli.errors import CliError
 from cli.parallel import at_once
 
 QUOTAS = {

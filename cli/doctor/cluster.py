@@ -59,6 +59,7 @@ OTHERS = (
     Right("patch", names.GROUP, names.PLURAL, "", "job suspend, job resume"),
     Right("patch", names.GROUP, names.PLURAL, "scale", "job scale"),
     Right("delete", names.GROUP, names.PLURAL, "", "job delete"),
+    Right("watch", "", "pods", "", "job logs -f"),
     Right("get", "", "pods", "log", "job logs"),
     Right("get", "", "pods", "proxy", "the numbers of top"),
     Right("list", "", "events", "", "job describe, top"),

@@ -20,6 +20,7 @@ from rich.live import Live
 from rich.text import Text
 
 from cli.errors import ClusterError, NotFound, TimeoutReached, UsageError
+from cli.job.lookup import complete_job
 from cli.kube import ALL_NAMESPACES, Cluster
 from cli.options import command
 from cli.session import Clock, Session, Terminal
@@ -56,7 +57,12 @@ def register(app: typer.Typer) -> None:
 
 def top(
     job: Annotated[
-        str, typer.Argument(help="Name of a job. Without it: all jobs of the namespace.", show_default=False)
+        str,
+        typer.Argument(
+            help="Name of a job. Without it: all jobs of the namespace.",
+            autocompletion=complete_job,
+            show_default=False,
+        ),
     ] = "",
     *,
     options: Options,

@@ -16,6 +16,7 @@ from datetime import datetime
 from functools import partial
 
 from cli.errors import CliError, Forbidden
+from cli.job.lookup import job_named
 from cli.kube import EVENTS, JOBS, PODS, Cluster, Object, Selection
 from cli.parallel import at_once
 from cli.top.samples import Metrics, Sample, job_sample
@@ -73,7 +74,7 @@ def _lists(cluster: Cluster, wanted: Wanted) -> tuple[Sequence[Object], Sequence
         found[2] = ()
     jobs, pods, events = map(_expected, found)
     if wanted.job and not jobs:
-        cluster.get(JOBS, wanted.job, wanted.namespace)  # raises the error that names the remedy
+        job_named(cluster, wanted.job)  # raises NotFound with the names that are close to it
     return jobs, pods, events
 
 

@@ -8,10 +8,11 @@ Objects are read tolerantly: a job that the controller has not seen yet has no s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from cli.job.lookup import last_seen
 from cli.show import moment
 from cli.top.scrape import Scraped
 from contract.elasticjob import names
@@ -36,7 +37,7 @@ class Worker:
     """Whether the job needs it to reach its minimum; the others are surge."""
     restarts: int
     """Restarts of its containers by the kubelet."""
-    scraped: Scraped = Scraped()
+    scraped: Scraped = field(default_factory=Scraped)
 
 
 @dataclass(frozen=True)
@@ -193,18 +194,11 @@ def _exit_code(status: Object) -> str:
 
 
 def note(event: Object) -> Note:
-    """Return an event. Its time is that of the last occurrence, which old and new clients write to different fields."""
-    meta = event["metadata"]
-    series = event.get("series") or {}
-    times = (
-        series.get("lastObservedTime"),
-        event.get("lastTimestamp"),
-        event.get("eventTime"),
-        meta["creationTimestamp"],
-    )
+    """Return an event, with the time of its last occurrence."""
+    count = (event.get("series") or {}).get("count", event.get("count", 1))
     return Note(
-        key=f"{meta['uid']} {series.get('count', event.get('count', 1))}",
-        at=moment(next(text for text in times if text)),
+        key=f"{event['metadata']['uid']} {count}",
+        at=moment(last_seen(event)),
         warning=event.get("type") == "Warning",
         reason=str(event.get("reason", "")),
         message=str(event.get("message", "")).strip(),

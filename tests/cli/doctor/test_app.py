@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from cli.doctor.app import entry, register, summary
 from cli.doctor.checks import CHECKS
-from cli.doctor.results import Check, Outcome, fine, mend, note
+from cli.doctor.results import Check, fine, mend, note
 from cli.errors import Unreachable
 from cli.session import Tools
 from tests.cli.doctor.places import Surroundings

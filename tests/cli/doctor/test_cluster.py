@@ -94,9 +94,8 @@ def test_the_efs_driver_is_needed_only_by_volumes_on_efs(here: Surroundings) -> 
     here.cluster.objects["csidrivers"] = [{"metadata": {"name": cluster.EFS_DRIVER}}]
     here.cluster.objects["csinodes"] = [{"metadata": {"name": "a"}, "spec": {"drivers": None}}]
     assert cluster.efs(here.place).outcome is Outcome.NOTE
-    here.cluster.objects["csinodes"] = [
-        {"metadata": {"name": "a"}, "spec": {"drivers": [{"name": cluster.EFS_DRIVER}]}}
-    ]
+    drivers = [{"name": cluster.EFS_DRIVER}]
+    here.cluster.objects["csinodes"] = [{"metadata": {"name": "a"}, "spec": {"drivers": drivers}}]
     assert cluster.efs(here.place).outcome is Outcome.FINE
 
 

@@ -50,9 +50,8 @@ def test_other_text_is_skipped(text: str) -> None:
 
 
 def test_labels_may_have_every_character_and_samples_a_time() -> None:
-    text = (
-        'tidewater_worker_info{job_name="a} \\"b",worker="w"} 1.0\ntidewater_committed_steps_total 3.0 1395066363000\n'
-    )
+    info = 'tidewater_worker_info{job_name="a} \\"b",worker="w"} 1.0'
+    text = f"{info}\ntidewater_committed_steps_total 3.0 1395066363000\n"
     assert reading(text, at=1.0).steps == 3
 
 
