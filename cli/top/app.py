@@ -7,6 +7,7 @@ On a terminal, one screen is drawn again and again until Ctrl-C. Elsewhere, one 
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -78,8 +79,20 @@ def top(
     console = Terminal(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console = Terminal(highlight=False, markup=False, emoji=False, width=recording.SIZE.columns)
-    with contextlib.suppress(KeyboardInterrupt):  # the usual end
+    with _until_interrupted():
         watch(session.cluster, wanted, options, console, session.clock)
+
+
+@contextlib.contextmanager
+def _until_interrupted() -> Iterator[None]:
+    """Take Ctrl-C as the usual end, and SIGTERM too: `timeout 60 tidewater top …` ends its recording well."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def watch(cluster: Cluster, wanted: Wanted, options: Options, console: Console, clock: Clock) -> None:
@@ -101,7 +114,7 @@ def watch(cluster: Cluster, wanted: Wanted, options: Options, console: Console, 
         for model in shown:
             if record:
                 record.add(view.screen(model, recording.SIZE), model.at, changed=model.changed)
-            frame = view.screen(model, view.Size(console.width, console.height))
+            frame = view.screen(model, view.Size(console.width, console.height - 1))
             if live:
                 live.update(frame, refresh=True)
             else:

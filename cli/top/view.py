@@ -28,6 +28,10 @@ _MOOD_STYLES = {Mood.GOOD: "green", Mood.BAD: "red", Mood.PLAIN: ""}
 _WORKER_STYLES = {"Running": "green", "Succeeded": "green", "Pending": "yellow", "Ending": "yellow"}
 _CURVE_COLUMNS = 60
 _SHORT_CURVE_COLUMNS = 12
+_JOB_LINES = 13
+"""Lines of one job besides its workers and changes, at most."""
+_TABLE_LINES = 3
+"""Lines of a table of jobs besides the jobs and changes, at most."""
 _FEWEST_LINES = 3
 """Changes that are shown however low the terminal is."""
 
@@ -48,8 +52,8 @@ def screen(model: Model, size: Size) -> RenderableType:
         shown = _one_job(model.jobs[0], model.at, size)
     else:
         shown = [_jobs_table(model)]
-    used = len(model.jobs) + 2 if len(model.jobs) != 1 else len(model.jobs[0].job.workers) + 8
-    lines = model.lines[-max(_FEWEST_LINES, size.lines - used - 2) :]
+    used = len(model.jobs[0].job.workers) + _JOB_LINES if len(model.jobs) == 1 else len(model.jobs) + _TABLE_LINES
+    lines = model.lines[-max(_FEWEST_LINES, size.lines - used) :]
     shown += [Text(), *map(_change, lines)] if lines else []
     if model.trouble:
         shown.append(Text(f"as of {_clock(model.at)}: {model.trouble}", style="bold red"))

