@@ -13,7 +13,7 @@ from cli.doctor.results import Outcome, Result, fine, skipped
 from cli.errors import NotFound
 from cli.kube import JOBS, PODS, SERVICES, Kind, Object, Selection
 from cli.show import moment, plural
-from cli.top.samples import core_count, pod_state, type_of
+from cli.top.samples import core_count, newest_condition, pod_state, type_of
 from contract import labels
 from contract.elasticjob import names
 from contract.elasticjob.model import Launcher, State
@@ -190,16 +190,6 @@ def _message(pod: Object) -> str:
             return str(message)
     conditions = {each["type"]: each for each in status.get("conditions") or []}
     return str(conditions.get("PodScheduled", {}).get("message", ""))
-
-
-def newest_condition(job: Object) -> Object:
-    """Return the condition of a job that became true last; empty if there is none."""
-    conditions = (job.get("status") or {}).get("conditions") or []
-    return max(
-        (each for each in conditions if each.get("status") == "True"),
-        key=lambda each: str(each.get("lastTransitionTime", "")),
-        default={},
-    )
 
 
 def state_of(job: Object) -> str:

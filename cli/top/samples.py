@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from cli.job.lookup import last_seen
+from cli.kube import Object
 from cli.show import moment
 from cli.top.scrape import Scraped
 from contract.elasticjob import names
-
-Object = Mapping[str, Any]
 
 READY_STATE = "Running"
 
@@ -96,8 +94,7 @@ def job_sample(job: Object, pods: Iterable[Object], events: Iterable[Object], me
     """Return the job; `pods` are its own, `events` those about it."""
     meta, spec, status = job["metadata"], job["spec"], job.get("status") or {}
     replicas = int(_worker_spec(spec).get("replicas", 1))
-    conditions = [each for each in status.get("conditions") or [] if each.get("status") == "True"]
-    newest = max(conditions, key=lambda each: str(each.get("lastTransitionTime", "")), default={})
+    newest = newest_condition(job)
     return Job(
         namespace=meta["namespace"],
         name=meta["name"],
@@ -114,6 +111,13 @@ def job_sample(job: Object, pods: Iterable[Object], events: Iterable[Object], me
         workers=workers(spec, pods, metrics),
         notes=tuple(sorted(map(note, events), key=lambda each: (each.at, each.key))),
     )
+
+
+def newest_condition(job: Object) -> Object:
+    """Return the condition of a job that became true last; empty if none holds."""
+    conditions: list[Object] = (job.get("status") or {}).get("conditions") or []
+    holding = [each for each in conditions if each.get("status") == "True"]
+    return max(holding, key=lambda each: str(each.get("lastTransitionTime", "")), default={})
 
 
 def workers(spec: Object, pods: Iterable[Object], metrics: Metrics) -> tuple[Worker, ...]:
