@@ -121,7 +121,7 @@ def _too_few(situation: Situation, crew: Crew) -> Outcome | None:
     name = crew.permanent[0].name
     if crew.low == size == 1:
         return Outcome(False, Reason.PERMANENT_FAILURE, f"pod {name} failed for good")
-    why = f"{lost} pods of type {crew.type} failed for good, the last of them {crew.permanent[-1].name}: at most"
+    why = f"{lost} of {size} pods of type {crew.type} failed for good, among them {crew.permanent[-1].name}: at most"
     return Outcome(
         False,
         Reason.TOO_FEW_WORKERS if worker else Reason.PERMANENT_FAILURE,

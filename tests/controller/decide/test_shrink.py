@@ -70,6 +70,12 @@ def test_an_index_is_free_only_when_its_pod_is_gone() -> None:
     assert created(decide(view(job(2), (pod(0), pod(1, terminating=True))), NOW)) == []
 
 
+def test_a_pod_that_is_being_deleted_is_replaced_at_its_own_index() -> None:
+    made = job(2, low=1, high=3)
+    assert created(decide(view(made, (pod(0, terminating=True), pod(2))), NOW)) == []
+    assert created(decide(view(made, [pod(2)]), NOW)) == [0]
+
+
 def test_a_pod_that_ends_on_a_lost_node_is_removed_and_replaced() -> None:
     known = nodes(sound=("node-0",), lost=("node-1",))
     decision = decide(view(job(2), (pod(0), pod(1, terminating=True)), nodes=known), NOW)

@@ -131,6 +131,12 @@ def test_a_lost_status_does_not_shrink_a_grown_job() -> None:
     assert (deleted(decision), decision.status.desired) == ([], 5)
 
 
+def test_a_growth_that_was_interrupted_before_the_status_was_written_goes_on() -> None:
+    begun = (*running(0, 1), pod(2, "Pending", unschedulable_since=None))
+    decision = decide(view(auto(2, sizes=(2, 4)), begun), NOW)
+    assert (deleted(decision), created(decision), decision.status.desired) == ([], [3], 4)
+
+
 def test_the_number_asked_for_is_settled_when_it_runs() -> None:
     starts = decide(view(job(2), (pod(0), pod(1, "Pending"))), NOW)
     assert starts.status.settled_replicas is None

@@ -41,6 +41,18 @@ def test_a_failure_is_counted_once_wherever_the_controller_is_stopped(boundary: 
 
 
 @pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_a_growing_job_reaches_its_maximum_wherever_the_controller_is_stopped(boundary: int) -> None:
+    cluster = Simulation.of([job(2, low=1, high=8, autoscale=True)], {"a": 9})
+    for _ in range(6):
+        cluster.reconcile("j", stop_after=boundary)
+        cluster.schedule()
+        cluster.start()
+    cluster.settle()
+    assert len(cluster.pods["j"]) == 8
+    assert cluster.made == 8
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES)
 def test_a_resize_ends_at_its_size_wherever_the_controller_is_stopped(boundary: int) -> None:
     cluster = started()
     spec = cluster.jobs["j"].spec
