@@ -31,6 +31,14 @@ def leaving(crew: Crew, excess: int, nodes: Mapping[str, NodeView], endpoint: st
     return sorted(crew.staying(), key=order)[:excess]
 
 
+def shrunk(crew: Crew, size: int, nodes: Mapping[str, NodeView], endpoint: str) -> Crew:
+    """Return the pods that stay when the type shrinks to `size` pods."""
+    excess = crew.size - size
+    if excess <= 0:
+        return crew
+    return crew.without({pod.uid for pod in leaving(crew, excess, nodes, endpoint)})
+
+
 def standing(pod: PodView, nodes: Mapping[str, NodeView]) -> int:
     """Return how much the job has of the pod, from FAILED (nothing) to SOUND."""
     if pod.phase == "Failed":

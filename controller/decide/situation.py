@@ -16,7 +16,7 @@ from controller.decide.exits import Tally, Verdict, tally
 from controller.decide.observed import Admission, JobView, PodView
 from controller.decide.pods import Goal, Site
 from controller.decide.queue import Standing, need, stand
-from controller.decide.shrink import leaving
+from controller.decide.shrink import shrunk
 from controller.decide.sizes import Aim, aim_of
 
 
@@ -94,7 +94,8 @@ def situation_of(view: JobView, now: datetime) -> Situation:
     sorted_, strays = crews(view)
     judged = (each for crew in sorted_.values() for each in crew.judged())
     aim = aim_of(view, sorted_[names.WORKER], now)
-    kept = {type: _shrunk(crew, _size(crew, aim), view) for type, crew in sorted_.items()}
+    nodes, endpoint = view.nodes, view.job.spec.rdzv_endpoint
+    kept = {type: shrunk(crew, _size(crew, aim), nodes, endpoint) for type, crew in sorted_.items()}
     standing = stand(view, kept, now)
     if standing.admission is None:
         kept = sorted_
@@ -114,11 +115,3 @@ def situation_of(view: JobView, now: datetime) -> Situation:
 
 def _size(crew: Crew, aim: Aim) -> int:
     return aim.size if crew.type == names.WORKER else crew.wanted
-
-
-def _shrunk(crew: Crew, size: int, view: JobView) -> Crew:
-    excess = crew.size - size
-    if excess <= 0:
-        return crew
-    gone = leaving(crew, excess, view.nodes, view.job.spec.rdzv_endpoint)
-    return crew.without({pod.uid for pod in gone})

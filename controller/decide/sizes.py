@@ -22,6 +22,7 @@ from datetime import datetime, timedelta
 from contract.elasticjob.model import ElasticJob, JobSpec
 from controller.decide.crews import Crew
 from controller.decide.observed import Admission, JobView
+from controller.decide.shrink import shrunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,8 @@ def _grown(view: JobView, worker: Crew, aim: Aim, base: int, now: datetime) -> A
     snooze = timedelta(seconds=spec.snooze_seconds)
     if aim.size > base:
         waiting = min((pod.unschedulable_since for pod in worker.live if pod.unschedulable_since), default=None)
-        held = floor(spec, worker, max(base, worker.placed + len(worker.permanent)))
+        kept = shrunk(worker, aim.size, view.nodes, spec.rdzv_endpoint)
+        held = floor(spec, worker, max(base, kept.placed + len(kept.permanent)))
         if held < aim.size and (view.refusal or (waiting is not None and waiting + snooze <= now)):
             return Aim(held, aim.settled, now + snooze, now + snooze)
         if waiting is not None and waiting + snooze > now:
