@@ -12,7 +12,7 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.controller import plan as controller_plan
@@ -82,8 +82,22 @@ class Table:
 
 
 def failures(records: Sequence[Record]) -> str:
-    """Return the comparison of the systems."""
-    chosen = [record for record in records if record.system in SYSTEMS and _label(record.measure)]
+    """Return the comparison of the systems with the small model."""
+    return _compared([record for record in records if record.measure in LABELS])
+
+
+def failures_large(records: Sequence[Record]) -> str | None:
+    """Return the same for the large model; None if it has not been measured."""
+    large = results.named("", large=True)
+    own = [
+        replace(each, measure=each.measure.removeprefix(large)) for each in records if each.measure.startswith(large)
+    ]
+    return _compared(own) if own else None
+
+
+def _compared(records: Sequence[Record]) -> str:
+    """Return a line for each of the measures and a column for each system that has been measured."""
+    chosen = [record for record in records if record.system in SYSTEMS]
     found = rows(chosen)
     systems = [name for name in SYSTEMS if any(row.system == name for row in found)]
     timeouts = [", ".join(f"{what} {value}" for what, value in SYSTEMS[name].timeouts.items()) for name in systems]
@@ -97,7 +111,7 @@ def failures(records: Sequence[Record]) -> str:
         if cells:
             counts = sorted({row.n for row in cells.values()})
             runs = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-            lines.append([f"{_label(measure)} (n = {runs})", *(cell(cells.get(name)) for name in systems)])
+            lines.append([f"{LABELS[measure]} (n = {runs})", *(cell(cells.get(name)) for name in systems)])
     return f"{_lines(lines)}\n\n{origin(chosen)}"
 
 
@@ -122,7 +136,8 @@ def headline(records: Sequence[Record]) -> str | None:
 
 def others(records: Sequence[Record]) -> str:
     """Return what is not about failures: steps, checkpoints, the transfer."""
-    chosen = [record for record in records if not _label(record.measure)]
+    about_failures = {results.named(measure, large=large) for measure in LABELS for large in (False, True)}
+    chosen = [record for record in records if record.measure not in about_failures]
     return f"{_listed(rows(chosen))}\n\n{origin(chosen)}" if chosen else "Not measured yet."
 
 
@@ -189,7 +204,7 @@ def cell(row: Row | None) -> str:
         return f"more than {cap:.0f} s"
     unit = _UNITS.get(row.unit, f" {row.unit}")
     number = _exact if row.unit == "ratio" else _number
-    if row.n == 1:
+    if row.low == row.high:
         return f"{number(row.median)}{unit}"
     return f"{number(row.median)}{unit} ({number(row.low)} to {number(row.high)})"
 
@@ -197,6 +212,7 @@ def cell(row: Row | None) -> str:
 TABLES = (
     Table("headline", "README.md", "elastic*.jsonl", headline),
     Table("failures", "docs/training.md", "elastic*.jsonl", failures),
+    Table("failures-large", "docs/training.md", "elastic*.jsonl", failures_large),
     Table("others", "docs/benchmarks.md", "elastic*.jsonl", others),
     Table("gpu", "docs/benchmarks.md", "gpu-*.jsonl", listed),
     Table("controllers", "docs/benchmarks.md", "controller*.jsonl", controllers),
@@ -232,13 +248,6 @@ def rendered() -> dict[Path, str]:
         before = texts.get(path) or path.read_text()
         texts[path] = before if text is None else place(before, name, text)
     return texts
-
-
-def _label(measure: str) -> str:
-    """Return the line's label in the table of failures; empty for other measures."""
-    large = results.named("", large=True)
-    label = LABELS.get(measure.removeprefix(large), "")
-    return f"110 MB of gradients: {label}" if label and measure.startswith(large) else label
 
 
 def _listed(found: Sequence[Row]) -> str:

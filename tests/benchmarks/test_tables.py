@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import tables
-from benchmarks.elastic import faults
+from benchmarks.elastic import faults, results
 from benchmarks.records import Records, read, rows
 from benchmarks.rows import Row
 
@@ -47,6 +47,23 @@ def test_the_table_of_failures_has_a_column_for_each_system_with_its_time_outs(t
     assert len(text) == 6
     assert text[5].startswith("a processor, 2 cores. tidewater ")
     assert "torch 2.15.0" in text[5]
+
+
+def test_the_large_model_has_a_table_of_its_own_with_the_systems_that_were_measured(tmp_path: Path) -> None:
+    found = records(tmp_path)
+    found.add(KILL, "torchft", [5.0], unit="s")
+    assert tables.failures_large(found.all) is None
+    found.add(results.named(KILL, large=True), "tidewater", [0.6, 0.7], unit="s")
+    found.add(results.named("SIGKILL: steps lost", large=True), "tidewater", [0, 0], unit="steps")
+    text = tables.failures_large(found.all)
+    assert text
+    lines = text.splitlines()
+    assert lines[0] == "| median (least to most) | Tidewater |"
+    assert lines[3:5] == [
+        "| SIGKILL, until the next committed step (n = 2) | 0.65 s (0.60 to 0.70) |",
+        "| of that, steps done again (n = 2) | 0 |",
+    ]
+    assert KILL.partition(":")[0] not in tables.others(found.all)
 
 
 def test_a_median_equal_to_the_cap_is_shown_as_more_than_the_cap() -> None:
