@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from benchmarks.controller.plane import NO_PROXY, Plane
 
+from benchmarks.controller.plane import NO_PROXY, Plane
 from contract.elasticjob import crd, names
 from controller.cluster.client import (
     JOBS,

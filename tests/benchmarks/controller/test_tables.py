@@ -35,7 +35,7 @@ def test_the_comparison_has_a_column_for_each_measured_system(tmp_path: Path) ->
     assert lines[0] == "| 1,000 jobs, median (least to most) | Tidewater | training-operator, tuned |"
     assert lines[2] == "| turns | 3 | 3 |"
     assert lines[3] == f"| {results.RATE} | 65.0 jobs/s (60.0 to 70.0) | 51.0 jobs/s (50.0 to 52.0) |"
-    assert f"| {results.REST_CALLS} | 0 calls/s (0 to 0) | 0 calls/s (0 to 0) |" in lines
+    assert f"| {results.REST_CALLS} | 0 calls/s | 0 calls/s |" in lines
     assert f"| {results.PSS} | not measured | not measured |" in lines
     assert "training-operator v1.9.2" in lines[-1]
 
