@@ -74,7 +74,8 @@ _REPLICAS = f"{_WORKER}.replicas"
 _MIN = f"(has(self.minReplicas) ? self.minReplicas : {_REPLICAS})"
 _MAX = f"(has(self.maxReplicas) ? self.maxReplicas : {_REPLICAS})"
 _PATH = f".replicaSpecs.{names.WORKER}"
-_CONTAINERS = f"{_WORKER}.template.spec.containers"
+_CONTAINERS = f"self.replicaSpecs['{names.WORKER}'].template.spec.containers"
+"""With an index, since the API server finds no bounds for the cost of a list behind a key with a dot."""
 
 _HAS_WORKER = Rule(
     f"has({_WORKER})",
