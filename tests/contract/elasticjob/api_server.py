@@ -31,7 +31,10 @@ class ApiServer:
     certificate: str
 
     def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
-        """Send a request; return the HTTP status and the object in the answer."""
+        """Send a request; return the HTTP status and the object in the answer, or {} if it has none.
+
+        A path that the API server does not have yet is answered with plain text.
+        """
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": kind}
         trust = ssl.create_default_context(cadata=self.certificate)
@@ -39,7 +42,9 @@ class ApiServer:
         with contextlib.closing(connection):
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             answer = connection.getresponse()
-            return answer.status, json.loads(answer.read())
+            content = answer.read()
+            is_object = (answer.getheader("Content-Type") or "").startswith("application/json")
+            return answer.status, json.loads(content) if is_object else {}
 
     def kubectl(self, *arguments: str, stdin: str | None = None, expect: int = 0) -> str:
         """Run kubectl; return what it prints."""
