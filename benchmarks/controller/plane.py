@@ -159,12 +159,13 @@ class Plane:
             self._tls.load_cert_chain(pki / "admin.crt", pki / "admin.key")
         return http.client.HTTPSConnection(HOST, self.site.api_port, context=self._tls)
 
-    def kubeconfig(self, user: str) -> Path:
-        """Return a kubeconfig of a user with all rights. Every controller has them, so that none is checked longer."""
+    def kubeconfig(self, user: str, *, with_rights: bool = True) -> Path:
+        """Return a kubeconfig of a user. Every controller has all rights, so that none is checked longer."""
         path = self.site.folder / f"{user}.kubeconfig"
         if not path.exists():
             pair = self._authority.issue(user, organization=GROUP)
-            self.apply(binding(user))
+            if with_rights:
+                self.apply(binding(user))
             write_private(path, client_kubeconfig(self.site.endpoint, self._authority.pair.certificate, pair, user))
         return path
 

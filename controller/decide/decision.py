@@ -75,8 +75,9 @@ def _plan(situation: Situation) -> Plan:
     if situation.outdated:
         return Plan(lost + delete_all(staying, "a template of the job has changed"))
     if situation.waits:
-        live = (pod for crew in crews for pod in crew.live)
-        return Plan(lost + delete_all(live, "the job waits in its queue"))
+        kept = {pod.uid for crew in situation.kept.values() for pod in crew.staying()}
+        rest = (pod for pod in staying if pod.uid not in kept)
+        return Plan(lost + delete_all(rest, "the job waits in its queue"))
     site = situation.site
     changes = [fill(crew, situation.goal(crew), site, situation.now) for crew in crews]
     return Plan(

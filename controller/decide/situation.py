@@ -100,7 +100,8 @@ def situation_of(view: JobView, now: datetime) -> Situation:
     if standing.admission is None:
         kept = sorted_
     elif standing.admission is Admission.WAIT:
-        kept = {type: crew.without({pod.uid for pod in crew.live}) for type, crew in sorted_.items()}
+        # Not of all pods: with a pod that leaves by shrinking, the job could next be taken for whole, or for done.
+        kept = {type: crew.without({pod.uid for pod in crew.live}) for type, crew in kept.items()}
     return Situation(
         view=view,
         crews=sorted_,

@@ -16,7 +16,7 @@ import yaml
 
 from cli.access.server import Server
 from cli.errors import AlreadyThere, ClusterError
-from cli.kube import DEFINITIONS, DEPLOYMENTS, EVENTS, JOBS, NAMESPACES, PODS, Kind, Object
+from cli.kube import DEFINITIONS, DEPLOYMENTS, EVENTS, JOBS, PODS, Kind, Object
 from contract.elasticjob import names
 from tests.cli.api_server import Plane, started
 
@@ -65,7 +65,6 @@ def tidewater(plane: Plane) -> Command:
         "Install it: tidewater install | kubectl apply -f -",
     ]
     server.create(DEFINITIONS, yaml.safe_load(run("install", "--crd-only").stdout))
-    server.create(NAMESPACES, {"metadata": {"name": "training"}})
     eventually(lambda: server.list(JOBS) is not None)
     return run
 

@@ -19,7 +19,7 @@ import pytest
 
 from cli.access.server import Server
 from cli.errors import ClusterError
-from cli.kube import DEFINITIONS, JOBS, NAMESPACES, PODS
+from cli.kube import DEFINITIONS, JOBS, PODS
 from contract.elasticjob import crd, names
 from tests.cli.api_server import Plane, started
 from tests.cli.top.objects import Trainer
@@ -72,7 +72,6 @@ def server(plane: Plane) -> Server:
     """A cluster with the CRD and one job, which nothing controls."""
     found = plane.server()
     found.create(DEFINITIONS, crd.definition())
-    found.create(NAMESPACES, {"metadata": {"name": "training"}})
     eventually(lambda: found.list(JOBS) is not None)
     container = {"name": names.WORKER_CONTAINER, "image": "i"}
     found.create(

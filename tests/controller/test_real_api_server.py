@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -167,10 +168,17 @@ async def controller(number: int = 1_000_000, moment: str = "before") -> AsyncIt
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+def keeper() -> Iterator[ThreadPoolExecutor]:
+    """Yield a thread that starts processes beside an event loop: a process ends with the thread that started it."""
+    with ThreadPoolExecutor(1) as thread:
+        yield thread
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory, keeper: ThreadPoolExecutor) -> Iterator[Plane]:
     made = Plane(tmp_path_factory.mktemp("plane"), [USER])
     try:
-        made.start()
+        keeper.submit(made.start).result()
         # Without a controller manager nobody else makes the account, without which no pod is admitted.
         account = {
             "apiVersion": "v1",
@@ -230,13 +238,14 @@ def test_a_controller_that_is_killed_at_any_write_leaves_nothing_half_done(momen
     raise AssertionError("a hundred writes for one job")
 
 
-def test_an_api_server_that_restarts_only_delays(plane: Plane) -> None:
+def test_an_api_server_that_restarts_only_delays(plane: Plane, keeper: ThreadPoolExecutor) -> None:
     async def main() -> None:
+        loop = asyncio.get_running_loop()
         async with cloud() as found, controller():
             await found.server.create(JOBS, jobs.manifest())
             await until(lambda: found.settled("imagenet", 2))
-            await asyncio.to_thread(plane.end)
-            await asyncio.to_thread(plane.start)
+            await loop.run_in_executor(keeper, plane.end)
+            await loop.run_in_executor(keeper, plane.start)
             await found.scale("imagenet", 3)
             await until(lambda: found.settled("imagenet", 3))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.controller.errors import PlaneError
 from contract.elasticjob import codec, crd, names
 from contract.elasticjob.model import ReplicaStatus, State, Status
 from tests.contract.elasticjob.api_server import ApiServer, eventually, running
@@ -115,8 +116,8 @@ def test_kubectl_scale_changes_the_desired_size(server: ApiServer, stored: Manif
 
 
 def test_kubectl_scale_beyond_the_maximum_is_refused(server: ApiServer, stored: Manifest) -> None:
-    said = server.kubectl("scale", "ej/imagenet", "--replicas=4", expect=1)
-    assert "replicaSpecs.Worker.replicas (4) must not be above maxReplicas (3)." in said
+    with pytest.raises(PlaneError, match=r"replicaSpecs\.Worker\.replicas \(4\) must not be above maxReplicas \(3\)\."):
+        server.kubectl("scale", "ej/imagenet", "--replicas=4")
 
 
 def test_an_autoscaler_finds_the_size_and_the_selector(server: ApiServer, stored: Manifest) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contract.elasticjob.choices import State
+from contract.elasticjob.choices import State, SuccessPolicy
 from contract.elasticjob.model import ElasticJob, ReplicaSpec, SchedulingPolicy
 from contract.elasticjob.status import Status
 from controller.decide.decision import decide
@@ -132,6 +132,17 @@ def test_a_short_job_that_is_not_the_head_gives_up_its_rooms() -> None:
     decision = decide(view(queued("j", 2), [pod(0), pod(1, "Pending")], admission=WAIT), NOW)
     assert deleted(decision) == ["worker-0", "worker-1"]
     assert decision.status.state is State.QUEUED
+
+
+def test_a_short_job_gives_up_the_pods_beyond_its_size_too_and_stays_short() -> None:
+    made = job(3, low=2, high=6, success_policy=SuccessPolicy.ALL_WORKERS, policy={"queue": "q"})
+    done = pod(0, "Succeeded")
+    waits = decide(
+        view(whole(made), [done, pod(1, "Pending"), pod(4, "Pending"), pod(5, "Succeeded")], admission=WAIT), NOW
+    )
+    assert sorted(deleted(waits)) == ["worker-1", "worker-4", "worker-5"]
+    again = decide(view(replace(made, status=waits.status), [done], admission=WAIT), NOW)
+    assert (again.status, again.actions) == (waits.status, ())
 
 
 def test_nothing_changes_until_the_queue_was_asked() -> None:
