@@ -36,7 +36,8 @@ def training(config: Config) -> Training:
         return nn.functional.cross_entropy(model(batch[0]), batch[1])
 
     def right(model: nn.Module, batch: Batch) -> torch.Tensor:
-        return (model(batch[0]).argmax(1) == batch[1]).sum()
+        hits: torch.Tensor = model(batch[0]).argmax(1) == batch[1]
+        return hits.sum()
 
     data = TensorDataset(numbers, labels)
     optimizer = torch.optim.SGD(model.parameters(), lr=_LEARNING_RATE, momentum=0.9)
