@@ -187,15 +187,15 @@ def test_jobs_of_a_queue_start_whole_and_one_after_the_other(cluster: Checkout) 
     node = cluster.json("kubectl get nodes -l tidewater.dev/node-role=system -o json")["items"][0]["metadata"]["name"]
     slots = json.dumps({"status": {"capacity": {SLOTS: "2"}}})
     cluster.run(f"kubectl patch node {node} --subresource=status --type=merge -p '{slots}'")
-    apply(cluster, queued("first"), queued("second"))
-    first, second = Job(cluster.path, "first"), Job(cluster.path, "second")
-    wait_until("one of them to run whole", lambda: 2 in [_running(first), _running(second)])
-    if _running(second):
-        first, second = second, first
-    wait_until("the other one to wait", lambda: second.status().get("state") == "Queued")
-    assert second.pods() == []
+    jobs = [Job(cluster.path, name) for name in ("first", "second", "third")]
+    apply(cluster, *(queued(job.name) for job in jobs))
+    (first,) = wait_until("one of them to run whole", lambda: [job for job in jobs if _running(job) == 2])
+    jobs.remove(first)
+    wait_until("the others to wait", lambda: all(job.status().get("state") == "Queued" for job in jobs))
+    assert [_running(job) for job in jobs] == [0, 0]
+    assert [] in [job.pods() for job in jobs]  # the other one is the next, whose pods wait for room
     first.run(f"kubectl delete {first.named} --timeout=60s")
-    second.await_active(2)
+    wait_until("the next one to run whole", lambda: sorted(map(_running, jobs)) == [0, 2])
 
 
 def _running(job: Job) -> int:
