@@ -234,12 +234,14 @@ class Loader:
         while True:
             try:
                 answered, batch, problem = next(answers)
-            except RuntimeError as error:
-                if all(process.is_alive() for process in self._processes):
+            # All but RuntimeError: the process ended while it handed over a tensor, through a socket with a path.
+            except (RuntimeError, ConnectionError, EOFError, FileNotFoundError) as error:
+                if isinstance(error, RuntimeError) and all(process.is_alive() for process in self._processes):
                     raise
+                detail = (str(error) or type(error).__name__).splitlines()[0]
                 raise TrainerError(
                     "a process that prepares data was killed (out of memory, or /dev/shm is full): give the worker "
-                    f"more of it, or lower --data-workers or --prefetch ({str(error).splitlines()[0]})"
+                    f"more of it, or lower --data-workers or --prefetch ({detail})"
                 ) from error
             if answered == request:
                 if problem is not None:

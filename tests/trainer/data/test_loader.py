@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -321,6 +321,19 @@ def test_next_raises_an_error_with_the_remedy_if_a_worker_process_was_killed(ope
         _exhaust(loader)
 
 
+@pytest.mark.parametrize("error", [EOFError(), ConnectionResetError(104, "Connection reset by peer")])
+def test_next_names_the_remedy_if_a_worker_process_ends_while_it_hands_over_a_batch(
+    opened: Callable[..., Loader], error: Exception
+) -> None:
+    loader = opened(workers=1)
+    loader.start(at(epochs=1000))
+    loader.next()
+    os.kill(loader.processes[0], signal.SIGKILL)
+    loader._answers = map(_raise, [error])
+    with pytest.raises(TrainerError, match="--data-workers"):
+        _exhaust(loader)
+
+
 def test_closing_ends_the_worker_processes_even_while_they_work(opened: Callable[..., Loader]) -> None:
     loader = opened(Slow(), workers=2)
     loader.start(at(batch_size=TOTAL))
@@ -370,6 +383,10 @@ def test_worker_processes_end_with_the_training_process_and_hold_none_of_its_con
             time.sleep(0.01)
     assert not any(is_alive(process) for process in processes)
     assert time.monotonic() - began < 2
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
 
 def _exhaust(loader: Loader) -> None:
