@@ -234,7 +234,7 @@ class Loader:
         while True:
             try:
                 answered, batch, problem = next(answers)
-            # All but RuntimeError: the process ended while it handed over a tensor, through a socket with a path.
+            # All but RuntimeError: the process ended while it passed a tensor on, which takes a Unix socket.
             except (RuntimeError, ConnectionError, EOFError, FileNotFoundError) as error:
                 if isinstance(error, RuntimeError) and all(process.is_alive() for process in self._processes):
                     raise

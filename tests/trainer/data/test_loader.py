@@ -321,7 +321,9 @@ def test_next_raises_an_error_with_the_remedy_if_a_worker_process_was_killed(ope
         _exhaust(loader)
 
 
-@pytest.mark.parametrize("error", [EOFError(), ConnectionResetError(104, "Connection reset by peer")])
+@pytest.mark.parametrize(
+    "error", [EOFError(), ConnectionResetError(104, "Connection reset by peer")], ids=["closed", "reset"]
+)
 def test_next_names_the_remedy_if_a_worker_process_ends_while_it_hands_over_a_batch(
     opened: Callable[..., Loader], error: Exception
 ) -> None:
