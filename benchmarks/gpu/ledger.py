@@ -36,6 +36,7 @@ class Final:
     step: int
     generation: int
     rank: int
+    """-1 if the worker took no part in the step, but got the state with the report of it."""
     size: int
     loss: float
     batch_size: int
@@ -58,8 +59,9 @@ class Worker:
         before = [final for final in self.finals if final.step < step]
         if not before or before[-1].step < step - _BEHIND:
             return []
-        last = sorted(before[-1].samples)
-        place = max(place for place, saw in enumerate(self.saw) if sorted(saw) == last)
+        took_part = [final for final in before if final.rank >= 0]
+        last = sorted(took_part[-1].samples) if took_part else None
+        place = max((place for place, saw in enumerate(self.saw) if sorted(saw) == last), default=-1)
         return self.saw[place + 1 :][:_BEHIND]
 
 
@@ -147,7 +149,8 @@ def _differences(step: int, told: Mapping[str, Final]) -> list[str]:
     ):
         if len(set(values.values())) > 1:
             found.append(f"step {step}: the workers have different {what}: {values}")
-    if len({final.rank for final in told.values()}) < len(told):
+    ranks = [final.rank for final in told.values() if final.rank >= 0]  # -1: it took no part, as several newcomers may
+    if len(set(ranks)) < len(ranks):
         found.append(f"step {step}: two workers report the same rank")
     return found
 

@@ -72,6 +72,25 @@ def test_different_states_after_a_step_are_found() -> None:
     assert problem.startswith("step 2: the workers have different states: ")
 
 
+def test_two_newcomers_may_report_a_step_in_which_neither_took_part() -> None:
+    joined = job()
+    joined["2"] = joined["3"] = Worker([], [final(2, -1, ())])
+    assert verdict(joined, TOTAL).problems == []
+
+
+def test_a_newcomer_that_is_killed_after_a_step_without_it_has_its_first_share_counted() -> None:
+    killed = job()
+    killed["1"] = Worker([(6, 7)], [final(1, -1, ())])
+    killed["0"] = worker(final(1, 0, (0, 1, 2, 3), size=1), final(2, 0, (4, 5)))
+    assert verdict(killed, TOTAL).problems == []
+
+
+def test_two_workers_that_took_the_same_rank_in_a_step_are_found() -> None:
+    same = job()
+    same["1"].finals[1] = replace(same["1"].finals[1], rank=0)
+    assert verdict(same, TOTAL).problems == ["step 2: two workers report the same rank"]
+
+
 def test_a_step_that_nobody_reports_is_found() -> None:
     gap = job()
     for each in gap.values():
