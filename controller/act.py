@@ -25,7 +25,7 @@ from controller.cluster.client import JOBS, PODS, SERVICES, Cluster, Kind, Manif
 from controller.cluster.errors import Conflict, Exists, NotFound, Refused, Unavailable
 from controller.cluster.mirror import Key, Mirror
 from controller.decide.actions import Action, CreatePod, CreateService, DeleteJob, DeletePod, Emit
-from controller.observe.events import Recorder, about
+from controller.observe.events import About, Recorder, about
 from controller.observe.log import Log
 from controller.store import Store
 
@@ -94,26 +94,33 @@ class Hands:
             Conflict: The job has changed since it was read.
         """
         if status != job.status:
-            key, old = Key(job.namespace, job.name), codec.status_object(job.status)
-            await self.patch_status(key, job.resource_version, old, codec.status_object(status))
+            old, new = codec.status_object(job.status), codec.status_object(status)
+            await self.patch_status(about(job), job.resource_version, old, new)
 
-    async def patch_status(self, key: Key, version: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    async def patch_status(self, job: About, version: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         """Write the difference between two statuses of a job.
 
         Args:
-            key: The job.
+            job: The job.
             version: Its resourceVersion when it had the old status.
             old: What it says.
             new: What it shall say.
 
         Raises:
             Conflict: The job has changed since.
+            Refused: The job was stored under another definition, and breaks a rule of this one. The API server then
+                accepts no change that doesn't mend it; it compares a spec with the stored one only if the definition
+                describes every field of it, and templates are not described.
+                https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-ratcheting
         """
         patch = {"metadata": {"resourceVersion": version}, "status": difference(old, new)}
         try:
-            found = await self._cluster.patch(Ref(JOBS, key.namespace, key.name), patch, "status")
+            found = await self._cluster.patch(Ref(JOBS, job.namespace, job.name), patch, "status")
         except NotFound:
             return  # deleted: its event is on the way
+        except Refused as error:
+            self._recorder.record(job, "Warning", names.Reason.INVALID, str(error))
+            raise
         self._store.jobs.wrote(found)
 
     async def _create_pods(self, job: ElasticJob, actions: Sequence[CreatePod]) -> None:

@@ -223,8 +223,8 @@ class Controller:
         new = invalid_status(manifest, problem, self._now())
         if new != old:
             meta = manifest["metadata"]
-            await self._hands.patch_status(key, meta["resourceVersion"], old, new)
             about = About(key.namespace, key.name, meta["uid"])
+            await self._hands.patch_status(about, meta["resourceVersion"], old, new)
             self._recorder.record(about, "Warning", names.Reason.INVALID, problem)
             self._log.warning("job_invalid", job=str(key), reason=problem)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import pulumi
 
 import settings
-from contract import env, exit_codes, labels, leaving
+from contract import env, exit_codes, labels, leaving, metrics
 from contract.elasticjob import names
 from contract.elasticjob.model import Launcher, RestartPolicy, SuccessPolicy
 from infra.outputs import TRAINER_SERVICE_ACCOUNT, checkpoints_folder
@@ -51,10 +51,6 @@ REPLICAS = f"spec.replicaSpecs.{names.WORKER}.replicas"
 
 START_MINUTES = 30
 """How long Pulumi waits for the workers. The trainer's image takes about 20 GiB with CUDA, and a new node pulls it."""
-
-METRICS_PORT = 9464
-"""Port of each worker's metrics, the same as that of OpenTelemetry's exporters for Prometheus. The other processes of a
-worker with several GPUs use the ports after it."""
 
 LOST_NODE_SECONDS = 15
 """Pods on a node that doesn't answer are evicted after this, instead of Kubernetes' 300."""
@@ -165,7 +161,7 @@ def scraped(processes: int) -> dict[str, str]:
 
     A worker of several processes gets no port here: Prometheus then scrapes every port that the pod declares.
     """
-    port = {"prometheus.io/port": str(METRICS_PORT)} if processes == 1 else {}
+    port = {"prometheus.io/port": str(metrics.FIRST_PORT)} if processes == 1 else {}
     return {"prometheus.io/scrape": "true", "prometheus.io/path": "/metrics", **port}
 
 
@@ -230,7 +226,7 @@ def worker_container(job: JobSpec) -> Manifest:
         env.MAX_WORKERS: str(job.workers.maximum),
         env.DATA: job.data,
         env.CHECKPOINTS: job.checkpoints,
-        env.METRICS_PORT: str(METRICS_PORT),
+        env.METRICS_PORT: str(metrics.FIRST_PORT),
         env.PROCESSES: str(job.processes),
         "HOME": "/tmp",
         "USER": labels.APPLICATION,  # the image's passwd has no such user, and libraries ask for the name
@@ -243,7 +239,7 @@ def worker_container(job: JobSpec) -> Manifest:
         # The user's arguments come last, so they override the others.
         "command": ["python3", BUNDLE, "train", f"--keep-checkpoints={job.keep_checkpoints}", *job.arguments],
         "env": environment(own),
-        "ports": metrics_ports(job.processes),
+        "ports": metrics.ports(job.processes),
         "resources": resources(job.workers),
         "securityContext": CONFINED,
         "volumeMounts": [
@@ -253,14 +249,6 @@ def worker_container(job: JobSpec) -> Manifest:
             {"name": "shared-memory", "mountPath": "/dev/shm"},
         ],
     }
-
-
-def metrics_ports(processes: int) -> list[Manifest]:
-    """Return one port per process: metrics, metrics-1, metrics-2 …"""
-    return [
-        {"name": f"metrics-{number}" if number else "metrics", "containerPort": METRICS_PORT + number}
-        for number in range(processes)
-    ]
 
 
 def threads(workers: settings.Workers) -> int:

@@ -20,6 +20,7 @@ import yaml
 from cli.errors import UsageError
 from cli.kube import Object
 from contract import env as variables
+from contract import metrics
 from contract.elasticjob import names
 from contract.elasticjob.choices import Launcher
 
@@ -209,8 +210,12 @@ def container(flags: Flags, launcher: Launcher, command: Sequence[str]) -> dict[
     if arguments:
         result["args"] = arguments
     environment = environment_of(flags.env)
-    if launcher is Launcher.TIDEWATER and flags.gpus > 1:
-        environment.setdefault(variables.PROCESSES, str(flags.gpus))
+    if launcher is Launcher.TIDEWATER:
+        if flags.gpus > 1:
+            environment.setdefault(variables.PROCESSES, str(flags.gpus))
+        if variables.METRICS_PORT not in environment:
+            environment[variables.METRICS_PORT] = str(metrics.FIRST_PORT)
+            result["ports"] = metrics.ports(max(1, flags.gpus))
     if environment:
         result["env"] = [{"name": key, "value": value} for key, value in environment.items()]
     if resources := resources_of(flags):

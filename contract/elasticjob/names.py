@@ -82,6 +82,7 @@ class Reason(StrEnum):
     RESUMED = "ElasticJobResumed"
     RESIZED = "ElasticJobResized"
     INVALID = "ElasticJobInvalid"
+    UNSCHEDULABLE = "Unschedulable"
     BACKOFF_LIMIT = "BackoffLimitExceeded"
     DEADLINE = "DeadlineExceeded"
     TOO_FEW_WORKERS = "TooFewWorkers"

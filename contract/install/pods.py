@@ -78,7 +78,7 @@ def disruption_budget(wanted: Installation) -> Manifest:
 
 
 def deployment(wanted: Installation) -> Manifest:
-    """Return the Deployment. A replica is ready when it has read all objects, whether it leads or not."""
+    """Return the Deployment. A replica is ready when it leads and has read all objects, or knows who leads."""
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",

@@ -93,6 +93,19 @@ def shortfall(situation: Situation, crews: Mapping[str, Crew]) -> str:
     return "".join(parts)
 
 
+def no_room(situation: Situation, crews: Mapping[str, Crew]) -> str:
+    """Return sentences on the pods that the spec asks for and no node has room for; empty if there are none.
+
+    Workers that `autoscale` adds beyond that are not among them: it is for them to try.
+    """
+    parts = []
+    for crew in crews.values():
+        roomless = [pod for pod in crew.unplaced if pod.unschedulable_since is not None]
+        if roomless and len(crew.active) + len(crew.done) < min(crew.wanted, situation.size(crew)):
+            parts.append(f"{_short(crew, situation.size(crew)).strip()} {roomless[0].unschedulable_why}".strip())
+    return " ".join(parts)
+
+
 def _short(crew: Crew, size: int) -> str:
     active, done = len(crew.active), len(crew.done)
     if active + done >= size:

@@ -19,10 +19,10 @@ from datetime import datetime, timedelta
 from contract.elasticjob import names
 from contract.elasticjob.choices import State
 from contract.elasticjob.model import ElasticJob
-from contract.elasticjob.names import Reason
+from contract.elasticjob.names import ConditionType, Reason
 from contract.elasticjob.status import Condition, ReplicaStatus, Status
 from controller.decide.actions import Action, CreatePod, CreateService, Decision, DeleteJob, DeletePod, Emit
-from controller.decide.conditions import conditions_of, sentence, state_of
+from controller.decide.conditions import conditions_of, no_room, sentence, state_of
 from controller.decide.crews import Crew, crews
 from controller.decide.finish import Outcome, cleaning, deadline, outcome
 from controller.decide.observed import JobView, is_finished, lost
@@ -110,7 +110,8 @@ def _ongoing(situation: Situation, plan: Plan) -> Decision:
     serviceless = names.service_name(job.name) not in view.services
     service = serviceless and (plan.creates or any(crew.live for crew in left.values()))
     first: tuple[Action, ...] = (CreateService(),) if service else ()
-    actions = (*first, *_forced(plan.deletes, view), *plan.creates, *_events(situation, state))
+    events = (*_events(situation, state), *_warnings(situation, left, status))
+    actions = (*first, *_forced(plan.deletes, view), *plan.creates, *events)
     times = [time for time in plan.again if time is not None]
     return Decision(_dated(status, old, now), actions, min(times, default=None))
 
@@ -230,6 +231,22 @@ def _events(situation: Situation, state: State) -> tuple[Emit, ...]:
     if state is not State.SUSPENDED and old.state is State.SUSPENDED:
         events.append(Emit("Normal", Reason.RESUMED, f"ElasticJob {job.name} is resumed."))
     return tuple(events)
+
+
+def _warnings(situation: Situation, left: Mapping[str, Crew], status: Status) -> tuple[Emit, ...]:
+    """Return the event that says for what there is no room, each time that the number of such pods changes.
+
+    It is also what `pulumi up` shows while it waits for the job's size.
+    """
+    why = no_room(situation, left)
+    if not why or situation.job.spec.suspend or _told(status) == _told(situation.job.status):
+        return ()
+    return (Emit("Warning", Reason.UNSCHEDULABLE, why),)
+
+
+def _told(status: Status) -> str:
+    """Return what the job's condition says of its pods."""
+    return next((each.message for each in status.conditions if each.type == ConditionType.RUNNING), "")
 
 
 def _start(situation: Situation) -> datetime | None:

@@ -72,6 +72,8 @@ class PodView:
     terminating: bool = False
     node: str | None = None
     unschedulable_since: datetime | None = None
+    unschedulable_why: str = ""
+    """What the scheduler says of it, if no node has room for it."""
     disrupted: bool = False
     """Whether the pod was evicted or preempted, or its node refused it or went away."""
     exit_code: int | None = None
@@ -129,6 +131,7 @@ def pod_view(pod: Object, types: Mapping[str, str]) -> PodView:
     index = labels.get(names.LABEL_REPLICA_INDEX, "")
     conditions = status.get("conditions") or ()
     ended = _ended(pod)
+    unschedulable = _unschedulable(conditions)
     return PodView(
         name=metadata["name"],
         uid=metadata.get("uid", ""),
@@ -137,7 +140,8 @@ def pod_view(pod: Object, types: Mapping[str, str]) -> PodView:
         phase=status.get("phase") or "Pending",
         terminating=bool(metadata.get("deletionTimestamp")),
         node=(pod.get("spec") or {}).get("nodeName") or None,
-        unschedulable_since=_unschedulable_since(conditions),
+        unschedulable_since=_time(unschedulable.get("lastTransitionTime")),
+        unschedulable_why=unschedulable.get("message") or "",
         disrupted=_disrupted(status, conditions),
         exit_code=ended.get("exitCode"),
         oom_killed=ended.get("reason") == "OOMKilled",
@@ -208,11 +212,12 @@ def _disrupted(status: Object, conditions: Sequence[Object]) -> bool:
     return any(each.get("type") == "DisruptionTarget" and each.get("status") == "True" for each in conditions)
 
 
-def _unschedulable_since(conditions: Sequence[Object]) -> datetime | None:
+def _unschedulable(conditions: Sequence[Object]) -> Object:
+    """Return the condition by which the scheduler says that no node has room; empty if it does not say so."""
     for each in conditions:
         if each.get("type") == "PodScheduled" and each.get("status") == "False":
-            return _time(each.get("lastTransitionTime")) if each.get("reason") == "Unschedulable" else None
-    return None
+            return each if each.get("reason") == "Unschedulable" else {}
+    return {}
 
 
 def _time(text: str | None) -> datetime | None:

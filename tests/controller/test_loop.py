@@ -141,6 +141,26 @@ def test_a_job_that_cannot_be_read_says_what_to_mend_and_is_left_alone() -> None
     virtual.run(main())
 
 
+def test_a_job_whose_status_is_refused_says_so_in_an_event_and_does_not_stop_other_jobs() -> None:
+    beyond = "replicaSpecs.Worker.replicas (7) must not be above maxReplicas (3)."
+
+    async def main() -> None:
+        world = World()
+        world.start()
+        for name in ("old", "good"):
+            world.apply(jobs.manifest(name))
+        world.api.refuse = lambda kind, manifest: beyond if manifest["metadata"]["name"] == "old" else None
+        await world.settle(300)
+        assert world.status("good")["state"] == "Running"
+        assert world.events(names.Reason.INVALID) == [beyond]
+        assert len([call for call in world.api.calls if call.name == "old" and call.verb == "patch"]) <= 30
+        world.api.refuse = lambda kind, manifest: None
+        await world.settle(120)
+        assert world.status("old")["state"] == "Running"
+
+    virtual.run(main())
+
+
 def test_a_problem_that_is_told_already_is_not_told_again() -> None:
     manifest = jobs.manifest()
     manifest["metadata"]["generation"] = 3

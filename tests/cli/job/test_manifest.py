@@ -82,9 +82,23 @@ def test_resources_and_environment_go_into_the_container() -> None:
     assert found["env"] == [{"name": "A", "value": "b=c"}, {"name": "E", "value": ""}]
 
 
-def test_a_worker_of_the_trainer_starts_a_process_for_each_gpu() -> None:
+def test_a_worker_of_the_trainer_starts_a_process_for_each_gpu_and_each_serves_metrics() -> None:
     flags = Flags(image="i", gpus=4, launcher=Launcher.TIDEWATER, rdzv_endpoint="etcd:2379")
-    assert container(from_flags("d", flags, []))["env"] == [{"name": "TIDEWATER_PROCESSES", "value": "4"}]
+    found = container(from_flags("d", flags, []))
+    assert found["env"] == [
+        {"name": "TIDEWATER_PROCESSES", "value": "4"},
+        {"name": "TIDEWATER_METRICS_PORT", "value": "9464"},
+    ]
+    assert [port["containerPort"] for port in found["ports"]] == [9464, 9465, 9466, 9467]
+
+
+def test_a_metrics_port_of_the_users_own_is_left_alone() -> None:
+    flags = Flags(
+        image="i", launcher=Launcher.TIDEWATER, rdzv_endpoint="etcd:2379", env=["TIDEWATER_METRICS_PORT=9000"]
+    )
+    found = container(from_flags("d", flags, []))
+    assert found["env"] == [{"name": "TIDEWATER_METRICS_PORT", "value": "9000"}]
+    assert "ports" not in found
 
 
 def test_queue_and_priority_become_a_scheduling_policy() -> None:

@@ -160,3 +160,32 @@ def test_kubectl_apply_twice_changes_nothing(server: ApiServer) -> None:
     server.kubectl("apply", "--server-side", "-f", "-", stdin=manifest)
     after = server.request("GET", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{names.CRD_NAME}")[1]
     assert before["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"]
+
+
+def without_rules(schema: Any) -> Any:
+    """Return a schema that has types alone, as the old controller's definition had."""
+    if isinstance(schema, list):
+        return [without_rules(each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    return {key: without_rules(value) for key, value in schema.items() if key != "x-kubernetes-validations"}
+
+
+def test_a_job_of_an_older_definition_that_breaks_a_rule_can_be_mended_and_not_changed_otherwise(server: ApiServer) -> None:
+    beyond = job({f"{WORKER}/replicas": 7})
+
+    def accepts_it() -> bool:
+        return server.request("POST", f"{JOBS}?dryRun=All", beyond)[0] == HTTPStatus.CREATED
+
+    server.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(without_rules(crd.definition())))
+    eventually(accepts_it)
+    _, stored = server.request("POST", JOBS, beyond)
+    server.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(crd.definition()))
+    eventually(lambda: not accepts_it())
+    status = codec.status_object(Status(state=State.RUNNING, replica_statuses={"Worker": ReplicaStatus(active=7)}))
+    code, answer = server.request("PUT", f"{JOBS}/imagenet/status", {**stored, "status": status})
+    assert code == INVALID, answer
+    assert "must not be above maxReplicas" in refusal(answer, "spec.replicaSpecs.Worker.replicas")
+    server.kubectl("scale", "ej/imagenet", "--replicas=3")
+    code, answer = server.request("DELETE", f"{JOBS}/imagenet")
+    assert code == HTTPStatus.OK, answer

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from contract.elasticjob.choices import State
 from contract.elasticjob.model import ReplicaSpec
-from contract.elasticjob.status import ReplicaStatus
+from contract.elasticjob.status import ReplicaStatus, Status
+from controller.decide.actions import Emit
 from controller.decide.decision import decide
 from tests.controller.decide.world import NOW, after, ago, condition, events, holds, job, later, pod, running, view
 
@@ -29,6 +30,24 @@ def test_a_running_job_says_what_keeps_it_from_its_size() -> None:
     pods = (pod(0), pod(1, "Pending"), pod(2, "Failed"), pod(3, "Pending", node="n", unschedulable_since=None))
     said = message(decide(view(job(5, low=1), pods), NOW).status)
     assert said == "ElasticJob j is running. 1 of 5 workers run: 1 found no room, 1 failed for good, 2 starting."
+
+
+def test_an_event_warns_of_pods_without_room_in_the_schedulers_words_when_their_number_changes() -> None:
+    why = "0/2 nodes are available: 2 Insufficient cpu."
+    pods = (pod(0), pod(1, "Pending", unschedulable_why=why))
+    first = decide(view(job(2, low=1), pods), NOW)
+    warned = [(each.type, each.message) for each in first.actions if isinstance(each, Emit)]
+    assert warned == [("Warning", f"1 of 2 workers run: 1 found no room. {why}")]
+    told = replace(job(2, low=1), status=first.status)
+    assert events(decide(view(told, pods), later(60))) == []
+    assert "Unschedulable" in events(decide(view(told, pods[1:]), later(60)))
+
+
+def test_no_event_warns_of_pods_that_only_autoscale_asks_for() -> None:
+    settled = Status(desired=3, settled_replicas=2, observed_generation=1)
+    growing = job(2, low=1, high=4, autoscale=True, status=settled)
+    pods = (*running(0, 1), pod(2, "Pending", unschedulable_since=ago(1)))
+    assert events(decide(view(growing, pods), NOW)) == []
 
 
 def test_a_new_job_is_created_and_not_yet_running() -> None:

@@ -126,6 +126,8 @@ class Api:
         after["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"]
         if after == before:
             return before
+        if problem := self.refuse(ref.kind, after):
+            raise Refused(problem, status=422)
         if after.get("spec") != before.get("spec"):
             after["metadata"]["generation"] += 1
         return self._store(ref.kind, (ref.namespace or "", ref.name), after, "MODIFIED")

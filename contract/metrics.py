@@ -1,0 +1,20 @@
+"""The ports on which a worker's processes serve their metrics, as its container declares them.
+
+    ports(2)      # [{"name": "metrics", "containerPort": 9464}, {"name": "metrics-1", "containerPort": 9465}]
+
+`tidewater top` and a Prometheus PodMonitor find them by these names.
+"""
+
+from __future__ import annotations
+
+FIRST_PORT = 9464
+"""Port of a worker's first process, the same as that of OpenTelemetry's exporters for Prometheus. The others use the
+ports after it."""
+
+
+def ports(processes: int) -> list[dict[str, object]]:
+    """Return one container port for each process of a worker."""
+    return [
+        {"name": f"metrics-{number}" if number else "metrics", "containerPort": FIRST_PORT + number}
+        for number in range(processes)
+    ]
