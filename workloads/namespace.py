@@ -15,6 +15,15 @@ GPU_RESOURCE = "nvidia.com/gpu"
 
 
 @dataclass(frozen=True)
+class PriorityClass:
+    """A priority class. A pod may displace pods of lower classes if `preempts`; otherwise it waits for room."""
+
+    value: int
+    description: str
+    preempts: bool = True
+
+
+@dataclass(frozen=True)
 class PriorityClasses:
     """Names of the stack's priority classes. They belong to no namespace, so their names contain it."""
 
@@ -33,20 +42,24 @@ class PriorityClasses:
     @property
     def core(self) -> str:
         """For workers up to the minimum."""
-        return f"{self.namespace}-core"
+        return f"{self.namespace}-core-workers"
 
     @property
     def surge(self) -> str:
         """For workers above the minimum."""
-        return f"{self.namespace}-surge"
+        return f"{self.namespace}-surge-workers"
 
-    def values(self) -> dict[str, tuple[int, str]]:
-        """Return value and description of each, by name."""
+    def values(self) -> dict[str, PriorityClass]:
+        """Return the classes by name.
+
+        A core worker that is made again waits for room like any other: the workers that it could displace are those
+        of its own job, which trains on with them. They are displaced last, and placed first, all the same.
+        """
         return {
-            self.etcd: (1_000_000, "The workers' rendezvous: training stops without it"),
-            self.controller: (1_000_000, "The ElasticJob controller: without it no worker is replaced or added"),
-            self.core: (10_000, "Workers up to the job's minimum"),
-            self.surge: (1_000, "Workers above the job's minimum, the first to go"),
+            self.etcd: PriorityClass(1_000_000, "The workers' rendezvous: training stops without it"),
+            self.controller: PriorityClass(1_000_000, "The controller: without it no worker is replaced or added"),
+            self.core: PriorityClass(10_000, "Workers up to the job's minimum", preempts=False),
+            self.surge: PriorityClass(1_000, "Workers above the job's minimum, the first to go"),
         }
 
 
@@ -60,14 +73,15 @@ def namespace_manifest(name: str) -> Manifest:
     }
 
 
-def priority_class_manifest(name: str, value: int, description: str) -> Manifest:
-    """Return one priority class. A pod preempts only pods of a lower class."""
+def priority_class_manifest(name: str, wanted: PriorityClass) -> Manifest:
+    """Return one priority class."""
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
         "metadata": metadata(name, {labels.NAME: labels.APPLICATION}),
-        "value": value,
-        "description": description,
+        "value": wanted.value,
+        "description": wanted.description,
+        "preemptionPolicy": "PreemptLowerPriority" if wanted.preempts else "Never",
     }
 
 
@@ -127,8 +141,8 @@ class Namespace(pulumi.ComponentResource):
         child = pulumi.ResourceOptions(parent=self)
         objects.register(namespace_manifest(name), opts=child)
         self.priorities = PriorityClasses(name)
-        for class_name, (value, description) in self.priorities.values().items():
-            objects.register(priority_class_manifest(class_name, value, description), opts=child)
+        for class_name, wanted in self.priorities.values().items():
+            objects.register(priority_class_manifest(class_name, wanted), opts=child)
         if args.gpus:
             objects.register(device_plugin_manifest(), opts=child)
         self.register_outputs({})

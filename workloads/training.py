@@ -156,6 +156,16 @@ def wait_for(workers: settings.Workers) -> str:
     return f"{settled}={workers.count}" if workers.sized_by_pulumi else settled
 
 
+def replaced_on(workers: settings.Workers) -> list[str]:
+    """Return the fields of which a change makes another job of it: those that can't be changed, and the template.
+
+    A finished job starts no worker any more. One that failed, of a mistake in the script or its arguments, starts again
+    when that is mended. A job whose size Pulumi does not set would lose its size, and is not replaced.
+    """
+    fields = ["apiVersion", "kind", "spec.launcher", "spec.rdzvEndpoint"]
+    return [*fields, f"spec.replicaSpecs.{names.WORKER}.template"] if workers.sized_by_pulumi else fields
+
+
 def scraped(processes: int) -> dict[str, str]:
     """Return the annotations that Prometheus' usual scrape configuration looks for. A PodMonitor uses the ports' names.
 
@@ -308,7 +318,7 @@ class Training(pulumi.ComponentResource):
                 parent=self,
                 # In older stacks it is a Job, which must be gone before.
                 aliases=[pulumi.Alias(type_="kubernetes:batch/v1:Job", name=f"job-{job.name}")],
-                replace_on_changes=["apiVersion", "kind", "spec.launcher", "spec.rdzvEndpoint"],
+                replace_on_changes=replaced_on(job.workers),
                 delete_before_replace=True,  # there are nodes for one job, and only one may use its name in etcd
                 ignore_changes=[] if job.workers.sized_by_pulumi else [REPLICAS],
                 custom_timeouts=pulumi.CustomTimeouts(create=minutes, update=minutes),

@@ -127,7 +127,7 @@ def _finished(situation: Situation, end: Outcome) -> Decision:
     fate = Fate(
         state=state,
         conditions=conditions_of(job, state, message, now),
-        settled=job.spec.worker.replicas,
+        settled=job.spec.worker.replicas if end.succeeded else job.status.settled_replicas,
         start_time=job.status.start_time or now,
         completion_time=now,
     )
@@ -159,7 +159,7 @@ def _after(view: JobView, now: datetime) -> Decision:
         replicas=worker.active + worker.pending,
         completion_time=completed,
         observed_generation=job.generation,
-        settled_replicas=job.spec.worker.replicas,
+        settled_replicas=old.settled_replicas if old.state is State.FAILED else job.spec.worker.replicas,
     )
     return Decision(_dated(status, old, now), _forced(deletes, view), expiry)
 
