@@ -188,6 +188,9 @@ class Hands:
         try:
             for batch in batches(actions):
                 await together(self._delete_pod(job, action, done) for action in batch)
+        except Refused as error:
+            self._recorder.record(about(job), "Warning", names.Reason.FAILED_DELETE_POD, str(error))
+            raise
         finally:
             by_reason: dict[str, list[str]] = defaultdict(list)
             for action in done:

@@ -25,7 +25,7 @@ from controller.act import Hands, ServiceRefused, stamp
 from controller.cluster.client import Cluster, Manifest
 from controller.cluster.errors import ClusterError, Conflict, NotFound, NotLeader, Refused, Unavailable
 from controller.cluster.mirror import Key
-from controller.decide.actions import Action, Decision, Emit
+from controller.decide.actions import Action, Decision, Emit, status_comes_first
 from controller.decide.decision import decide
 from controller.observe.events import About, Recorder
 from controller.observe.log import Log
@@ -184,7 +184,7 @@ class Controller:
                 return None
             work = [action for action in decision.actions if not isinstance(action, Emit)]
             emits |= dict.fromkeys(action for action in decision.actions if isinstance(action, Emit))
-            if not work or _tally(decision.status) != _tally(job.status):
+            if not work or status_comes_first(job.status, decision.status):
                 await self._hands.write_status(job, decision.status)
                 self._hands.emit(job, emits)
                 emits = {}
@@ -252,11 +252,6 @@ def invalid_status(manifest: Manifest, problem: str, now: datetime) -> Manifest:
     }
     others = [each for each in conditions if each.get("type") != names.ConditionType.CREATED]
     return {**status, "conditions": [condition, *others], "observedGeneration": generation}
-
-
-def _tally(status: Status) -> tuple[object, ...]:
-    """Return what of a status must be written before anything is deleted: which failures are counted."""
-    return status.restarts, tuple(sorted(status.counted.items())), status.last_failure_time
 
 
 def _origin(error: Exception) -> str | None:

@@ -62,7 +62,9 @@ class Status:
         Mapping[str, int], About("Of pods that still exist, by uid: how many of their failures are in restarts.")
     ] = field(default_factory=dict)
     observed_generation: Annotated[int, About("The metadata.generation that this status is about.")] = 0
-    start_time: Annotated[datetime | None, About("When the first pod was made.")] = None
+    start_time: Annotated[
+        datetime | None, About("Since when the job is active: has been neither suspended nor queued.")
+    ] = None
     completion_time: Annotated[datetime | None, About("When the job succeeded or failed.")] = None
     last_reconcile_time: Annotated[datetime | None, About("When this status was last changed.")] = None
     last_failure_time: Annotated[

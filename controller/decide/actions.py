@@ -1,8 +1,8 @@
 """What may be done about a job. A decision lists actions in the order in which they must be carried out.
 
-If `restarts` or `counted` of the status change, the status is written first: after a crash in between, a failure is
-then neither forgotten with its pod nor counted twice. Otherwise the actions come first, so that a status never says
-that something was done which was not.
+What pods prove is written into the status before they are deleted: failures that count, and the end of the job. After a
+crash in between, a failure is then neither forgotten with its pod nor counted twice, and a job that has ended doesn't
+begin again. Otherwise the actions come first, so that a status never says that something was done which was not.
 
 A deletion may be followed by the creation of a pod of the same name: the one that is deleted has ended, or is to go
 without a grace period, so that the API server removes it at once. If it doesn't, because of a finalizer for example,
@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Literal
 
 from contract.elasticjob.status import Status
+from controller.decide.observed import is_finished
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +76,9 @@ class Decision:
     status: Status
     actions: tuple[Action, ...] = ()
     again: datetime | None = None
+
+
+def status_comes_first(old: Status, new: Status) -> bool:
+    """Return whether a decision's status must be written before its actions are carried out."""
+    counted = (old.restarts, old.counted, old.last_failure_time) != (new.restarts, new.counted, new.last_failure_time)
+    return counted or (is_finished(new) and not is_finished(old))

@@ -22,7 +22,7 @@ from contract.elasticjob.model import ElasticJob
 from contract.elasticjob.names import ConditionType, Reason
 from contract.elasticjob.status import Condition, ReplicaStatus, Status
 from controller.decide.actions import Action, CreatePod, CreateService, Decision, DeleteJob, DeletePod, Emit
-from controller.decide.conditions import conditions_of, no_room, sentence, state_of
+from controller.decide.conditions import REASONS, conditions_of, no_room, sentence, state_of
 from controller.decide.crews import Crew, crews
 from controller.decide.finish import Outcome, cleaning, deadline, outcome
 from controller.decide.observed import JobView, is_finished, lost
@@ -73,7 +73,7 @@ def _plan(situation: Situation) -> Plan:
     if situation.job.spec.suspend:
         return Plan(lost + delete_all(staying, "the job is suspended"))
     if situation.outdated:
-        return Plan(lost + delete_all(staying, "a template of the job has changed"))
+        return Plan(lost + delete_all(staying, "a template of the job has changed"), again=(deadline(situation),))
     if situation.waits:
         kept = {pod.uid for crew in situation.kept.values() for pod in crew.staying()}
         rest = (pod for pod in staying if pod.uid not in kept)
@@ -87,7 +87,7 @@ def _plan(situation: Situation) -> Plan:
             *(change.again for change in changes),
             situation.aim.again,
             situation.standing.again,
-            deadline(situation.job),
+            deadline(situation),
         ),
     )
 
@@ -104,7 +104,7 @@ def _ongoing(situation: Situation, plan: Plan) -> Decision:
         state=state,
         conditions=conditions_of(job, state, sentence(situation, state, left), now),
         settled=job.spec.worker.replicas if job.spec.suspend else settled(job, left[names.WORKER], situation.aim),
-        start_time=_start(situation),
+        start_time=situation.start_time,
     )
     status = _status(situation, situation.standing, counts, fate)
     serviceless = names.service_name(job.name) not in view.services
@@ -149,17 +149,19 @@ def _after(view: JobView, now: datetime) -> Decision:
     if expiry is not None and expiry <= now:
         return Decision(old, (DeleteJob(),))
     sorted_, _ = crews(view)
-    deletes = cleaning(job, sorted_.values(), failed=old.state is State.FAILED)
+    failed = any(each.type == ConditionType.FAILED and each.status == "True" for each in old.conditions)
+    deletes = cleaning(job, sorted_.values(), failed=failed)
     gone = {delete.uid for delete in deletes}
     counts = {type: _last(old.replica_statuses.get(type), _count(crew.without(gone))) for type, crew in sorted_.items()}
     worker = counts[names.WORKER]
     status = replace(
         old,
+        state=State.FAILED if failed else State.SUCCEEDED,  # the old controller wrote none
         replica_statuses=counts,
         replicas=worker.active + worker.pending,
         completion_time=completed,
         observed_generation=job.generation,
-        settled_replicas=old.settled_replicas if old.state is State.FAILED else job.spec.worker.replicas,
+        settled_replicas=old.settled_replicas if failed else job.spec.worker.replicas,
     )
     return Decision(_dated(status, old, now), _forced(deletes, view), expiry)
 
@@ -224,6 +226,8 @@ def _events(situation: Situation, state: State) -> tuple[Emit, ...]:
     if situation.standing.turns_missed > old.turns_missed:
         timeout = job.spec.scheduling_policy.queue_timeout_seconds
         events.append(Emit("Normal", Reason.QUEUED, f"Found no room in {timeout} s. It is the next job's turn."))
+    if state in (State.RUNNING, State.QUEUED) and old.state is not state:
+        events.append(Emit("Normal", REASONS[state], f"ElasticJob {job.name} is {state.lower()}."))
     if state is State.RESTARTING and old.state is not state:
         events.append(Emit("Warning", Reason.RESTARTING, f"ElasticJob {job.name} is restarting."))
     if state is State.SUSPENDED and old.state is not state:
@@ -247,14 +251,6 @@ def _warnings(situation: Situation, left: Mapping[str, Crew], status: Status) ->
 def _told(status: Status) -> str:
     """Return what the job's condition says of its pods."""
     return next((each.message for each in status.conditions if each.type == ConditionType.RUNNING), "")
-
-
-def _start(situation: Situation) -> datetime | None:
-    """Return since when the job is active: not while it is suspended, or waits in its queue."""
-    start = situation.job.status.start_time
-    if situation.job.spec.suspend or situation.waits:
-        return None
-    return start if situation.standing.admission is None else start or situation.now
 
 
 def _expiry(job: ElasticJob, completed: datetime) -> datetime | None:

@@ -48,7 +48,7 @@ def outcome(situation: Situation) -> Outcome | None:
     if restarts and restarts >= spec.backoff_limit:
         why = f"{restarts} failures were retried and backoffLimit is {spec.backoff_limit}"
         return Outcome(False, Reason.BACKOFF_LIMIT, why)
-    end = deadline(situation.job)
+    end = deadline(situation)
     if end is not None and end <= situation.now:
         why = f"it was active for activeDeadlineSeconds ({spec.active_deadline_seconds})"
         return Outcome(False, Reason.DEADLINE, why)
@@ -75,11 +75,10 @@ def _is_met(situation: Situation, crews: Mapping[str, Crew]) -> bool:
     return _lead_is_done(situation, master if master is not None and master.wanted else worker)
 
 
-def deadline(job: ElasticJob) -> datetime | None:
+def deadline(situation: Situation) -> datetime | None:
     """Return when the job will have been active for too long; None if it may be active for ever, or is not active."""
-    if job.status.start_time is None or job.spec.active_deadline_seconds is None:
-        return None
-    return job.status.start_time + timedelta(seconds=job.spec.active_deadline_seconds)
+    start, seconds = situation.start_time, situation.job.spec.active_deadline_seconds
+    return None if start is None or seconds is None else start + timedelta(seconds=seconds)
 
 
 def cleaning(job: ElasticJob, crews: Iterable[Crew], failed: bool) -> tuple[DeletePod, ...]:

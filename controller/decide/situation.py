@@ -73,6 +73,14 @@ class Situation:
             last_failure=self.tally.last_failure_time,
         )
 
+    @property
+    def start_time(self) -> datetime | None:
+        """Return since when the job is active: not while it is suspended, or short of room in its queue."""
+        start, admission = self.job.status.start_time, self.standing.admission
+        if self.job.spec.suspend or admission in (Admission.WAIT, Admission.HEAD):
+            return None
+        return start if admission is None else start or self.now
+
     def size(self, crew: Crew) -> int:
         """Return how many pods of the type the job aims for."""
         return _size(crew, self.aim)

@@ -37,6 +37,8 @@ class Scenario:
     happens: Callable[[World], None]
     spec: dict[str, Any]
     rooms: int = 100
+    ends: str | None = "Running"
+    """The job's state at the end; None: it is deleted."""
 
 
 def both_fail(world: World) -> None:
@@ -53,17 +55,23 @@ SCENARIOS = {
     "both workers fail and are retried": Scenario(both_fail, {}),
     "a worker is evicted": Scenario(lambda world: world.evict("imagenet-worker-1"), {}),
     "a worker fails for good": Scenario(lambda world: world.exit("imagenet-worker-1", 1), {}),
-    "too few workers are left": Scenario(lambda world: world.exit("imagenet-worker-1", 1), {"minReplicas": 2}),
-    "the back-off limit is reached": Scenario(lambda world: world.exit("imagenet-worker-0", 130), {"backoffLimit": 0}),
-    "the training is done": Scenario(lambda world: world.exit("imagenet-worker-0", 0), {"cleanPodPolicy": "All"}),
-    "the job's time to live ends": Scenario(
-        lambda world: world.exit("imagenet-worker-0", 0), {"ttlSecondsAfterFinished": 5}
+    "too few workers are left": Scenario(
+        lambda world: world.exit("imagenet-worker-1", 1), {"minReplicas": 2}, ends="Failed"
     ),
-    "it is suspended": Scenario(lambda world: world.edit(suspend=True), {}),
+    "the back-off limit is reached": Scenario(
+        lambda world: world.exit("imagenet-worker-0", 130), {"backoffLimit": 0}, ends="Failed"
+    ),
+    "the training is done": Scenario(
+        lambda world: world.exit("imagenet-worker-0", 0), {"cleanPodPolicy": "All"}, ends="Succeeded"
+    ),
+    "the job's time to live ends": Scenario(
+        lambda world: world.exit("imagenet-worker-0", 0), {"ttlSecondsAfterFinished": 5}, ends=None
+    ),
+    "it is suspended": Scenario(lambda world: world.edit(suspend=True), {}, ends="Suspended"),
     "its template changes": Scenario(
         lambda world: world.edit(replicaSpecs={"Worker": {"template": jobs.template(hostNetwork=True)}}), {}
     ),
-    "it is deleted": Scenario(lambda world: world.delete(), {}),
+    "it is deleted": Scenario(lambda world: world.delete(), {}, ends=None),
     "there is no room for all": Scenario(lambda world: world.scale(3), {}, rooms=2),
 }
 
@@ -123,6 +131,7 @@ def ending(world: World) -> dict[str, Any]:
 def test_the_controller_may_be_killed_at_every_write(name: str, moment: str) -> None:
     scenario = SCENARIOS[name]
     expected = virtual.run(outcome(scenario, 10_000, moment, []))
+    assert [status["state"] for status, _ in expected["jobs"]] == ([scenario.ends] if scenario.ends else [])
     for number in range(100):
         deaths: list[Call] = []
         found = virtual.run(outcome(scenario, number, moment, deaths))

@@ -37,14 +37,14 @@ def test_an_event_warns_of_pods_without_room_in_the_schedulers_words_when_their_
     pods = (pod(0), pod(1, "Pending", unschedulable_why=why))
     first = decide(view(job(2, low=1), pods), NOW)
     warned = [(each.type, each.message) for each in first.actions if isinstance(each, Emit)]
-    assert warned == [("Warning", f"1 of 2 workers run: 1 found no room. {why}")]
+    assert warned[1:] == [("Warning", f"1 of 2 workers run: 1 found no room. {why}")]
     told = replace(job(2, low=1), status=first.status)
     assert events(decide(view(told, pods), later(60))) == []
     assert "Unschedulable" in events(decide(view(told, pods[1:]), later(60)))
 
 
 def test_no_event_warns_of_pods_that_only_autoscale_asks_for() -> None:
-    settled = Status(desired=3, settled_replicas=2, observed_generation=1)
+    settled = Status(state=State.RUNNING, desired=3, settled_replicas=2, observed_generation=1)
     growing = job(2, low=1, high=4, autoscale=True, status=settled)
     pods = (*running(0, 1), pod(2, "Pending", unschedulable_since=ago(1)))
     assert events(decide(view(growing, pods), NOW)) == []
@@ -55,6 +55,12 @@ def test_a_new_job_is_created_and_not_yet_running() -> None:
     assert (status.state, [each.type for each in status.conditions]) == (State.CREATED, ["Created", "Running"])
     assert message(status) == "ElasticJob j is starting. 0 of 2 workers run: 2 starting."
     assert status.replica_statuses == {"Worker": ReplicaStatus(pending=2)}
+
+
+def test_an_event_tells_of_each_change_of_state() -> None:
+    first = decide(view(job(1), running(0)), NOW)
+    assert events(first) == ["ElasticJobRunning"]
+    assert events(decide(view(replace(job(1), status=first.status), running(0)), later(5))) == []
 
 
 def test_a_job_below_its_minimum_restarts_and_runs_again() -> None:

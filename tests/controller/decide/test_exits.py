@@ -87,14 +87,15 @@ def test_a_counted_failure_is_replaced_after_the_back_off() -> None:
 
 def test_a_failure_is_reported_once() -> None:
     failed = pod(1, "Failed", exit_code=130, finished=NOW)
-    assert events(decide(view(job(2, low=1), (pod(0), failed)), NOW)) == ["ExitedWithCode"]
+    ran = after(job(2, low=1), pod(0), pod(1))
+    assert events(decide(view(ran, (pod(0), failed)), NOW)) == ["ExitedWithCode"]
     counted = after(job(2, low=1), pod(0), failed, at=NOW)
     assert events(decide(view(counted, (pod(0), failed)), later(5))) == []
 
 
 def test_a_permanent_failure_is_reported_once_and_does_not_count_against_the_limit() -> None:
     failed = pod(1, "Failed", exit_code=1)
-    first = decide(view(job(2, low=1), (pod(0), failed)), NOW)
+    first = decide(view(after(job(2, low=1), pod(0), pod(1)), (pod(0), failed)), NOW)
     assert (events(first), first.status.restarts, changes(first)) == (["ExitedWithCode"], 0, [])
     known = after(job(2, low=1), pod(0), failed)
     assert events(decide(view(known, (pod(0), failed)), NOW)) == []

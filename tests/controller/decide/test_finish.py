@@ -8,7 +8,7 @@ import pytest
 
 from contract.elasticjob.choices import CleanPodPolicy, RestartPolicy, State, SuccessPolicy
 from contract.elasticjob.model import ElasticJob, ReplicaSpec
-from contract.elasticjob.status import Status
+from contract.elasticjob.status import Condition, Status
 from controller.decide.actions import DeleteJob
 from controller.decide.decision import decide
 from controller.decide.observed import PodView
@@ -44,6 +44,22 @@ def state(of: ElasticJob, *pods: PodView) -> State | None:
 def test_rank_0_decides_and_no_other_worker() -> None:
     assert state(job(2, low=1), pod(0), DONE[1]) is State.RUNNING
     assert state(job(2, low=1), DONE[0], pod(1)) is State.SUCCEEDED
+
+
+def test_a_deadline_is_looked_at_also_if_nothing_happens_until_then() -> None:
+    assert decide(view(job(2, active_deadline_seconds=60)), NOW).again == later(60)
+
+
+def test_only_what_was_reached_is_the_settled_size_of_a_failed_job() -> None:
+    failed = decide(view(job(1), [pod(0, "Failed", exit_code=1)]), NOW).status
+    assert (failed.state, failed.settled_replicas) == (State.FAILED, None)
+    assert decide(view(replace(job(1), status=failed, generation=2), []), later(5)).status.settled_replicas is None
+
+
+def test_a_job_that_the_old_controller_ended_has_a_state_and_keeps_no_pod_if_it_failed() -> None:
+    told = Condition(type="Failed", status="True", reason="ElasticJobFailed", message="", observed_generation=0)
+    found = decide(view(job(2, status=Status(conditions=(told,))), [pod(0), pod(1, "Failed")]), NOW)
+    assert (found.status.state, deleted(found)) == (State.FAILED, ["worker-0"])
 
 
 def test_the_master_decides_if_there_is_one() -> None:

@@ -91,7 +91,10 @@ def test_a_disruption_is_seen_by_its_condition() -> None:
 def test_a_pod_that_no_node_has_room_for_says_since_when() -> None:
     scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": TIME}
     told = observed({"conditions": [{**scheduled, "message": "0/2 nodes are available"}]})
-    assert (told.unschedulable_since, told.unschedulable_why) == (datetime.fromisoformat(TIME), "0/2 nodes are available")
+    assert (told.unschedulable_since, told.unschedulable_why) == (
+        datetime.fromisoformat(TIME),
+        "0/2 nodes are available",
+    )
     assert observed({"conditions": [{**scheduled, "reason": "SchedulingGated"}]}).unschedulable_since is None
     assert observed({"conditions": [{**scheduled, "status": "True"}]}).unschedulable_since is None
 

@@ -14,7 +14,16 @@ from datetime import datetime, timedelta
 from contract.elasticjob import names
 from contract.elasticjob.model import ElasticJob
 from contract.elasticjob.status import Status
-from controller.decide.actions import Action, CreatePod, CreateService, Decision, DeleteJob, DeletePod, Emit
+from controller.decide.actions import (
+    Action,
+    CreatePod,
+    CreateService,
+    Decision,
+    DeleteJob,
+    DeletePod,
+    Emit,
+    status_comes_first,
+)
 from controller.decide.decision import decide
 from controller.decide.observed import Admission, JobView, NodeView, PodView, is_finished
 from controller.decide.queue import admit
@@ -82,8 +91,7 @@ class Simulation:
     def carry_out(self, name: str, decision: Decision, stop_after: int | None = None) -> None:
         old, new = self.jobs[name].status, decision.status
         steps: list[Action | Status] = list(decision.actions)
-        counts = (old.restarts, old.counted) != (new.restarts, new.counted)
-        steps.insert(0 if counts else len(steps), new)
+        steps.insert(0 if status_comes_first(old, new) else len(steps), new)
         for number, step in enumerate(steps):
             if number == stop_after:
                 raise Stopped
