@@ -10,4 +10,5 @@ install      the manifests of the controller, and its program as a zip
 keys         keys of the records in etcd, and the records' versions
 labels       labels of the Kubernetes objects, and selectors made of them
 leaving      how long a worker may take to leave after SIGTERM
+metrics      the ports of the workers' metrics
 """

@@ -16,6 +16,7 @@ import pytest
 
 from tests.e2e.checkout import COMMAND_TIMEOUT_SECONDS, Checkout, Output, wait_until
 from tests.e2e.inventory import Inventory, added, aws_inventory, host_leftovers, processes_of
+from tests.e2e.training import latest_step, running_workers, steps, wait_for_world
 
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
 
@@ -29,8 +30,10 @@ def account(checkout: Checkout) -> Inventory:
     return aws_inventory(checkout.cloud())
 
 
-def _kill_once_printed(checkout: Checkout, command: str, sign: str, times: int = 1) -> str:
-    """Start `command`, kill its process group soon after it has printed `sign` that many times; return its output."""
+def _stop_once_printed(
+    checkout: Checkout, command: str, sign: str, times: int = 1, by: signal.Signals = signal.SIGKILL
+) -> str:
+    """Start `command`, end its process group soon after it has printed `sign` that many times; return its output."""
     log = Path(checkout.path, "killed.log")
     deadline = time.monotonic() + COMMAND_TIMEOUT_SECONDS
     with log.open("w") as out:
@@ -40,7 +43,7 @@ def _kill_once_printed(checkout: Checkout, command: str, sign: str, times: int =
             assert time.monotonic() < deadline, f"{sign!r} was not printed:\n{log.read_text()}"
             time.sleep(0.2)
         time.sleep(SETTLE_SECONDS)
-        os.killpg(process.pid, signal.SIGKILL)
+        os.killpg(process.pid, by)
         process.wait()
     return log.read_text()
 
@@ -70,14 +73,14 @@ def test_start_after_a_killed_daemon_cleans_up_and_reports_it(checkout: Checkout
 def test_make_up_reports_that_the_old_stack_is_gone_and_creates_it_again(
     checkout: Checkout, account: Inventory
 ) -> None:
-    said = _kill_once_printed(checkout, "make up", "Cluster tidewater-local-eksCluster")
+    said = _stop_once_printed(checkout, "make up", "Cluster tidewater-local-eksCluster")
     assert "forgetting the stack's state" in said
     assert account
 
 
 def test_an_interrupted_up_is_completed_by_the_next_up(checkout: Checkout) -> None:
     checkout.run("pulumi cancel --yes", expect=None)
-    _kill_once_printed(checkout, "pulumi up --yes", "Job job-dataset-digits creating")
+    _stop_once_printed(checkout, "pulumi up --yes", "Job job-dataset-digits creating")
     _repeat(checkout, "pulumi up --yes")
     checkout.run("pulumi preview --expect-no-changes")
 
@@ -90,8 +93,17 @@ def test_a_second_make_up_trains_again(checkout: Checkout) -> None:
     assert "step=" in checkout.make("up").text
 
 
+def test_a_failed_job_says_why_and_starts_again_when_its_settings_are_mended(checkout: Checkout) -> None:
+    step = latest_step(checkout)
+    with checkout.config("trainerArgs", "--no-such-flag"):
+        _stop_once_printed(checkout, "pulumi up --yes", "failed for good", by=signal.SIGINT)
+    _repeat(checkout, "pulumi up --yes")
+    wait_for_world(checkout, 2, seconds=180)
+    assert min(int(steps(checkout, pod)[0]["step"]) for pod in running_workers(checkout)) > step, "training began again"
+
+
 def test_an_interrupted_destroy_is_completed_by_the_next_destroy(checkout: Checkout, account: Inventory) -> None:
-    _kill_once_printed(checkout, "pulumi destroy --yes", " deleted ", times=20)
+    _stop_once_printed(checkout, "pulumi destroy --yes", " deleted ", times=20)
     _repeat(checkout, "pulumi destroy --yes")
     assert added(account, aws_inventory(checkout.cloud())) == {}
     instance = json.loads((checkout.state / "instance.json").read_text())["id"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.checkout import ROOT, Checkout
+from tests.e2e.checkout import ROOT, Checkout, wait_until
 from tests.e2e.training import latest_step, running_workers, steps, wait_for_world
 
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
@@ -84,6 +84,8 @@ def test_up_replaces_the_job_and_training_continues_from_its_checkpoint(old: Che
 def test_nothing_of_the_earlier_program_is_left(old: Checkout) -> None:
     left = old.run(f"kubectl get jobs,deployments,services -n {old.namespace} -o name").text.split()
     assert not {"job.batch/digits", "deployment.apps/digits-scaler"} & set(left)
+    services = f"kubectl get services -n {old.namespace} -o jsonpath='{{.items[*].metadata.ownerReferences[*].kind}}'"
+    wait_until("the job's own service", lambda: "ElasticJob" in old.run(services).text)
     old.run("pulumi preview --expect-no-changes")
 
 

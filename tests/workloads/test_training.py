@@ -13,7 +13,7 @@ from contract.elasticjob import codec, names
 from contract.elasticjob.model import Launcher, RestartPolicy, SuccessPolicy
 from tests import graph
 from workloads import training
-from workloads.namespace import PriorityClasses
+from workloads.namespace import PriorityClasses, priority_class_manifest
 
 JOB = f"kubernetes:{names.API_VERSION}:{names.KIND}"
 CODE = "s3://bucket/code/abc.zip"
@@ -62,7 +62,19 @@ def test_surge_workers_have_a_lower_priority_than_core_workers() -> None:
     values = PriorityClasses("training").values()
     assert policy.core_priority_class_name is not None
     assert policy.surge_priority_class_name is not None
-    assert values[policy.core_priority_class_name][0] > values[policy.surge_priority_class_name][0]
+    assert values[policy.core_priority_class_name].value > values[policy.surge_priority_class_name].value
+
+
+def test_a_core_worker_that_is_made_again_displaces_no_worker_of_its_own_job() -> None:
+    classes = PriorityClasses("training")
+    core = priority_class_manifest(classes.core, classes.values()[classes.core])
+    assert core["preemptionPolicy"] == "Never"
+
+
+def test_a_mended_template_makes_another_job_of_it_unless_the_size_would_be_lost() -> None:
+    template = "spec.replicaSpecs.Worker.template"
+    assert template in training.replaced_on(spec().workers)
+    assert template not in training.replaced_on(spec(sizeOwner="cluster").workers)
 
 
 def test_the_pods_do_not_change_with_the_number_of_workers() -> None:

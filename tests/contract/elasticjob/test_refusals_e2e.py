@@ -171,7 +171,9 @@ def without_rules(schema: Any) -> Any:
     return {key: without_rules(value) for key, value in schema.items() if key != "x-kubernetes-validations"}
 
 
-def test_a_job_of_an_older_definition_that_breaks_a_rule_can_be_mended_and_not_changed_otherwise(server: ApiServer) -> None:
+def test_a_job_of_an_older_definition_that_breaks_a_rule_can_be_mended_and_not_changed_otherwise(
+    server: ApiServer,
+) -> None:
     beyond = job({f"{WORKER}/replicas": 7})
 
     def accepts_it() -> bool:
