@@ -13,7 +13,7 @@ from contract.pod_defaults import confined, lost_node_tolerations
 
 Manifest = dict[str, Any]
 
-IMAGE = "public.ecr.aws/docker/library/python:3.12-slim"
+IMAGE = "public.ecr.aws/docker/library/python:3.12.12-slim"
 """Any image with Python 3.11 or later. It needs pip and the package index, unless it has the packages."""
 
 NAMESPACE = "tidewater-system"
