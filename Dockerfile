@@ -8,7 +8,7 @@
 # No code is in them: the training code goes through S3 and the controller's through a ConfigMap, with every `pulumi up`.
 ARG BASE=pytorch/pytorch:2.9.0-cuda12.8-cudnn9-runtime
 
-FROM public.ecr.aws/docker/library/python:3.12-slim AS controller
+FROM public.ecr.aws/docker/library/python:3.12.12-slim AS controller
 
 COPY controller/requirements.txt /tmp/requirements.txt
 RUN python3 -m pip install --no-cache-dir --no-deps --require-hashes -r /tmp/requirements.txt && rm /tmp/requirements.txt

@@ -2,8 +2,9 @@
 
     python -m cli job list        # the console script `tidewater` runs the same `main`
 
-Exit codes: 0 done; 1 the cluster can't be asked, or refuses; 2 wrong usage; 3 `job wait` or `job delete` ran into its
-timeout; 4 the job that `job wait` waited for has failed; 130 interrupted.
+Exit codes: 0 done; 1 the cluster can't be asked, or refuses, what was waited for can't come any more, or `doctor` found
+a problem; 2 wrong usage; 3 the timeout of `job wait`, `job delete` or `job scale --wait` has passed; 4 the job that
+`job wait` or `job scale --wait` waited for has failed; 130 interrupted.
 """
 
 from __future__ import annotations

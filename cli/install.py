@@ -14,8 +14,8 @@ import contract
 from cli.errors import UsageError
 from cli.options import command
 from cli.show import yaml_of
-
-_DEFAULT = "tidewater-system"
+from contract.install import Installation, Program, definition, manifests
+from contract.install.pods import IMAGE, NAMESPACE
 
 
 def register(app: typer.Typer) -> None:
@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 def install(
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", help="Namespace of the controller; it works for all namespaces.")
-    ] = _DEFAULT,
+    ] = NAMESPACE,
     image: Annotated[
         str,
         typer.Option(
@@ -38,10 +38,6 @@ def install(
     crd_only: Annotated[bool, typer.Option("--crd-only", help="Print the CRD and nothing else.")] = False,
 ) -> None:
     """Print CRD, rights and Deployment of the controller: tidewater install | kubectl apply -f -"""
-    # Not needed by any other command.
-    from contract.install import Installation, Program, definition, manifests
-    from contract.install.pods import IMAGE
-
     if crd_only:
         typer.echo(rendered([definition()]))
         return

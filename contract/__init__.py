@@ -3,12 +3,14 @@
 The program that writes a manifest and the process that runs in the pod import the same
 module, so each of these is written in exactly one place.
 
-elasticjob   the ElasticJob API: what a job is, its schema, the names of its pods
-env          environment variables: the manifests set them, the trainer reads them
-exit_codes   exit codes of the trainer, and what each means
-install      the manifests of the controller, and its program as a zip
-keys         keys of the records in etcd, and the records' versions
-labels       labels of the Kubernetes objects, and selectors made of them
-leaving      how long a worker may take to leave after SIGTERM
-metrics      the ports of the workers' metrics
+archive       a zip of sources, the same bytes for the same files
+elasticjob    the ElasticJob API: what a job is, its schema, the names of its pods
+env           environment variables: the manifests set them, the trainer reads them
+exit_codes    exit codes of the trainer, and what each means
+install       the manifests of the controller, and its program as a zip
+keys          keys of the records in etcd, and the records' versions
+labels        labels of the Kubernetes objects, and selectors made of them
+leaving       how long a worker may take to leave after SIGTERM
+metrics       the ports on which the workers serve their metrics
+pod_defaults  what the manifests of pods and namespaces have in common
 """

@@ -1,6 +1,6 @@
 """Managed node groups: one for the system's pods, one for the workers.
 
-    NodeGroup(f"{name}-workers", worker_group(stack, network, identity), account.options(cluster, job))
+    NodeGroup(f"{name}-system", system_group(stack, network, identity), account.options(network, identity, cluster))
 
 They are `aws.eks.NodeGroup`s with a launch template of our own: `pulumi_eks.ManagedNodeGroup` has neither
 `update_config` nor `node_repair_config`, and it sets the metadata service's hop limit to 2, which lets pods read the
@@ -49,7 +49,7 @@ class NodeGroupArgs:
 
 
 def system_group(stack: settings.Settings, network: Network, identity: Identity) -> NodeGroupArgs:
-    """Return the group of the nodes for etcd, the dataset job and the addons."""
+    """Return the group of the nodes for etcd, the ElasticJob controller, the dataset job and the addons."""
     return NodeGroupArgs(
         cluster_name=stack.name,
         role_arn=identity.node_role_arn,

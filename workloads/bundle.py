@@ -3,27 +3,26 @@
     bundle = pack(ROOT)
     bundle.key            # code/<sha256>.zip
 
-The same sources give the same bytes on every machine: sorted names, one date, no compression (its output depends on
-the library's version). So the key changes if, and only if, the code changes.
+The same sources give the same bytes on every machine, since nothing is compressed: see `contract.archive`. So the key
+changes if, and only if, the code changes.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import re
 import tempfile
-import zipfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pulumi
 import pulumi_aws as aws
 
+from contract.archive import to_zip
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("contract", "trainer", "examples")
-LEFT_OUT = ("contract/elasticjob/", "contract/install/")
+LEFT_OUT = ("contract/elasticjob/", "contract/install/", "contract/archive.py", "contract/pod_defaults.py")
 """What of these packages no worker imports. It would restart all workers when it changes."""
 
 START = ROOT / "workloads" / "in_bundle" / "start.py"
@@ -37,8 +36,6 @@ NEEDS = {
 }
 """Packages that an image with PyTorch may lack, by sub-command; `s3` is for any sub-command with an `s3://` address.
 Their versions are those of the requirements file."""
-
-_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -68,25 +65,14 @@ def pack(root: Path = ROOT, script: Path | None = None) -> Bundle:
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*.py")):
             files[path.relative_to(root).as_posix()] = path.read_bytes()
-    return Bundle(to_zip({name: files[name] for name in files if not name.startswith(LEFT_OUT)}))
+    kept = {name: content for name, content in files.items() if not name.startswith(LEFT_OUT)}
+    return Bundle(to_zip(kept, compressed=False))
 
 
 def pinned(locked: str, names: tuple[str, ...]) -> str:
     """Return the lines `name==version` for `names` from a hash-locked requirements file."""
     found = dict(re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", locked, flags=re.MULTILINE))
     return "".join(f"{name}=={found[name]}\n" for name in names)
-
-
-def to_zip(files: Mapping[str, bytes]) -> bytes:
-    """Return a zip of `files`. Its bytes depend on nothing else."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name in sorted(files):
-            entry = zipfile.ZipInfo(name, _DATE)
-            entry.create_system = 3  # Unix, on every machine
-            entry.external_attr = 0o644 << 16
-            archive.writestr(entry, files[name])
-    return buffer.getvalue()
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 import pulumi
 
 from contract import labels
+from contract.pod_defaults import confined
 from infra.outputs import POSIX_ID
 
 Manifest = dict[str, Any]
@@ -26,11 +27,7 @@ NON_ROOT: Manifest = {
 }
 """`securityContext` of every pod of the stack."""
 
-CONFINED: Manifest = {
-    "allowPrivilegeEscalation": False,
-    "readOnlyRootFilesystem": True,
-    "capabilities": {"drop": ["ALL"]},
-}
+CONFINED: Manifest = confined()
 """`securityContext` of every container of the stack."""
 
 DATA_DIRECTORY = "/data"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pulumi
 
 from contract import labels
+from contract.pod_defaults import RESTRICTED_NAMESPACE
 from workloads import objects
 from workloads.manifests import WORKER_NODES, Manifest, metadata
 
@@ -65,11 +66,10 @@ class PriorityClasses:
 
 def namespace_manifest(name: str) -> Manifest:
     """Return a namespace that accepts only pods without privileges."""
-    enforced = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn", "audit")}
     return {
         "apiVersion": "v1",
         "kind": "Namespace",
-        "metadata": metadata(name, {labels.NAME: labels.APPLICATION, **enforced}),
+        "metadata": metadata(name, {labels.NAME: labels.APPLICATION, **RESTRICTED_NAMESPACE}),
     }
 
 

@@ -19,6 +19,7 @@ import settings
 from contract import env, exit_codes, labels, leaving, metrics
 from contract.elasticjob import names
 from contract.elasticjob.model import Launcher, RestartPolicy, SuccessPolicy
+from contract.pod_defaults import lost_node_tolerations
 from infra.outputs import TRAINER_SERVICE_ACCOUNT, checkpoints_folder
 from workloads import dataset, etcd, objects
 from workloads.manifests import (
@@ -51,9 +52,6 @@ REPLICAS = f"spec.replicaSpecs.{names.WORKER}.replicas"
 
 START_MINUTES = 30
 """How long Pulumi waits for the workers. The trainer's image takes about 20 GiB with CUDA, and a new node pulls it."""
-
-LOST_NODE_SECONDS = 15
-"""Pods on a node that doesn't answer are evicted after this, instead of Kubernetes' 300."""
 
 SHARED_MEMORY_PART = 4
 """This fraction (1/4) of a worker's memory may be shared memory, which data-loading processes and NCCL use. It is a
@@ -216,16 +214,7 @@ def tolerations(*, gpus: bool) -> list[Manifest]:
     found: list[Manifest] = [{"key": labels.TAINT_WORKER, "operator": "Exists", "effect": "NoSchedule"}]
     if gpus:
         found.append({"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"})
-    for condition in ("not-ready", "unreachable"):
-        found.append(
-            {
-                "key": f"node.kubernetes.io/{condition}",
-                "operator": "Exists",
-                "effect": "NoExecute",
-                "tolerationSeconds": LOST_NODE_SECONDS,
-            }
-        )
-    return found
+    return [*found, *lost_node_tolerations()]
 
 
 def worker_container(job: JobSpec) -> Manifest:

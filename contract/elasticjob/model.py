@@ -229,7 +229,10 @@ class JobSpec:
     ] = SuccessPolicy.RANK0
     clean_pod_policy: Annotated[
         CleanPodPolicy,
-        About("Which pods are deleted when the job has finished: None of them, those still Running, or All."),
+        About(
+            "Which pods a finished job loses. None: those that are Pending; if it has failed, also those that run."
+            " Running: those that are Pending or run. All: all."
+        ),
     ] = CleanPodPolicy.NONE
     ttl_seconds_after_finished: Annotated[
         int | None,

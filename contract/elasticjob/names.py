@@ -74,7 +74,6 @@ class Reason(StrEnum):
     FAILED_CREATE_POD = "FailedCreatePod"
     SUCCESSFUL_DELETE_POD = "SuccessfulDeletePod"
     FAILED_DELETE_POD = "FailedDeletePod"
-    SUCCESSFUL_CREATE_SERVICE = "SuccessfulCreateService"
     FAILED_CREATE_SERVICE = "FailedCreateService"
     EXITED_WITH_CODE = "ExitedWithCode"
     QUEUED = "ElasticJobQueued"

@@ -18,6 +18,7 @@ from contract.elasticjob import crd
 from contract.install import access, pods
 from contract.install.pods import Installation, Manifest, deployment
 from contract.install.program import Program
+from contract.pod_defaults import RESTRICTED_NAMESPACE
 
 __all__ = ["Installation", "Manifest", "Program", "definition", "deployment", "manifests", "namespace", "surroundings"]
 
@@ -35,11 +36,11 @@ def definition() -> Manifest:
 
 def namespace(wanted: Installation) -> Manifest:
     """Return the controller's namespace, which accepts only pods without privileges."""
-    enforced = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn", "audit")}
+    own = {labels.NAME: labels.APPLICATION, **RESTRICTED_NAMESPACE}
     return {
         "apiVersion": "v1",
         "kind": "Namespace",
-        "metadata": {"name": wanted.namespace, "labels": {labels.NAME: labels.APPLICATION, **enforced}},
+        "metadata": {"name": wanted.namespace, "labels": own},
     }
 
 

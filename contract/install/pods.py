@@ -9,10 +9,11 @@ from typing import Any
 
 from contract import labels
 from contract.install.program import Program
+from contract.pod_defaults import confined, lost_node_tolerations
 
 Manifest = dict[str, Any]
 
-IMAGE = "public.ecr.aws/docker/library/python:3.12-slim"
+IMAGE = "public.ecr.aws/docker/library/python:3.12.12-slim"
 """Any image with Python 3.11 or later. It needs pip and the package index, unless it has the packages."""
 
 NAMESPACE = "tidewater-system"
@@ -24,9 +25,6 @@ PACKAGES_DIRECTORY = "/packages"
 
 PORT = 8080
 """Of health and metrics."""
-
-LOST_NODE_SECONDS = 15
-"""A replica on a node that doesn't answer is replaced after this, instead of Kubernetes' 300."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,15 +119,7 @@ def pod_spec(wanted: Installation) -> Manifest:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": _apart(wanted)}},
-        "tolerations": [
-            {
-                "key": f"node.kubernetes.io/{condition}",
-                "operator": "Exists",
-                "effect": "NoExecute",
-                "tolerationSeconds": LOST_NODE_SECONDS,
-            }
-            for condition in ("not-ready", "unreachable")
-        ],
+        "tolerations": lost_node_tolerations(),
         "initContainers": [packages_container(wanted)],
         "containers": [container(wanted)],
         "volumes": [
@@ -157,7 +147,7 @@ def packages_container(wanted: Installation) -> Manifest:
         "command": ["python3", f"{PROGRAM_DIRECTORY}/{PROGRAM_FILE}", "install"],
         "env": _environment(),
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
-        "securityContext": _confined(),
+        "securityContext": confined(),
         "volumeMounts": _mounts(packages_read_only=False),
     }
 
@@ -182,17 +172,13 @@ def container(wanted: Installation) -> Manifest:
         "livenessProbe": probe("/healthz", periodSeconds=10, failureThreshold=3),
         "readinessProbe": probe("/readyz", periodSeconds=2, failureThreshold=3),
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
-        "securityContext": _confined(),
+        "securityContext": confined(),
         "volumeMounts": _mounts(packages_read_only=True),
     }
 
 
 def _environment() -> list[Manifest]:
     return [{"name": "HOME", "value": "/tmp"}, {"name": "PYTHONUNBUFFERED", "value": "1"}]
-
-
-def _confined() -> Manifest:
-    return {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 
 
 def _mounts(*, packages_read_only: bool) -> list[Manifest]:

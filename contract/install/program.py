@@ -10,11 +10,11 @@ So the controller runs in any image with Python, and no image has to be built fo
 from __future__ import annotations
 
 import hashlib
-import io
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from contract.archive import to_zip
 
 PACKAGES = ("contract", "controller")
 REQUIREMENTS = "controller/requirements.txt"
@@ -22,7 +22,6 @@ REQUIREMENTS = "controller/requirements.txt"
 
 ENTRY = "__main__.py"
 _ENTRY_TEXT = b"from controller.start import main\n\nmain()\n"
-_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -59,11 +58,4 @@ class Program:
 
     def zipped(self) -> bytes:
         """Return the zip, compressed: `kubectl apply` keeps a copy of an object in an annotation of 256 KiB at most."""
-        buffer = io.BytesIO()
-        with zipfile.ZipFile(buffer, "w") as archive:
-            for name in sorted(self.files):
-                entry = zipfile.ZipInfo(name, _DATE)
-                entry.create_system = 3  # Unix, on every machine
-                entry.external_attr = 0o644 << 16
-                archive.writestr(entry, self.files[name], zipfile.ZIP_DEFLATED, compresslevel=9)
-        return buffer.getvalue()
+        return to_zip(self.files, compressed=True)

@@ -3,5 +3,5 @@
     kubectl create namespace elastic-job
     kubectl apply -f examples/elasticjob/etcd.yaml -f examples/elasticjob/torchrun.yaml
 
-train  the training: a small network that learns a line from numbers that it makes itself
+train  the training: a small network that learns which of two numbers is larger, from numbers that it makes itself
 """

@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,6 +128,14 @@ class Cloud:
         status = (await self.server.get(Ref(JOBS, jobs.NAMESPACE, job))).get("status", {})
         return (len(pods), status.get("replicas"), status.get("desired")) == (size, size, size)
 
+    async def leader(self) -> str:
+        """Return the name of the replica that holds the Lease; empty if none does."""
+        try:
+            lease = await self.server.get(Ref(LEASES, jobs.NAMESPACE, names.FIELD_MANAGER))
+        except NotFound:
+            return ""
+        return str(lease["spec"]["holderIdentity"]).partition("_")[0]
+
     async def scale(self, job: str, size: int) -> None:
         """Change the number of workers that is wanted."""
         change = {"spec": {"replicaSpecs": {names.WORKER: {"replicas": size}}}}
@@ -165,6 +173,22 @@ async def controller(number: int = 1_000_000, moment: str = "before") -> AsyncIt
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await server.close()
+
+
+@contextlib.contextmanager
+def processes(*replicas: str, logs: Path) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+    """Run replicas of the controller as processes with these names; the output of each goes to a file in `logs`."""
+    command = [sys.executable, "-m", "controller", "--metrics-port=0", f"--lease-namespace={jobs.NAMESPACE}"]
+    paths = os.pathsep.join([str(ROOT), *sys.path])
+    with contextlib.ExitStack() as stack:
+        running = {}
+        for name in replicas:
+            variables = {**os.environ, "POD_NAME": name, "PYTHONPATH": paths}
+            output = stack.enter_context((logs / name).open("wb"))
+            running[name] = subprocess.Popen(command, env=variables, cwd=ROOT, stdout=output, stderr=output)
+            stack.callback(running[name].wait)
+            stack.callback(running[name].kill)
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -253,46 +277,28 @@ def test_an_api_server_that_restarts_only_delays(plane: Plane, keeper: ThreadPoo
 
 
 def test_a_frozen_leader_is_replaced_in_fifteen_seconds_and_changes_nothing_when_it_wakes_up(tmp_path: Path) -> None:
-    def start(name: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "controller", "--metrics-port=0", f"--lease-namespace={jobs.NAMESPACE}"]
-        variables = {**os.environ, "POD_NAME": name, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-        with (tmp_path / name).open("wb") as output:
-            return subprocess.Popen(command, env=variables, cwd=ROOT, stdout=output, stderr=output)
-
-    async def main(replicas: dict[str, subprocess.Popen[bytes]]) -> None:
+    async def main(replicas: Mapping[str, subprocess.Popen[bytes]]) -> None:
         async with cloud() as found:
 
-            async def holder() -> str:
-                try:
-                    lease = await found.server.get(Ref(LEASES, jobs.NAMESPACE, names.FIELD_MANAGER))
-                except NotFound:
-                    return ""
-                return str(lease["spec"]["holderIdentity"]).partition("_")[0]
-
             async def led() -> bool:
-                return await holder() != ""
+                return await found.leader() != ""
 
             await found.server.create(JOBS, jobs.manifest())
             await until(lambda: found.settled("imagenet", 2))
             await until(led)
-            frozen = await holder()
+            frozen = await found.leader()
             replicas[frozen].send_signal(signal.SIGSTOP)
             await found.scale("imagenet", 3)
             await until(lambda: found.settled("imagenet", 3), FAILOVER_SECONDS)
-            assert await holder() != frozen
+            assert await found.leader() != frozen
             replicas[frozen].send_signal(signal.SIGCONT)
 
             async def noticed() -> bool:
                 return "event=not_leading" in (tmp_path / frozen).read_text()
 
             await until(noticed)
-            assert await holder() != frozen
+            assert await found.leader() != frozen
             assert await found.settled("imagenet", 3)
 
-    replicas = {name: start(name) for name in ("a", "b")}
-    try:
+    with processes("a", "b", logs=tmp_path) as replicas:
         asyncio.run(main(replicas))
-    finally:
-        for process in replicas.values():
-            process.kill()
-            process.wait()

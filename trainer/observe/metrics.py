@@ -49,7 +49,7 @@ class PrometheusMetrics(Metrics):
     """
 
     def __init__(self, registry: Any, *, job: str, worker: str, clock: Callable[[], float] = time.monotonic) -> None:
-        from prometheus_client import Counter, Gauge, Histogram, Info
+        from prometheus_client import Info
 
         self._clock = clock
         self._began: float | None = None
@@ -58,12 +58,15 @@ class PrometheusMetrics(Metrics):
         Info("tidewater_worker", "Which worker of which job this is", registry=registry).info(
             {"job_name": job, "worker": worker}
         )
+        self._open_gauges(registry)
+        self._open_counters(registry)
+        self._open_histograms(registry)
+
+    def _open_gauges(self, registry: Any) -> None:
+        from prometheus_client import Gauge
 
         def gauge(name: str, text: str) -> Gauge:
             return Gauge(f"tidewater_{name}", text, registry=registry)
-
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"tidewater_{name}", text, labels, registry=registry)
 
         self._world_size = gauge("world_size", "Workers in the last committed step")
         self._generation = gauge("generation", "Number of the membership of the last committed step")
@@ -73,6 +76,13 @@ class PrometheusMetrics(Metrics):
         self._loss = gauge("loss", "Mean loss over the samples of the last committed step")
         self._goodput = gauge("goodput_ratio", "Share of the time since the first step that was useful")
         self._goodput.set_function(self.goodput)
+
+    def _open_counters(self, registry: Any) -> None:
+        from prometheus_client import Counter
+
+        def counter(name: str, text: str) -> Counter:
+            return Counter(f"tidewater_{name}", text, registry=registry)
+
         self._steps = counter("committed_steps", "Steps committed with this worker in them")
         self._samples = counter("samples", "Samples in committed steps, this worker's share")
         self._discarded = counter("discarded_steps", "Steps given up because a peer failed")
@@ -80,6 +90,10 @@ class PrometheusMetrics(Metrics):
         self._peers_lost = counter("peers_lost", "Peers that failed or vanished")
         self._saved = counter("checkpoints_saved", "Checkpoints written by this worker")
         self._failed = counter("checkpoint_failures", "Checkpoints that could not be written")
+
+    def _open_histograms(self, registry: Any) -> None:
+        from prometheus_client import Histogram
+
         self._step_seconds = Histogram(
             "tidewater_step_seconds", "Time of committed steps", buckets=_STEP_BUCKETS, registry=registry
         )

@@ -29,32 +29,28 @@ def imagenet() -> Manifest:
                 "Worker": {
                     "replicas": 2,
                     "restartPolicy": "ExitCode",
-                    "template": {
-                        "apiVersion": "v1",
-                        "kind": "Pod",
-                        "spec": {
-                            "containers": [
-                                {
-                                    "name": "elasticjob-worker",
-                                    "image": "torchelastic/examples:0.2.0rc1",
-                                    "imagePullPolicy": "Always",
-                                    "args": [
-                                        "--nproc_per_node=1",
-                                        "/workspace/examples/imagenet/main.py",
-                                        "--arch=resnet18",
-                                        "--epochs=20",
-                                        "--batch-size=32",
-                                        "--workers=0",
-                                        "/workspace/data/tiny-imagenet-200",
-                                    ],
-                                    "resources": {"limits": {"nvidia.com/gpu": 1, "cpu": 0.5}},
-                                }
-                            ]
-                        },
-                    },
+                    "template": {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [_trainer()]}},
                 }
             },
         },
+    }
+
+
+def _trainer() -> Manifest:
+    return {
+        "name": "elasticjob-worker",
+        "image": "torchelastic/examples:0.2.0rc1",
+        "imagePullPolicy": "Always",
+        "args": [
+            "--nproc_per_node=1",
+            "/workspace/examples/imagenet/main.py",
+            "--arch=resnet18",
+            "--epochs=20",
+            "--batch-size=32",
+            "--workers=0",
+            "/workspace/data/tiny-imagenet-200",
+        ],
+        "resources": {"limits": {"nvidia.com/gpu": 1, "cpu": 0.5}},
     }
 
 
