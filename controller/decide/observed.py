@@ -68,7 +68,11 @@ class PodView:
     index: int
     """-1 if the label is missing or is not a number."""
     phase: str
-    """Pending, Running, Succeeded, Failed or Unknown."""
+    """Pending, Running, Succeeded, Failed or Unknown; the end of the container that trains is that of the pod, also if
+    a sidecar still runs."""
+    lingers: bool = False
+    """Whether other containers, such as a sidecar, still run after the one that trains has ended: a deletion takes as
+    long as that of a pod that runs."""
     terminating: bool = False
     node: str | None = None
     unschedulable_since: datetime | None = None
@@ -132,12 +136,17 @@ def pod_view(pod: Object, types: Mapping[str, str]) -> PodView:
     conditions = status.get("conditions") or ()
     ended = _ended(pod)
     unschedulable = _unschedulable(conditions)
+    phase = status.get("phase") or "Pending"
+    lingers = phase == "Running" and _lingers(pod)
+    if lingers:
+        phase = "Failed" if ended.get("exitCode") else "Succeeded"
     return PodView(
         name=metadata["name"],
         uid=metadata.get("uid", ""),
         type=types.get(label, label),
         index=int(index) if index.isascii() and index.isdigit() else -1,
-        phase=status.get("phase") or "Pending",
+        phase=phase,
+        lingers=lingers,
         terminating=bool(metadata.get("deletionTimestamp")),
         node=(pod.get("spec") or {}).get("nodeName") or None,
         unschedulable_since=_time(unschedulable.get("lastTransitionTime")),
@@ -203,6 +212,21 @@ def _ended(pod: Object) -> Object:
         if terminated.get("exitCode"):
             return terminated
     return {}
+
+
+def _lingers(pod: Object) -> bool:
+    """Return whether a pod that runs has others than the container that trains, which has ended and stays so.
+
+    Kubernetes says Running until all containers have ended, and a sidecar may never end. Of a pod's only container the
+    kubelet reports the end with the phase.
+    """
+    statuses: Sequence[Object] = pod["status"].get("containerStatuses") or ()
+    if len(statuses) < 2 or (pod.get("spec") or {}).get("restartPolicy") != "Never":
+        return False
+    return any(
+        each.get("name") == names.WORKER_CONTAINER and bool((each.get("state") or {}).get("terminated"))
+        for each in statuses
+    )
 
 
 def _disrupted(status: Object, conditions: Sequence[Object]) -> bool:

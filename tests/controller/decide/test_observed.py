@@ -15,7 +15,7 @@ TIME = "2026-11-23T12:00:00Z"
 TYPES = type_keys(["Worker", "PS"])
 
 
-def observed(status: dict[str, Any] | None = None, **metadata: Any) -> PodView:
+def observed(status: dict[str, Any] | None = None, policy: str = "Never", **metadata: Any) -> PodView:
     made = {
         "metadata": {
             "name": "j-worker-1",
@@ -25,7 +25,7 @@ def observed(status: dict[str, Any] | None = None, **metadata: Any) -> PodView:
             "annotations": {names.ANNOTATION_TEMPLATE_HASH: "h"},
             **metadata,
         },
-        "spec": {"nodeName": "n"},
+        "spec": {"nodeName": "n", "restartPolicy": policy},
         "status": status or {},
     }
     return pod_view(made, TYPES)
@@ -71,6 +71,30 @@ def test_the_exit_code_is_that_of_the_first_container_that_failed_if_none_traine
     assert observed(status).exit_code == 7
 
 
+@pytest.mark.parametrize(("code", "phase"), [(0, "Succeeded"), (143, "Failed")])
+def test_the_end_of_the_training_is_seen_although_a_sidecar_runs(code: int, phase: str) -> None:
+    statuses = [container("elasticjob-worker", exitCode=code, finishedAt=TIME), container("sidecar")]
+    seen = observed({"phase": "Running", "containerStatuses": statuses}, policy="Never")
+    assert (seen.phase, seen.exit_code, seen.lingers) == (phase, code, True)
+
+
+def test_a_container_that_the_kubelet_restarts_has_not_ended_its_pod() -> None:
+    statuses = [container("elasticjob-worker", exitCode=1), container("sidecar")]
+    seen = observed({"phase": "Running", "containerStatuses": statuses}, policy="OnFailure")
+    assert (seen.phase, seen.lingers) == ("Running", False)
+
+
+def test_a_pod_whose_sidecar_has_ended_first_runs() -> None:
+    statuses = [container("elasticjob-worker"), container("sidecar", exitCode=1)]
+    seen = observed({"phase": "Running", "containerStatuses": statuses}, policy="Never")
+    assert (seen.phase, seen.lingers) == ("Running", False)
+
+
+def test_a_pod_of_which_every_container_has_ended_does_not_linger() -> None:
+    statuses = [container("elasticjob-worker", exitCode=0), container("sidecar", exitCode=0)]
+    assert not observed({"phase": "Succeeded", "containerStatuses": statuses}, policy="Never").lingers
+
+
 def test_exhausted_memory_is_seen() -> None:
     killed = container("elasticjob-worker", exitCode=137, reason="OOMKilled")
     assert observed({"containerStatuses": [killed]}).oom_killed
@@ -91,7 +115,8 @@ def test_a_disruption_is_seen_by_its_condition() -> None:
 def test_a_pod_that_no_node_has_room_for_says_since_when() -> None:
     scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": TIME}
     told = observed({"conditions": [{**scheduled, "message": "0/2 nodes are available"}]})
-    assert (told.unschedulable_since, told.unschedulable_why) == (datetime.fromisoformat(TIME), "0/2 nodes are available")
+    assert told.unschedulable_since == datetime.fromisoformat(TIME)
+    assert told.unschedulable_why == "0/2 nodes are available"
     assert observed({"conditions": [{**scheduled, "reason": "SchedulingGated"}]}).unschedulable_since is None
     assert observed({"conditions": [{**scheduled, "status": "True"}]}).unschedulable_since is None
 
