@@ -46,6 +46,18 @@ DOOMED_TAINTS = frozenset(
 )
 TERMINATION_HANDLER = "aws-node-termination-handler/"
 
+# Why the kubelet does not start a container, by the reason that it gives while the container waits. For an image that
+# it can't pull, it gives two reasons in turn.
+# https://kubernetes.io/docs/concepts/containers/images/#imagepullbackoff
+STUCK = {
+    "ErrImagePull": "ImagePullBackOff",
+    **{
+        reason: reason
+        for reason in "ImagePullBackOff InvalidImageName ErrImageNeverPull CreateContainerConfigError"
+        " CreateContainerError CrashLoopBackOff".split()
+    },
+}
+
 
 class Admission(Enum):
     """What the queue allows a job. A job without a queue is always FREE."""
@@ -78,6 +90,10 @@ class PodView:
     unschedulable_since: datetime | None = None
     unschedulable_why: str = ""
     """What the scheduler says of it, if no node has room for it."""
+    stuck: str = ""
+    """Why the kubelet can't start the pod; empty if it doesn't say so."""
+    stuck_why: str = ""
+    """What it says about that."""
     disrupted: bool = False
     """Whether the pod was evicted or preempted, or its node refused it or went away."""
     exit_code: int | None = None
@@ -136,6 +152,7 @@ def pod_view(pod: Object, types: Mapping[str, str]) -> PodView:
     conditions = status.get("conditions") or ()
     ended = _ended(pod)
     unschedulable = _unschedulable(conditions)
+    stuck, stuck_why = _stuck(status)
     phase = status.get("phase") or "Pending"
     lingers = phase == "Running" and _lingers(pod)
     if lingers:
@@ -151,6 +168,8 @@ def pod_view(pod: Object, types: Mapping[str, str]) -> PodView:
         node=(pod.get("spec") or {}).get("nodeName") or None,
         unschedulable_since=_time(unschedulable.get("lastTransitionTime")),
         unschedulable_why=unschedulable.get("message") or "",
+        stuck=stuck,
+        stuck_why=stuck_why,
         disrupted=_disrupted(status, conditions),
         exit_code=ended.get("exitCode"),
         oom_killed=ended.get("reason") == "OOMKilled",
@@ -242,6 +261,20 @@ def _unschedulable(conditions: Sequence[Object]) -> Object:
         if each.get("type") == "PodScheduled" and each.get("status") == "False":
             return each if each.get("reason") == "Unschedulable" else {}
     return {}
+
+
+def _stuck(status: Object) -> tuple[str, str]:
+    """Return why the first container that can't start doesn't, and the kubelet's words; empty if there is none.
+
+    A pod that runs has started, although a container of it may fail again and again: its restarts are counted.
+    """
+    if status.get("phase", "Pending") != "Pending":
+        return "", ""
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") in STUCK:
+            return STUCK[waiting["reason"]], waiting.get("message") or ""
+    return "", ""
 
 
 def _time(text: str | None) -> datetime | None:

@@ -121,6 +121,36 @@ def test_a_pod_that_no_node_has_room_for_says_since_when() -> None:
     assert observed({"conditions": [{**scheduled, "status": "True"}]}).unschedulable_since is None
 
 
+def waiting(name: str, reason: str, message: str = "") -> dict[str, Any]:
+    return {"name": name, "state": {"waiting": {"reason": reason, "message": message}}}
+
+
+@pytest.mark.parametrize("reason", ["InvalidImageName", "CreateContainerConfigError", "CrashLoopBackOff"])
+def test_a_container_that_can_not_start_says_why(reason: str) -> None:
+    status = {"phase": "Pending", "containerStatuses": [container("proxy"), waiting("elasticjob-worker", reason, "x")]}
+    assert (observed(status).stuck, observed(status).stuck_why) == (reason, "x")
+
+
+def test_an_init_container_that_can_not_start_comes_first() -> None:
+    status = {
+        "initContainerStatuses": [waiting("fetch", "CrashLoopBackOff", "back-off 10s")],
+        "containerStatuses": [waiting("elasticjob-worker", "PodInitializing")],
+    }
+    assert (observed(status).stuck, observed(status).stuck_why) == ("CrashLoopBackOff", "back-off 10s")
+
+
+def test_an_image_that_can_not_be_pulled_is_one_cause_whatever_the_kubelet_does_about_it_now() -> None:
+    seen = {
+        observed({"containerStatuses": [waiting("w", reason)]}).stuck for reason in ("ErrImagePull", "ImagePullBackOff")
+    }
+    assert seen == {"ImagePullBackOff"}
+
+
+def test_a_container_that_starts_is_not_stuck() -> None:
+    assert observed({"containerStatuses": [waiting("w", "ContainerCreating")]}).stuck == ""
+    assert observed({"phase": "Running", "containerStatuses": [waiting("w", "CrashLoopBackOff")]}).stuck == ""
+
+
 def node(ready: str | None = "True", taints: tuple[str, ...] = (), **spec: Any) -> dict[str, Any]:
     conditions = [] if ready is None else [{"type": "Ready", "status": ready}]
     return {
