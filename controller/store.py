@@ -38,6 +38,9 @@ written once."""
 DECODED = 256
 """Jobs that are also kept as objects: those that were looked at last."""
 
+GONE_NODES = 1024
+"""Nodes that are remembered after their deletion: the last ones. Kubernetes soon removes the pods of any of them."""
+
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _COMMON_TYPES = type_keys((names.WORKER, names.MASTER, "PS"))
 
@@ -102,6 +105,7 @@ class Store:
         self._pods: dict[str, dict[str, PodView]] = {}
         self._services: dict[str, set[str]] = {}
         self._nodes: dict[str, NodeView] = {}
+        self._gone_nodes: dict[str, None] = {}  # the oldest first
         self._autoscaled: set[Key] = set()
         self._waiting: Counter[str] = Counter()
         self._all_waiting = 0
@@ -258,10 +262,16 @@ class Store:
         if entry is None:
             return
         name = entry.key.name
+        self._nodes.pop(name, None)
+        self._gone_nodes.pop(name, None)
         if change.new is not None:
             self._nodes[name] = entry.value
         else:
-            del self._nodes[name]
+            self._nodes[name] = NodeView(name=name, doomed=True, lost=True)
+            self._gone_nodes[name] = None
+            if len(self._gone_nodes) > GONE_NODES:
+                oldest = next(iter(self._gone_nodes))
+                del self._gone_nodes[oldest], self._nodes[oldest]
         for owner, pods in self._pods.items():
             if owner in self._keys and any(pod.node == name for pod in pods.values()):
                 self._due(self._keys[owner], 0.0)

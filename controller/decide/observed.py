@@ -116,7 +116,7 @@ class NodeView:
     doomed: bool = False
     """Cordoned, not ready, being deleted, or with the notice that it will be."""
     lost: bool = False
-    """Nothing has been heard of the kubelet, so that a pod there can't confirm that it has ended."""
+    """Deleted, or nothing has been heard of the kubelet, so that a pod there can't confirm that it has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,8 @@ class JobView:
     job: ElasticJob
     pods: tuple[PodView, ...] = ()
     nodes: Mapping[str, NodeView] = field(default_factory=dict)
-    """By name. If empty, nothing is known of the nodes, and none is taken to be doomed."""
+    """By name. Of one that is not among them nothing is known yet, and it is not taken to be doomed: news of a pod may
+    come before that of its node. A node that was deleted is among them, as one that is lost."""
     services: frozenset[str] = frozenset()
     """Names of the job's services."""
     admission: Admission = Admission.FREE
@@ -203,18 +204,17 @@ def doomed(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
     """Return whether the pod's node will go or is gone, or nothing is heard of the pod."""
     if pod.phase == "Unknown":
         return True
-    if pod.node is None or not nodes:
-        return False
-    node = nodes.get(pod.node)
-    return node is None or node.doomed
+    node = None if pod.node is None else nodes.get(pod.node)
+    return node is not None and node.doomed
 
 
 def lost(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
-    """Return whether the pod's node is gone or silent: the kubelet there will not say when the pod has ended."""
-    if pod.node is None or not nodes:
-        return False
-    node = nodes.get(pod.node)
-    return node is None or node.lost
+    """Return whether the pod's node was deleted or is silent: the kubelet there will not say when the pod has ended.
+
+    Of a node that was deleted while no controller ran nothing is known. Kubernetes' garbage collector removes its pods.
+    """
+    node = None if pod.node is None else nodes.get(pod.node)
+    return node is not None and node.lost
 
 
 def _ended(pod: Object) -> Object:

@@ -10,7 +10,8 @@ from contract.elasticjob import names
 from controller import objects
 from controller.cluster.client import JOBS, NODES, PODS, SERVICES, Ref
 from controller.cluster.mirror import Key
-from controller.store import DECODED, Store, read_job
+from controller.decide.observed import NodeView
+from controller.store import DECODED, GONE_NODES, Store, read_job
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import Api
 
@@ -65,6 +66,50 @@ def test_a_view_holds_the_jobs_own_pods_and_service_and_all_nodes() -> None:
         assert view.refusal == "no quota"
 
     virtual.run(main())
+
+
+def test_a_node_that_was_deleted_is_lost_until_it_is_there_again() -> None:
+    async def main() -> None:
+        desk = Desk()
+        node = {"metadata": {"name": "n"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+        desk.api.create(NODES, node)
+        desk.apply()
+        await desk.settle()
+        desk.start()
+        desk.api.patch(Ref(PODS, jobs.NAMESPACE, "imagenet-worker-0"), {"spec": {"nodeName": "n"}})
+        await desk.settle()
+        desk.due.clear()
+        desk.api.delete(Ref(NODES, None, "n"))
+        await desk.settle()
+        assert desk.due == ["imagenet"]
+        assert seen(desk) == {"n": NodeView(name="n", doomed=True, lost=True)}
+        desk.api.create(NODES, node)
+        await desk.settle()
+        assert seen(desk) == {"n": NodeView(name="n")}
+
+    virtual.run(main())
+
+
+def test_of_nodes_that_were_deleted_only_the_last_are_remembered() -> None:
+    async def main() -> None:
+        desk = Desk()
+        await desk.settle()
+        desk.apply()
+        for number in range(GONE_NODES + 10):
+            desk.api.create(NODES, {"metadata": {"name": f"n-{number}"}})
+            await desk.settle()
+            desk.api.delete(Ref(NODES, None, f"n-{number}"))
+            await desk.settle()
+        assert list(seen(desk)) == [f"n-{number}" for number in range(10, GONE_NODES + 10)]
+
+    virtual.run(main())
+
+
+def seen(desk: Desk) -> dict[str, NodeView]:
+    """Return the nodes as a job's decision sees them."""
+    view = desk.store.view(KEY, virtual.now())
+    assert view is not None
+    return dict(view.nodes)
 
 
 def test_a_pod_of_any_type_has_the_type_as_the_job_writes_it() -> None:

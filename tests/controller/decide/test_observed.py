@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from contract.elasticjob import names
-from controller.decide.observed import PodView, doomed, lost, node_view, pod_view, type_keys
+from controller.decide.observed import NodeView, PodView, doomed, lost, node_view, pod_view, type_keys
 from tests.controller.decide.world import nodes, pod
 
 TIME = "2026-11-23T12:00:00Z"
@@ -180,8 +180,10 @@ def test_a_node_says_whether_it_will_go(object: dict[str, Any], expected: tuple[
     assert (seen.doomed, seen.lost) == expected
 
 
-def test_a_node_that_is_not_known_is_lost_if_any_is_known() -> None:
-    known = nodes(sound=("other",))
-    assert (doomed(pod(0), known), lost(pod(0), known)) == (True, True)
-    assert (doomed(pod(0), {}), lost(pod(0), {})) == (False, False)
-    assert not doomed(pod(0, "Pending"), known)
+@pytest.mark.parametrize("known", [{}, nodes(sound=("other",))], ids=["no-node-is-known", "another-is-known"])
+def test_a_node_that_is_not_known_may_be_new(known: dict[str, NodeView]) -> None:
+    assert (doomed(pod(0), known), lost(pod(0), known)) == (False, False)
+
+
+def test_a_pod_without_a_node_is_not_doomed_with_another() -> None:
+    assert not doomed(pod(0, "Pending"), nodes("node-0"))

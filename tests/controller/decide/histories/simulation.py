@@ -138,8 +138,8 @@ class Simulation:
     def reap(self) -> None:
         """End the pods that are being deleted, on nodes that still answer."""
         for job, pod in self.every_pod():
-            node = self.nodes.get(pod.node or "")
-            if pod.terminating and node is not None and not node.lost:
+            node = self.nodes.get(pod.node or "")  # None: Kubernetes' garbage collector removes its pods
+            if pod.terminating and (node is None or not node.lost):
                 del self.pods[job][pod.name]
 
     def schedule(self) -> None:
