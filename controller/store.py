@@ -109,6 +109,7 @@ class Store:
         self._autoscaled: set[Key] = set()
         self._waiting: Counter[str] = Counter()
         self._all_waiting = 0
+        self.service_refusals: dict[str, str] = {}
         self._decoded: OrderedDict[tuple[str, int], tuple[ElasticJob, Mapping[str, str]]] = OrderedDict()
         self._queues = Queues(due)
         self.jobs = Mirror(cluster, Source(JOBS, namespace), read_job, self._job_changed, report)
@@ -165,7 +166,16 @@ class Store:
             waiting_cores=self._all_waiting - self._waiting[job.uid],
             template_hashes=hashes,
             refusal=refusal,
+            service_refusal=self.service_refusals.get(job.uid, ""),
         )
+
+    def service_refused(self, job: ElasticJob, why: str) -> None:
+        """Note why the API server does not accept the job's service, for every decision until there is one.
+
+        Unlike a refused pod, it is no reason to decide otherwise, so most decisions don't come from an attempt.
+        """
+        if job.uid in self._keys:
+            self.service_refusals[job.uid] = why
 
     def states(self) -> Mapping[str, int]:
         """Return the number of jobs by state."""
@@ -201,6 +211,7 @@ class Store:
         old, new = change.old, change.new
         if old is not None and (new is None or new.uid != old.uid):
             self._keys.pop(old.uid, None)
+            self.service_refusals.pop(old.uid, None)
             self._set_waiting(old.uid, 0)
         if new is not None:
             self._keys[new.uid] = new.key
@@ -246,6 +257,7 @@ class Store:
                 self._services.pop(old.owner, None)
         if new is not None and new.owner:
             self._services.setdefault(new.owner, set()).add(new.value)
+            self.service_refusals.pop(new.owner, None)
         for entry in (old, new):
             if entry is not None and entry.owner in self._keys and not change.mine:
                 self._due(self._keys[entry.owner], 0.0)

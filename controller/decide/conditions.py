@@ -92,6 +92,8 @@ def shortfall(situation: Situation, crews: Mapping[str, Crew]) -> str:
     parts = [part for crew in crews.values() if (part := _short(crew, situation.size(crew)))]
     if situation.view.refusal:
         parts.append(f" The API server refuses a pod: {situation.view.refusal[:LONGEST_REFUSAL]}")
+    if situation.view.service_refusal:
+        parts.append(f" The API server refuses the service: {situation.view.service_refusal[:LONGEST_REFUSAL]}")
     return "".join(parts)
 
 

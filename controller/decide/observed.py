@@ -137,6 +137,8 @@ class JobView:
     """By replica type: the hash that a pod made now would have."""
     refusal: str = ""
     """What the API server said when it last refused to create a pod of this job; empty after a success."""
+    service_refusal: str = ""
+    """What it said when it last refused to create the job's service; empty if there is one."""
 
 
 def type_keys(types: Iterable[str]) -> dict[str, str]:

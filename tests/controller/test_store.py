@@ -10,7 +10,7 @@ from contract.elasticjob import names
 from controller import objects
 from controller.cluster.client import JOBS, NODES, PODS, SERVICES, Ref
 from controller.cluster.mirror import Key
-from controller.decide.observed import NodeView
+from controller.decide.observed import JobView, NodeView
 from controller.store import DECODED, GONE_NODES, Store, read_job
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import Api
@@ -68,6 +68,31 @@ def test_a_view_holds_the_jobs_own_pods_and_service_and_all_nodes() -> None:
     virtual.run(main())
 
 
+def test_what_was_said_of_a_refused_service_is_known_until_the_service_or_the_job_is_gone() -> None:
+    async def main() -> None:
+        desk = Desk()
+        desk.apply()
+        await desk.settle()
+        job = known(desk).job
+        desk.store.service_refused(job, "quota")
+        assert known(desk).service_refusal == "quota"
+        desk.api.create(SERVICES, objects.service(job))
+        await desk.settle()
+        assert known(desk).service_refusal == ""
+        desk.store.service_refused(job, "quota")
+        desk.api.delete(Ref(JOBS, jobs.NAMESPACE, "imagenet"))
+        await desk.settle()
+        assert desk.store.service_refusals == {}
+
+    virtual.run(main())
+
+
+def known(desk: Desk) -> JobView:
+    view = desk.store.view(KEY, virtual.now())
+    assert view is not None
+    return view
+
+
 def test_a_node_that_was_deleted_is_lost_until_it_is_there_again() -> None:
     async def main() -> None:
         desk = Desk()
@@ -82,10 +107,10 @@ def test_a_node_that_was_deleted_is_lost_until_it_is_there_again() -> None:
         desk.api.delete(Ref(NODES, None, "n"))
         await desk.settle()
         assert desk.due == ["imagenet"]
-        assert seen(desk) == {"n": NodeView(name="n", doomed=True, lost=True)}
+        assert known(desk).nodes == {"n": NodeView(name="n", doomed=True, lost=True)}
         desk.api.create(NODES, node)
         await desk.settle()
-        assert seen(desk) == {"n": NodeView(name="n")}
+        assert known(desk).nodes == {"n": NodeView(name="n")}
 
     virtual.run(main())
 
@@ -100,16 +125,9 @@ def test_of_nodes_that_were_deleted_only_the_last_are_remembered() -> None:
             await desk.settle()
             desk.api.delete(Ref(NODES, None, f"n-{number}"))
             await desk.settle()
-        assert list(seen(desk)) == [f"n-{number}" for number in range(10, GONE_NODES + 10)]
+        assert list(known(desk).nodes) == [f"n-{number}" for number in range(10, GONE_NODES + 10)]
 
     virtual.run(main())
-
-
-def seen(desk: Desk) -> dict[str, NodeView]:
-    """Return the nodes as a job's decision sees them."""
-    view = desk.store.view(KEY, virtual.now())
-    assert view is not None
-    return dict(view.nodes)
 
 
 def test_a_pod_of_any_type_has_the_type_as_the_job_writes_it() -> None:

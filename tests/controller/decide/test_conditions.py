@@ -112,6 +112,14 @@ def test_a_refused_pod_is_quoted() -> None:
     assert message(status).endswith("The API server refuses a pod: pods is forbidden: exceeded quota")
 
 
+def test_a_refused_service_is_quoted_and_does_not_shrink_a_job_that_has_grown() -> None:
+    grown = Status(desired=3, settled_replicas=2, observed_generation=1)
+    made = job(2, low=1, high=4, autoscale=True, status=grown)
+    status = decide(view(made, running(0, 1), services=frozenset(), service_refusal="quota"), NOW).status
+    assert message(status).endswith("The API server refuses the service: quota")
+    assert status.desired == 3
+
+
 def test_times_change_only_with_what_they_are_about() -> None:
     first = after(job(3, low=1), *running(0, 1, 2), at=ago(60))
     same = decide(view(first, running(0, 1, 2)), NOW)
