@@ -146,6 +146,7 @@ class Hands:
         except Refused as error:
             self._recorder.record(about(job), "Warning", names.Reason.FAILED_CREATE_SERVICE, str(error))
             self._log.warning("service_refused", job=f"{job.namespace}/{job.name}", reason=str(error))
+            self._store.service_refused(job, str(error))
             return ServiceRefused(str(error), status=error.status)
         return None
 

@@ -204,7 +204,7 @@ class Controller:
         return decide(view, now), view.job
 
     async def _carry_out(self, key: Key, job: ElasticJob, work: Sequence[Action]) -> None:
-        """Carry out actions. If the API server refuses a pod, say so in the status before the error goes on."""
+        """Carry out actions. If the API server refuses one, say so in the status before the error goes on."""
         try:
             await self._hands.carry_out(job, work)
         except Refused as error:

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from contract.elasticjob.model import ElasticJob
 from controller.cluster.mirror import Key
 from controller.decide.observed import Admission
-from controller.decide.queue import admit
+from controller.decide.queue import LAST, admit, next_end
 
 SETTLE_SECONDS = 0.1
 """How long to wait for further changes of a queue before its jobs are looked at again."""
@@ -28,11 +28,26 @@ FRESH = timedelta(seconds=1)
 
 @dataclass
 class _Queue:
-    """One queue: its jobs without their templates, and who was last admitted, at which time (None: out of date)."""
+    """One queue: its jobs without their templates, and the last answers.
+
+    Attributes:
+        jobs: By key.
+        admissions: Who was admitted.
+        answered: When; None if the jobs have changed since.
+        ends: When the first turn ends after that.
+    """
 
     jobs: dict[Key, ElasticJob] = field(default_factory=dict)
     admissions: dict[Key, Admission] = field(default_factory=dict)
     answered: datetime | None = None
+    ends: datetime = LAST
+
+    def holds(self, now: datetime) -> bool:
+        """Return whether the answers still hold.
+
+        At the end of a turn they don't, however fresh they are: its job looks at them only once then.
+        """
+        return self.answered is not None and timedelta() <= now - self.answered < FRESH and now < self.ends
 
 
 class Queues:
@@ -67,10 +82,11 @@ class Queues:
         if name is None:
             return Admission.FREE
         queue = self._queues[name]
-        if queue.answered is None or not timedelta() <= now - queue.answered < FRESH:
+        if not queue.holds(now):
             before = queue.admissions
             queue.admissions = {Key(*each): found for each, found in admit(queue.jobs.values(), now).items()}
             queue.answered = now
+            queue.ends = next_end(queue.jobs.values(), now)
             for other, found in queue.admissions.items():
                 if other != key and before.get(other) is not found:
                     self._due(other, 0.0)

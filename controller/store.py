@@ -38,6 +38,9 @@ written once."""
 DECODED = 256
 """Jobs that are also kept as objects: those that were looked at last."""
 
+GONE_NODES = 1024
+"""Nodes that are remembered after their deletion: the last ones. Kubernetes soon removes the pods of any of them."""
+
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _COMMON_TYPES = type_keys((names.WORKER, names.MASTER, "PS"))
 
@@ -102,9 +105,11 @@ class Store:
         self._pods: dict[str, dict[str, PodView]] = {}
         self._services: dict[str, set[str]] = {}
         self._nodes: dict[str, NodeView] = {}
+        self._gone_nodes: dict[str, None] = {}  # the oldest first
         self._autoscaled: set[Key] = set()
         self._waiting: Counter[str] = Counter()
         self._all_waiting = 0
+        self.service_refusals: dict[str, str] = {}
         self._decoded: OrderedDict[tuple[str, int], tuple[ElasticJob, Mapping[str, str]]] = OrderedDict()
         self._queues = Queues(due)
         self.jobs = Mirror(cluster, Source(JOBS, namespace), read_job, self._job_changed, report)
@@ -161,7 +166,16 @@ class Store:
             waiting_cores=self._all_waiting - self._waiting[job.uid],
             template_hashes=hashes,
             refusal=refusal,
+            service_refusal=self.service_refusals.get(job.uid, ""),
         )
+
+    def service_refused(self, job: ElasticJob, why: str) -> None:
+        """Note why the API server does not accept the job's service, for every decision until there is one.
+
+        Unlike a refused pod, it is no reason to decide otherwise, so most decisions don't come from an attempt.
+        """
+        if job.uid in self._keys:
+            self.service_refusals[job.uid] = why
 
     def states(self) -> Mapping[str, int]:
         """Return the number of jobs by state."""
@@ -197,6 +211,7 @@ class Store:
         old, new = change.old, change.new
         if old is not None and (new is None or new.uid != old.uid):
             self._keys.pop(old.uid, None)
+            self.service_refusals.pop(old.uid, None)
             self._set_waiting(old.uid, 0)
         if new is not None:
             self._keys[new.uid] = new.key
@@ -242,6 +257,7 @@ class Store:
                 self._services.pop(old.owner, None)
         if new is not None and new.owner:
             self._services.setdefault(new.owner, set()).add(new.value)
+            self.service_refusals.pop(new.owner, None)
         for entry in (old, new):
             if entry is not None and entry.owner in self._keys and not change.mine:
                 self._due(self._keys[entry.owner], 0.0)
@@ -258,10 +274,16 @@ class Store:
         if entry is None:
             return
         name = entry.key.name
+        self._nodes.pop(name, None)
+        self._gone_nodes.pop(name, None)
         if change.new is not None:
             self._nodes[name] = entry.value
         else:
-            del self._nodes[name]
+            self._nodes[name] = NodeView(name=name, doomed=True, lost=True)
+            self._gone_nodes[name] = None
+            if len(self._gone_nodes) > GONE_NODES:
+                oldest = next(iter(self._gone_nodes))
+                del self._gone_nodes[oldest], self._nodes[oldest]
         for owner, pods in self._pods.items():
             if owner in self._keys and any(pod.node == name for pod in pods.values()):
                 self._due(self._keys[owner], 0.0)

@@ -46,7 +46,8 @@ LONGEST_TYPE = 40
 LONGEST_SECONDS = 2**31 - 1
 """68 years, so that any moment plus such a duration is a date that Python can represent."""
 
-REPLICA_TYPE = "^[A-Z][A-Za-z0-9]*$"
+REPLICA_TYPE = "^[A-Za-z][A-Za-z0-9]*$"
+"""Without a dash, which separates the parts of a pod's name. Roles of TorchX are in lower case."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,8 +184,8 @@ class JobSpec:
     replica_specs: Annotated[
         Mapping[str, ReplicaSpec],
         About(
-            "The job's pods by type. Worker is required and elastic; others, such as Master or PS, may be added. The"
-            " set of types is immutable.",
+            "The job's pods by type. Worker is required and elastic; others, such as Master, PS or a role of TorchX,"
+            " may be added. The set of types is immutable.",
             pattern=REPLICA_TYPE,
             max_length=LONGEST_TYPE,
             most=MOST_TYPES,

@@ -82,6 +82,7 @@ class Reason(StrEnum):
     RESIZED = "ElasticJobResized"
     INVALID = "ElasticJobInvalid"
     UNSCHEDULABLE = "Unschedulable"
+    PODS_NOT_STARTING = "PodsNotStarting"
     BACKOFF_LIMIT = "BackoffLimitExceeded"
     DEADLINE = "DeadlineExceeded"
     TOO_FEW_WORKERS = "TooFewWorkers"

@@ -14,6 +14,7 @@ https://kubernetes.io/docs/reference/using-api/cel/
 from __future__ import annotations
 
 import json
+import string
 from dataclasses import dataclass
 
 from contract.elasticjob import names
@@ -69,6 +70,11 @@ def _with_worker(expression: str) -> str:
     return f"!has({_WORKER}) || ({expression})"
 
 
+def _within(character: str, *ranges: str) -> str:
+    """Return the expression that a character is within one of the ranges, each given by its first and its last."""
+    return " || ".join(f"('{ends[0]}' <= {character} && {character} <= '{ends[1]}')" for ends in ranges)
+
+
 _WORKER = f"self.replicaSpecs.{names.WORKER}"
 _REPLICAS = f"{_WORKER}.replicas"
 _MIN = f"(has(self.minReplicas) ? self.minReplicas : {_REPLICAS})"
@@ -85,14 +91,23 @@ _HAS_WORKER = Rule(
 
 # CEL takes a key of a map for a string without a maximum length, so that a regular expression would be too expensive.
 _INDICES = ", ".join(str(index) for index in range(LONGEST_TYPE))
-_LETTER_OR_DIGIT = " || ".join(
-    f"('{low}' <= t.charAt(i) && t.charAt(i) <= '{high}')" for low, high in ("az", "AZ", "09")
-)
 _TYPES_ARE_NAMES = Rule(
-    f"self.replicaSpecs.all(t, size(t) <= {LONGEST_TYPE} && 'A' <= t.charAt(0) && t.charAt(0) <= 'Z'"
-    f" && [{_INDICES}].all(i, i >= size(t) || {_LETTER_OR_DIGIT}))",
-    "The keys of replicaSpecs must begin with a capital letter and consist of letters and digits, at most"
+    f"self.replicaSpecs.all(t, size(t) <= {LONGEST_TYPE} && ({_within('t.charAt(0)', 'az', 'AZ')})"
+    f" && [{_INDICES}].all(i, i >= size(t) || {_within('t.charAt(i)', 'az', 'AZ', '09')}))",
+    "The keys of replicaSpecs must begin with a letter and consist of letters and digits, at most"
     f" {LONGEST_TYPE}, as {names.WORKER} does.",
+    ".replicaSpecs",
+)
+
+# For the same reason two keys are compared letter by letter, and not with `lowerAscii`. Each key has the same letters
+# as itself, so the expression counts the keys rather than compare them.
+_LETTERS_AND_DIGITS = string.ascii_lowercase + string.digits
+_SPELLINGS = ", ".join(f"['{low}', '{low.upper()}']" if low.isalpha() else f"['{low}']" for low in _LETTERS_AND_DIGITS)
+_SAME_LETTERS = f"[{_SPELLINGS}].exists(s, t.charAt(i) in s && u.charAt(i) in s)"
+_TYPES_DIFFER = Rule(
+    "self.replicaSpecs.all(t, self.replicaSpecs.filter(u, size(t) == size(u)"
+    f" && [{_INDICES}].all(i, i >= size(t) || {_SAME_LETTERS})).size() <= 1)",
+    "The keys of replicaSpecs must not differ only in the case of letters: their pods would have the same names.",
     ".replicaSpecs",
 )
 _TYPES_STAY = Rule(
@@ -182,6 +197,7 @@ _RULES: dict[type, tuple[Rule, ...]] = {
     JobSpec: (
         _HAS_WORKER,
         _TYPES_ARE_NAMES,
+        _TYPES_DIFFER,
         _TYPES_STAY,
         _LAUNCHER_STAYS,
         _SOME_WORKERS,

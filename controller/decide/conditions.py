@@ -10,6 +10,7 @@ status that is made again equals the one before.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -19,6 +20,7 @@ from contract.elasticjob.model import ElasticJob
 from contract.elasticjob.names import ConditionType, Reason
 from contract.elasticjob.status import Condition, ReplicaStatus
 from controller.decide.crews import Crew
+from controller.decide.observed import PodView
 from controller.decide.situation import Situation
 
 LONGEST_REFUSAL = 1000
@@ -90,6 +92,8 @@ def shortfall(situation: Situation, crews: Mapping[str, Crew]) -> str:
     parts = [part for crew in crews.values() if (part := _short(crew, situation.size(crew)))]
     if situation.view.refusal:
         parts.append(f" The API server refuses a pod: {situation.view.refusal[:LONGEST_REFUSAL]}")
+    if situation.view.service_refusal:
+        parts.append(f" The API server refuses the service: {situation.view.service_refusal[:LONGEST_REFUSAL]}")
     return "".join(parts)
 
 
@@ -101,9 +105,27 @@ def no_room(situation: Situation, crews: Mapping[str, Crew]) -> str:
     parts = []
     for crew in crews.values():
         roomless = [pod for pod in crew.unplaced if pod.unschedulable_since is not None]
-        if roomless and len(crew.active) + len(crew.done) < min(crew.wanted, situation.size(crew)):
+        if roomless and _lacks(situation, crew):
             parts.append(f"{_short(crew, situation.size(crew)).strip()} {roomless[0].unschedulable_why}".strip())
     return " ".join(parts)
+
+
+def not_starting(situation: Situation, crews: Mapping[str, Crew]) -> str:
+    """Return sentences on the pods that the spec asks for and a kubelet can't start; empty if there are none."""
+    parts = []
+    for crew in crews.values():
+        if _lacks(situation, crew) and (stuck := _stuck(crew)):
+            parts.append(f"{_short(crew, situation.size(crew)).strip()} {stuck[0].stuck_why}".strip())
+    return " ".join(parts)
+
+
+def _lacks(situation: Situation, crew: Crew) -> bool:
+    """Return whether fewer pods run than the spec asks for, apart from what `autoscale` adds."""
+    return len(crew.active) + len(crew.done) < min(crew.wanted, situation.size(crew))
+
+
+def _stuck(crew: Crew) -> list[PodView]:
+    return [pod for pod in crew.live if pod.stuck]
 
 
 def _short(crew: Crew, size: int) -> str:
@@ -113,6 +135,7 @@ def _short(crew: Crew, size: int) -> str:
     roomless = sum(pod.unschedulable_since is not None for pod in crew.unplaced)
     numbers = {
         "found no room": roomless,
+        **{f"can't start ({cause})": number for cause, number in Counter(pod.stuck for pod in _stuck(crew)).items()},
         "failed for good": len(crew.permanent),
         "failed and will be replaced": len(crew.ended),
     }

@@ -22,7 +22,7 @@ from contract.elasticjob.model import ElasticJob
 from contract.elasticjob.names import ConditionType, Reason
 from contract.elasticjob.status import Condition, ReplicaStatus, Status
 from controller.decide.actions import Action, CreatePod, CreateService, Decision, DeleteJob, DeletePod, Emit
-from controller.decide.conditions import REASONS, conditions_of, no_room, sentence, state_of
+from controller.decide.conditions import REASONS, conditions_of, no_room, not_starting, sentence, state_of
 from controller.decide.crews import Crew, crews
 from controller.decide.finish import Outcome, cleaning, deadline, outcome
 from controller.decide.observed import JobView, is_finished, lost
@@ -238,14 +238,17 @@ def _events(situation: Situation, state: State) -> tuple[Emit, ...]:
 
 
 def _warnings(situation: Situation, left: Mapping[str, Crew], status: Status) -> tuple[Emit, ...]:
-    """Return the event that says for what there is no room, each time that the number of such pods changes.
+    """Return the events on pods without room, and on pods that can't start, each time that their numbers change.
 
-    It is also what `pulumi up` shows while it waits for the job's size.
+    They are also what `pulumi up` shows while it waits for the job's size.
     """
-    why = no_room(situation, left)
-    if not why or situation.job.spec.suspend or _told(status) == _told(situation.job.status):
+    if situation.job.spec.suspend or _told(status) == _told(situation.job.status):
         return ()
-    return (Emit("Warning", Reason.UNSCHEDULABLE, why),)
+    causes = {
+        Reason.UNSCHEDULABLE: no_room(situation, left),
+        Reason.PODS_NOT_STARTING: not_starting(situation, left),
+    }
+    return tuple(Emit("Warning", reason, why) for reason, why in causes.items() if why)
 
 
 def _told(status: Status) -> str:

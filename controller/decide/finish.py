@@ -90,6 +90,7 @@ def cleaning(job: ElasticJob, crews: Iterable[Crew], failed: bool) -> tuple[Dele
             pods += crew.staying()
         elif policy is CleanPodPolicy.RUNNING or failed:
             pods += crew.live
+            pods += (pod for pod in crew.staying() if pod.lingers)
         else:
             pods += (pod for pod in crew.live if pod.phase == "Pending")
     return delete_all(pods, "the job has failed" if failed else "the job has succeeded")

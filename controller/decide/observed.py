@@ -46,6 +46,18 @@ DOOMED_TAINTS = frozenset(
 )
 TERMINATION_HANDLER = "aws-node-termination-handler/"
 
+# Why the kubelet does not start a container, by the reason that it gives while the container waits. For an image that
+# it can't pull, it gives two reasons in turn.
+# https://kubernetes.io/docs/concepts/containers/images/#imagepullbackoff
+STUCK = {
+    "ErrImagePull": "ImagePullBackOff",
+    **{
+        reason: reason
+        for reason in "ImagePullBackOff InvalidImageName ErrImageNeverPull CreateContainerConfigError"
+        " CreateContainerError CrashLoopBackOff".split()
+    },
+}
+
 
 class Admission(Enum):
     """What the queue allows a job. A job without a queue is always FREE."""
@@ -68,12 +80,20 @@ class PodView:
     index: int
     """-1 if the label is missing or is not a number."""
     phase: str
-    """Pending, Running, Succeeded, Failed or Unknown."""
+    """Pending, Running, Succeeded, Failed or Unknown; the end of the container that trains is that of the pod, also if
+    a sidecar still runs."""
+    lingers: bool = False
+    """Whether other containers, such as a sidecar, still run after the one that trains has ended: a deletion takes as
+    long as that of a pod that runs."""
     terminating: bool = False
     node: str | None = None
     unschedulable_since: datetime | None = None
     unschedulable_why: str = ""
     """What the scheduler says of it, if no node has room for it."""
+    stuck: str = ""
+    """Why the kubelet can't start the pod; empty if it doesn't say so."""
+    stuck_why: str = ""
+    """What it says about that."""
     disrupted: bool = False
     """Whether the pod was evicted or preempted, or its node refused it or went away."""
     exit_code: int | None = None
@@ -96,7 +116,7 @@ class NodeView:
     doomed: bool = False
     """Cordoned, not ready, being deleted, or with the notice that it will be."""
     lost: bool = False
-    """Nothing has been heard of the kubelet, so that a pod there can't confirm that it has ended."""
+    """Deleted, or nothing has been heard of the kubelet, so that a pod there can't confirm that it has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +126,8 @@ class JobView:
     job: ElasticJob
     pods: tuple[PodView, ...] = ()
     nodes: Mapping[str, NodeView] = field(default_factory=dict)
-    """By name. If empty, nothing is known of the nodes, and none is taken to be doomed."""
+    """By name. Of one that is not among them nothing is known yet, and it is not taken to be doomed: news of a pod may
+    come before that of its node. A node that was deleted is among them, as one that is lost."""
     services: frozenset[str] = frozenset()
     """Names of the job's services."""
     admission: Admission = Admission.FREE
@@ -116,6 +137,8 @@ class JobView:
     """By replica type: the hash that a pod made now would have."""
     refusal: str = ""
     """What the API server said when it last refused to create a pod of this job; empty after a success."""
+    service_refusal: str = ""
+    """What it said when it last refused to create the job's service; empty if there is one."""
 
 
 def type_keys(types: Iterable[str]) -> dict[str, str]:
@@ -132,16 +155,24 @@ def pod_view(pod: Object, types: Mapping[str, str]) -> PodView:
     conditions = status.get("conditions") or ()
     ended = _ended(pod)
     unschedulable = _unschedulable(conditions)
+    stuck, stuck_why = _stuck(status)
+    phase = status.get("phase") or "Pending"
+    lingers = phase == "Running" and _lingers(pod)
+    if lingers:
+        phase = "Failed" if ended.get("exitCode") else "Succeeded"
     return PodView(
         name=metadata["name"],
         uid=metadata.get("uid", ""),
         type=types.get(label, label),
         index=int(index) if index.isascii() and index.isdigit() else -1,
-        phase=status.get("phase") or "Pending",
+        phase=phase,
+        lingers=lingers,
         terminating=bool(metadata.get("deletionTimestamp")),
         node=(pod.get("spec") or {}).get("nodeName") or None,
         unschedulable_since=_time(unschedulable.get("lastTransitionTime")),
         unschedulable_why=unschedulable.get("message") or "",
+        stuck=stuck,
+        stuck_why=stuck_why,
         disrupted=_disrupted(status, conditions),
         exit_code=ended.get("exitCode"),
         oom_killed=ended.get("reason") == "OOMKilled",
@@ -175,18 +206,17 @@ def doomed(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
     """Return whether the pod's node will go or is gone, or nothing is heard of the pod."""
     if pod.phase == "Unknown":
         return True
-    if pod.node is None or not nodes:
-        return False
-    node = nodes.get(pod.node)
-    return node is None or node.doomed
+    node = None if pod.node is None else nodes.get(pod.node)
+    return node is not None and node.doomed
 
 
 def lost(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
-    """Return whether the pod's node is gone or silent: the kubelet there will not say when the pod has ended."""
-    if pod.node is None or not nodes:
-        return False
-    node = nodes.get(pod.node)
-    return node is None or node.lost
+    """Return whether the pod's node was deleted or is silent: the kubelet there will not say when the pod has ended.
+
+    Of a node that was deleted while no controller ran nothing is known. Kubernetes' garbage collector removes its pods.
+    """
+    node = None if pod.node is None else nodes.get(pod.node)
+    return node is not None and node.lost
 
 
 def _ended(pod: Object) -> Object:
@@ -205,6 +235,21 @@ def _ended(pod: Object) -> Object:
     return {}
 
 
+def _lingers(pod: Object) -> bool:
+    """Return whether a pod that runs has others than the container that trains, which has ended and stays so.
+
+    Kubernetes says Running until all containers have ended, and a sidecar may never end. Of a pod's only container the
+    kubelet reports the end with the phase.
+    """
+    statuses: Sequence[Object] = pod["status"].get("containerStatuses") or ()
+    if len(statuses) < 2 or (pod.get("spec") or {}).get("restartPolicy") != "Never":
+        return False
+    return any(
+        each.get("name") == names.WORKER_CONTAINER and bool((each.get("state") or {}).get("terminated"))
+        for each in statuses
+    )
+
+
 def _disrupted(status: Object, conditions: Sequence[Object]) -> bool:
     reason = status.get("reason") or ""
     if reason in DISRUPTIONS or reason.startswith(OUT_OF):
@@ -218,6 +263,20 @@ def _unschedulable(conditions: Sequence[Object]) -> Object:
         if each.get("type") == "PodScheduled" and each.get("status") == "False":
             return each if each.get("reason") == "Unschedulable" else {}
     return {}
+
+
+def _stuck(status: Object) -> tuple[str, str]:
+    """Return why the first container that can't start doesn't, and the kubelet's words; empty if there is none.
+
+    A pod that runs has started, although a container of it may fail again and again: its restarts are counted.
+    """
+    if status.get("phase", "Pending") != "Pending":
+        return "", ""
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") in STUCK:
+            return STUCK[waiting["reason"]], waiting.get("message") or ""
+    return "", ""
 
 
 def _time(text: str | None) -> datetime | None:

@@ -4,8 +4,8 @@
 
 An index is free when no pod has it any more: a pod that is being deleted holds its index until it is gone, and its
 successor is created then. A pod that has ended, or has no node, is gone at once, so that its successor is created in
-the same decision. The lowest free indices are created first. After a lower pod has left, the others keep their indices:
-no pod is moved.
+the same decision, unless a sidecar of it still runs. The lowest free indices are created first. After a lower pod has
+left, the others keep their indices: no pod is moved.
 """
 
 from __future__ import annotations
@@ -95,6 +95,7 @@ def _creates(crew: Crew, left: Crew, goal: Goal, site: Site) -> tuple[CreatePod,
     taken = ending | {pod.index for pod in left.staying()}
     # A pod that runs ends only after a while.
     taken.update(pod.index for pod in crew.live if pod.node is not None)
+    taken.update(pod.index for pod, _ in crew.ended if pod.lingers)
     free = [index for index in range(goal.size) if index not in taken][:number]
     return tuple(CreatePod(crew.type, index, index < crew.low) for index in free)
 

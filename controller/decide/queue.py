@@ -118,6 +118,12 @@ def _turn_ends(head: ElasticJob) -> datetime:
     return head.status.turn_since + timedelta(seconds=head.spec.scheduling_policy.queue_timeout_seconds)
 
 
+def next_end(jobs: Iterable[ElasticJob], now: datetime) -> datetime:
+    """Return when the first of the jobs' turns ends that has not ended yet; LAST if there is none."""
+    ends = (_turn_ends(job) for job in jobs if job.status.whole_since is None)
+    return min((end for end in ends if end > now), default=LAST)
+
+
 def need(job: ElasticJob, crew: Crew) -> int:
     """Return how many pods of the type must have room before the job starts."""
     available = job.spec.scheduling_policy.min_available if crew.type == names.WORKER else None

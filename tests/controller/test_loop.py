@@ -128,9 +128,15 @@ def test_a_service_of_somebody_else_does_not_stop_the_job() -> None:
         await world.settle()
         assert len(world.pods()) == 2
         assert world.events(names.Reason.FAILED_CREATE_SERVICE)
+        told = "The API server refuses the service: Service imagenet exists and does not belong to this job"
+        assert told in str(world.status()["conditions"])
+        world.scale(3)
+        await world.settle(2)
+        assert told in str(world.status()["conditions"])
         world.api.delete(Ref(SERVICES, jobs.NAMESPACE, "imagenet"))
         await world.settle(600)
         assert world.orphans() == []
+        assert told not in str(world.status()["conditions"])
         assert world.api.names(SERVICES) == ["imagenet"]
 
     virtual.run(main())

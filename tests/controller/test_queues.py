@@ -91,3 +91,21 @@ def test_an_answer_is_used_again_until_something_changes_or_time_passes() -> Non
     assert desk.admission("a", FRESH.total_seconds() / 2) is Admission.HEAD
     assert desk.admission("a", 2.0) is Admission.YIELD
     assert desk.admission("b", 2.0) is Admission.HEAD
+
+
+def test_the_end_of_a_turn_is_noticed_although_another_job_has_asked_just_before() -> None:
+    desk = Desk("a", "b")
+    desk.put(queued("a", turn_since=NOW + timedelta(hours=1) - timedelta(seconds=299)))
+    assert desk.admission("b", 0.9) is Admission.WAIT
+    assert desk.admission("a", 0.99) is Admission.HEAD
+    assert desk.admission("a", 1.0) is Admission.YIELD
+    assert desk.admission("b", 1.0) is Admission.HEAD
+
+
+def test_the_end_of_a_turn_of_which_nobody_else_has_use_is_not_asked_for_again_and_again() -> None:
+    desk = Desk("a")
+    desk.put(queued("a", turn_since=NOW))
+    assert desk.admission("a") is Admission.HEAD
+    desk.due.clear()
+    assert desk.admission("a", 0.5) is Admission.HEAD
+    assert desk.due == []

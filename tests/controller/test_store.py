@@ -10,7 +10,8 @@ from contract.elasticjob import names
 from controller import objects
 from controller.cluster.client import JOBS, NODES, PODS, SERVICES, Ref
 from controller.cluster.mirror import Key
-from controller.store import DECODED, Store, read_job
+from controller.decide.observed import JobView, NodeView
+from controller.store import DECODED, GONE_NODES, Store, read_job
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import Api
 
@@ -63,6 +64,68 @@ def test_a_view_holds_the_jobs_own_pods_and_service_and_all_nodes() -> None:
         assert view.services == {"imagenet"}
         assert set(view.nodes) == {"n"}
         assert view.refusal == "no quota"
+
+    virtual.run(main())
+
+
+def test_what_was_said_of_a_refused_service_is_known_until_the_service_or_the_job_is_gone() -> None:
+    async def main() -> None:
+        desk = Desk()
+        desk.apply()
+        await desk.settle()
+        job = known(desk).job
+        desk.store.service_refused(job, "quota")
+        assert known(desk).service_refusal == "quota"
+        desk.api.create(SERVICES, objects.service(job))
+        await desk.settle()
+        assert known(desk).service_refusal == ""
+        desk.store.service_refused(job, "quota")
+        desk.api.delete(Ref(JOBS, jobs.NAMESPACE, "imagenet"))
+        await desk.settle()
+        assert desk.store.service_refusals == {}
+
+    virtual.run(main())
+
+
+def known(desk: Desk) -> JobView:
+    view = desk.store.view(KEY, virtual.now())
+    assert view is not None
+    return view
+
+
+def test_a_node_that_was_deleted_is_lost_until_it_is_there_again() -> None:
+    async def main() -> None:
+        desk = Desk()
+        node = {"metadata": {"name": "n"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+        desk.api.create(NODES, node)
+        desk.apply()
+        await desk.settle()
+        desk.start()
+        desk.api.patch(Ref(PODS, jobs.NAMESPACE, "imagenet-worker-0"), {"spec": {"nodeName": "n"}})
+        await desk.settle()
+        desk.due.clear()
+        desk.api.delete(Ref(NODES, None, "n"))
+        await desk.settle()
+        assert desk.due == ["imagenet"]
+        assert known(desk).nodes == {"n": NodeView(name="n", doomed=True, lost=True)}
+        desk.api.create(NODES, node)
+        await desk.settle()
+        assert known(desk).nodes == {"n": NodeView(name="n")}
+
+    virtual.run(main())
+
+
+def test_of_nodes_that_were_deleted_only_the_last_are_remembered() -> None:
+    async def main() -> None:
+        desk = Desk()
+        await desk.settle()
+        desk.apply()
+        for number in range(GONE_NODES + 10):
+            desk.api.create(NODES, {"metadata": {"name": f"n-{number}"}})
+            await desk.settle()
+            desk.api.delete(Ref(NODES, None, f"n-{number}"))
+            await desk.settle()
+        assert list(known(desk).nodes) == [f"n-{number}" for number in range(10, GONE_NODES + 10)]
 
     virtual.run(main())
 

@@ -105,6 +105,11 @@ ACCEPTED: Mapping[str, Mapping[str, object]] = {
         "spec/replicaSpecs/Master": replica("a"),
         "spec/replicaSpecs/PS": replica("a", "b", replicas=2, minReplicas=1, maxReplicas=4),
     },
+    "roles-of-torchx": {
+        "spec/replicaSpecs/trainer": replica("a"),
+        "spec/replicaSpecs/reader": replica("a", replicas=2, minReplicas=1),
+    },
+    "types-of-the-same-length": {"spec/replicaSpecs/PS1": replica("a"), "spec/replicaSpecs/ps2": replica("a")},
     "sizes": {"spec/sizes": [1, 3], "spec/autoscale": True},
     "steps": {"spec/sizeStep": 2},
     "every-launcher-has-a-field": {"spec/launcher": "torchrun", "spec/rdzvBackend": "etcd-v2"},

@@ -9,6 +9,7 @@ from contract.elasticjob.model import ReplicaSpec
 from contract.elasticjob.status import ReplicaStatus, Status
 from controller.decide.actions import Emit
 from controller.decide.decision import decide
+from controller.decide.observed import PodView
 from tests.controller.decide.world import NOW, after, ago, condition, events, holds, job, later, pod, running, view
 
 
@@ -16,6 +17,11 @@ def message(status: object) -> str:
     found = condition(status, "Running")  # type: ignore[arg-type]
     assert found is not None
     return found.message
+
+
+def starting(index: int, stuck: str = "", why: str = "") -> PodView:
+    """Return a pod that has a node."""
+    return pod(index, "Pending", node="n", unschedulable_since=None, stuck=stuck, stuck_why=why)
 
 
 def test_a_running_job_is_described_as_by_the_old_controller() -> None:
@@ -41,6 +47,31 @@ def test_an_event_warns_of_pods_without_room_in_the_schedulers_words_when_their_
     told = replace(job(2, low=1), status=first.status)
     assert events(decide(view(told, pods), later(60))) == []
     assert "Unschedulable" in events(decide(view(told, pods[1:]), later(60)))
+
+
+def test_a_pod_that_can_not_start_is_told_with_its_cause_and_warned_of_in_the_kubelets_words() -> None:
+    pods = (pod(0), starting(1, "ImagePullBackOff", 'Back-off pulling image "trainer:2"'), starting(2))
+    first = decide(view(job(3, low=1), pods), NOW)
+    sentence = "1 of 3 workers run: 1 can't start (ImagePullBackOff), 1 starting."
+    assert message(first.status) == f"ElasticJob j is running. {sentence}"
+    warned = [
+        (each.reason, each.message) for each in first.actions if isinstance(each, Emit) and each.type == "Warning"
+    ]
+    assert warned == [("PodsNotStarting", f'{sentence} Back-off pulling image "trainer:2"')]
+
+
+def test_what_the_kubelet_says_now_and_then_of_the_same_cause_changes_nothing() -> None:
+    stuck = starting(1, "ImagePullBackOff", "Back-off")
+    told = after(job(2, low=1), pod(0), stuck)
+    again = decide(view(told, (pod(0), replace(stuck, stuck_why="not found"))), NOW)
+    assert (again.status, again.actions) == (told.status, ())
+
+
+def test_pods_that_can_not_start_for_different_causes_are_counted_apart() -> None:
+    causes = ("InvalidImageName", "CreateContainerConfigError", "InvalidImageName")
+    decision = decide(view(job(3), [starting(index, cause) for index, cause in enumerate(causes)]), NOW)
+    assert "2 can't start (InvalidImageName), 1 can't start (CreateContainerConfigError)." in message(decision.status)
+    assert events(decision) == ["PodsNotStarting"]
 
 
 def test_no_event_warns_of_pods_that_only_autoscale_asks_for() -> None:
@@ -87,6 +118,14 @@ def test_a_job_without_its_parameter_server_does_not_run() -> None:
 def test_a_refused_pod_is_quoted() -> None:
     status = decide(view(job(1), refusal="pods is forbidden: exceeded quota"), NOW).status
     assert message(status).endswith("The API server refuses a pod: pods is forbidden: exceeded quota")
+
+
+def test_a_refused_service_is_quoted_and_does_not_shrink_a_job_that_has_grown() -> None:
+    grown = Status(desired=3, settled_replicas=2, observed_generation=1)
+    made = job(2, low=1, high=4, autoscale=True, status=grown)
+    status = decide(view(made, running(0, 1), services=frozenset(), service_refusal="quota"), NOW).status
+    assert message(status).endswith("The API server refuses the service: quota")
+    assert status.desired == 3
 
 
 def test_times_change_only_with_what_they_are_about() -> None:

@@ -8,7 +8,7 @@ from contract.elasticjob.choices import State
 from contract.elasticjob.model import ReplicaSpec
 from controller.decide.actions import CreatePod, CreateService, DeletePod
 from controller.decide.decision import decide
-from tests.controller.decide.world import NOW, after, changes, created, deleted, job, pod, running, view
+from tests.controller.decide.world import NOW, after, changes, created, deleted, job, nodes, pod, running, view
 
 HASHES = {"Worker": "new"}
 
@@ -38,6 +38,14 @@ def test_a_deletion_names_the_uid() -> None:
     (delete,) = changes(decide(view(job(1, high=2), running(0, 1)), NOW))
     assert isinstance(delete, DeletePod)
     assert (delete.uid, delete.grace) == ("j-worker-1-uid", None)
+
+
+def test_only_a_pod_on_a_lost_node_is_deleted_without_its_grace_period() -> None:
+    """One on a node that is not known yet gets SIGTERM and can write its checkpoint."""
+    known = nodes(sound=("node-0",), lost=("node-1",))
+    decision = decide(view(job(3, suspend=True), running(0, 1, 2), nodes=known), NOW)
+    graces = {action.name: action.grace for action in decision.actions if isinstance(action, DeletePod)}
+    assert graces == {"j-worker-0": None, "j-worker-1": 0, "j-worker-2": None}
 
 
 def test_a_changed_template_replaces_all_pods_when_all_of_them_are_gone() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -83,6 +84,15 @@ def test_a_counted_failure_is_replaced_after_the_back_off() -> None:
     counted = after(job(2, low=1), pod(0), failed, at=NOW)
     replaced = decide(view(counted, (pod(0), failed)), later(10))
     assert (deleted(replaced), created(replaced), replaced.status.restarts) == (["worker-1"], [1], 1)
+
+
+def test_a_pod_whose_sidecar_still_runs_holds_its_index_until_it_is_gone() -> None:
+    failed = pod(1, "Failed", exit_code=143, lingers=True)
+    first = decide(view(job(2, low=1), (pod(0), failed)), NOW)
+    assert (deleted(first), created(first)) == (["worker-1"], [])
+    ending = decide(view(job(2, low=1), (pod(0), replace(failed, terminating=True))), NOW)
+    assert changes(ending) == []
+    assert created(decide(view(job(2, low=1), running(0)), NOW)) == [1]
 
 
 def test_a_failure_is_reported_once() -> None:

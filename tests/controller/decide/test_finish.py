@@ -78,6 +78,24 @@ def test_a_pod_0_that_is_being_replaced_is_waited_for(rank0: tuple[PodView, ...]
     assert state(job(2, low=1), *rank0, DONE[1]) is not State.SUCCEEDED
 
 
+@pytest.mark.parametrize(
+    ("policy", "expected"), [(CleanPodPolicy.NONE, []), (CleanPodPolicy.RUNNING, ["worker-0"])], ids=str
+)
+def test_a_pod_whose_sidecar_still_runs_is_one_that_runs_when_the_job_is_cleaned_up(
+    policy: CleanPodPolicy, expected: list[str]
+) -> None:
+    pods = (pod(0, "Succeeded", lingers=True), DONE[1])
+    made = job(2, clean_pod_policy=policy)
+    decision = decide(view(made, pods), NOW)
+    assert (decision.status.state, deleted(decision)) == (State.SUCCEEDED, expected)
+    assert deleted(decide(view(replace(made, status=decision.status), pods), later(9))) == expected
+
+
+def test_a_failed_job_keeps_no_sidecar_running() -> None:
+    decision = decide(view(job(1), [pod(0, "Failed", lingers=True)]), NOW)
+    assert (decision.status.state, deleted(decision)) == (State.FAILED, ["worker-0"])
+
+
 def test_any_worker() -> None:
     made = job(2, success_policy=SuccessPolicy.ANY_WORKER)
     assert state(made, pod(0), DONE[1]) is State.SUCCEEDED

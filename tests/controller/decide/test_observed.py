@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from contract.elasticjob import names
-from controller.decide.observed import PodView, doomed, lost, node_view, pod_view, type_keys
+from controller.decide.observed import NodeView, PodView, doomed, lost, node_view, pod_view, type_keys
 from tests.controller.decide.world import nodes, pod
 
 TIME = "2026-11-23T12:00:00Z"
 TYPES = type_keys(["Worker", "PS"])
 
 
-def observed(status: dict[str, Any] | None = None, **metadata: Any) -> PodView:
+def observed(status: dict[str, Any] | None = None, policy: str = "Never", **metadata: Any) -> PodView:
     made = {
         "metadata": {
             "name": "j-worker-1",
@@ -25,7 +25,7 @@ def observed(status: dict[str, Any] | None = None, **metadata: Any) -> PodView:
             "annotations": {names.ANNOTATION_TEMPLATE_HASH: "h"},
             **metadata,
         },
-        "spec": {"nodeName": "n"},
+        "spec": {"nodeName": "n", "restartPolicy": policy},
         "status": status or {},
     }
     return pod_view(made, TYPES)
@@ -71,6 +71,30 @@ def test_the_exit_code_is_that_of_the_first_container_that_failed_if_none_traine
     assert observed(status).exit_code == 7
 
 
+@pytest.mark.parametrize(("code", "phase"), [(0, "Succeeded"), (143, "Failed")])
+def test_the_end_of_the_training_is_seen_although_a_sidecar_runs(code: int, phase: str) -> None:
+    statuses = [container("elasticjob-worker", exitCode=code, finishedAt=TIME), container("sidecar")]
+    seen = observed({"phase": "Running", "containerStatuses": statuses}, policy="Never")
+    assert (seen.phase, seen.exit_code, seen.lingers) == (phase, code, True)
+
+
+def test_a_container_that_the_kubelet_restarts_has_not_ended_its_pod() -> None:
+    statuses = [container("elasticjob-worker", exitCode=1), container("sidecar")]
+    seen = observed({"phase": "Running", "containerStatuses": statuses}, policy="OnFailure")
+    assert (seen.phase, seen.lingers) == ("Running", False)
+
+
+def test_a_pod_whose_sidecar_has_ended_first_runs() -> None:
+    statuses = [container("elasticjob-worker"), container("sidecar", exitCode=1)]
+    seen = observed({"phase": "Running", "containerStatuses": statuses}, policy="Never")
+    assert (seen.phase, seen.lingers) == ("Running", False)
+
+
+def test_a_pod_of_which_every_container_has_ended_does_not_linger() -> None:
+    statuses = [container("elasticjob-worker", exitCode=0), container("sidecar", exitCode=0)]
+    assert not observed({"phase": "Succeeded", "containerStatuses": statuses}, policy="Never").lingers
+
+
 def test_exhausted_memory_is_seen() -> None:
     killed = container("elasticjob-worker", exitCode=137, reason="OOMKilled")
     assert observed({"containerStatuses": [killed]}).oom_killed
@@ -91,12 +115,40 @@ def test_a_disruption_is_seen_by_its_condition() -> None:
 def test_a_pod_that_no_node_has_room_for_says_since_when() -> None:
     scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": TIME}
     told = observed({"conditions": [{**scheduled, "message": "0/2 nodes are available"}]})
-    assert (told.unschedulable_since, told.unschedulable_why) == (
-        datetime.fromisoformat(TIME),
-        "0/2 nodes are available",
-    )
+    assert told.unschedulable_since == datetime.fromisoformat(TIME)
+    assert told.unschedulable_why == "0/2 nodes are available"
     assert observed({"conditions": [{**scheduled, "reason": "SchedulingGated"}]}).unschedulable_since is None
     assert observed({"conditions": [{**scheduled, "status": "True"}]}).unschedulable_since is None
+
+
+def waiting(name: str, reason: str, message: str = "") -> dict[str, Any]:
+    return {"name": name, "state": {"waiting": {"reason": reason, "message": message}}}
+
+
+@pytest.mark.parametrize("reason", ["InvalidImageName", "CreateContainerConfigError", "CrashLoopBackOff"])
+def test_a_container_that_can_not_start_says_why(reason: str) -> None:
+    status = {"phase": "Pending", "containerStatuses": [container("proxy"), waiting("elasticjob-worker", reason, "x")]}
+    assert (observed(status).stuck, observed(status).stuck_why) == (reason, "x")
+
+
+def test_an_init_container_that_can_not_start_comes_first() -> None:
+    status = {
+        "initContainerStatuses": [waiting("fetch", "CrashLoopBackOff", "back-off 10s")],
+        "containerStatuses": [waiting("elasticjob-worker", "PodInitializing")],
+    }
+    assert (observed(status).stuck, observed(status).stuck_why) == ("CrashLoopBackOff", "back-off 10s")
+
+
+def test_an_image_that_can_not_be_pulled_is_one_cause_whatever_the_kubelet_does_about_it_now() -> None:
+    seen = {
+        observed({"containerStatuses": [waiting("w", reason)]}).stuck for reason in ("ErrImagePull", "ImagePullBackOff")
+    }
+    assert seen == {"ImagePullBackOff"}
+
+
+def test_a_container_that_starts_is_not_stuck() -> None:
+    assert observed({"containerStatuses": [waiting("w", "ContainerCreating")]}).stuck == ""
+    assert observed({"phase": "Running", "containerStatuses": [waiting("w", "CrashLoopBackOff")]}).stuck == ""
 
 
 def node(ready: str | None = "True", taints: tuple[str, ...] = (), **spec: Any) -> dict[str, Any]:
@@ -128,8 +180,10 @@ def test_a_node_says_whether_it_will_go(object: dict[str, Any], expected: tuple[
     assert (seen.doomed, seen.lost) == expected
 
 
-def test_a_node_that_is_not_known_is_lost_if_any_is_known() -> None:
-    known = nodes(sound=("other",))
-    assert (doomed(pod(0), known), lost(pod(0), known)) == (True, True)
-    assert (doomed(pod(0), {}), lost(pod(0), {})) == (False, False)
-    assert not doomed(pod(0, "Pending"), known)
+@pytest.mark.parametrize("known", [{}, nodes(sound=("other",))], ids=["no-node-is-known", "another-is-known"])
+def test_a_node_that_is_not_known_may_be_new(known: dict[str, NodeView]) -> None:
+    assert (doomed(pod(0), known), lost(pod(0), known)) == (False, False)
+
+
+def test_a_pod_without_a_node_is_not_doomed_with_another() -> None:
+    assert not doomed(pod(0, "Pending"), nodes("node-0"))

@@ -41,7 +41,7 @@ def test_a_pending_worker_leaves_before_one_on_a_doomed_node() -> None:
 
 
 def test_a_worker_on_a_node_that_is_gone_leaves_first() -> None:
-    known = nodes(sound=("node-0", "node-2"))
+    known = nodes(sound=("node-0", "node-2"), lost=("node-1",))
     assert deleted(decide(view(job(2, low=1, high=3), running(0, 1, 2), nodes=known), NOW)) == ["worker-1"]
 
 

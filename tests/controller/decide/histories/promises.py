@@ -86,7 +86,7 @@ def _check_creations(view: JobView, decision: Decision, gone: set[str]) -> None:
         (pod.type, pod.index)
         for pod in view.pods
         if pod.uid not in gone
-        or (pod.phase in ("Running", "Unknown", "Pending") and pod.node is not None and not lost(pod, view.nodes))
+        or (pod.node is not None and (pod.phase not in ENDED or pod.lingers) and not lost(pod, view.nodes))
     }
     for create in creates:
         assert (create.type, create.index) not in taken, f"creates {create}, which exists"

@@ -13,7 +13,7 @@ from contract.elasticjob.model import ElasticJob, JobSpec, ReplicaSpec, Scheduli
 from contract.elasticjob.status import Status
 from controller.decide.decision import decide
 from controller.decide.observed import Admission, JobView, NodeView, PodView, is_finished
-from tests.controller.decide.histories.simulation import Simulation
+from tests.controller.decide.histories.simulation import ENDED, Simulation
 from tests.controller.decide.world import ago
 
 EXIT_CODES = (1, 2, 130, 137, 138, 143, None)
@@ -114,6 +114,7 @@ def random_pod(random: Random, type: str, index: int) -> PodView:
         terminating=random.random() < 0.1,
         node=random.choice("abcd") if placed else None,
         unschedulable_since=None if placed or random.random() < 0.2 else ago(random.randint(0, 200)),
+        lingers=phase in ENDED and placed and random.random() < 0.2,
         disrupted=random.random() < 0.1,
         exit_code={"Succeeded": 0, "Failed": random.choice(EXIT_CODES)}.get(phase),
         oom_killed=random.random() < 0.05,
@@ -158,13 +159,14 @@ def _end_pod(simulation: Simulation, random: Random) -> None:
     runs = [(job, pod) for job, pod in simulation.every_pod() if pod.phase == "Running"]
     if runs:
         job, pod = random.choice(runs)
-        simulation.end(job, pod, random.choice(EXIT_CODES), disrupted=random.random() < 0.2)
+        code, disrupted = random.choice(EXIT_CODES), random.random() < 0.2
+        simulation.end(job, pod, code, disrupted=disrupted, lingers=random.random() < 0.2)
 
 
 def _finish_pod(simulation: Simulation, random: Random) -> None:
     runs = [(job, pod) for job, pod in simulation.every_pod() if pod.phase == "Running"]
     if runs:
-        simulation.end(*random.choice(runs), 0)
+        simulation.end(*random.choice(runs), 0, lingers=random.random() < 0.2)
 
 
 def _restart_container(simulation: Simulation, random: Random) -> None:

@@ -132,7 +132,7 @@ class Simulation:
         pod = self.pods[job].get(name)
         if pod is None or uid not in (None, pod.uid):
             return
-        if at_once or pod.phase in ENDED or pod.node is None:
+        if at_once or (pod.phase in ENDED and not pod.lingers) or pod.node is None:
             del self.pods[job][name]
         else:
             self.pods[job][name] = replace(pod, terminating=True)
@@ -146,8 +146,8 @@ class Simulation:
     def reap(self) -> None:
         """End the pods that are being deleted, on nodes that still answer."""
         for job, pod in self.every_pod():
-            node = self.nodes.get(pod.node or "")
-            if pod.terminating and node is not None and not node.lost:
+            node = self.nodes.get(pod.node or "")  # None: Kubernetes' garbage collector removes its pods
+            if pod.terminating and (node is None or not node.lost):
                 del self.pods[job][pod.name]
 
     def schedule(self) -> None:
@@ -172,11 +172,14 @@ class Simulation:
             if pod.phase == "Pending" and pod.node in self.nodes and not (pod.terminating or self.nodes[pod.node].lost):
                 self.put(job, replace(pod, phase="Running", started=self.now.replace(microsecond=0)))
 
-    def end(self, job: str, pod: PodView, exit_code: int | None, *, disrupted: bool = False) -> None:
-        """End a pod's containers."""
+    def end(
+        self, job: str, pod: PodView, exit_code: int | None, disrupted: bool = False, lingers: bool = False
+    ) -> None:
+        """End the container that trains, and the others unless the pod `lingers`."""
         phase = "Succeeded" if exit_code == 0 else "Failed"
         time = self.now.replace(microsecond=0)
-        self.put(job, replace(pod, phase=phase, exit_code=exit_code, disrupted=disrupted, finished=time))
+        how = replace(pod, phase=phase, exit_code=exit_code, disrupted=disrupted, lingers=lingers)
+        self.put(job, replace(how, finished=time))
 
     def lose(self, node: str) -> None:
         """Cut a node's power. Kubernetes deletes its pods, but nobody confirms it."""
