@@ -19,6 +19,7 @@ import yaml
 
 from cli.errors import NoKubeconfig
 from cli.kube import Access
+from cli.naming import NAMESPACE_RULE, is_namespace
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 DEFAULT_NAMESPACE = "default"
@@ -147,8 +148,13 @@ def chosen(config: Mapping[str, Any], access: Access, paths: Iterable[Path]) -> 
     user = config["users"].get(context.get("user"))
     if user is None and context.get("user"):
         raise NoKubeconfig(f"context {name} names user {context['user']}, which {where} does not describe")
-    namespace = access.namespace or context.get("namespace") or DEFAULT_NAMESPACE
-    return Connection(name, str(namespace), cluster, user or {})
+    namespace = str(access.namespace or context.get("namespace") or DEFAULT_NAMESPACE)
+    if not access.namespace and not is_namespace(namespace):
+        raise NoKubeconfig(
+            f"context {name} names namespace {namespace!r} in {where}, and no namespace can have that name",
+            f"A name has {NAMESPACE_RULE}.",
+        )
+    return Connection(name, namespace, cluster, user or {})
 
 
 def in_cluster(account: Path, environment: Mapping[str, str], namespace: str) -> Connection:

@@ -14,6 +14,7 @@ import ssl
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import msgspec
@@ -23,10 +24,11 @@ from lightkube.core.exceptions import ConfigError
 
 from cli.access import answers, kubeconfig
 from cli.access.plugin import PluginAuth
-from cli.errors import LoginFailed, NoKubeconfig, Unreachable
+from cli.errors import ClusterError, LoginFailed, NoKubeconfig, Unreachable
 from cli.kube import (
     ALL_NAMESPACES,
     EVERYTHING,
+    NAMESPACES,
     PODS,
     Access,
     Change,
@@ -81,7 +83,7 @@ class Server:
 
     def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
         """Return an object."""
-        return self._object("GET", self._path(kind, namespace, name), kind=kind)
+        return self._object("GET", self._path_of(kind, name, namespace), kind=kind)
 
     def list(self, kind: Kind, selection: Selection = EVERYTHING) -> Listing:
         """Return the selected objects, read in pages."""
@@ -133,12 +135,12 @@ class Server:
 
     def patch(self, kind: Kind, name: str, change: Object, *, subresource: str = "", namespace: str = "") -> Object:
         """Apply a JSON merge patch."""
-        path = self._path(kind, namespace, name) + (f"/{subresource}" if subresource else "")
+        path = self._path_of(kind, name, namespace) + (f"/{subresource}" if subresource else "")
         return self._object("PATCH", path, {"fieldManager": FIELD_MANAGER}, kind=kind, body=change)
 
     def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
         """Begin to delete an object."""
-        self._object("DELETE", self._path(kind, namespace, name), {"propagationPolicy": "Background"}, kind=kind)
+        self._object("DELETE", self._path_of(kind, name, namespace), {"propagationPolicy": "Background"}, kind=kind)
 
     def log(self, pod: str, options: LogOptions, namespace: str = "") -> Iterator[str]:
         """Yield the lines of a container's log."""
@@ -151,7 +153,7 @@ class Server:
             "sinceTime": options.since_time,
         }
         given = {key: value for key, value in parameters.items() if value}
-        path = f"{self._path(PODS, namespace, pod)}/log"
+        path = f"{self._path_of(PODS, pod, namespace)}/log"
         # A worker may be silent for as long as it likes.
         quiet = None if options.follow else ANSWER_SECONDS
         with self._stream(path, given, kind=PODS, quiet_seconds=quiet) as lines:
@@ -159,17 +161,22 @@ class Server:
 
     def proxy(self, pod: str, port: int, path: str, namespace: str = "") -> str:
         """Return what a pod's HTTP server answers."""
-        return self.read(f"{self._path(PODS, namespace, pod)}:{port}/proxy/{path.lstrip('/')}")
+        return self.read(f"{self._path_of(PODS, pod, namespace)}:{port}/proxy/{path.lstrip('/')}")
 
     def read(self, path: str) -> str:
         """Return the answer to a GET as text."""
         return self._send(self._request("GET", path, accept="*/*")).text
 
-    def _path(self, kind: Kind, namespace: str, name: str = "") -> str:
+    def _path(self, kind: Kind, namespace: str) -> str:
+        """Return the path of a collection."""
         root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
         everywhere = not kind.namespaced or namespace == ALL_NAMESPACES
-        where = "" if everywhere else f"/namespaces/{namespace or self.namespace}"
-        return f"{root}{where}/{kind.plural}" + (f"/{name}" if name else "")
+        where = "" if everywhere else f"/namespaces/{_segment(NAMESPACES, namespace or self.namespace)}"
+        return f"{root}{where}/{kind.plural}"
+
+    def _path_of(self, kind: Kind, name: str, namespace: str) -> str:
+        """Return the path of one object, and never that of the collection: a DELETE of it deletes every object."""
+        return f"{self._path(kind, namespace)}/{_segment(kind, name)}"
 
     def _object(
         self,
@@ -293,6 +300,17 @@ def client(connection: kubeconfig.Connection) -> httpx2.Client:
 def _as_it_is(path: StrOrPath) -> StrOrPath:
     """Return a path of the connection: it is absolute already."""
     return path
+
+
+def _segment(kind: Kind, name: str) -> str:
+    """Return a name as one segment of a path.
+
+    Raises:
+        ClusterError: no object can have the name, and the URL would name something else.
+    """
+    if name in ("", ".", ".."):
+        raise ClusterError(f"{name!r} is no name of a {kind.name}", "Use a name that `kubectl get` prints.")
+    return quote(name, safe="")
 
 
 def _selectors(selection: Selection) -> dict[str, str]:

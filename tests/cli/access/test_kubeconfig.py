@@ -54,6 +54,16 @@ def test_the_namespace_of_the_flag_wins(tmp_path: Path) -> None:
     assert load(Access(kubeconfig=file, namespace="other"), {}).namespace == "other"
 
 
+@pytest.mark.parametrize("name", ["..", "a/b", "*", "Own"])
+def test_a_namespace_of_the_file_that_can_not_exist_is_named(tmp_path: Path, name: str) -> None:
+    file = Path(written(tmp_path / "config", "a", a={}))
+    file.write_text(file.read_text().replace("namespace: own", f"namespace: {name!r}"))
+    with pytest.raises(NoKubeconfig, match="context a names namespace") as caught:
+        load(Access(kubeconfig=str(file)), {})
+    assert str(file) in str(caught.value)
+    assert load(Access(kubeconfig=str(file), namespace="other"), {}).namespace == "other"
+
+
 def test_paths_are_relative_to_the_file_that_names_them(tmp_path: Path) -> None:
     file = written(tmp_path / "sub" / "config", "a", a={"certificate-authority": "ca.crt"})
     found = load(Access(kubeconfig=file), {}).cluster["certificate-authority"]

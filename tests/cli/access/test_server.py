@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pytest
 
@@ -127,6 +127,42 @@ def test_a_namespace_is_part_of_the_path(api: Api, server: Server, selection: Se
     api.says({"metadata": {}, "items": None})
     assert server.list(PODS, selection).items == []
     assert api.asked[0].path == path
+
+
+@pytest.mark.parametrize("name", ["digits#old", "a?b", "../../other/elasticjobs/digits", "digits\r", "ä", "%2e"])
+def test_a_name_is_one_segment_of_the_path_whatever_it_holds(api: Api, server: Server, name: str) -> None:
+    api.says({})
+    server.delete(JOBS, name, namespace=name)
+    (asked,) = api.asked
+    assert (list(asked.query), asked.path.count("/")) == (["propagationPolicy"], 7)
+    assert [unquote(part) for part in asked.path.split("/")[5:]] == [name, "elasticjobs", name]
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda server, name: server.get(JOBS, name),
+        lambda server, name: server.delete(JOBS, name),
+        lambda server, name: server.patch(JOBS, name, {}),
+        lambda server, name: server.patch(JOBS, name, {}, subresource="scale"),
+        lambda server, name: list(server.log(name, LogOptions())),
+        lambda server, name: server.proxy(name, 9464, "/metrics"),
+    ],
+    ids=["get", "delete", "patch", "scale", "log", "proxy"],
+)
+def test_a_name_that_would_lead_to_the_collection_is_not_sent(
+    api: Api, server: Server, ask: Callable[[Server, str], Any], name: str
+) -> None:
+    with pytest.raises(ClusterError, match=f"'{name}' is no name of"):
+        ask(server, name)
+    assert api.asked == []
+
+
+def test_a_namespace_that_would_lead_elsewhere_is_not_sent(api: Api, server: Server) -> None:
+    with pytest.raises(ClusterError, match=r"'\.\.' is no name of a Namespace"):
+        server.delete(JOBS, "digits", namespace="..")
+    assert api.asked == []
 
 
 def test_nodes_have_no_namespace(api: Api, server: Server) -> None:

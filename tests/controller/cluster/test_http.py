@@ -73,6 +73,35 @@ def test_a_status_is_merged_on_its_subresource() -> None:
     assert server.requests[0].headers["Content-Type"] == "application/merge-patch+json"
 
 
+def test_a_name_is_one_segment_of_the_path_whatever_it_holds() -> None:
+    server = answering(POD)
+    server.run(lambda api: api.delete(Ref(PODS, "n/s", "../p?x#y"), uid="u"))
+    (request,) = server.requests
+    assert request.url.raw_path == b"/api/v1/namespaces/n%2Fs/pods/..%2Fp%3Fx%23y"
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_a_name_that_would_lead_to_the_collection_is_not_sent(name: str) -> None:
+    server = answering(POD)
+    for act in (
+        lambda api: api.delete(Ref(PODS, "ns", name), uid="u"),
+        lambda api: api.get(Ref(PODS, "ns", name)),
+        lambda api: api.patch(Ref(PODS, "ns", name), {}, "status"),
+        lambda api: api.replace(PODS, {"metadata": {"namespace": "ns", "name": name}}),
+    ):
+        server = answering(POD)
+        with pytest.raises(errors.Refused, match=f"'{name}' is no name of"):
+            server.run(act)
+        assert server.requests == []
+
+
+def test_a_namespace_that_would_lead_elsewhere_is_not_sent() -> None:
+    server = answering(POD)
+    with pytest.raises(errors.Refused, match=r"'\.\.' is no name of a Namespace"):
+        server.run(lambda api: api.delete(Ref(PODS, "..", "p"), uid="u"))
+    assert server.requests == []
+
+
 def test_a_lease_is_replaced() -> None:
     lease = {"metadata": {"name": "c", "namespace": "ns", "resourceVersion": "3"}}
     server = answering(lease)
