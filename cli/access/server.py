@@ -1,30 +1,23 @@
 """Requests to the API server and what its answers mean. Implements `cli.kube.Cluster` with httpx2.
 
-    connect(Access(namespace="training")).get(JOBS, "digits")
-
-lightkube reads the kubeconfig's TLS and user sections. Its client is not used here, since it can ask neither for
-tables (the `Accept` header) nor for a pod's own HTTP server, and knows no `client.authentication.k8s.io/v1`.
+connect(Access(namespace="training")).get(JOBS, "digits")
 """
 
 from __future__ import annotations
 
 import json
 import os
-import ssl
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
 import httpx2
-import msgspec
-from lightkube.config import client_adapter, models
-from lightkube.config.kubeconfig import StrOrPath
 from lightkube.core.exceptions import ConfigError
 
 from cli.access import answers, kubeconfig
-from cli.access.plugin import PluginAuth
-from cli.errors import ClusterError, LoginFailed, NoKubeconfig, Unreachable
+from cli.access.client import ANSWER_SECONDS, CONNECT_SECONDS, client
+from cli.errors import ClusterError, LoginFailed, Unreachable
 from cli.kube import (
     ALL_NAMESPACES,
     EVERYTHING,
@@ -41,9 +34,6 @@ from cli.kube import (
 )
 
 FIELD_MANAGER = "tidewater"
-CONNECT_SECONDS = 10.0
-ANSWER_SECONDS = 60.0
-"""As long as the API server itself gives a request."""
 
 _AS_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 _MERGE_PATCH = "application/merge-patch+json"
@@ -268,38 +258,6 @@ class Server:
             f"the API server {self.server} of context {self._connection.context} can't be reached: {reason}",
             "Is the cluster running, and does it admit this address? Another cluster: --context, --kubeconfig.",
         )
-
-
-def client(connection: kubeconfig.Connection) -> httpx2.Client:
-    """Return an HTTP client with the TLS settings and the credentials of the connection.
-
-    Raises:
-        NoKubeconfig: a certificate, a key or a value in the kubeconfig is unusable.
-    """
-    try:
-        cluster = msgspec.convert(dict(connection.cluster), models.Cluster)
-        user = msgspec.convert({**connection.user, "exec": None}, models.User)
-        verify: ssl.SSLContext = client_adapter.verify_cluster(cluster, user, _as_it_is)
-        plugin = connection.user.get("exec")
-        auth = PluginAuth(plugin, connection.cluster) if plugin else client_adapter.user_auth(user)
-        return httpx2.Client(
-            base_url=connection.server,
-            verify=verify,
-            auth=auth,
-            proxy=connection.cluster.get("proxy-url"),
-            timeout=httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
-            limits=httpx2.Limits(),  # one connection per followed worker, however many there are
-        )
-    except (OSError, ValueError, ConfigError, httpx2.InvalidURL) as error:
-        raise NoKubeconfig(
-            f"context {connection.context} of the kubeconfig can't be used: {error}",
-            "Write it again, for EKS with `aws eks update-kubeconfig --name CLUSTER`.",
-        ) from None
-
-
-def _as_it_is(path: StrOrPath) -> StrOrPath:
-    """Return a path of the connection: it is absolute already."""
-    return path
 
 
 def _segment(kind: Kind, name: str) -> str:

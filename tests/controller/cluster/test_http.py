@@ -15,6 +15,7 @@ from lightkube.core.exceptions import ConfigError
 from controller.cluster import errors
 from controller.cluster.client import JOBS, LEASES, NODES, PODS, Ref, Source, WatchEvent
 from controller.cluster.http import ApiServer, connect
+from tests import tls
 
 Handler = Callable[[httpx2.Request], httpx2.Response]
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "ns", "uid": "u"}}
@@ -254,9 +255,10 @@ def test_an_answer_with_nonsense_in_it_is_tried_again() -> None:
         server.run(lambda api: api.list(Source(PODS)))
 
 
-def kubeconfig(folder: Path, **context: str) -> Path:
+def kubeconfig(folder: Path, server: str = "https://api:6443", ca: str = "", **context: str) -> Path:
     """Write a kubeconfig with a cluster k and a user u."""
-    cluster = {"server": "https://api:6443", "insecure-skip-tls-verify": True}
+    trust = {"certificate-authority": ca} if ca else {"insecure-skip-tls-verify": True}
+    cluster = {"server": server, **trust}
     made = {
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "k", **context}}],
@@ -280,3 +282,28 @@ def test_a_kubeconfig_without_a_user_is_an_error_that_says_so(tmp_path: Path, mo
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path)))
     with pytest.raises(ConfigError, match="names no user"):
         connect()
+
+
+def asked_over_tls(folder: Path, url: str, ca: Path) -> Any:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("KUBECONFIG", str(kubeconfig(folder, url, str(ca), user="u")))
+
+        async def main() -> Any:
+            api = ApiServer(connect())
+            try:
+                return await api.get(Ref(NODES, None, "n"))
+            finally:
+                await api.close()
+
+        return asyncio.run(main())
+
+
+def test_the_certificates_of_eks_are_accepted_on_every_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tls.strict(monkeypatch)
+    with tls.serving(tmp_path) as (url, ca):
+        assert asked_over_tls(tmp_path, url, ca) == {}
+
+
+def test_a_certificate_is_still_checked(tmp_path: Path) -> None:
+    with tls.serving(tmp_path, address="127.0.0.2") as (url, ca), pytest.raises(errors.Unavailable, match="not valid"):
+        asked_over_tls(tmp_path, url, ca)
