@@ -225,7 +225,7 @@ class Server:
                 if response.is_error:
                     response.read()
                 self._accepted(response, kind)
-                yield response.iter_lines()
+                yield _lines(response)
             finally:
                 response.close()
 
@@ -258,6 +258,27 @@ class Server:
             f"the API server {self.server} of context {self._connection.context} can't be reached: {reason}",
             "Is the cluster running, and does it admit this address? Another cluster: --context, --kubeconfig.",
         )
+
+
+def _lines(response: httpx2.Response) -> Iterator[str]:
+    """Yield the lines of a stream as text, without their ends.
+
+    Not by `iter_lines`: for that one a line also ends with a carriage return, as in a progress bar, and with U+0085 or
+    U+2028, which JSON may hold.
+    """
+    rest: list[bytes] = []
+    for chunk in response.iter_bytes():
+        *complete, last = chunk.split(b"\n")
+        for line in complete:
+            yield _text(b"".join((*rest, line)))
+            rest = []
+        rest.append(last)
+    if end := b"".join(rest):
+        yield _text(end)
+
+
+def _text(line: bytes) -> str:
+    return line.decode(errors="replace").removesuffix("\r")
 
 
 def _segment(kind: Kind, name: str) -> str:

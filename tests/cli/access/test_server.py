@@ -75,9 +75,10 @@ def handler(api: Api) -> type[BaseHTTPRequestHandler]:
             code, text = api.answers.pop(0)
             self.send_response(code)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(text.encode()) + (1 if api.cut else 0)))
+            sent = text.encode(errors="surrogateescape")
+            self.send_header("Content-Length", str(len(sent) + (1 if api.cut else 0)))
             self.end_headers()
-            self.wfile.write(text.encode())
+            self.wfile.write(sent)
             self.close_connection = api.cut
 
         def log_message(self, format: str, *args: Any) -> None: ...
@@ -239,6 +240,35 @@ def test_a_stream_that_breaks_off_is_unreachable(api: Api, server: Server) -> No
     lines: list[str] = []
     with pytest.raises(Unreachable):
         lines.extend(server.log("p", LogOptions()))
+
+
+# What else str.splitlines takes for the end of a line.
+ODD_ENDS = ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"]
+
+
+@pytest.mark.parametrize("end", ODD_ENDS, ids=ascii)
+def test_a_line_of_a_log_ends_with_a_newline_only(api: Api, server: Server, end: str) -> None:
+    api.says(f"10%{end}20%\n\n{end}30%")
+    assert list(server.log("p", LogOptions())) == [f"10%{end}20%", "", f"{end}30%"]
+
+
+def test_the_line_ends_of_windows_are_removed(api: Api, server: Server) -> None:
+    api.says("one\r\ntwo\r\n")
+    assert list(server.log("p", LogOptions())) == ["one", "two"]
+
+
+def test_a_log_that_is_not_utf8_is_read_all_the_same(api: Api, server: Server) -> None:
+    api.says("ä\n" * 40_000)  # more than one chunk: some end in the middle of a letter
+    assert set(server.log("p", LogOptions())) == {"ä"}
+    api.says("\udcff\n")
+    assert list(server.log("p", LogOptions())) == ["\ufffd"]
+
+
+@pytest.mark.parametrize("end", ["\x85", "\u2028"], ids=ascii)
+def test_an_event_of_a_watch_ends_with_a_newline_only(api: Api, server: Server, end: str) -> None:
+    api.says(json.dumps({"type": "ADDED", "object": {"message": f"a{end}b"}}, ensure_ascii=False) + "\n")
+    (change,) = server.watch(PODS, Selection(), "5", 30)
+    assert change.object == {"message": f"a{end}b"}
 
 
 def test_a_log_is_asked_for_with_its_options(api: Api, server: Server) -> None:

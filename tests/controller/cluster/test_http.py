@@ -216,6 +216,14 @@ def test_events_of_a_watch_are_read_however_the_network_cuts_them() -> None:
         ]
 
 
+def test_an_event_of_a_watch_ends_with_a_newline_only() -> None:
+    message = "a\x85b\u2028c"
+    event = json.dumps({"type": "ADDED", "object": {"message": message}}, ensure_ascii=False)
+    server = streaming(event.encode() + b"\n")
+    (found,) = server.run(events)
+    assert found.object == {"message": message}
+
+
 def test_a_watch_asks_for_bookmarks_and_for_an_end() -> None:
     server = streaming()
     assert server.run(events) == []
