@@ -17,7 +17,7 @@ from lightkube.core.exceptions import ConfigError
 
 from cli.access import answers, kubeconfig
 from cli.access.client import ANSWER_SECONDS, CONNECT_SECONDS, client
-from cli.errors import ClusterError, LoginFailed, Unreachable
+from cli.errors import REACH, ClusterError, LoginFailed, Unreachable
 from cli.kube import (
     ALL_NAMESPACES,
     EVERYTHING,
@@ -255,8 +255,7 @@ class Server:
 
     def _unreachable(self, reason: str) -> Unreachable:
         return Unreachable(
-            f"the API server {self.server} of context {self._connection.context} can't be reached: {reason}",
-            "Is the cluster running, and does it admit this address? Another cluster: --context, --kubeconfig.",
+            f"the API server {self.server} of context {self._connection.context} can't be reached: {reason}", REACH
         )
 
 

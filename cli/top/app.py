@@ -21,7 +21,7 @@ from rich.live import Live
 from rich.text import Text
 
 from cli import naming
-from cli.errors import ClusterError, NotFound, TimeoutReached, UsageError
+from cli.errors import ClusterError, NotFound, UsageError
 from cli.job.lookup import complete_job
 from cli.kube import ALL_NAMESPACES, Cluster
 from cli.options import command
@@ -135,5 +135,5 @@ def models(cluster: Cluster, wanted: Wanted, interval: float, clock: Clock) -> I
             model = advance(model, look(cluster, wanted, clock.now()))
         except NotFound:
             raise
-        except (ClusterError, TimeoutReached) as error:
+        except ClusterError as error:
             model = replace(model, changed=not model.trouble, trouble=error.message)
