@@ -13,7 +13,6 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx2
-from lightkube.core.exceptions import ConfigError
 
 from cli.access import answers, kubeconfig
 from cli.access.client import ANSWER_SECONDS, CONNECT_SECONDS, client
@@ -59,7 +58,7 @@ class Server:
         self._connection = connection
         self._http = client(connection)
         name = connection.cluster.get("tls-server-name")
-        self._extensions: dict[str, Any] = {"sni_hostname": name} if name else {}
+        self._extensions: dict[str, Any] = {"sni_hostname": str(name)} if name else {}
 
     @property
     def namespace(self) -> str:
@@ -238,8 +237,6 @@ class Server:
             raise self._unreachable(f"no connection within {CONNECT_SECONDS:.0f} s") from None
         except httpx2.TimeoutException:
             raise self._unreachable("the answer takes too long") from None
-        except ConfigError as error:
-            raise LoginFailed(f"context {self._connection.context} of the kubeconfig can't log in: {error}") from None
         except httpx2.TransportError as error:
             raise self._unreachable(str(error) or type(error).__name__) from None
 

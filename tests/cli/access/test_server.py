@@ -22,7 +22,6 @@ from cli.errors import (
     Invalid,
     LoginFailed,
     MissingKind,
-    NoKubeconfig,
     NotFound,
     Refused,
     Unreachable,
@@ -357,27 +356,3 @@ def test_something_else_than_an_api_server_is_unreachable(api: Api, server: Serv
     api.says(text)
     with pytest.raises(Unreachable, match="does not answer as a Kubernetes API server"):
         list(server.watch(PODS, Selection(), "1", 1))
-
-
-@pytest.mark.parametrize(
-    ("cluster", "user"),
-    [
-        pytest.param({"certificate-authority": "/none"}, {}, id="no-such-file"),
-        pytest.param({"certificate-authority-data": "bm90IGEgY2VydGlmaWNhdGU="}, {}, id="no-certificate"),
-        pytest.param({"certificate-authority-data": "?"}, {}, id="no-base64"),
-        pytest.param({}, {"client-certificate": "/none", "client-key": "/none"}, id="no-client-certificate"),
-        pytest.param({}, {"token": 7}, id="token-is-a-number"),
-        pytest.param({}, {"auth-provider": {"name": "gcp"}}, id="auth-provider"),
-        pytest.param({"server": "https://a:port"}, {}, id="no-url"),
-        pytest.param({"proxy-url": "x://a"}, {}, id="no-proxy"),
-    ],
-)
-def test_a_kubeconfig_that_can_not_be_used_names_the_context(cluster: dict[str, Any], user: dict[str, Any]) -> None:
-    with pytest.raises(NoKubeconfig, match="context c of the kubeconfig can't be used"):
-        Server(Connection("c", "training", {"server": "https://a", **cluster}, user))
-
-
-def test_a_token_file_that_is_not_there_is_a_failed_login() -> None:
-    server = Server(Connection("c", "training", {"server": "http://127.0.0.1:1"}, {"tokenFile": "/none"}))
-    with pytest.raises(LoginFailed, match="/none"):
-        server.get(JOBS, "a")
