@@ -16,5 +16,6 @@ doctor/    `tidewater doctor`: what is missing or wrong, and how to mend it
 install    `tidewater install`: the manifests of CRD and controller
 show       tables, colours, ages, JSON and YAML
 durations  10m, 1h30m
+naming     names of jobs and namespaces, checked before anything is sent
 parallel   several questions at the same time
 """

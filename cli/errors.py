@@ -28,6 +28,9 @@ EXIT_TIMEOUT = 3
 EXIT_JOB_FAILED = 4
 EXIT_INTERRUPTED = 130
 
+REACH = "Is the cluster running, and does it admit this address? Another cluster: --context, --kubeconfig."
+"""What to do about an API server that does not answer."""
+
 
 class CliError(Exception):
     """An error for the user: a sentence that names the input at fault, and the remedy."""

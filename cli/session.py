@@ -21,6 +21,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from cli import naming
 from cli.errors import CliError
 from cli.kube import NAMESPACES, Access, Cluster
 
@@ -108,6 +109,7 @@ class Target:
             "-n",
             help="Namespace; by default that of the kubeconfig's context.",
             autocompletion=complete_namespace,
+            callback=naming.namespace,
             rich_help_panel=_PANEL,
             show_default=False,
         ),

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Mapping
+import stat
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import yaml
 
 from cli.errors import NoKubeconfig
 from cli.kube import Access
+from cli.naming import NAMESPACE_RULE, is_namespace
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 DEFAULT_NAMESPACE = "default"
@@ -27,6 +29,7 @@ Section = Mapping[str, Any]
 
 _LISTS = {"clusters": "cluster", "contexts": "context", "users": "user"}
 _PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+_REWRITE = "Correct the file, or write it again, for EKS with `aws eks update-kubeconfig --name CLUSTER`."
 _REMEDY = (
     "Name one with --kubeconfig FILE or $KUBECONFIG. `aws eks update-kubeconfig --name CLUSTER` writes one for EKS; "
     "for the stack of this repository, `pulumi stack output kubeconfig --show-secrets` prints it."
@@ -76,22 +79,22 @@ def files(access: Access, environment: Mapping[str, str]) -> list[Path]:
     """Return the kubeconfig files to merge: the flag's, else those of $KUBECONFIG, else the one in the home directory.
 
     Raises:
-        NoKubeconfig: the flag or $KUBECONFIG names only files that do not exist.
+        NoKubeconfig: the flag or $KUBECONFIG names only files that do not exist, or one in a closed directory.
     """
     if access.kubeconfig:
-        path = Path(access.kubeconfig).expanduser()
-        if not path.is_file():
+        path = _expanded(access.kubeconfig)
+        if not _is_file(path):
             raise NoKubeconfig(f"--kubeconfig {access.kubeconfig}: there is no such file", _REMEDY)
         return [path]
     listed = environment.get("KUBECONFIG", "")
     if listed:
-        found = [Path(name).expanduser() for name in listed.split(os.pathsep) if name]
-        existing = [path for path in found if path.is_file()]
+        found = [_expanded(name) for name in listed.split(os.pathsep) if name]
+        existing = [path for path in found if _is_file(path)]
         if not existing:
             raise NoKubeconfig(f"$KUBECONFIG is {listed}, and there is no such file", _REMEDY)
         return existing
     default = Path(environment.get("HOME") or Path.home()) / ".kube" / "config"
-    return [default] if default.is_file() else []
+    return [default] if _is_file(default) else []
 
 
 def read(path: Path) -> Section:
@@ -114,14 +117,18 @@ def read(path: Path) -> Section:
 
 
 def merged(contents: Iterable[tuple[Path, Section]]) -> dict[str, Any]:
-    """Return one kubeconfig of several; lists become mappings by name, relative paths become absolute."""
-    result: dict[str, Any] = {name: {} for name in _LISTS}
+    """Return one kubeconfig of several; lists become mappings by name, relative paths become absolute.
+
+    Raises:
+        NoKubeconfig: something is not the list or the mapping that it must be.
+    """
+    result: dict[str, Any] = {plural: {} for plural in _LISTS}
     for path, content in contents:
         if content.get("current-context"):
-            result.setdefault("current-context", content["current-context"])
-        for name, key in _LISTS.items():
-            for item in content.get(name) or []:
-                result[name].setdefault(item.get("name"), _absolute(item.get(key) or {}, path.parent))
+            result.setdefault("current-context", str(content["current-context"]))
+        for plural in _LISTS:
+            for name, section in _entries(path, content, plural):
+                result[plural].setdefault(name, section)
     return result
 
 
@@ -141,14 +148,20 @@ def chosen(config: Mapping[str, Any], access: Access, paths: Iterable[Path]) -> 
         hint = f"Did you mean {near[0]}? " if near else ""
         raise NoKubeconfig(f"there is no context {name} in {where}", f"{hint}It has {_names(contexts)}.")
     context = contexts[name]
-    cluster = config["clusters"].get(context.get("cluster"))
+    cluster = config["clusters"].get(str(context.get("cluster")))
     if not cluster or not cluster.get("server"):
         raise NoKubeconfig(f"context {name} names cluster {context.get('cluster')}, which {where} does not describe")
-    user = config["users"].get(context.get("user"))
+    user = config["users"].get(str(context.get("user")))
     if user is None and context.get("user"):
         raise NoKubeconfig(f"context {name} names user {context['user']}, which {where} does not describe")
-    namespace = access.namespace or context.get("namespace") or DEFAULT_NAMESPACE
-    return Connection(name, str(namespace), cluster, user or {})
+    _check_plugin((user or {}).get("exec"), f"`exec` of user {context.get('user')} in {where}")
+    namespace = str(access.namespace or context.get("namespace") or DEFAULT_NAMESPACE)
+    if not access.namespace and not is_namespace(namespace):
+        raise NoKubeconfig(
+            f"context {name} names namespace {namespace!r} in {where}, and no namespace can have that name",
+            f"A name has {NAMESPACE_RULE}.",
+        )
+    return Connection(name, namespace, cluster, user or {})
 
 
 def in_cluster(account: Path, environment: Mapping[str, str], namespace: str) -> Connection:
@@ -166,15 +179,72 @@ def in_cluster(account: Path, environment: Mapping[str, str], namespace: str) ->
     )
 
 
+def _expanded(name: str) -> Path:
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        # As a shell does: `~nobody/config` is a relative path if there is no such user.
+        return Path(name)
+
+
+def _is_file(path: Path) -> bool:
+    """Return whether there is such a file. Unlike `Path.is_file`, do so on every Python for a closed directory too.
+
+    Raises:
+        NoKubeconfig: nobody can tell.
+    """
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise NoKubeconfig(f"{path} can't be read: {error.strerror}", _REMEDY) from None
+
+
+def _entries(path: Path, content: Section, plural: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the names and sections of a list in a file."""
+    entries, key = content.get(plural) or [], _LISTS[plural]
+    if not isinstance(entries, list):
+        raise NoKubeconfig(f"{path} is not a kubeconfig: {plural} is not a list", _REWRITE)
+    for index, entry in enumerate(entries):
+        if not isinstance(entry, dict) or entry.get("name") in (None, ""):
+            raise NoKubeconfig(f"{path} is not a kubeconfig: {plural}[{index}] is not a mapping with a name", _REWRITE)
+        name = str(entry["name"])
+        section = _mapping(entry.get(key), f"`{key}` of {name}", path)
+        _mapping(section.get("exec"), f"`exec` of {name}", path)
+        yield name, _absolute(section, path.parent)
+
+
+def _mapping(value: Any, what: str, path: Path) -> Section:
+    found: Any = value or {}
+    if not isinstance(found, dict):
+        raise NoKubeconfig(f"{path} is not a kubeconfig: {what} is not a mapping", _REWRITE)
+    return found
+
+
+def _check_plugin(plugin: Section | None, what: str) -> None:
+    """Check what names a login plug-in, for the user of the chosen context only, as kubectl does."""
+    if not plugin:
+        return
+    if not plugin.get("command"):
+        raise NoKubeconfig(f"{what} names no command", _REWRITE)
+    for key in ("args", "env"):
+        if not isinstance(plugin.get(key) or [], list):
+            raise NoKubeconfig(f"`{key}` in {what} is not a list", _REWRITE)
+    for entry in plugin.get("env") or []:
+        if not isinstance(entry, dict) or not entry.get("name"):
+            raise NoKubeconfig(f"`env` in {what} has an entry without a name", _REWRITE)
+
+
 def _absolute(section: Section, folder: Path) -> dict[str, Any]:
     """Return a section with its file names made absolute: they are relative to the file that has them."""
     result = dict(section)
     for key in _PATHS:
         if result.get(key):
-            result[key] = str(folder.absolute() / result[key])
+            result[key] = str(folder.absolute() / str(result[key]))
     plugin = result.get("exec")
     if plugin and os.sep in str(plugin.get("command", "")):
-        result["exec"] = {**plugin, "command": str(folder.absolute() / plugin["command"])}
+        result["exec"] = {**plugin, "command": str(folder.absolute() / str(plugin["command"]))}
     return result
 
 

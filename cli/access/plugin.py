@@ -76,7 +76,7 @@ def ask(plugin: Mapping[str, Any], cluster: Mapping[str, Any]) -> Token:
         raise LoginFailed(f"the kubeconfig's login plug-in speaks {version}, which is none of {', '.join(VERSIONS)}")
     command = [str(plugin["command"]), *map(str, plugin.get("args") or [])]
     environment = {**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(_information(plugin, cluster))}
-    environment |= {str(each["name"]): str(each["value"]) for each in plugin.get("env") or []}
+    environment |= {str(each["name"]): _value(each) for each in plugin.get("env") or []}
     try:
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=False)
     except OSError as error:
@@ -89,6 +89,12 @@ def ask(plugin: Mapping[str, Any], cluster: Mapping[str, Any]) -> Token:
             "Its own message is above. Run it by hand, and log in again if the session has expired.",
         )
     return _token(done.stdout, line)
+
+
+def _value(variable: Mapping[str, Any]) -> str:
+    """Return the value of an environment variable; without one it is empty, as with kubectl."""
+    value = variable.get("value")
+    return "" if value is None else str(value)
 
 
 def _information(plugin: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:

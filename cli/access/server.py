@@ -1,32 +1,26 @@
 """Requests to the API server and what its answers mean. Implements `cli.kube.Cluster` with httpx2.
 
-    connect(Access(namespace="training")).get(JOBS, "digits")
-
-lightkube reads the kubeconfig's TLS and user sections. Its client is not used here, since it can ask neither for
-tables (the `Accept` header) nor for a pod's own HTTP server, and knows no `client.authentication.k8s.io/v1`.
+connect(Access(namespace="training")).get(JOBS, "digits")
 """
 
 from __future__ import annotations
 
 import json
 import os
-import ssl
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
-import msgspec
-from lightkube.config import client_adapter, models
-from lightkube.config.kubeconfig import StrOrPath
-from lightkube.core.exceptions import ConfigError
 
 from cli.access import answers, kubeconfig
-from cli.access.plugin import PluginAuth
-from cli.errors import LoginFailed, NoKubeconfig, Unreachable
+from cli.access.client import ANSWER_SECONDS, CONNECT_SECONDS, client
+from cli.errors import REACH, ClusterError, LoginFailed, Unreachable
 from cli.kube import (
     ALL_NAMESPACES,
     EVERYTHING,
+    NAMESPACES,
     PODS,
     Access,
     Change,
@@ -39,9 +33,6 @@ from cli.kube import (
 )
 
 FIELD_MANAGER = "tidewater"
-CONNECT_SECONDS = 10.0
-ANSWER_SECONDS = 60.0
-"""As long as the API server itself gives a request."""
 
 _AS_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 _MERGE_PATCH = "application/merge-patch+json"
@@ -67,7 +58,7 @@ class Server:
         self._connection = connection
         self._http = client(connection)
         name = connection.cluster.get("tls-server-name")
-        self._extensions: dict[str, Any] = {"sni_hostname": name} if name else {}
+        self._extensions: dict[str, Any] = {"sni_hostname": str(name)} if name else {}
 
     @property
     def namespace(self) -> str:
@@ -81,7 +72,7 @@ class Server:
 
     def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
         """Return an object."""
-        return self._object("GET", self._path(kind, namespace, name), kind=kind)
+        return self._object("GET", self._path_of(kind, name, namespace), kind=kind)
 
     def list(self, kind: Kind, selection: Selection = EVERYTHING) -> Listing:
         """Return the selected objects, read in pages."""
@@ -133,12 +124,12 @@ class Server:
 
     def patch(self, kind: Kind, name: str, change: Object, *, subresource: str = "", namespace: str = "") -> Object:
         """Apply a JSON merge patch."""
-        path = self._path(kind, namespace, name) + (f"/{subresource}" if subresource else "")
+        path = self._path_of(kind, name, namespace) + (f"/{subresource}" if subresource else "")
         return self._object("PATCH", path, {"fieldManager": FIELD_MANAGER}, kind=kind, body=change)
 
     def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
         """Begin to delete an object."""
-        self._object("DELETE", self._path(kind, namespace, name), {"propagationPolicy": "Background"}, kind=kind)
+        self._object("DELETE", self._path_of(kind, name, namespace), {"propagationPolicy": "Background"}, kind=kind)
 
     def log(self, pod: str, options: LogOptions, namespace: str = "") -> Iterator[str]:
         """Yield the lines of a container's log."""
@@ -151,7 +142,7 @@ class Server:
             "sinceTime": options.since_time,
         }
         given = {key: value for key, value in parameters.items() if value}
-        path = f"{self._path(PODS, namespace, pod)}/log"
+        path = f"{self._path_of(PODS, pod, namespace)}/log"
         # A worker may be silent for as long as it likes.
         quiet = None if options.follow else ANSWER_SECONDS
         with self._stream(path, given, kind=PODS, quiet_seconds=quiet) as lines:
@@ -159,17 +150,22 @@ class Server:
 
     def proxy(self, pod: str, port: int, path: str, namespace: str = "") -> str:
         """Return what a pod's HTTP server answers."""
-        return self.read(f"{self._path(PODS, namespace, pod)}:{port}/proxy/{path.lstrip('/')}")
+        return self.read(f"{self._path_of(PODS, pod, namespace)}:{port}/proxy/{path.lstrip('/')}")
 
     def read(self, path: str) -> str:
         """Return the answer to a GET as text."""
         return self._send(self._request("GET", path, accept="*/*")).text
 
-    def _path(self, kind: Kind, namespace: str, name: str = "") -> str:
+    def _path(self, kind: Kind, namespace: str) -> str:
+        """Return the path of a collection."""
         root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
         everywhere = not kind.namespaced or namespace == ALL_NAMESPACES
-        where = "" if everywhere else f"/namespaces/{namespace or self.namespace}"
-        return f"{root}{where}/{kind.plural}" + (f"/{name}" if name else "")
+        where = "" if everywhere else f"/namespaces/{_segment(NAMESPACES, namespace or self.namespace)}"
+        return f"{root}{where}/{kind.plural}"
+
+    def _path_of(self, kind: Kind, name: str, namespace: str) -> str:
+        """Return the path of one object, and never that of the collection: a DELETE of it deletes every object."""
+        return f"{self._path(kind, namespace)}/{_segment(kind, name)}"
 
     def _object(
         self,
@@ -228,7 +224,7 @@ class Server:
                 if response.is_error:
                     response.read()
                 self._accepted(response, kind)
-                yield response.iter_lines()
+                yield _lines(response)
             finally:
                 response.close()
 
@@ -241,8 +237,6 @@ class Server:
             raise self._unreachable(f"no connection within {CONNECT_SECONDS:.0f} s") from None
         except httpx2.TimeoutException:
             raise self._unreachable("the answer takes too long") from None
-        except ConfigError as error:
-            raise LoginFailed(f"context {self._connection.context} of the kubeconfig can't log in: {error}") from None
         except httpx2.TransportError as error:
             raise self._unreachable(str(error) or type(error).__name__) from None
 
@@ -258,41 +252,40 @@ class Server:
 
     def _unreachable(self, reason: str) -> Unreachable:
         return Unreachable(
-            f"the API server {self.server} of context {self._connection.context} can't be reached: {reason}",
-            "Is the cluster running, and does it admit this address? Another cluster: --context, --kubeconfig.",
+            f"the API server {self.server} of context {self._connection.context} can't be reached: {reason}", REACH
         )
 
 
-def client(connection: kubeconfig.Connection) -> httpx2.Client:
-    """Return an HTTP client with the TLS settings and the credentials of the connection.
+def _lines(response: httpx2.Response) -> Iterator[str]:
+    """Yield the lines of a stream as text, without their ends.
+
+    Not by `iter_lines`: for that one a line also ends with a carriage return, as in a progress bar, and with U+0085 or
+    U+2028, which JSON may hold.
+    """
+    rest: list[bytes] = []
+    for chunk in response.iter_bytes():
+        *complete, last = chunk.split(b"\n")
+        for line in complete:
+            yield _text(b"".join((*rest, line)))
+            rest = []
+        rest.append(last)
+    if end := b"".join(rest):
+        yield _text(end)
+
+
+def _text(line: bytes) -> str:
+    return line.decode(errors="replace").removesuffix("\r")
+
+
+def _segment(kind: Kind, name: str) -> str:
+    """Return a name as one segment of a path.
 
     Raises:
-        NoKubeconfig: a certificate, a key or a value in the kubeconfig is unusable.
+        ClusterError: no object can have the name, and the URL would name something else.
     """
-    try:
-        cluster = msgspec.convert(dict(connection.cluster), models.Cluster)
-        user = msgspec.convert({**connection.user, "exec": None}, models.User)
-        verify: ssl.SSLContext = client_adapter.verify_cluster(cluster, user, _as_it_is)
-        plugin = connection.user.get("exec")
-        auth = PluginAuth(plugin, connection.cluster) if plugin else client_adapter.user_auth(user)
-        return httpx2.Client(
-            base_url=connection.server,
-            verify=verify,
-            auth=auth,
-            proxy=connection.cluster.get("proxy-url"),
-            timeout=httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
-            limits=httpx2.Limits(),  # one connection per followed worker, however many there are
-        )
-    except (OSError, ValueError, ConfigError, httpx2.InvalidURL) as error:
-        raise NoKubeconfig(
-            f"context {connection.context} of the kubeconfig can't be used: {error}",
-            "Write it again, for EKS with `aws eks update-kubeconfig --name CLUSTER`.",
-        ) from None
-
-
-def _as_it_is(path: StrOrPath) -> StrOrPath:
-    """Return a path of the connection: it is absolute already."""
-    return path
+    if name in ("", ".", ".."):
+        raise ClusterError(f"{name!r} is no name of a {kind.name}", "Use a name that `kubectl get` prints.")
+    return quote(name, safe="")
 
 
 def _selectors(selection: Selection) -> dict[str, str]:

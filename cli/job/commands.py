@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from cli import durations
+from cli import durations, naming
 from cli.errors import AlreadyThere, Answer, CliError, ClusterError, NotFound, UsageError
 from cli.job import actions, manifest, waiting
 from cli.job.describe import View, described
@@ -26,7 +26,10 @@ from cli.show import OutputOption, columns, dumped, listed, yaml_of
 
 app = typer.Typer(help="Submit, watch and resize elastic jobs.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the job.", autocompletion=complete_job)]
+Name = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="Name of the job.", autocompletion=complete_job, callback=naming.job),
+]
 Timeout = Annotated[
     timedelta | None,
     typer.Option(parser=durations.parsed, metavar="DURATION", help="Give up after this: 90s, 10m. Default: never."),
@@ -37,7 +40,9 @@ Timeout = Annotated[
 def submit(
     session: Session,
     flags: manifest.Flags,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the job.", show_default=False)] = "",
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the job.", show_default=False, callback=naming.new_job)
+    ] = "",
     words: Annotated[
         list[str] | None,
         typer.Argument(metavar="-- ARGUMENTS", help="The script's arguments; without --script the whole command line."),
@@ -175,7 +180,10 @@ def logs(session: Session, name: Name, options: actions.LogFlags) -> None:
 @command(app, "delete")
 def delete(
     session: Session,
-    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Names of jobs.", autocompletion=complete_job)],
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME…", help="Names of jobs.", autocompletion=complete_job, callback=naming.jobs),
+    ],
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Return when their pods are gone too.")] = True,
     timeout: Timeout = None,
 ) -> None:

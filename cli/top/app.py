@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from cli.errors import ClusterError, NotFound, TimeoutReached, UsageError
+from cli import naming
+from cli.errors import ClusterError, NotFound, UsageError
 from cli.job.lookup import complete_job
 from cli.kube import ALL_NAMESPACES, Cluster
 from cli.options import command
@@ -58,13 +59,14 @@ def register(app: typer.Typer) -> None:
 
 def top(
     job: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="Name of a job. Without it: all jobs of the namespace.",
             autocompletion=complete_job,
             show_default=False,
+            callback=naming.job,
         ),
-    ] = "",
+    ] = None,
     *,
     options: Options,
     session: Session,
@@ -75,7 +77,7 @@ def top(
     """
     if job and options.all_namespaces:
         raise UsageError(f"{job} and --all-namespaces exclude each other: name the job's namespace with -n")
-    wanted = Wanted(job, ALL_NAMESPACES if options.all_namespaces else session.cluster.namespace)
+    wanted = Wanted(job or "", ALL_NAMESPACES if options.all_namespaces else session.cluster.namespace)
     console = Terminal(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console = Terminal(highlight=False, markup=False, emoji=False, width=recording.SIZE.columns)
@@ -133,5 +135,5 @@ def models(cluster: Cluster, wanted: Wanted, interval: float, clock: Clock) -> I
             model = advance(model, look(cluster, wanted, clock.now()))
         except NotFound:
             raise
-        except (ClusterError, TimeoutReached) as error:
+        except ClusterError as error:
             model = replace(model, changed=not model.trouble, trouble=error.message)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from cli.errors import CliError, Forbidden
+from cli.errors import REACH, CliError, Forbidden, TimeoutReached, Unreachable
 from cli.job.lookup import job_named
 from cli.kube import EVENTS, JOBS, PODS, Cluster, Object, Selection
 from cli.parallel import at_once
@@ -24,7 +24,9 @@ from cli.top.scrape import Reading, Scraped, metrics_ports, reading
 from contract.elasticjob import names
 from contract.labels import selector
 
-_LIST_SECONDS = 10.0
+LIST_SECONDS = 15.0
+"""Longer than the HTTP client waits for a connection: its error says what is wrong."""
+
 _SCRAPE_SECONDS = 1.5
 _METRICS_PATH = "/metrics"
 
@@ -68,17 +70,19 @@ def _lists(cluster: Cluster, wanted: Wanted) -> tuple[Sequence[Object], Sequence
             lambda: cluster.list(PODS, Selection(wanted.namespace, labels=selector(labels))).items,
             lambda: cluster.list(EVENTS, Selection(wanted.namespace, fields=fields)).items,
         ],
-        seconds=_LIST_SECONDS,
+        seconds=LIST_SECONDS,
     )
     if isinstance(found[2], Forbidden):
         found[2] = ()
-    jobs, pods, events = map(_expected, found)
+    jobs, pods, events = (_expected(cluster, each) for each in found)
     if wanted.job and not jobs:
         job_named(cluster, wanted.job)  # raises NotFound with the names that are close to it
     return jobs, pods, events
 
 
-def _expected(answer: Sequence[Object] | CliError) -> Sequence[Object]:
+def _expected(cluster: Cluster, answer: Sequence[Object] | CliError) -> Sequence[Object]:
+    if isinstance(answer, TimeoutReached):
+        raise Unreachable(f"the API server {cluster.server} can't be reached: {answer.message}", REACH)
     if isinstance(answer, CliError):
         raise answer
     return answer

@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any, Protocol
+from urllib.parse import quote
 
 from contract.elasticjob import names
+from controller.cluster.errors import Refused
 
 Manifest = dict[str, Any]
 
@@ -37,10 +39,23 @@ class Kind:
             namespace: None for objects of all namespaces, and for kinds without namespaces.
             name: One object; None for the collection.
             subresource: Such as ``status``; only with a name.
+
+        Raises:
+            Refused: no object can have the name: the path would be that of the collection, or of another object.
         """
         root = f"apis/{self.api_version}" if "/" in self.api_version else f"api/{self.api_version}"
-        place = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
-        return "/".join([f"{root}{place}/{self.plural}", *(part for part in (name, subresource) if part)])
+        place = f"/namespaces/{_segment('Namespace', namespace)}" if self.namespaced and namespace else ""
+        path = f"{root}{place}/{self.plural}"
+        if name is None:
+            return path
+        return f"{path}/{_segment(self.kind, name)}" + (f"/{subresource}" if subresource else "")
+
+
+def _segment(kind: str, name: str) -> str:
+    """Return a name as one segment of a path."""
+    if name in ("", ".", ".."):
+        raise Refused(f"{name!r} is no name of a {kind}")
+    return quote(name, safe="")
 
 
 PODS = Kind("v1", "Pod", "pods")

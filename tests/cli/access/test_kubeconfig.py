@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -54,6 +55,16 @@ def test_the_namespace_of_the_flag_wins(tmp_path: Path) -> None:
     assert load(Access(kubeconfig=file, namespace="other"), {}).namespace == "other"
 
 
+@pytest.mark.parametrize("name", ["..", "a/b", "*", "Own"])
+def test_a_namespace_of_the_file_that_can_not_exist_is_named(tmp_path: Path, name: str) -> None:
+    file = Path(written(tmp_path / "config", "a", a={}))
+    file.write_text(file.read_text().replace("namespace: own", f"namespace: {name!r}"))
+    with pytest.raises(NoKubeconfig, match="context a names namespace") as caught:
+        load(Access(kubeconfig=str(file)), {})
+    assert str(file) in str(caught.value)
+    assert load(Access(kubeconfig=str(file), namespace="other"), {}).namespace == "other"
+
+
 def test_paths_are_relative_to_the_file_that_names_them(tmp_path: Path) -> None:
     file = written(tmp_path / "sub" / "config", "a", a={"certificate-authority": "ca.crt"})
     found = load(Access(kubeconfig=file), {}).cluster["certificate-authority"]
@@ -73,6 +84,12 @@ def test_a_file_that_is_not_there_is_named(access: Access, environment: Mapping[
         load(access, environment)
 
 
+USED = (
+    "{current-context: x, contexts: [{name: x, context: {cluster: y, user: z}}],"
+    " clusters: [{name: y, cluster: {server: s}}], users: [{name: z, user: {"
+)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -89,6 +106,17 @@ def test_a_file_that_is_not_there_is_named(access: Access, environment: Mapping[
             "names user z",
             id="no-user",
         ),
+        pytest.param("clusters: foo", "clusters is not a list", id="clusters-are-text"),
+        pytest.param("clusters: {c: {server: s}}", "clusters is not a list", id="clusters-are-a-mapping"),
+        pytest.param("contexts: [null]", r"contexts\[0\] is not a mapping with a name", id="context-is-null"),
+        pytest.param("users: [{user: {token: t}}]", r"users\[0\] is not a mapping with a name", id="user-has-no-name"),
+        pytest.param("contexts: [{name: x, context: foo}]", "`context` of x is not a mapping", id="context-is-text"),
+        pytest.param("users: [{name: u, user: [a]}]", "`user` of u is not a mapping", id="user-is-a-list"),
+        pytest.param("users: [{name: u, user: {exec: aws}}]", "`exec` of u is not a mapping", id="exec-is-text"),
+        pytest.param(f"{USED}exec: {{args: [a]}}}}}}]}}", "`exec` of user z .* names no command", id="no-command"),
+        pytest.param(f"{USED}exec: {{command: c, args: a}}}}}}]}}", "`args` .* is not a list", id="args-are-text"),
+        pytest.param(f"{USED}exec: {{command: c, env: a}}}}}}]}}", "`env` .* is not a list", id="env-is-text"),
+        pytest.param(f"{USED}exec: {{command: c, env: [{{}}]}}}}}}]}}", "`env` .* without a name", id="no-name"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, text: str, expected: str) -> None:
@@ -97,6 +125,32 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, text: str, expected: 
     with pytest.raises(NoKubeconfig, match=expected) as caught:
         load(Access(kubeconfig=str(file)), {})
     assert str(file) in str(caught.value)
+
+
+def denied(path: Path, **_: Any) -> os.stat_result:
+    """Answer as the kernel does about a directory that may not be entered."""
+    raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+
+@pytest.mark.parametrize(
+    ("access", "environment"),
+    [
+        pytest.param(Access(kubeconfig="/closed/config"), {}, id="flag"),
+        pytest.param(Access(), {"KUBECONFIG": "/closed/config"}, id="variable"),
+        pytest.param(Access(), {"HOME": "/closed"}, id="home"),
+    ],
+)
+def test_a_file_in_a_closed_directory_is_named(
+    monkeypatch: pytest.MonkeyPatch, access: Access, environment: Mapping[str, str]
+) -> None:
+    monkeypatch.setattr(Path, "stat", denied)
+    with pytest.raises(NoKubeconfig, match=r"/closed.*/config can't be read: Permission denied"):
+        load(access, environment)
+
+
+def test_a_home_directory_that_does_not_exist_is_named() -> None:
+    with pytest.raises(NoKubeconfig, match="--kubeconfig ~nobody-here/config"):
+        load(Access(kubeconfig="~nobody-here/config"), {})
 
 
 def test_a_wrong_context_names_a_close_one_and_all(tmp_path: Path) -> None:

@@ -39,6 +39,11 @@ def test_the_plugin_gets_its_arguments_and_its_environment(tmp_path: Path) -> No
     assert ask(section, CLUSTER) == Token("--cluster-namevalue")
 
 
+def test_a_variable_without_a_value_is_empty_as_with_kubectl(tmp_path: Path) -> None:
+    section = plugin(tmp_path, answers("'<' + os.environ['OWN'] + '>'"), env=[{"name": "OWN"}])
+    assert ask(section, CLUSTER).value == "<>"
+
+
 @pytest.mark.parametrize("version", ["v1", "v1beta1", "v1alpha1"])
 def test_the_plugin_is_told_the_version_that_it_speaks(tmp_path: Path, version: str) -> None:
     section = plugin(tmp_path, answers("json.loads(os.environ['KUBERNETES_EXEC_INFO'])['apiVersion']"))

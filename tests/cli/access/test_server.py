@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pytest
 
@@ -22,7 +22,6 @@ from cli.errors import (
     Invalid,
     LoginFailed,
     MissingKind,
-    NoKubeconfig,
     NotFound,
     Refused,
     Unreachable,
@@ -75,9 +74,10 @@ def handler(api: Api) -> type[BaseHTTPRequestHandler]:
             code, text = api.answers.pop(0)
             self.send_response(code)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(text.encode()) + (1 if api.cut else 0)))
+            sent = text.encode(errors="surrogateescape")
+            self.send_header("Content-Length", str(len(sent) + (1 if api.cut else 0)))
             self.end_headers()
-            self.wfile.write(text.encode())
+            self.wfile.write(sent)
             self.close_connection = api.cut
 
         def log_message(self, format: str, *args: Any) -> None: ...
@@ -127,6 +127,42 @@ def test_a_namespace_is_part_of_the_path(api: Api, server: Server, selection: Se
     api.says({"metadata": {}, "items": None})
     assert server.list(PODS, selection).items == []
     assert api.asked[0].path == path
+
+
+@pytest.mark.parametrize("name", ["digits#old", "a?b", "../../other/elasticjobs/digits", "digits\r", "ä", "%2e"])
+def test_a_name_is_one_segment_of_the_path_whatever_it_holds(api: Api, server: Server, name: str) -> None:
+    api.says({})
+    server.delete(JOBS, name, namespace=name)
+    (asked,) = api.asked
+    assert (list(asked.query), asked.path.count("/")) == (["propagationPolicy"], 7)
+    assert [unquote(part) for part in asked.path.split("/")[5:]] == [name, "elasticjobs", name]
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda server, name: server.get(JOBS, name),
+        lambda server, name: server.delete(JOBS, name),
+        lambda server, name: server.patch(JOBS, name, {}),
+        lambda server, name: server.patch(JOBS, name, {}, subresource="scale"),
+        lambda server, name: list(server.log(name, LogOptions())),
+        lambda server, name: server.proxy(name, 9464, "/metrics"),
+    ],
+    ids=["get", "delete", "patch", "scale", "log", "proxy"],
+)
+def test_a_name_that_would_lead_to_the_collection_is_not_sent(
+    api: Api, server: Server, ask: Callable[[Server, str], Any], name: str
+) -> None:
+    with pytest.raises(ClusterError, match=f"'{name}' is no name of"):
+        ask(server, name)
+    assert api.asked == []
+
+
+def test_a_namespace_that_would_lead_elsewhere_is_not_sent(api: Api, server: Server) -> None:
+    with pytest.raises(ClusterError, match=r"'\.\.' is no name of a Namespace"):
+        server.delete(JOBS, "digits", namespace="..")
+    assert api.asked == []
 
 
 def test_nodes_have_no_namespace(api: Api, server: Server) -> None:
@@ -203,6 +239,35 @@ def test_a_stream_that_breaks_off_is_unreachable(api: Api, server: Server) -> No
     lines: list[str] = []
     with pytest.raises(Unreachable):
         lines.extend(server.log("p", LogOptions()))
+
+
+# What else str.splitlines takes for the end of a line.
+ODD_ENDS = ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"]
+
+
+@pytest.mark.parametrize("end", ODD_ENDS, ids=ascii)
+def test_a_line_of_a_log_ends_with_a_newline_only(api: Api, server: Server, end: str) -> None:
+    api.says(f"10%{end}20%\n\n{end}30%")
+    assert list(server.log("p", LogOptions())) == [f"10%{end}20%", "", f"{end}30%"]
+
+
+def test_the_line_ends_of_windows_are_removed(api: Api, server: Server) -> None:
+    api.says("one\r\ntwo\r\n")
+    assert list(server.log("p", LogOptions())) == ["one", "two"]
+
+
+def test_a_log_that_is_not_utf8_is_read_all_the_same(api: Api, server: Server) -> None:
+    api.says("ä\n" * 40_000)  # more than one chunk: some end in the middle of a letter
+    assert set(server.log("p", LogOptions())) == {"ä"}
+    api.says("\udcff\n")
+    assert list(server.log("p", LogOptions())) == ["\ufffd"]
+
+
+@pytest.mark.parametrize("end", ["\x85", "\u2028"], ids=ascii)
+def test_an_event_of_a_watch_ends_with_a_newline_only(api: Api, server: Server, end: str) -> None:
+    api.says(json.dumps({"type": "ADDED", "object": {"message": f"a{end}b"}}, ensure_ascii=False) + "\n")
+    (change,) = server.watch(PODS, Selection(), "5", 30)
+    assert change.object == {"message": f"a{end}b"}
 
 
 def test_a_log_is_asked_for_with_its_options(api: Api, server: Server) -> None:
@@ -291,27 +356,3 @@ def test_something_else_than_an_api_server_is_unreachable(api: Api, server: Serv
     api.says(text)
     with pytest.raises(Unreachable, match="does not answer as a Kubernetes API server"):
         list(server.watch(PODS, Selection(), "1", 1))
-
-
-@pytest.mark.parametrize(
-    ("cluster", "user"),
-    [
-        pytest.param({"certificate-authority": "/none"}, {}, id="no-such-file"),
-        pytest.param({"certificate-authority-data": "bm90IGEgY2VydGlmaWNhdGU="}, {}, id="no-certificate"),
-        pytest.param({"certificate-authority-data": "?"}, {}, id="no-base64"),
-        pytest.param({}, {"client-certificate": "/none", "client-key": "/none"}, id="no-client-certificate"),
-        pytest.param({}, {"token": 7}, id="token-is-a-number"),
-        pytest.param({}, {"auth-provider": {"name": "gcp"}}, id="auth-provider"),
-        pytest.param({"server": "https://a:port"}, {}, id="no-url"),
-        pytest.param({"proxy-url": "x://a"}, {}, id="no-proxy"),
-    ],
-)
-def test_a_kubeconfig_that_can_not_be_used_names_the_context(cluster: dict[str, Any], user: dict[str, Any]) -> None:
-    with pytest.raises(NoKubeconfig, match="context c of the kubeconfig can't be used"):
-        Server(Connection("c", "training", {"server": "https://a", **cluster}, user))
-
-
-def test_a_token_file_that_is_not_there_is_a_failed_login() -> None:
-    server = Server(Connection("c", "training", {"server": "http://127.0.0.1:1"}, {"tokenFile": "/none"}))
-    with pytest.raises(LoginFailed, match="/none"):
-        server.get(JOBS, "a")

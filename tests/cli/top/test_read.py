@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from cli.access.client import CONNECT_SECONDS
 from cli.errors import NotFound, Unreachable
 from cli.kube import ALL_NAMESPACES
 from cli.top import read
@@ -78,6 +79,22 @@ def test_without_the_right_to_list_events_there_are_none() -> None:
     restricted = cluster()
     restricted.refused["events"] = forbidden("events")
     assert look(restricted, Wanted("digits"), NOW).jobs[0].notes == ()
+
+
+def test_an_api_server_that_takes_too_long_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read, "LIST_SECONDS", 0.05)
+    hanging, waiting = cluster(), threading.Event()
+    monkeypatch.setattr(hanging, "list", lambda kind, selection: waiting.wait(60))
+    with pytest.raises(
+        Unreachable, match=r"https://cluster\.test can't be reached: no answer within 0\.05 s"
+    ) as caught:
+        look(hanging, Wanted(), NOW)
+    waiting.set()
+    assert "--context" in caught.value.remedy
+
+
+def test_the_lists_wait_longer_than_a_connection_whose_error_says_more() -> None:
+    assert read.LIST_SECONDS > CONNECT_SECONDS
 
 
 def test_without_an_answer_of_the_api_server_there_is_no_sample() -> None:

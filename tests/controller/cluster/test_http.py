@@ -15,6 +15,7 @@ from lightkube.core.exceptions import ConfigError
 from controller.cluster import errors
 from controller.cluster.client import JOBS, LEASES, NODES, PODS, Ref, Source, WatchEvent
 from controller.cluster.http import ApiServer, connect
+from tests import tls
 
 Handler = Callable[[httpx2.Request], httpx2.Response]
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "ns", "uid": "u"}}
@@ -71,6 +72,35 @@ def test_a_status_is_merged_on_its_subresource() -> None:
     assert (method, path) == ("PATCH", "/apis/elastic.pytorch.org/v1alpha1/namespaces/ns/elasticjobs/imagenet/status")
     assert body == change
     assert server.requests[0].headers["Content-Type"] == "application/merge-patch+json"
+
+
+def test_a_name_is_one_segment_of_the_path_whatever_it_holds() -> None:
+    server = answering(POD)
+    server.run(lambda api: api.delete(Ref(PODS, "n/s", "../p?x#y"), uid="u"))
+    (request,) = server.requests
+    assert request.url.raw_path == b"/api/v1/namespaces/n%2Fs/pods/..%2Fp%3Fx%23y"
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_a_name_that_would_lead_to_the_collection_is_not_sent(name: str) -> None:
+    server = answering(POD)
+    for act in (
+        lambda api: api.delete(Ref(PODS, "ns", name), uid="u"),
+        lambda api: api.get(Ref(PODS, "ns", name)),
+        lambda api: api.patch(Ref(PODS, "ns", name), {}, "status"),
+        lambda api: api.replace(PODS, {"metadata": {"namespace": "ns", "name": name}}),
+    ):
+        server = answering(POD)
+        with pytest.raises(errors.Refused, match=f"'{name}' is no name of"):
+            server.run(act)
+        assert server.requests == []
+
+
+def test_a_namespace_that_would_lead_elsewhere_is_not_sent() -> None:
+    server = answering(POD)
+    with pytest.raises(errors.Refused, match=r"'\.\.' is no name of a Namespace"):
+        server.run(lambda api: api.delete(Ref(PODS, "..", "p"), uid="u"))
+    assert server.requests == []
 
 
 def test_a_lease_is_replaced() -> None:
@@ -186,6 +216,14 @@ def test_events_of_a_watch_are_read_however_the_network_cuts_them() -> None:
         ]
 
 
+def test_an_event_of_a_watch_ends_with_a_newline_only() -> None:
+    message = "a\x85b\u2028c"
+    event = json.dumps({"type": "ADDED", "object": {"message": message}}, ensure_ascii=False)
+    server = streaming(event.encode() + b"\n")
+    (found,) = server.run(events)
+    assert found.object == {"message": message}
+
+
 def test_a_watch_asks_for_bookmarks_and_for_an_end() -> None:
     server = streaming()
     assert server.run(events) == []
@@ -225,9 +263,10 @@ def test_an_answer_with_nonsense_in_it_is_tried_again() -> None:
         server.run(lambda api: api.list(Source(PODS)))
 
 
-def kubeconfig(folder: Path, **context: str) -> Path:
+def kubeconfig(folder: Path, server: str = "https://api:6443", ca: str = "", **context: str) -> Path:
     """Write a kubeconfig with a cluster k and a user u."""
-    cluster = {"server": "https://api:6443", "insecure-skip-tls-verify": True}
+    trust = {"certificate-authority": ca} if ca else {"insecure-skip-tls-verify": True}
+    cluster = {"server": server, **trust}
     made = {
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "k", **context}}],
@@ -251,3 +290,28 @@ def test_a_kubeconfig_without_a_user_is_an_error_that_says_so(tmp_path: Path, mo
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path)))
     with pytest.raises(ConfigError, match="names no user"):
         connect()
+
+
+def asked_over_tls(folder: Path, url: str, ca: Path) -> Any:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("KUBECONFIG", str(kubeconfig(folder, url, str(ca), user="u")))
+
+        async def main() -> Any:
+            api = ApiServer(connect())
+            try:
+                return await api.get(Ref(NODES, None, "n"))
+            finally:
+                await api.close()
+
+        return asyncio.run(main())
+
+
+def test_the_certificates_of_eks_are_accepted_on_every_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tls.strict(monkeypatch)
+    with tls.serving(tmp_path) as (url, ca):
+        assert asked_over_tls(tmp_path, url, ca) == {}
+
+
+def test_a_certificate_is_still_checked(tmp_path: Path) -> None:
+    with tls.serving(tmp_path, address="127.0.0.2") as (url, ca), pytest.raises(errors.Unavailable, match="not valid"):
+        asked_over_tls(tmp_path, url, ca)
