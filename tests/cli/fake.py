@@ -79,7 +79,8 @@ class FakeCluster:
         self.failures: dict[tuple[str, str], ClusterError] = {}
         """Errors by method and kind, for example ("list", "Pod")."""
         self.down_until = 0.0
-        """The API server does not answer before this time of the `FakeClock`."""
+        """The API server does not answer before this time of the `FakeClock`, or as `down` says."""
+        self.down: ClusterError = Unreachable("the API server can't be reached")
         self.forgotten_before = 0
         """Watches from an older version are refused as too old."""
         self._objects: dict[Key, Object] = {}
@@ -248,7 +249,7 @@ class FakeCluster:
         if error:
             raise error
         if self.clock and self.clock.elapsed < self.down_until:
-            raise Unreachable("the API server can't be reached")
+            raise self.down
 
     def _selected(self, kind: Kind, selection: Selection) -> Sequence[Object]:
         namespace = selection.namespace or self.namespace
