@@ -15,6 +15,7 @@ top/       `tidewater top`: a live view of jobs
 doctor/    `tidewater doctor`: what is missing or wrong, and how to mend it
 install    `tidewater install`: the manifests of CRD and controller
 show       tables, colours, ages, JSON and YAML
+kubeyaml   YAML as kubectl reads it
 durations  10m, 1h30m
 naming     names of jobs and namespaces, checked before anything is sent
 parallel   several questions at the same time

@@ -12,9 +12,9 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
-import yaml
 from rich.text import Text
 
+from cli import kubeyaml
 from contract.elasticjob.choices import State
 
 _GAP = 3
@@ -58,7 +58,7 @@ def dumped(value: Any, output: Output) -> str:
 
 def yaml_of(value: Any) -> str:
     """Return a value as YAML in the order of its keys, without an end of line."""
-    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=1000).rstrip("\n")
+    return kubeyaml.written(value)
 
 
 def listed(items: Iterable[Mapping[str, Any]], kind: str, api_version: str) -> dict[str, Any]:

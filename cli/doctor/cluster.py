@@ -68,7 +68,16 @@ OTHERS = (
 
 def api_server(place: Place) -> Result:
     """Check that the API server answers, accepts the credentials and is not too old."""
-    found = json.loads(place.cluster.read("/version"))
+    try:
+        found = json.loads(place.cluster.read("/version"))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        return mend(
+            f"{place.cluster.server} does not answer as a Kubernetes API server does",
+            "A proxy or a login page may answer for it. Correct `server` in the kubeconfig, or choose another context "
+            "with --context.",
+        )
     version = str(found.get("gitVersion", ""))
     numbers = re.match(r"v(\d+)\.(\d+)", version)
     if numbers and (int(numbers[1]), int(numbers[2])) < OLDEST_KUBERNETES:

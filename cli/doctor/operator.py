@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from cli.doctor.place import Place
 from cli.doctor.results import Result, fine, mend, note
 from cli.errors import Forbidden, NotFound
-from cli.kube import DEFINITIONS, DEPLOYMENTS, LEASES, Object
+from cli.kube import ALL_NAMESPACES, DEFINITIONS, DEPLOYMENTS, LEASES, Object, Selection
 from cli.show import plural
 from contract import labels
 from contract.elasticjob import crd, names
+from contract.install.pods import NAMESPACE
 
 CONTROLLER = {labels.NAME: labels.APPLICATION, labels.COMPONENT: labels.COMPONENT_CONTROLLER}
 LEASE = names.FIELD_MANAGER
@@ -61,7 +63,7 @@ def difference(ours: Any, theirs: Any, path: str = "spec") -> str:
 
 def controller(place: Place) -> Result:
     """Check that the controller runs."""
-    found = place.everywhere(DEPLOYMENTS, labels.selector(CONTROLLER))
+    found = deployments(place)
     if not found:
         return mend("the ElasticJob controller is not installed: jobs get no pods", _INSTALL)
     deployment = found[0]
@@ -75,12 +77,30 @@ def controller(place: Place) -> Result:
     return note(text, remedy) if ready < wanted else fine(text)
 
 
+def deployments(place: Place) -> Sequence[Object]:
+    """Return the controller's Deployments; empty only if there is none in any namespace.
+
+    Raises:
+        Forbidden: the rights do not go as far as all namespaces, and there is none where the user may look.
+    """
+    chosen = labels.selector(CONTROLLER)
+    try:
+        return place.cluster.list(DEPLOYMENTS, Selection(ALL_NAMESPACES, labels=chosen)).items
+    except Forbidden as error:
+        refused = error
+    for namespace in (place.cluster.namespace, NAMESPACE):
+        with suppress(Forbidden):
+            if found := place.cluster.list(DEPLOYMENTS, Selection(namespace, labels=chosen)).items:
+                return found
+    raise refused
+
+
 def leader(place: Place) -> Result:
     """Check that a replica of the controller acts: that the Lease is being renewed.
 
     The times in a Lease are those of its holder's clock. So two readings are compared, not a reading with our clock.
     """
-    namespace = place.everywhere(DEPLOYMENTS, labels.selector(CONTROLLER))[0]["metadata"]["namespace"]
+    namespace = deployments(place)[0]["metadata"]["namespace"]
     first = _lease(place, namespace)
     for _ in range(_MOST_LOOKS):
         place.clock.sleep(_LOOK_SECONDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Annotated
@@ -9,10 +10,10 @@ from typing import Annotated
 import typer
 
 from cli import durations
-from cli.errors import CliError, JobFailed, TimeoutReached
+from cli.errors import CliError, Forbidden, JobFailed, NotFound, Refused, TimeoutReached
 from cli.job import waiting
 from cli.job.changes import FOREVER, Watched, named, snapshots, successive
-from cli.job.lookup import job_named, pods_of
+from cli.job.lookup import job_named, pods_of, remedy
 from cli.job.waiting import Goal, Verdict
 from cli.kube import JOBS, PODS
 from cli.session import Session
@@ -95,25 +96,67 @@ def wait_for(session: Session, name: str, goal: Goal, timeout: timedelta | None)
     )
 
 
-def wait_until_gone(session: Session, name: str, timeout: timedelta | None) -> None:
-    """Return when neither the job nor one of its pods is left.
+def delete_jobs(session: Session, jobs: Sequence[str]) -> tuple[list[str], list[CliError]]:
+    """Begin to delete all jobs; return the names of those, and what was refused about the others."""
+    begun: list[str] = []
+    errors: list[CliError] = []
+    for name in dict.fromkeys(jobs):
+        try:
+            session.cluster.delete(JOBS, name)
+        except NotFound as error:
+            errors.append(NotFound(error.answer, remedy(session.cluster, name)))
+        except Refused as error:
+            errors.append(error)
+        else:
+            begun.append(name)
+    return begun, errors
+
+
+def wait_until_gone(session: Session, jobs: Sequence[str], timeout: timedelta | None) -> None:
+    """Return when neither the jobs nor any of their pods are left; print each job's name when it is gone.
 
     Raises:
-        TimeoutReached: not in time.
+        TimeoutReached: not all in time.
     """
     deadline = _deadline(session, timeout)
+    late = []
+    for name in jobs:
+        try:
+            gone = _is_gone(session, name, deadline)
+        except Forbidden as error:
+            gone = True  # the job is deleted: who may do no more than that has nothing to wait for
+            session.note(f"{name}: whether its pods are gone is not known: {error.message}")
+        if gone:
+            session.out.print(f"{name} deleted")
+        else:
+            late.append(name)
+    if late:
+        verb, rest = ("is", "It will go on by itself") if len(late) == 1 else ("are", "They will go on by themselves")
+        raise TimeoutReached(
+            f"{', '.join(late)} {verb} not gone after {durations.spoken(timeout or timedelta())}",
+            f"{rest}. See: kubectl get pods -l 'job-name in ({', '.join(late)})'",
+        )
+
+
+def _is_gone(session: Session, name: str, deadline: float) -> bool:
+    """Return whether a job and its pods are gone before the deadline. They are looked at once even after it."""
     with session.progress(f"{name}: deleting") as show:
         for job in successive(session.cluster, session.clock, Watched(JOBS, named(name), deadline)):
             if job is None:
                 break
+        else:
+            return False  # a finalizer keeps it
         for pods in snapshots(session.cluster, session.clock, Watched(PODS, pods_of(name), deadline)):
             if not pods:
-                return
+                return True
             show(f"{name}: waiting for {plural(len(pods), 'pod')} to leave")
-    raise TimeoutReached(
-        f"{name} is not gone after {durations.spoken(timeout or timedelta())}",
-        f"It will go on by itself. See: kubectl get pods -l job-name={name}",
-    )
+    return False
+
+
+def together(errors: Sequence[CliError]) -> CliError:
+    """Return several errors as one, with the exit code of a timeout if one of them is that."""
+    kind = TimeoutReached if any(isinstance(each, TimeoutReached) for each in errors) else CliError
+    return kind("; ".join(each.message for each in errors), "\n".join(each.remedy for each in errors if each.remedy))
 
 
 def _hopeless(name: str, goal: Goal, verdict: Verdict) -> CliError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from cli.errors import Expired, Unreachable
+from cli.errors import Expired, Refused, Unreachable
 from cli.kube import Change, Cluster, Kind, Object, Selection
 from cli.session import Clock
 
@@ -18,6 +18,8 @@ WATCH_SECONDS = 240.0
 
 RETRY_SECONDS = 1.0
 FOREVER = float("inf")
+_TOO_MANY = 429
+_SERVER_ERROR = 500
 
 Snapshot = Mapping[str, Object]
 """Objects by uid."""
@@ -46,10 +48,10 @@ def successive(cluster: Cluster, clock: Clock, watched: Watched) -> Iterator[Obj
 def snapshots(cluster: Cluster, clock: Clock, watched: Watched) -> Iterator[Snapshot]:
     """Yield the objects now and after each change; end at the deadline.
 
-    An API server that stops answering later is asked again until the deadline.
+    An API server that later stops answering, or refuses everybody, is asked again until the deadline.
 
     Raises:
-        ClusterError: the first answer is an error, or a later one is a refusal.
+        ClusterError: the first answer is an error, or a later one refuses this user or this request.
     """
     begun = False
     while not begun or clock.monotonic() < watched.deadline:
@@ -65,10 +67,10 @@ def snapshots(cluster: Cluster, clock: Clock, watched: Watched) -> Iterator[Snap
                 yield dict(found)
         except Expired:
             continue
-        except Unreachable:
-            if not begun:
+        except (Unreachable, Refused) as error:
+            if not begun or not _passes(error):
                 raise
-            clock.sleep(RETRY_SECONDS)
+            clock.sleep(min(RETRY_SECONDS, max(0.0, watched.deadline - clock.monotonic())))
 
 
 def _changes(cluster: Cluster, clock: Clock, watched: Watched, version: str) -> Iterator[Change]:
@@ -77,6 +79,11 @@ def _changes(cluster: Cluster, clock: Clock, watched: Watched, version: str) -> 
         for change in cluster.watch(watched.kind, watched.selection, version, min(left, WATCH_SECONDS)):
             version = str(change.object["metadata"].get("resourceVersion", version))
             yield change
+
+
+def _passes(error: Unreachable | Refused) -> bool:
+    """Return whether the API server may answer soon: one that is restarted or overloaded refuses everybody."""
+    return isinstance(error, Unreachable) or error.answer.code == _TOO_MANY or error.answer.code >= _SERVER_ERROR
 
 
 def _uid(change: Change) -> str:

@@ -12,11 +12,11 @@ import typer
 from rich.text import Text
 
 from cli import durations, naming
-from cli.errors import AlreadyThere, Answer, CliError, ClusterError, NotFound, UsageError
+from cli.errors import AlreadyThere, ClusterError, TimeoutReached, UsageError
 from cli.job import actions, manifest, waiting
 from cli.job.describe import View, described
 from cli.job.logs import Wanted, followed, printed
-from cli.job.lookup import complete_job, job_events, job_named, job_pods, remedy
+from cli.job.lookup import complete_job, job_events, job_named, job_pods
 from cli.job.printer import Printer, layout
 from cli.job.waiting import Goal
 from cli.kube import ALL_NAMESPACES, JOBS, Object, Selection
@@ -188,19 +188,17 @@ def delete(
     timeout: Timeout = None,
 ) -> None:
     """Delete jobs with their pods."""
-    missing: list[CliError] = []
-    for name in names:
+    begun, errors = actions.delete_jobs(session, names)
+    if wait:
         try:
-            session.cluster.delete(JOBS, name)
-        except NotFound as error:
-            missing.append(NotFound(error.answer, remedy(session.cluster, name)))
-            continue
-        if wait:
-            actions.wait_until_gone(session, name, timeout)
-        session.out.print(f"{name} deleted")
-    if missing:
-        text = "; ".join(each.message for each in missing)
-        raise NotFound(Answer(404, "NotFound", text), "\n".join(each.remedy for each in missing if each.remedy))
+            actions.wait_until_gone(session, begun, timeout)
+        except TimeoutReached as late:
+            errors.append(late)
+    else:
+        for name in begun:
+            session.out.print(f"{name} deleted")
+    if errors:
+        raise actions.together(errors)
 
 
 @command(app, "wait")

@@ -91,13 +91,25 @@ def followed(session: Session, wanted: Wanted, printer: Printer) -> None:
 
 
 def started(pod: Object) -> Run | None:
-    """Return the newest run of the pod's container; None if it has not started."""
+    """Return the newest run of the pod's container that has a log; None if it has not started."""
+    status = _status(pod)
+    if "running" not in (status.get("state") or {}) and not over(pod):
+        return None
+    return Run(str(pod["metadata"].get("uid", "")), int(status.get("restartCount") or 0))
+
+
+def over(pod: Object) -> bool:
+    """Return whether the newest run has ended. While the container waits for its next start, that is the last one."""
+    status = _status(pod)
+    state, last = status.get("state") or {}, status.get("lastState") or {}
+    return "terminated" in state or ("running" not in state and "terminated" in last)
+
+
+def _status(pod: Object) -> Object:
+    """Return the status of the container that trains; empty if the kubelet has not written one."""
     own = container_of(pod)
-    for status in (pod.get("status") or {}).get("containerStatuses") or []:
-        state = status.get("state") or {}
-        if status.get("name") == own and ("running" in state or "terminated" in state):
-            return Run(str(pod["metadata"].get("uid", "")), int(status.get("restartCount") or 0))
-    return None
+    found: list[Object] = (pod.get("status") or {}).get("containerStatuses") or []
+    return next((each for each in found if each.get("name") == own), {})
 
 
 def container_of(pod: Object) -> str:
@@ -223,7 +235,7 @@ class Follower:
 
     def _reader(self, pod: Object, run: Run) -> Callable[[], None]:
         """Return what a thread does to read one log, from where it was left."""
-        name, cluster = str(pod["metadata"]["name"]), self._session.cluster
+        name, cluster, whole = str(pod["metadata"]["name"]), self._session.cluster, over(pod)
         options = replace(self._part(run.uid), container=container_of(pod), follow=True, timestamps=True)
         position = self._positions.setdefault(run.uid, Position())
         position.again()
@@ -237,7 +249,7 @@ class Follower:
                         self._inbox.put(partial(self._printer.line, line))
             except CliError as found:
                 error = found
-            self._inbox.put(partial(self._end, run, error))
+            self._inbox.put(partial(self._end, run, error, whole=whole))
 
         return read
 
@@ -253,14 +265,18 @@ class Follower:
         # Nothing has been read, so nothing is repeated; only `--tail 0` has left out lines.
         return LogOptions(since_seconds=_GAP_SECONDS if wanted.tail == 0 else wanted.since_seconds)
 
-    def _end(self, run: Run, error: CliError | None) -> None:
-        """Decide what the end of a stream means: the container has ended, or the connection has."""
+    def _end(self, run: Run, error: CliError | None, *, whole: bool) -> None:
+        """Decide what the end of a stream means: the container has ended, or the connection has.
+
+        Args:
+            whole: The run had ended before the stream began, so that a stream that ends well has all of its log.
+        """
         del self._reading[run.uid]
         if isinstance(error, Forbidden | LoginFailed | MissingKind):
             raise error
         pod = self._pods.get(run.uid)
         gone = pod is None or isinstance(error, NotFound)
-        if gone or (pod and error is None and (ended(pod) or started(pod) != run)):
+        if gone or (pod and error is None and (whole or ended(pod) or started(pod) != run)):
             self._done.add(run)
             return
         # A stream that ends well was cut off by the API server, or the pod's status is late.

@@ -19,6 +19,8 @@ from contract.elasticjob import names
 COLOURS = (36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94, 91)
 """SGR codes: https://en.wikipedia.org/wiki/ANSI_escape_code#Colors"""
 
+CARRIAGE_RETURN = "\r"
+
 _TYPES_APART = 4
 
 
@@ -42,7 +44,8 @@ class Layout:
         begin = f"{name:<{self.width}} |"
         if self.colour:
             begin = f"\x1b[{self.code(name)}m{begin}\x1b[0m"
-        return f"{begin} {stamp}{line.text}"
+        # What a terminal would show of a progress bar: what follows a carriage return covers the name.
+        return f"{begin} {stamp}{line.text.rpartition(CARRIAGE_RETURN)[2]}"
 
     def short(self, pod: str) -> str:
         """Return a pod's name without the job's, which is the same in all lines."""

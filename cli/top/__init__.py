@@ -6,6 +6,7 @@ read        asks the API server, all questions at the same time
 model       from one sample to the next: rates, recoveries, what came and what went
 changes     the sentences about what has changed between two samples
 view        the model as tables and sparklines
+columns     tables that fit into the terminal
 recording   `--record`: the frames as text, as a terminal recording, or as a picture
 app         the command and its loop
 

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from cli.show import age, style
 from cli.top.changes import Line, Mood
+from cli.top.columns import Shape, fitted
 from cli.top.model import Followed, Model
 from cli.top.samples import Job, Worker
 from cli.top.scrape import Reading, Recoveries
@@ -26,6 +27,10 @@ _BARS = "▁▂▃▄▅▆▇█"
 _NONE = "-"
 _MOOD_STYLES = {Mood.GOOD: "green", Mood.BAD: "red", Mood.PLAIN: ""}
 _WORKER_STYLES = {"Running": "green", "Succeeded": "green", "Pending": "yellow", "Ending": "yellow"}
+_WORKER_COLUMNS = ("WORKER", "STATE", "KIND", "RESTARTS", "RANK", "GENERATION", "STEP", "NODE")
+_WORKERS_SHAPE = Shape(leave=("GENERATION", "RESTARTS", "KIND", "NODE"), flexible="NODE")
+_JOB_COLUMNS = ("JOB", "STATE", "ACTIVE", "STEP", "LOSS", "SAMPLES/S", "RECOVERIES", "GOODPUT", "AGE")
+_JOBS_SHAPE = Shape(leave=("AGE", "RECOVERIES", "GOODPUT", "SAMPLES/S", "LOSS", "STEP", "NAMESPACE"))
 _CURVE_COLUMNS = 60
 _SHORT_CURVE_COLUMNS = 12
 _JOB_LINES = 13
@@ -51,7 +56,7 @@ def screen(model: Model, size: Size) -> RenderableType:
     elif len(model.jobs) == 1:
         shown = _one_job(model.jobs[0], model.at, size)
     else:
-        shown = [_jobs_table(model)]
+        shown = [_jobs_table(model, size)]
     used = len(model.jobs[0].job.workers) + _JOB_LINES if len(model.jobs) == 1 else len(model.jobs) + _TABLE_LINES
     lines = model.lines[-max(_FEWEST_LINES, size.lines - used) :]
     shown += [Text(), *map(_change, lines)] if lines else []
@@ -92,7 +97,7 @@ def _one_job(followed: Followed, at: datetime, size: Size) -> list[RenderableTyp
     shown: list[RenderableType] = [heading]
     if job.message and job.state != "Running":
         shown.append(Text(job.message, style=style(job.state)))
-    shown += [Text(), _figures(followed, lead, size), Text(), _workers_table(job.workers)]
+    shown += [Text(), _figures(followed, lead, size), Text(), _workers_table(job.workers, size)]
     return shown
 
 
@@ -125,51 +130,47 @@ def _without_metrics(workers: Sequence[Worker]) -> str:
     return "no metrics: its pods declare no port named metrics" if running else "no worker runs"
 
 
-def _workers_table(workers: Iterable[Worker]) -> Table:
-    table = _table("WORKER", "STATE", "KIND", "RESTARTS", "RANK", "GENERATION", "STEP", "NODE")
+def _workers_table(workers: Iterable[Worker], size: Size) -> Table:
+    rows = []
     for worker in workers:
         trained = [each for each in worker.scraped.readings.values() if each.steps]
-        table.add_row(
-            worker.name,
-            Text(worker.state, style=_WORKER_STYLES.get(worker.state, "red")),
-            "core" if worker.core else "surge",
-            str(worker.restarts),
-            _ranks([each.rank for each in trained if each.rank is not None]),
-            _number(max((each.generation or 0 for each in trained), default=None)),
-            _number(max((each.step or 0 for each in trained), default=None)),
-            worker.node or _NONE,
+        rows.append(
+            [
+                Text(worker.name),
+                Text(worker.state, style=_WORKER_STYLES.get(worker.state, "red")),
+                Text("core" if worker.core else "surge"),
+                Text(str(worker.restarts)),
+                Text(_ranks([each.rank for each in trained if each.rank is not None])),
+                Text(_number(max((each.generation or 0 for each in trained), default=None))),
+                Text(_number(max((each.step or 0 for each in trained), default=None))),
+                Text(worker.node or _NONE),
+            ]
         )
-    return table
+    return fitted(_WORKER_COLUMNS, rows, _WORKERS_SHAPE, size.columns)
 
 
-def _jobs_table(model: Model) -> Table:
+def _jobs_table(model: Model, size: Size) -> Table:
     several = len({each.job.namespace for each in model.jobs}) > 1
-    table = _table(*(["NAMESPACE"] if several else []), *_JOB_COLUMNS)
+    rows = []
     for each in model.jobs:
         job, lead = each.job, each.lead
-        table.add_row(
-            *([job.namespace] if several else []),
-            job.name,
-            Text(job.state, style=style(job.state)),
-            f"{job.active}/{job.desired}",
-            _number(lead.step if lead else None),
-            Text.assemble(_curve(each.loss.points, _SHORT_CURVE_COLUMNS), " ", _number(lead.loss if lead else None)),
-            Text.assemble(_curve(each.throughput.points, _SHORT_CURVE_COLUMNS, from_zero=True), " ", _rate(each)),
-            str(sum(found.count for cause, found in each.recoveries.items() if cause != "start")),
-            _percent(each.goodput),
-            age(_seconds(job, model.at)),
+        loss = _curve(each.loss.points, _SHORT_CURVE_COLUMNS)
+        throughput = _curve(each.throughput.points, _SHORT_CURVE_COLUMNS, from_zero=True)
+        rows.append(
+            [
+                *([Text(job.namespace)] if several else []),
+                Text(job.name),
+                Text(job.state, style=style(job.state)),
+                Text(f"{job.active}/{job.desired}"),
+                Text(_number(lead.step if lead else None)),
+                Text.assemble(loss, " ", _number(lead.loss if lead else None)),
+                Text.assemble(throughput, " ", _rate(each)),
+                Text(str(sum(found.count for cause, found in each.recoveries.items() if cause != "start"))),
+                Text(_percent(each.goodput)),
+                Text(age(_seconds(job, model.at))),
+            ]
         )
-    return table
-
-
-_JOB_COLUMNS = ("JOB", "STATE", "ACTIVE", "STEP", "LOSS", "SAMPLES/S", "RECOVERIES", "GOODPUT", "AGE")
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    for column in columns:
-        table.add_column(column, no_wrap=True)
-    return table
+    return fitted([*(["NAMESPACE"] if several else []), *_JOB_COLUMNS], rows, _JOBS_SHAPE, size.columns)
 
 
 def _curve(points: Sequence[float], columns: int, *, from_zero: bool = False) -> Text:

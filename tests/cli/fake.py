@@ -79,7 +79,8 @@ class FakeCluster:
         self.failures: dict[tuple[str, str], ClusterError] = {}
         """Errors by method and kind, for example ("list", "Pod")."""
         self.down_until = 0.0
-        """The API server does not answer before this time of the `FakeClock`."""
+        """The API server does not answer before this time of the `FakeClock`, or as `down` says."""
+        self.down: ClusterError = Unreachable("the API server can't be reached")
         self.forgotten_before = 0
         """Watches from an older version are refused as too old."""
         self._objects: dict[Key, Object] = {}
@@ -214,7 +215,9 @@ class FakeCluster:
         self._may("log", PODS)
         found = self.get(PODS, pod, namespace)
         statuses = found.get("status", {}).get("containerStatuses", [])
-        if not any({"running", "terminated"} & set(each["state"]) for each in statuses):
+        runs = any("running" in each["state"] for each in statuses)
+        over = any("terminated" in {**each["state"], **each.get("lastState", {})} for each in statuses)
+        if not runs and not over:
             text = f'container "{options.container}" in pod "{pod}" is waiting to start: ContainerCreating'
             raise refused(Answer(400, "BadRequest", text))
         log = self.logs.setdefault(pod, Log())
@@ -225,7 +228,7 @@ class FakeCluster:
             begin = 0 if options.tail is None else max(0, len(existing) - options.tail)
             done = len(log.lines)
         yield from existing[begin:]
-        while options.follow:
+        while options.follow and runs:
             with self._news:
                 ready = self._news.wait_for(partial(log.has_more_than, done), PATIENCE_SECONDS)
                 assert ready, f"nobody writes to or closes the log of {pod}"
@@ -246,7 +249,7 @@ class FakeCluster:
         if error:
             raise error
         if self.clock and self.clock.elapsed < self.down_until:
-            raise Unreachable("the API server can't be reached")
+            raise self.down
 
     def _selected(self, kind: Kind, selection: Selection) -> Sequence[Object]:
         namespace = selection.namespace or self.namespace
@@ -313,6 +316,17 @@ def pod(index: int, *, owner: str = "digits", type: str = names.WORKER, state: s
             "containerStatuses": [{"name": names.WORKER_CONTAINER, "restartCount": 0, "state": {state: details}}],
         },
     }
+
+
+def crashing(index: int) -> Object:
+    """Return a pod whose container has failed and waits to be started again."""
+    found = pod(index, state="waiting")
+    found["status"]["phase"] = "Running"
+    found["status"]["containerStatuses"][0] |= {
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}},
+    }
+    return found
 
 
 def _row(found: Object) -> list[str]:

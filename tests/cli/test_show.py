@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli.show import age, columns
+from cli.show import age, columns, yaml_of
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,7 @@ def test_columns_are_as_wide_as_their_content() -> None:
 def test_states_are_coloured() -> None:
     found = columns(["State"], [["Failed"], ["other"]])
     assert [span.style for span in found.spans] == ["bold red"]
+
+
+def test_yaml_quotes_the_strings_that_kubectl_would_read_as_numbers() -> None:
+    assert yaml_of(["1e-3", "1E5", "y", "0o17", 5]) == "- '1e-3'\n- '1E5'\n- 'y'\n- '0o17'\n- 5"

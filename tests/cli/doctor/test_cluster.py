@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from cli.doctor import cluster, operator
-from cli.doctor.results import Outcome
+from cli.doctor.results import Check, Outcome
+from cli.doctor.run import results_of
 from contract import labels
 from contract.elasticjob import crd, names
 from tests.cli.doctor.places import Surroundings
@@ -44,6 +45,14 @@ def test_the_api_server_is_named_with_its_version_and_an_old_one_must_be_upgrade
     assert cluster.api_server(here.place).text == "Kubernetes v1.34.4 at https://cluster.test"
     here.cluster.paths["/version"] = json.dumps({"gitVersion": "v1.28.9-eks-1"})
     assert cluster.api_server(here.place).outcome is Outcome.MEND
+
+
+@pytest.mark.parametrize("page", ["<html>Sign in</html>", "", "[]"], ids=["html", "empty", "a-list"])
+def test_a_server_that_is_no_api_server_is_named(here: Surroundings, page: str) -> None:
+    here.cluster.paths["/version"] = page
+    found = cluster.api_server(here.place)
+    assert found.outcome is Outcome.MEND
+    assert found.text == "https://cluster.test does not answer as a Kubernetes API server does"
 
 
 def test_rights_to_read_are_needed_and_each_other_one_for_its_commands(here: Surroundings) -> None:
@@ -145,6 +154,39 @@ def test_without_the_right_to_read_the_crd_it_is_enough_that_jobs_are_served(her
 def test_the_controller_must_run(here: Surroundings, deployments: list[dict[str, Any]], outcome: Outcome) -> None:
     here.cluster.objects["deployments"] = deployments
     assert operator.controller(here.place).outcome is outcome
+
+
+@pytest.mark.parametrize("readable", ["training", "tidewater-system"])
+def test_without_rights_in_all_namespaces_the_controller_is_found_where_the_user_may_look(
+    here: Surroundings, readable: str
+) -> None:
+    found = deployment(2)
+    found["metadata"]["namespace"] = readable
+    here.cluster.objects |= {"deployments": [found], "leases": [lease("controller-a", 1)]}
+    here.cluster.refused["*/deployments"] = forbidden("deployments")
+    other = "training" if readable == "tidewater-system" else "tidewater-system"
+    here.cluster.refused[f"{other}/deployments"] = forbidden("deployments")
+    result = operator.controller(here.place)
+    assert (result.outcome, f"{readable}/tidewater-controller" in result.text) == (Outcome.FINE, True)
+    assert f"Lease {readable}/" in operator.leader(here.place).text
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [["deployments"], ["*/deployments", "tidewater-system/deployments"], ["*/deployments"]],
+    ids=["nowhere", "only-the-own-namespace", "both-namespaces-have-none"],
+)
+def test_a_controller_that_the_user_may_not_see_is_not_called_missing(here: Surroundings, refused: list[str]) -> None:
+    here.cluster.objects["deployments"] = []
+    here.cluster.refused |= {each: forbidden("deployments") for each in refused}
+    checks = [
+        Check("ElasticJob", "controller", operator.controller),
+        Check("ElasticJob", "leader", operator.leader, needs="controller"),
+    ]
+    found = {check.name: result for check, result in results_of(checks, here.place)}
+    assert {result.outcome for result in found.values()} == {Outcome.SKIPPED}
+    assert found["controller"].text == "could not be checked: deployments is forbidden"
+    assert found["leader"].text == "not checked, see controller"
 
 
 def test_a_leader_is_known_by_its_renewals_and_not_by_its_clock(here: Surroundings) -> None:

@@ -182,6 +182,56 @@ def test_delete_gives_up_with_an_exit_code_of_its_own(run: Run, cluster: FakeClu
     assert "digits is not gone after 1m30s" in result.stderr
 
 
+def test_delete_deletes_all_jobs_before_it_waits_for_one(run: Run, cluster: FakeCluster) -> None:
+    for name in ("slow", "next"):
+        cluster.put(JOBS, job(name))
+        cluster.put(PODS, pod(0, owner=name))
+
+    def after_all_are_deleted() -> None:
+        assert cluster.list(JOBS).items == []
+        cluster.remove(PODS, "slow-worker-0")
+        cluster.remove(PODS, "next-worker-0")
+
+    cluster.steps = [after_all_are_deleted]
+    result = run("job", "delete", "slow", "next")
+    assert (result.exit_code, result.stdout) == (0, "slow deleted\nnext deleted\n")
+
+
+def test_delete_names_all_that_are_late_after_one_common_timeout(run: Run, cluster: FakeCluster) -> None:
+    for name in ("a", "b", "c"):
+        cluster.put(JOBS, job(name))
+    cluster.put(PODS, pod(0, owner="a"))
+    cluster.put(PODS, pod(0, owner="b"))
+    result = run("job", "delete", "a", "b", "x", "c", "--timeout", "90s")
+    assert result.exit_code == 3
+    assert result.stdout == "c deleted\n"
+    assert "a, b are not gone after 1m30s" in result.stderr
+    assert '"x" not found' in result.stderr
+    assert cluster.clock
+    assert cluster.clock.elapsed == 90.0
+
+
+def test_a_job_that_a_finalizer_keeps_is_not_deleted_although_it_has_no_pods(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job("a"))
+    cluster.delete = lambda *_, **__: None  # type: ignore[method-assign]
+    result = run("job", "delete", "a", "--timeout", "90s")
+    assert (result.exit_code, result.stdout) == (3, "")
+
+
+def test_delete_needs_no_right_to_list_pods(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job("a"))
+    cluster.put(JOBS, job("b"))
+    cluster.failures["list", "Pod"] = refused(Answer(403, "Forbidden", "pods is forbidden"))
+    result = run("job", "delete", "a", "b")
+    assert (result.exit_code, result.stdout) == (0, "a deleted\nb deleted\n")
+    assert "a: whether its pods are gone is not known: pods is forbidden" in result.stderr
+
+
+def test_delete_deletes_a_name_that_is_given_twice_once(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job("a"))
+    assert run("job", "delete", "a", "a").stdout == "a deleted\n"
+
+
 def test_delete_goes_on_after_a_name_that_does_not_exist(run: Run, cluster: FakeCluster) -> None:
     cluster.put(JOBS, job("digits"))
     cluster.put(JOBS, job("digits-2"))

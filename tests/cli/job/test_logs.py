@@ -14,7 +14,7 @@ from cli.errors import Answer, Unreachable
 from cli.kube import JOBS, PODS
 from contract.elasticjob import names
 from tests.cli.conftest import Run
-from tests.cli.fake import FakeCluster, job, pod, running
+from tests.cli.fake import FakeCluster, crashing, job, pod, running
 
 
 def at(second: int, text: str, fraction: str = "") -> str:
@@ -44,6 +44,14 @@ def test_a_worker_that_has_not_started_is_told_beside_the_others(run: Run, clust
     result = run("job", "logs", "digits")
     assert result.stdout == "worker-0 | a\n"
     assert "digits-worker-1 has not started: Pending" in result.stderr
+
+
+def test_a_worker_that_waits_to_be_started_again_shows_its_last_run(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job(**running()))
+    cluster.put(PODS, crashing(0))
+    cluster.write("digits-worker-0", at(1, "Traceback"))
+    result = run("job", "logs", "digits")
+    assert (result.stdout, result.stderr) == ("worker-0 | Traceback\n", "")
 
 
 def test_a_job_without_pods_says_why(run: Run, cluster: FakeCluster) -> None:
@@ -176,6 +184,37 @@ def test_following_reads_the_pod_that_replaces_a_lost_one(run: Run, live: FakeCl
     result = follow(run, live, act)
     assert result.stdout == "worker-0 | first\nworker-0 | second\n"
     assert "digits-worker-0 has left" in result.stderr
+
+
+def test_following_reads_the_last_run_of_a_crashing_worker_once(run: Run, live: FakeCluster) -> None:
+    live.put(PODS, crashing(0))
+    live.write("digits-worker-0", at(1, "Traceback"))
+
+    def act() -> None:
+        live.await_reader("digits-worker-0")
+        live.change(JOBS, "digits", status={"state": "Failed"})
+
+    assert follow(run, live, act).stdout == "worker-0 | Traceback\n"
+    assert live.logs["digits-worker-0"].readers == 1
+
+
+def test_following_goes_on_with_the_next_run_of_a_crashing_worker(run: Run, live: FakeCluster) -> None:
+    live.put(PODS, pod(0))
+
+    def act() -> None:
+        live.await_reader("digits-worker-0")
+        live.write("digits-worker-0", at(1, "Traceback"))
+        live.close("digits-worker-0")
+        live.put(PODS, crashing(0))
+        del live.logs["digits-worker-0"]
+        again = pod(0)
+        again["status"]["containerStatuses"][0]["restartCount"] = 1
+        live.put(PODS, again)
+        live.await_reader("digits-worker-0")
+        live.write("digits-worker-0", at(2, "better"))
+        finish(live, 0)
+
+    assert follow(run, live, act).stdout == "worker-0 | Traceback\nworker-0 | better\n"
 
 
 def test_following_begins_with_the_last_lines_of_those_that_run(run: Run, live: FakeCluster) -> None:

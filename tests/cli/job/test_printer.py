@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cli.job.lines import line_of
 from cli.job.printer import layout
 from tests.cli.fake import job
@@ -11,6 +13,13 @@ def test_prefixes_are_as_wide_as_the_longest_worker_can_be() -> None:
     shape = layout(job(high=12), prefix=True, timestamps=False, colour=False)
     assert shape.line(line_of("digits-worker-0", "2026-03-01T12:00:00Z a")) == "worker-0  | a"
     assert shape.line(line_of("digits-worker-11", "2026-03-01T12:00:00Z a")) == "worker-11 | a"
+
+
+def test_a_progress_bar_shows_its_last_state_behind_the_name_and_is_whole_without_names() -> None:
+    bar = line_of("digits-worker-0", "2026-03-01T12:00:00Z 10%\r 20%")
+    shape = layout(job(), prefix=True, timestamps=False, colour=False)
+    assert shape.line(bar) == "worker-0 |  20%"
+    assert replace(shape, prefix=False).line(bar) == "10%\r 20%"
 
 
 def test_neighbours_differ_in_colour_and_a_worker_keeps_its_own() -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from cli.access.answers import refused
+from cli.errors import Answer
 from cli.job.waiting import Goal, judge
 from cli.kube import JOBS, Object
 from contract.elasticjob import names
@@ -100,6 +102,36 @@ def test_a_wait_outlives_an_api_server_that_is_restarted(run: Run, cluster: Fake
     assert run("job", "wait", "digits").exit_code == 0
     assert cluster.clock
     assert cluster.clock.elapsed == 3.0
+
+
+@pytest.mark.parametrize("code", [429, 500, 503])
+def test_a_wait_outlives_an_api_server_that_refuses_everybody(run: Run, cluster: FakeCluster, code: int) -> None:
+    cluster.put(JOBS, job(**running()))
+
+    def refuse() -> None:
+        cluster.change(JOBS, "digits", status={"state": "Succeeded"})
+        cluster.down_until, cluster.down = 3.0, refused(Answer(code, "", "not now"))
+
+    cluster.steps = [refuse]
+    assert run("job", "wait", "digits").exit_code == 0
+    assert cluster.clock
+    assert cluster.clock.elapsed == 3.0
+
+
+def test_an_api_server_that_refuses_everybody_is_not_asked_after_the_deadline(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job(**running()))
+    cluster.failures["watch", "ElasticJob"] = refused(Answer(503, "ServiceUnavailable", "not now"))
+    result = run("job", "wait", "digits", "--timeout", "90s")
+    assert result.exit_code == 3
+    assert cluster.clock
+    assert cluster.clock.elapsed == 90.0
+
+
+def test_a_right_that_is_lost_ends_a_wait(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job(**running()))
+    cluster.failures["watch", "ElasticJob"] = refused(Answer(403, "Forbidden", "watch is forbidden"))
+    result = run("job", "wait", "digits")
+    assert (result.exit_code, "watch is forbidden" in result.stderr) == (1, True)
 
 
 def test_an_api_server_that_never_answered_is_an_error_at_once(run: Run, cluster: FakeCluster) -> None:

@@ -19,9 +19,9 @@ from tests.cli.top.objects import PORT, job, pod, unschedulable
 NOW = datetime(2026, 11, 23, 10, 12, tzinfo=UTC)
 
 
-def printed(model: Model, lines: int = 40) -> str:
-    console = Console(file=io.StringIO(), width=110, legacy_windows=False)
-    console.print(screen(model, Size(110, lines)))
+def printed(model: Model, lines: int = 40, columns: int = 110) -> str:
+    console = Console(file=io.StringIO(), width=columns, legacy_windows=False)
+    console.print(screen(model, Size(columns, lines)))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -68,6 +68,60 @@ def test_several_jobs_have_a_line_each_and_their_namespaces_if_these_differ() ->
     assert lines[2].split()[:4] == ["other", "Running", "2/2", "-"]
     elsewhere = job_sample(job("other", namespace="prod"), [], [], {})
     assert printed(Model(NOW, (trained(), Followed(elsewhere)))).splitlines()[0].split()[0] == "NAMESPACE"
+
+
+def rows(text: str, head: str) -> list[str]:
+    """Return the lines of the table whose first column has that head."""
+    lines = [line.rstrip() for line in text.splitlines()]
+    first = next(index for index, line in enumerate(lines) if line.startswith(head))
+    return lines[first:]
+
+
+def on_eks(name: str = "digits") -> Followed:
+    """Return a job whose nodes have names as on EKS."""
+    first = Reading(at=1.0, steps=1, samples=1, rank=10, generation=7, step=123456)
+    worker = f"{name}-worker-0"
+    pods = [
+        pod(0, owner=name, node="ip-10-0-132-216.us-west-2.compute.internal"),
+        pod(11, owner=name, node="ip-10-0-132-7.us-west-2.compute.internal", phase="Pending"),
+    ]
+    return Followed(job_sample(job(name), pods, [], {("training", worker): Scraped({PORT: first})}))
+
+
+def test_on_80_columns_the_node_gets_what_the_others_leave() -> None:
+    head, first, second = rows(printed(Model(NOW, (on_eks(),)), 24, 80), "WORKER")
+    assert head.split() == ["WORKER", "STATE", "KIND", "RESTARTS", "RANK", "GENERATION", "STEP", "NODE"]
+    assert first.split() == ["digits-worker-0", "Running", "core", "0", "10", "7", "123456", "ip-10-0-1…"]
+    assert second.split() == ["digits-worker-11", "Pending", "surge", "0", "-", "-", "-", "ip-10-0-1…"]
+
+
+def test_where_there_is_no_room_columns_are_left_out_and_no_number_is_cut() -> None:
+    model = Model(NOW, (on_eks("imagenet-resnet"),))
+    head, first, _ = rows(printed(model, 24, 80), "WORKER")
+    assert head.split() == ["WORKER", "STATE", "KIND", "RESTARTS", "RANK", "STEP", "NODE"]
+    assert first.split() == ["imagenet-resnet-worker-0", "Running", "core", "0", "10", "123456", "ip-10-0-132-…"]
+    head, first, second = rows(printed(Model(NOW, (on_eks(),)), 24, 40), "WORKER")
+    assert head.split() == ["WORKER", "STATE", "RANK", "STEP"]
+    assert first.split() == ["digits-worker-0", "Running", "10", "123456"]
+    assert second.split() == ["digits-worker-11", "Pending", "-", "-"]
+
+
+def test_a_name_that_is_too_long_keeps_its_end_which_has_the_index() -> None:
+    _, first, second = rows(printed(Model(NOW, (on_eks("imagenet-resnet"),)), 24, 40), "WORKER")
+    assert first.split() == ["…-resnet-worker-0", "Running", "10", "123456"]
+    assert second.split() == ["…resnet-worker-11", "Pending", "-", "-"]
+
+
+def test_the_table_of_jobs_fits_too() -> None:
+    other = Followed(job_sample(job("imagenet-resnet50-on-spot", namespace="prod"), [], [], {}))
+    model = Model(NOW, (trained(), other))
+    head, first, _, *_ = rows(printed(model, 24, 80), "NAMESPACE")
+    assert head.split() == ["NAMESPACE", "JOB", "STATE", "ACTIVE", "STEP", "LOSS"]
+    assert first.split() == ["training", "digits", "Running", "2/2", "120", "█▄▁", "0.0213"]
+    head, first, second, *_ = rows(printed(model, 24, 40), "JOB")
+    assert head.split() == ["JOB", "STATE", "ACTIVE"]
+    assert first.split() == ["digits", "Running", "2/2"]
+    assert second.split() == ["…genet-resnet50-on-spot", "Running", "2/2"]
 
 
 @pytest.mark.parametrize(
