@@ -210,7 +210,10 @@ def _ready_nodes(checkout: Checkout) -> list[str]:
     selector = ",".join(f"{key}={value}" for key, value in WORKER_NODES.items())
     nodes = checkout.json(f"kubectl get nodes -l {selector} -o json")["items"]
     ready = [
-        any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"]["conditions"])
+        any(
+            each["type"] == "Ready" and each["status"] == "True"
+            for each in node.get("status", {}).get("conditions", ())
+        )
         and not node["spec"].get("unschedulable")
         for node in nodes
     ]

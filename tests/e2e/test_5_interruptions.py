@@ -94,11 +94,11 @@ def test_a_second_make_up_trains_again(checkout: Checkout) -> None:
 
 
 def test_a_failed_job_says_why_and_starts_again_when_its_settings_are_mended(checkout: Checkout) -> None:
-    step = latest_step(checkout)
+    step, workers = latest_step(checkout), len(running_workers(checkout))
     with checkout.config("trainerArgs", "--no-such-flag"):
         _stop_once_printed(checkout, "pulumi up --yes", "failed for good", by=signal.SIGINT)
     _repeat(checkout, "pulumi up --yes")
-    wait_for_world(checkout, 2, seconds=180)
+    wait_for_world(checkout, workers, seconds=180)
     assert min(int(steps(checkout, pod)[0]["step"]) for pod in running_workers(checkout)) > step, "training began again"
 
 
