@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -81,7 +82,8 @@ def daemon() -> Iterator[Daemon]:
     daemon = Daemon()
     yield daemon
     for pid in daemon.processes():
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # the first ones take the others with them
+            os.kill(pid, signal.SIGKILL)
     daemon.process.wait()
 
 
