@@ -12,13 +12,12 @@ from __future__ import annotations
 import re
 
 from cli.errors import UsageError
+from contract.elasticjob.names import DNS_LABEL, LONGEST_NAME
 
 NAMESPACE_RULE = "at most 63 lower-case letters, digits and '-', with a letter or digit at both ends"
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
-_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _LONGEST_SUBDOMAIN = 253
-_LONGEST_LABEL = 63
 
 
 def job(name: str | None) -> str | None:
@@ -73,4 +72,4 @@ def namespace(name: str) -> str:
 
 def is_namespace(name: str) -> bool:
     """Return whether a namespace can have that name."""
-    return len(name) <= _LONGEST_LABEL and _LABEL.fullmatch(name) is not None
+    return len(name) <= LONGEST_NAME and re.fullmatch(DNS_LABEL, name) is not None

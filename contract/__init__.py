@@ -13,4 +13,5 @@ labels        labels of the Kubernetes objects, and selectors made of them
 leaving       how long a worker may take to leave after SIGTERM
 metrics       the ports on which the workers serve their metrics
 pod_defaults  what the manifests of pods and namespaces have in common
+tls           what the clients of an API server change in Python's TLS settings
 """

@@ -22,7 +22,14 @@ from contract.archive import to_zip
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("contract", "trainer", "examples")
-LEFT_OUT = ("contract/elasticjob/", "contract/install/", "contract/archive.py", "contract/pod_defaults.py")
+LEFT_OUT = (
+    "contract/elasticjob/",
+    "contract/install/",
+    "contract/archive.py",
+    "contract/metrics.py",
+    "contract/pod_defaults.py",
+    "contract/tls.py",
+)
 """What of these packages no worker imports. It would restart all workers when it changes."""
 
 START = ROOT / "workloads" / "in_bundle" / "start.py"

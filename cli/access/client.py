@@ -22,6 +22,7 @@ from lightkube.core.exceptions import ConfigError
 from cli.access.kubeconfig import Connection, Section
 from cli.access.plugin import PluginAuth
 from cli.errors import LoginFailed, NoKubeconfig
+from contract.tls import accept_eks
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 60.0
@@ -118,10 +119,7 @@ def _tls(connection: Connection, user: models.User) -> ssl.SSLContext:
     """Return which certificates are accepted and which one is shown."""
     cluster = msgspec.convert(dict(connection.cluster), models.Cluster)
     context: ssl.SSLContext = client_adapter.verify_cluster(cluster, user, _as_it_is)
-    # Python >= 3.13 sets this flag by default, which refuses certificates without an Authority Key Identifier. Those
-    # of EKS have none. Chain, dates and host name are checked without it too.
-    # https://github.com/kubernetes-client/python/issues/2394
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    accept_eks(context)
     return context
 
 

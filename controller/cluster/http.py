@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import ssl
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from lightkube.config.client_adapter import ConnectionParams
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.core.exceptions import ConfigError
 
+from contract.tls import accept_eks
 from controller.cluster.client import FIELD_MANAGER, Kind, Manifest, Page, Ref, Source, WatchEvent
 from controller.cluster.errors import ClusterError, Unavailable, error_of
 
@@ -63,11 +63,7 @@ def connect(connections: int = 64) -> httpx2.AsyncClient:
     if config is None or config.user is None:
         raise ConfigError("the kubeconfig's current context names no user; see `kubectl config view --minify`")
     options = ConnectionParams(timeout=httpx2.Timeout(TIMEOUT_SECONDS)).httpx_params(config)
-    tls: ssl.SSLContext = options["verify"]
-    # Python >= 3.13 sets this flag by default, which refuses certificates without an Authority Key Identifier. Those
-    # of EKS have none. Chain, dates and host name are checked without it too.
-    # https://github.com/kubernetes-client/python/issues/2394
-    tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    accept_eks(options["verify"])
     limits = httpx2.Limits(max_keepalive_connections=connections, keepalive_expiry=_IDLE_SECONDS)
     # Compressed answers would cost the API server more than the network between the two gains.
     headers = {"Accept": _JSON, "Accept-Encoding": "identity", "User-Agent": FIELD_MANAGER}

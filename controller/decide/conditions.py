@@ -10,7 +10,7 @@ status that is made again equals the one before.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -97,31 +97,25 @@ def shortfall(situation: Situation, crews: Mapping[str, Crew]) -> str:
     return "".join(parts)
 
 
-def no_room(situation: Situation, crews: Mapping[str, Crew]) -> str:
-    """Return sentences on the pods that the spec asks for and no node has room for; empty if there are none.
+def warnings(situation: Situation, crews: Mapping[str, Crew]) -> dict[Reason, str]:
+    """Return sentences on the pods that the spec asks for and that find no room, or that a kubelet can't start.
 
     Workers that `autoscale` adds beyond that are not among them: it is for them to try.
     """
-    parts = []
+    found: defaultdict[Reason, list[str]] = defaultdict(list)
     for crew in crews.values():
-        roomless = [pod for pod in crew.unplaced if pod.unschedulable_since is not None]
-        if roomless and _lacks(situation, crew):
-            parts.append(f"{_short(crew, situation.size(crew)).strip()} {roomless[0].unschedulable_why}".strip())
-    return " ".join(parts)
+        if len(crew.active) + len(crew.done) >= min(crew.wanted, situation.size(crew)):
+            continue
+        short = _short(crew, situation.size(crew)).strip()
+        if roomless := _roomless(crew):
+            found[Reason.UNSCHEDULABLE].append(f"{short} {roomless[0].unschedulable_why}".strip())
+        if stuck := _stuck(crew):
+            found[Reason.PODS_NOT_STARTING].append(f"{short} {stuck[0].stuck_why}".strip())
+    return {reason: " ".join(parts) for reason, parts in found.items()}
 
 
-def not_starting(situation: Situation, crews: Mapping[str, Crew]) -> str:
-    """Return sentences on the pods that the spec asks for and a kubelet can't start; empty if there are none."""
-    parts = []
-    for crew in crews.values():
-        if _lacks(situation, crew) and (stuck := _stuck(crew)):
-            parts.append(f"{_short(crew, situation.size(crew)).strip()} {stuck[0].stuck_why}".strip())
-    return " ".join(parts)
-
-
-def _lacks(situation: Situation, crew: Crew) -> bool:
-    """Return whether fewer pods run than the spec asks for, apart from what `autoscale` adds."""
-    return len(crew.active) + len(crew.done) < min(crew.wanted, situation.size(crew))
+def _roomless(crew: Crew) -> list[PodView]:
+    return [pod for pod in crew.unplaced if pod.unschedulable_since is not None]
 
 
 def _stuck(crew: Crew) -> list[PodView]:
@@ -132,9 +126,8 @@ def _short(crew: Crew, size: int) -> str:
     active, done = len(crew.active), len(crew.done)
     if active + done >= size:
         return ""
-    roomless = sum(pod.unschedulable_since is not None for pod in crew.unplaced)
     numbers = {
-        "found no room": roomless,
+        "found no room": len(_roomless(crew)),
         **{f"can't start ({cause})": number for cause, number in Counter(pod.stuck for pod in _stuck(crew)).items()},
         "failed for good": len(crew.permanent),
         "failed and will be replaced": len(crew.ended),

@@ -22,7 +22,7 @@ from contract.elasticjob.model import ElasticJob
 from contract.elasticjob.names import ConditionType, Reason
 from contract.elasticjob.status import Condition, ReplicaStatus, Status
 from controller.decide.actions import Action, CreatePod, CreateService, Decision, DeleteJob, DeletePod, Emit
-from controller.decide.conditions import REASONS, conditions_of, no_room, not_starting, sentence, state_of
+from controller.decide.conditions import REASONS, conditions_of, sentence, state_of, warnings
 from controller.decide.crews import Crew, crews
 from controller.decide.finish import Outcome, cleaning, deadline, outcome
 from controller.decide.observed import JobView, is_finished, lost
@@ -226,12 +226,14 @@ def _events(situation: Situation, state: State) -> tuple[Emit, ...]:
     if situation.standing.turns_missed > old.turns_missed:
         timeout = job.spec.scheduling_policy.queue_timeout_seconds
         events.append(Emit("Normal", Reason.QUEUED, f"Found no room in {timeout} s. It is the next job's turn."))
-    if state in (State.RUNNING, State.QUEUED) and old.state is not state:
-        events.append(Emit("Normal", REASONS[state], f"ElasticJob {job.name} is {state.lower()}."))
-    if state is State.RESTARTING and old.state is not state:
-        events.append(Emit("Warning", Reason.RESTARTING, f"ElasticJob {job.name} is restarting."))
-    if state is State.SUSPENDED and old.state is not state:
-        events.append(Emit("Normal", Reason.SUSPENDED, f"ElasticJob {job.name} is suspended."))
+    if state is not State.CREATED and old.state is not state:
+        events.append(
+            Emit(
+                "Warning" if state is State.RESTARTING else "Normal",
+                REASONS[state],
+                f"ElasticJob {job.name} is {state.lower()}.",
+            )
+        )
     if state is not State.SUSPENDED and old.state is State.SUSPENDED:
         events.append(Emit("Normal", Reason.RESUMED, f"ElasticJob {job.name} is resumed."))
     return tuple(events)
@@ -244,11 +246,7 @@ def _warnings(situation: Situation, left: Mapping[str, Crew], status: Status) ->
     """
     if situation.job.spec.suspend or _told(status) == _told(situation.job.status):
         return ()
-    causes = {
-        Reason.UNSCHEDULABLE: no_room(situation, left),
-        Reason.PODS_NOT_STARTING: not_starting(situation, left),
-    }
-    return tuple(Emit("Warning", reason, why) for reason, why in causes.items() if why)
+    return tuple(Emit("Warning", reason, why) for reason, why in warnings(situation, left).items())
 
 
 def _told(status: Status) -> str:
