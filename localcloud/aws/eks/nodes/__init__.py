@@ -1,0 +1,5 @@
+"""How EC2 instances become nodes of a cluster.
+
+config        what a node is told: nodeadm's NodeConfig as a value, and the labels, taints and kubelet options in it
+user_data     finds the NodeConfig in the user data of an instance
+"""
