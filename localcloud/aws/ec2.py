@@ -36,12 +36,21 @@ class InstanceType:
 
 
 @dataclass(frozen=True)
-class Launched:
-    """A new instance."""
+class Ec2Instance:
+    """An instance that runs or is stopped.
+
+    Args:
+        vpc_id: Empty if it has no subnet.
+    """
 
     id: str
     private_ip: str
     private_dns_name: str
+    subnet: str
+    zone: str
+    vpc_id: str
+    instance_type: str
+    running: bool = True
 
 
 @dataclass(frozen=True)
@@ -83,14 +92,14 @@ class Ec2(Protocol):
     def delete_interface(self, identity: str) -> None:
         """Delete the network interface, if it exists."""
 
-    def run(self, spec: LaunchSpec) -> Launched:
+    def run(self, spec: LaunchSpec) -> Ec2Instance:
         """Run one instance."""
 
     def terminate(self, identity: str) -> None:
         """Terminate the instance, if it exists."""
 
-    def running(self) -> set[str]:
-        """Return the ids of the running instances."""
+    def instances(self) -> dict[str, Ec2Instance]:
+        """Return the instances that run or are stopped, by their ids."""
 
 
 class MotoEc2:
@@ -179,7 +188,7 @@ class MotoEc2:
         if interface is not None:
             interface.delete()
 
-    def run(self, spec: LaunchSpec) -> Launched:
+    def run(self, spec: LaunchSpec) -> Ec2Instance:
         """See `Ec2.run`."""
         template = (
             {"LaunchTemplateId": spec.launch_template["id"], "Version": spec.launch_template["version"]}
@@ -202,8 +211,7 @@ class MotoEc2:
             metadata_options={"HttpTokens": "required", "HttpPutResponseHopLimit": 2},
             tags={"instance": dict(spec.tags), "volume": dict(spec.tags)},
         )
-        instance = reservation.instances[0]
-        return Launched(str(instance.id), str(instance.private_ip), str(instance.private_dns_name))
+        return _seen(reservation.instances[0])
 
     def _next_address(self, subnet: str) -> str:
         """Return a free address that was not used recently; moto would take the lowest free one.
@@ -229,11 +237,24 @@ class MotoEc2:
         if instance is not None and instance.state != "terminated":
             self._backend.terminate_instances([identity])
 
-    def running(self) -> set[str]:
-        """See `Ec2.running`."""
+    def instances(self) -> dict[str, Ec2Instance]:
+        """See `Ec2.instances`."""
         return {
-            str(instance.id)
+            str(instance.id): _seen(instance)
             for reservation in list(self._backend.reservations.values())
             for instance in list(reservation.instances)
-            if instance.state == "running"
+            if instance.state in ("running", "stopped")
         }
+
+
+def _seen(instance: Any) -> Ec2Instance:
+    return Ec2Instance(
+        id=str(instance.id),
+        private_ip=str(instance.private_ip),
+        private_dns_name=str(instance.private_dns_name),
+        subnet=str(instance.subnet_id or ""),
+        zone=str(instance.availability_zone),
+        vpc_id=str(instance.vpc_id or ""),
+        instance_type=str(instance.instance_type),
+        running=instance.state == "running",
+    )

@@ -97,7 +97,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True)
 class Worker:
-    """One EC2 instance of a node group.
+    """An EC2 instance that is a node.
 
     Args:
         launched_at: On the monotonic clock, like `died_at`. `died_at` is None until the node's last process has ended.

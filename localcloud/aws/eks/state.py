@@ -38,15 +38,21 @@ MAX_RESULTS = 100
 WORKERS = 16
 
 
-@dataclass
-class GroupState:
-    """A node group and its nodes; times are on the monotonic clock."""
+@dataclass(kw_only=True)
+class NodeSet:
+    """The instances that are nodes and belong together, by their ids; times are on the monotonic clock."""
 
-    group: Nodegroup
-    started_at: float
     workers: dict[str, Worker] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     launch_after: float = 0.0
+
+
+@dataclass
+class GroupState(NodeSet):
+    """A node group and its nodes."""
+
+    group: Nodegroup
+    started_at: float
     relabel: set[str] = field(default_factory=set)
     removed_labels: set[str] = field(default_factory=set)
     removed_taints: set[tuple[str, str]] = field(default_factory=set)
@@ -75,6 +81,10 @@ class ClusterState:
         """Replace fields of the cluster."""
         self.cluster = replace(self.cluster, **changes)
         return self.cluster
+
+    def node_sets(self) -> list[NodeSet]:
+        """Return all nodes of the cluster."""
+        return list(self.groups.values())
 
     def arns(self) -> set[str]:
         """Return the ARNs of the cluster and its parts, except of those that are being deleted."""

@@ -6,12 +6,12 @@ import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any, ClassVar
 
-from localcloud.aws.ec2 import InstanceType, Launched, LaunchSpec, Subnet
+from localcloud.aws.ec2 import Ec2Instance, InstanceType, LaunchSpec, Subnet
 from localcloud.aws.eks.model import Json
 from localcloud.aws.eks.state import Eks, Settings
 from localcloud.aws.principals import Principal, Role, SessionCredentials, UnknownCredentials
@@ -67,7 +67,8 @@ class FakeEc2:
         self.subnets = {f"subnet-{zone}": Subnet(f"subnet-{zone}", "vpc-1", f"us-west-2{zone}") for zone in "ab"}
         self.groups: dict[str, str] = {"sg-own": "own"}
         self.interfaces: dict[str, str] = {}
-        self.instances: dict[str, str] = {}
+        self.states: dict[str, str] = {}
+        self.seen: dict[str, Ec2Instance] = {}
         self.launched: list[LaunchSpec] = []
         self._numbers = count(1)
 
@@ -101,17 +102,27 @@ class FakeEc2:
     def delete_interface(self, identity: str) -> None:
         self.interfaces.pop(identity)
 
-    def run(self, spec: LaunchSpec) -> Launched:
-        number = next(self._numbers)
+    def run(self, spec: LaunchSpec) -> Ec2Instance:
         self.launched.append(spec)
-        self.instances[f"i-{number}"] = "running"
-        return Launched(f"i-{number}", f"10.0.0.{number}", f"ip-10-0-0-{number}.us-west-2.compute.internal")
+        return self.start(spec.subnet, spec.instance_type)
+
+    def start(self, subnet: str, instance_type: str = "m5.large", **fields: Any) -> Ec2Instance:
+        """Run an instance as somebody else would."""
+        number, place = next(self._numbers), self.subnets[subnet]
+        name = f"ip-10-0-0-{number}.us-west-2.compute.internal"
+        seen = Ec2Instance(f"i-{number}", f"10.0.0.{number}", name, subnet, place.zone, place.vpc_id, instance_type)
+        self.states[seen.id], self.seen[seen.id] = "running", replace(seen, **fields)
+        return self.seen[seen.id]
 
     def terminate(self, identity: str) -> None:
-        self.instances[identity] = "terminated"
+        self.states[identity] = "terminated"
 
     def running(self) -> set[str]:
-        return {identity for identity, state in self.instances.items() if state == "running"}
+        return {identity for identity, state in self.states.items() if state == "running"}
+
+    def instances(self) -> dict[str, Ec2Instance]:
+        alive = {identity: state for identity, state in self.states.items() if state != "terminated"}
+        return {identity: replace(self.seen[identity], running=state == "running") for identity, state in alive.items()}
 
 
 class FakeClient:

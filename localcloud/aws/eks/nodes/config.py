@@ -100,11 +100,11 @@ def check(config: NodeConfig) -> None:
         raise BadNodeConfig(f"its NodeConfig has no {', '.join(missing)}")
     for key, value in labels(config).items():
         if not LABEL_KEY.fullmatch(key) or not LABEL_VALUE.fullmatch(value):
-            raise BadNodeConfig(f"--node-labels: {key}={value} is no label")
+            raise BadNodeConfig(f"{key}={value} is no label")
         if not _kubelet_may_set(key):
             raise BadNodeConfig(
-                f"--node-labels: kubelet may not set {key}: of the namespaces kubernetes.io and k8s.io, it may set "
-                f"the labels of {' and '.join(KUBELET_NAMESPACES)} and a few others"
+                f"kubelet may not set the label {key}: of the namespaces kubernetes.io and k8s.io, it may set those "
+                f"of {' and '.join(KUBELET_NAMESPACES)} and a few others"
             )
     taints(config)
     kubelet_options(config)

@@ -10,7 +10,9 @@ from typing import Any
 
 from localcloud.aws.ec2 import AMI
 from localcloud.aws.eks.errors import in_use, invalid, not_found
-from localcloud.aws.eks.model import NAME, Json, Nodegroup, nodegroup_json, update_json
+from localcloud.aws.eks.model import NAME, Cluster, Json, Nodegroup, nodegroup_json, update_json
+from localcloud.aws.eks.nodes import config
+from localcloud.aws.eks.nodes.config import BadNodeConfig, NodeConfig
 from localcloud.aws.eks.operations import access_entries
 from localcloud.aws.eks.state import ClusterState, Eks, GroupState, checked_tags, page
 from localcloud.aws.principals import Principal
@@ -37,6 +39,7 @@ def create(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
                 nodegroupName=name,
             )
         group = _checked(eks, state, name, params)
+        _check_node_config(state.cluster, group)
         state.groups[name] = GroupState(group, time.monotonic())
     access_entries.add_node_role(eks, state, group.node_role)
     state.wake.set()
@@ -82,6 +85,7 @@ def update_config(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Jso
             node_repair_config=params.get("nodeRepairConfig") or group.node_repair_config,
             modified_at=time.time(),
         )
+        _check_node_config(state.cluster, changed)
         if (changed.labels, changed.taints) != (group.labels, group.taints):
             found.relabel |= set(found.workers)
             found.removed_labels |= set(group.labels) - set(changed.labels)
@@ -125,6 +129,19 @@ def node_labels(group: Nodegroup) -> dict[str, str]:
     }
 
 
+def node_config(cluster: Cluster, group: Nodegroup) -> NodeConfig:
+    """Return what EKS tells the group's nodes in their user data."""
+    listed = ",".join(f"{key}={value}" for key, value in node_labels(group).items())
+    return NodeConfig(
+        cluster=cluster.name,
+        endpoint=cluster.endpoint or "",
+        ca_pem=cluster.ca_pem or "",
+        cidr=str(cluster.network_config["serviceIpv4Cidr"]),
+        kubelet={"registerWithTaints": kubernetes_taints(group)},
+        flags=(f"--node-labels={listed}",),
+    )
+
+
 def _checked(eks: Eks, state: ClusterState, name: str, params: Mapping[str, Any]) -> Nodegroup:
     cluster, now, identity = state.cluster, time.time(), str(uuid.uuid4())
     template, data = _template(eks, params["launchTemplate"]) if params.get("launchTemplate") else (None, {})
@@ -163,6 +180,14 @@ def _checked(eks: Eks, state: ClusterState, name: str, params: Mapping[str, Any]
         auto_scaling_group=f"eks-{name}-{identity}",
         tags=checked_tags(params.get("tags")),
     )
+
+
+def _check_node_config(cluster: Cluster, group: Nodegroup) -> None:
+    """Refuse labels and taints with which kubelet would not start (aws/containers-roadmap#1451, #2465)."""
+    try:
+        config.check(node_config(cluster, group))
+    except BadNodeConfig as error:
+        raise invalid(f"nodegroup {group.name}: {error}") from error
 
 
 def _capacity(given: Any) -> str:

@@ -56,9 +56,9 @@ def test_a_stopped_instance_is_terminated_and_replaced(world: World) -> None:
     world.nodegroup(1)
     world.turn(2)
     victim = next(iter(world.ec2.running()))
-    world.ec2.instances[victim] = "stopped"
+    world.ec2.states[victim] = "stopped"
     world.turn(2)
-    assert world.ec2.instances[victim] == "terminated"
+    assert world.ec2.states[victim] == "terminated"
     assert len(world.ec2.running()) == 1
 
 
@@ -68,7 +68,7 @@ def test_a_node_whose_processes_died_is_replaced(world: World) -> None:
     victim = next(iter(world.ec2.running()))
     world.machine.nodes[victim].running = False
     world.turn(2)
-    assert world.ec2.instances[victim] == "terminated"
+    assert world.ec2.states[victim] == "terminated"
     assert len(world.ec2.running()) == 1
 
 
@@ -161,6 +161,8 @@ def test_the_node_role_gets_an_access_entry(world: World) -> None:
         ({"scalingConfig": {"minSize": 2, "maxSize": 3, "desiredSize": 1}}, "Minimum capacity 2"),
         ({"scalingConfig": {"minSize": 0, "maxSize": 1, "desiredSize": 2}}, "desired capacity 2"),
         ({"taints": [{"key": "k", "effect": "NoSchedule"}]}, "NoSchedule"),
+        ({"taints": [{"key": "a key", "effect": "NO_SCHEDULE"}]}, "a key=:NoSchedule is no taint"),
+        ({"labels": {"node-role.kubernetes.io/worker": ""}}, "may not set the label node-role"),
         ({"capacityType": "CHEAP"}, "CHEAP"),
         ({"launchTemplate": {"id": "lt-x"}}, "lt-x"),
     ],
