@@ -5,16 +5,13 @@ The daemon uses moto's backend (`MotoEc2`); tests pass a fake that keeps state.
 
 from __future__ import annotations
 
-import ipaddress
+import base64
+import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from localcloud.errors import CloudError
-
 AMI = "ami-0e15c10ca1c10ad00"
-# AWS reserves the first four addresses of a subnet and the last one.
-FIRST_HOST = 4
 
 
 @dataclass(frozen=True)
@@ -41,6 +38,8 @@ class Ec2Instance:
 
     Args:
         vpc_id: Empty if it has no subnet.
+        boots: How often it has booted.
+        profile_arn: Of its instance profile.
     """
 
     id: str
@@ -51,6 +50,9 @@ class Ec2Instance:
     vpc_id: str
     instance_type: str
     running: bool = True
+    boots: int = 1
+    user_data: bytes = b""
+    profile_arn: str | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,6 @@ class MotoEc2:
     def __init__(self, account: str, region: str) -> None:
         self._account = account
         self._region = region
-        self._last_address: dict[str, int] = {}
 
     @property
     def _backend(self) -> Any:
@@ -202,9 +203,7 @@ class MotoEc2:
             [],
             instance_type=spec.instance_type,
             is_instance_type_default=False,
-            region_name=self._region,
             subnet_id=spec.subnet,
-            private_ip=self._next_address(spec.subnet),
             security_group_ids=list(spec.security_groups),
             launch_template=template,
             instance_market_options="spot" if spec.spot else {},
@@ -212,24 +211,6 @@ class MotoEc2:
             tags={"instance": dict(spec.tags), "volume": dict(spec.tags)},
         )
         return _seen(reservation.instances[0])
-
-    def _next_address(self, subnet: str) -> str:
-        """Return a free address that was not used recently; moto would take the lowest free one.
-
-        With moto's choice a replacement would get the dead node's address, and so its name in Kubernetes.
-        """
-        found = self._backend.get_subnet(subnet)
-        network = ipaddress.ip_network(found.cidr_block)
-        taken = set(found._subnet_ips) | {
-            interface.private_ip_address for interface in list(self._backend.enis.values())
-        }
-        usable = range(FIRST_HOST, network.num_addresses - 1)
-        last = self._last_address.get(subnet, FIRST_HOST - 1)
-        for number in (*range(last + 1, usable.stop), *usable):
-            if str(network[number]) not in taken:
-                self._last_address[subnet] = number
-                return str(network[number])
-        raise CloudError(f"subnet {subnet} ({network}) has no free address: use a larger one")
 
     def terminate(self, identity: str) -> None:
         """See `Ec2.terminate`."""
@@ -243,7 +224,7 @@ class MotoEc2:
             str(instance.id): _seen(instance)
             for reservation in list(self._backend.reservations.values())
             for instance in list(reservation.instances)
-            if instance.state in ("running", "stopped")
+            if instance.state in ("running", "stopped") and 0 in instance.nics
         }
 
 
@@ -257,4 +238,15 @@ def _seen(instance: Any) -> Ec2Instance:
         vpc_id=str(instance.vpc_id or ""),
         instance_type=str(instance.instance_type),
         running=instance.state == "running",
+        boots=int(instance.boots),
+        user_data=_decoded(instance.user_data),
+        profile_arn=(instance.iam_instance_profile or {}).get("Arn"),
     )
+
+
+def _decoded(user_data: Any) -> bytes:
+    """Return user data as the instance sees it. moto doesn't check that of Auto Scaling's launch configurations."""
+    try:
+        return base64.b64decode(str(user_data or ""), validate=True)
+    except binascii.Error:
+        return str(user_data).encode()
