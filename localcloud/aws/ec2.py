@@ -80,7 +80,7 @@ class Ec2(Protocol):
         """Return the size of the instance type, or None."""
 
     def launch_template(self, identity: str | None, name: str | None, version: str | None) -> Mapping[str, Any] | None:
-        """Return the launch template's `id`, `name`, `version` and `data`, or None."""
+        """Return the launch template's `id`, `name`, `version`, `data` and `user_data`, or None."""
 
     def create_security_group(self, name: str, description: str, vpc_id: str, tags: Mapping[str, str]) -> str:
         """Create a group whose members may connect to each other; return its id."""
@@ -151,7 +151,13 @@ class MotoEc2:
             if not 1 <= int(number or 0) <= len(template.versions):
                 return None
             found = template.get_version(int(number or 0))
-            return {"id": template.id, "name": template.name, "version": str(number), "data": found.data}
+            return {
+                "id": template.id,
+                "name": template.name,
+                "version": str(number),
+                "data": found.data,
+                "user_data": _decoded(found.data.get("UserData")),
+            }
         return None
 
     def create_security_group(self, name: str, description: str, vpc_id: str, tags: Mapping[str, str]) -> str:

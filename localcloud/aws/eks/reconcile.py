@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Collection
 from dataclasses import replace
 
 from localcloud.aws.ec2 import LaunchSpec
 from localcloud.aws.eks import rules
 from localcloud.aws.eks.model import Json, Phase, Worker
-from localcloud.aws.eks.nodes import life
+from localcloud.aws.eks.nodes import life, self_managed
 from localcloud.aws.eks.operations import access_entries, addons, nodegroups
 from localcloud.aws.eks.specs import control_plane_spec, instance_tags
 from localcloud.aws.eks.state import ClusterState, Eks, GroupState
@@ -75,7 +76,7 @@ def step(eks: Eks, state: ClusterState, now: float) -> bool:
         Whether a change is in progress, so that the next round should start soon.
     """
     moving = addons.refresh(state)
-    running = {instance.id for instance in eks.ec2.instances().values() if instance.running}
+    running = {each.id: each.boots for each in eks.ec2.instances().values() if each.running}
     for found in list(state.groups.values()):
         life.observe(state, found, running)
         relabel_ready(state, found, running)
@@ -86,7 +87,7 @@ def step(eks: Eks, state: ClusterState, now: float) -> bool:
             act(eks, state, found, action)
         conclude(state, found, now)
         moving = moving or bool(actions) or not rules.settled(found.group, list(found.workers.values()))
-    return moving
+    return self_managed.step(eks, state, now) or moving
 
 
 def occupied(state: ClusterState, workers: list[Worker]) -> set[str]:
@@ -116,25 +117,17 @@ def conclude(state: ClusterState, found: GroupState, now: float) -> None:
 
 
 def act(eks: Eks, state: ClusterState, found: GroupState, action: rules.Action) -> None:
-    """Do one action; long work is done in the pool."""
+    """Do one action of a node group."""
     match action:
         case rules.Launch(subnet):
             launch(eks, state, found, subnet)
-        case rules.Drain(identity):
-            worker = found.workers[identity]
-            life.record(state, found, replace(worker, phase=Phase.DRAINING))
-            eks.pool.submit(life.guarded, life.drain, state, found, worker)
         case rules.Terminate(identity):
             eks.ec2.terminate(identity)
-        case rules.PowerOff(identity, clean):
-            worker = found.workers[identity]
-            life.record(state, found, replace(worker, phase=Phase.DEAD, ready=False))
-            # An Auto Scaling group terminates a stopped instance and replaces it.
-            eks.ec2.terminate(identity)
-            eks.pool.submit(life.guarded, life.power_off, state, found, identity, clean)
-        case rules.Forget(identity):
-            gone = found.workers.pop(identity)
-            eks.pool.submit(life.guarded, life.forget, state, found, gone)
+        case _:
+            if isinstance(action, rules.PowerOff):
+                # An Auto Scaling group terminates a stopped instance and replaces it.
+                eks.ec2.terminate(action.instance_id)
+            life.act(eks, state, found, action)
 
 
 def launch(eks: Eks, state: ClusterState, found: GroupState, subnet: str) -> None:
@@ -148,12 +141,14 @@ def launch(eks: Eks, state: ClusterState, found: GroupState, subnet: str) -> Non
         spot=group.capacity_type == "SPOT",
         tags=instance_tags(group),
     )
-    instance = eks.ec2.run(spec)
-    life.join(eks, state, found, instance, nodegroups.node_config(state.cluster, group))
+    with eks.launching:
+        instance = eks.ec2.run(spec)
+        told = nodegroups.node_config(state.cluster, group, instance.user_data)
+        life.join(eks, state, found, instance, told)
     log.info("node group %s: instance %s runs as %s", group.name, instance.id, instance.private_dns_name)
 
 
-def relabel_ready(state: ClusterState, found: GroupState, running: set[str]) -> None:
+def relabel_ready(state: ClusterState, found: GroupState, running: Collection[str]) -> None:
     """Apply changed labels and taints to the nodes that are Ready."""
     for identity in list(found.relabel):
         worker = found.workers.get(identity)
@@ -178,8 +173,14 @@ def relabel(state: ClusterState, found: GroupState, worker: Worker) -> None:
 
 
 def take_down(eks: Eks, state: ClusterState) -> None:
-    """Stop the control plane and delete the cluster's network interfaces and security group."""
+    """Stop the control plane and delete the cluster's network interfaces and security group.
+
+    Self-managed instances go on, as on EKS, but without a cluster their nodes have nothing to do.
+    """
     name = state.cluster.name
+    state.self_managed.workers.clear()  # a node that is starting ends when it sees this
+    for node in list(state.self_managed.nodes.values()):
+        life.guarded(node.power_off)
     try:
         if state.plane is not None:
             state.plane.stop()

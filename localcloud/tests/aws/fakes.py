@@ -35,6 +35,7 @@ class FakePrincipals:
     roles: dict[str, Role] = field(default_factory=dict)
     keys: dict[str, Principal] = field(default_factory=dict)
     bucket_policies: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    profiles: dict[str, str] = field(default_factory=dict)
     assumed: list[tuple[str, str]] = field(default_factory=list)
 
     def add_role(self, name: str, document: Json) -> str:
@@ -50,6 +51,9 @@ class FakePrincipals:
 
     def role(self, arn: str) -> Role | None:
         return self.roles.get(arn)
+
+    def role_of_profile(self, profile_arn: str) -> str | None:
+        return self.profiles.get(profile_arn)
 
     def assume(self, role_arn: str, session_name: str, seconds: int) -> SessionCredentials:
         self.assumed.append((role_arn, session_name))
@@ -70,6 +74,7 @@ class FakeEc2:
         self.states: dict[str, str] = {}
         self.seen: dict[str, Ec2Instance] = {}
         self.launched: list[LaunchSpec] = []
+        self.template_user_data = b""
         self._numbers = count(1)
 
     def subnet(self, identity: str) -> Subnet | None:
@@ -84,7 +89,13 @@ class FakeEc2:
     def launch_template(self, identity: str | None, name: str | None, version: str | None) -> Mapping[str, Any] | None:
         if identity != "lt-1":
             return None
-        return {"id": "lt-1", "name": "workers", "version": version or "1", "data": {}}
+        return {
+            "id": "lt-1",
+            "name": "workers",
+            "version": version or "1",
+            "data": {},
+            "user_data": self.template_user_data,
+        }
 
     def create_security_group(self, name: str, description: str, vpc_id: str, tags: Mapping[str, str]) -> str:
         identity = f"sg-{next(self._numbers)}"
@@ -104,7 +115,8 @@ class FakeEc2:
 
     def run(self, spec: LaunchSpec) -> Ec2Instance:
         self.launched.append(spec)
-        return self.start(spec.subnet, spec.instance_type)
+        own = self.template_user_data if spec.launch_template else b""
+        return self.start(spec.subnet, spec.instance_type, user_data=own)
 
     def start(self, subnet: str, instance_type: str = "m5.large", **fields: Any) -> Ec2Instance:
         """Run an instance as somebody else would."""
@@ -113,6 +125,11 @@ class FakeEc2:
         seen = Ec2Instance(f"i-{number}", f"10.0.0.{number}", name, subnet, place.zone, place.vpc_id, instance_type)
         self.states[seen.id], self.seen[seen.id] = "running", replace(seen, **fields)
         return self.seen[seen.id]
+
+    def boot(self, identity: str) -> None:
+        """Start a stopped instance, or reboot a running one."""
+        self.states[identity] = "running"
+        self.seen[identity] = replace(self.seen[identity], boots=self.seen[identity].boots + 1)
 
     def terminate(self, identity: str) -> None:
         self.states[identity] = "terminated"

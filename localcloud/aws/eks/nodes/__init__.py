@@ -2,5 +2,6 @@
 
 config        what a node is told: nodeadm's NodeConfig as a value, and the labels, taints and kubelet options in it
 life          joins an instance to its cluster and ends it, whoever launched it
+self_managed  finds the instances that others have launched for a cluster
 user_data     finds the NodeConfig in the user data of an instance
 """
