@@ -27,7 +27,7 @@ def install() -> None:
     _complete_launches(EC2Backend)
     _launch_fleets_from_templates(Fleet, SpotInstanceRequest)
     _count_boots(Instance)
-    Subnet.get_available_subnet_ip = _next_address  # type: ignore[method-assign]
+    _choose_addresses(Subnet)
 
 
 def _complete_launches(backend: Any) -> None:
@@ -141,6 +141,10 @@ def _counted(original: Any) -> Any:
 
     wrapped.__name__ = original.__name__
     return wrapped
+
+
+def _choose_addresses(subnet: Any) -> None:
+    subnet.get_available_subnet_ip = _next_address
 
 
 def _next_address(subnet: Any, instance: Any) -> str:

@@ -131,7 +131,7 @@ class Node:
     def _registered(self) -> str | None:
         """Return the pods' range in the Node object that an earlier boot of this instance has left, or None."""
         found = self._plane.client.find(f"/api/v1/nodes/{self.spec.name}") or {}
-        spec = found.get("spec", {})
+        spec: dict[str, str] = found.get("spec", {})
         return spec.get("podCIDR") if spec.get("providerID") == config.provider_id(self.spec) else None
 
     def _register(self) -> None:

@@ -75,14 +75,16 @@ def boot(state: ClusterState, found: NodeSet, worker: Worker, again: bool = Fals
 
     A node that lost its power meanwhile is ended again, with what the start has made since.
     """
-    node, phase, failed_at = found.nodes[worker.instance_id], Phase.UP, None
+    node, phase = found.nodes[worker.instance_id], Phase.UP
+    failed_at: float | None = None
     try:
         if again:
             node.power_off()
         node.start()
     except Exception as error:
         log.error("node %s failed to start: %s", worker.node_name, error, exc_info=not isinstance(error, CloudError))
-        phase, failed_at = Phase.FAILED, time.monotonic()
+        phase = Phase.FAILED
+        failed_at = time.monotonic()
         found.launch_after = failed_at + RETRY_SECONDS
     if not _advance(state, found, worker, Phase.STARTING, phase, failed_at):
         node.power_off()

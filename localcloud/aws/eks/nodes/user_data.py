@@ -39,12 +39,12 @@ def parse(user_data: bytes) -> NodeConfig | None:
         BadNodeConfig: There is one that can't be read.
     """
     text = _plain(user_data)
-    message = email.message_from_bytes(text)
+    message: Any = email.message_from_bytes(text)
     if message.get_content_maintype() == "multipart":
         if not message.is_multipart():
             raise BadNodeConfig("its user data is MIME multipart without a part: check the boundary")
-        parts = [part for part in message.get_payload() if part.get_content_type() == MEDIA_TYPE]  # type: ignore[union-attr]
-        found = [_decoded(_plain(part.get_payload(decode=True))) for part in parts]  # type: ignore[union-attr,arg-type]
+        parts = [part for part in message.get_payload() if part.get_content_type() == MEDIA_TYPE]
+        found = [_decoded(_plain(part.get_payload(decode=True))) for part in parts]
         return reduce(NodeConfig.merged, found) if found else None
     if GROUP.encode() not in text:
         return None
@@ -100,11 +100,13 @@ def _document(text: bytes) -> Mapping[str, Any]:
 
 
 def _mapping(parent: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return _of_type(parent, name, dict, {})
+    found: dict[str, Any] = _of_type(parent, name, dict, {})
+    return found
 
 
 def _string(parent: Mapping[str, Any], name: str) -> str:
-    return _of_type(parent, name, str, "")
+    found: str = _of_type(parent, name, str, "")
+    return found
 
 
 def _strings(parent: Mapping[str, Any], name: str) -> tuple[str, ...]:
