@@ -120,10 +120,17 @@ def status(arguments: argparse.Namespace) -> int:
         print(f"cluster {cluster['name']}: {cluster['status']} {cluster['endpoint'] or ''}")
         for group in cluster["nodegroups"]:
             print(f"  node group {group['name']}: {group['status']}, {group['desired']} wanted")
-            for node in group["nodes"]:
-                ready = "Ready" if node["ready"] else node["phase"]
-                print(f"    {node['instance']} {node['name']} {ready}")
+            _print_nodes(group["nodes"])
+        if cluster["selfManaged"]:
+            print("  self-managed nodes")
+            _print_nodes(cluster["selfManaged"])
     return 0
+
+
+def _print_nodes(nodes: list[dict[str, Any]]) -> None:
+    for node in nodes:
+        ready = "Ready" if node["ready"] else node["phase"]
+        print(f"    {node['instance']} {node['name']} {ready}")
 
 
 def logs(arguments: argparse.Namespace) -> int:

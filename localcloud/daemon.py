@@ -36,6 +36,23 @@ MOTO_SETTINGS = {
     "MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION": "true",
 }
 
+# What launches, ends or changes instances at once. What else does, such as Auto Scaling, is seen some seconds later.
+INSTANCE_CALLS = tuple(
+    f"ec2:{name}"
+    for name in (
+        "RunInstances",
+        "CreateFleet",
+        "DeleteFleets",
+        "RequestSpotInstances",
+        "TerminateInstances",
+        "StopInstances",
+        "StartInstances",
+        "RebootInstances",
+        "AssociateIamInstanceProfile",
+        "ModifyInstanceAttribute",
+    )
+)
+
 
 def serve(instance: Instance, pid: int) -> None:
     """Run until SIGTERM or SIGINT; leaves nothing behind.
@@ -153,29 +170,35 @@ def _clusters(eks: Any) -> list[dict[str, Any]]:
                     "name": found.group.name,
                     "status": found.group.status,
                     "desired": found.group.desired,
-                    "nodes": [
-                        {
-                            "instance": worker.instance_id,
-                            "name": worker.node_name,
-                            "phase": worker.phase.value,
-                            "ready": worker.ready,
-                        }
-                        for worker in list(found.workers.values())
-                    ],
+                    "nodes": _nodes(found),
                 }
                 for found in list(state.groups.values())
             ],
+            "selfManaged": _nodes(state.self_managed),
         }
         for state in list(eks.clusters.values())
+    ]
+
+
+def _nodes(found: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "instance": worker.instance_id,
+            "name": worker.node_name,
+            "phase": worker.phase.value,
+            "ready": worker.ready,
+        }
+        for worker in list(found.workers.values())
     ]
 
 
 def _followers(instance: Instance, eks: Any) -> dict[str, Callable[[Any], None]]:
     """Return what to do outside moto after an operation of moto's, by operation."""
 
+    from localcloud.aws.eks.nodes import self_managed
+
     def instances_changed(_: Any) -> None:
-        for state in list(eks.clusters.values()):
-            state.wake.set()
+        self_managed.look(eks)
 
     def file_system_deleted(call: Any) -> None:
         from moto.efs.models import efs_backends
@@ -186,9 +209,8 @@ def _followers(instance: Instance, eks: Any) -> dict[str, Callable[[Any], None]]
         if identity and gone and folder.is_dir():
             shutil.rmtree(folder, ignore_errors=True)
 
-    changes = ("TerminateInstances", "StopInstances", "StartInstances")
     return {
-        **{f"ec2:{name}": instances_changed for name in changes},
+        **dict.fromkeys(INSTANCE_CALLS, instances_changed),
         "elasticfilesystem:DeleteFileSystem": file_system_deleted,
     }
 

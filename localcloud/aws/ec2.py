@@ -5,16 +5,13 @@ The daemon uses moto's backend (`MotoEc2`); tests pass a fake that keeps state.
 
 from __future__ import annotations
 
-import ipaddress
+import base64
+import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from localcloud.errors import CloudError
-
 AMI = "ami-0e15c10ca1c10ad00"
-# AWS reserves the first four addresses of a subnet and the last one.
-FIRST_HOST = 4
 
 
 @dataclass(frozen=True)
@@ -36,12 +33,26 @@ class InstanceType:
 
 
 @dataclass(frozen=True)
-class Launched:
-    """A new instance."""
+class Ec2Instance:
+    """An instance that runs or is stopped.
+
+    Args:
+        vpc_id: Empty if it has no subnet.
+        boots: How often it has booted.
+        profile_arn: Of its instance profile.
+    """
 
     id: str
     private_ip: str
     private_dns_name: str
+    subnet: str
+    zone: str
+    vpc_id: str
+    instance_type: str
+    running: bool = True
+    boots: int = 1
+    user_data: bytes = b""
+    profile_arn: str | None = None
 
 
 @dataclass(frozen=True)
@@ -69,7 +80,7 @@ class Ec2(Protocol):
         """Return the size of the instance type, or None."""
 
     def launch_template(self, identity: str | None, name: str | None, version: str | None) -> Mapping[str, Any] | None:
-        """Return the launch template's `id`, `name`, `version` and `data`, or None."""
+        """Return the launch template's `id`, `name`, `version`, `data` and `user_data`, or None."""
 
     def create_security_group(self, name: str, description: str, vpc_id: str, tags: Mapping[str, str]) -> str:
         """Create a group whose members may connect to each other; return its id."""
@@ -83,14 +94,14 @@ class Ec2(Protocol):
     def delete_interface(self, identity: str) -> None:
         """Delete the network interface, if it exists."""
 
-    def run(self, spec: LaunchSpec) -> Launched:
+    def run(self, spec: LaunchSpec) -> Ec2Instance:
         """Run one instance."""
 
     def terminate(self, identity: str) -> None:
         """Terminate the instance, if it exists."""
 
-    def running(self) -> set[str]:
-        """Return the ids of the running instances."""
+    def instances(self) -> dict[str, Ec2Instance]:
+        """Return the instances that run or are stopped, by their ids."""
 
 
 class MotoEc2:
@@ -99,7 +110,6 @@ class MotoEc2:
     def __init__(self, account: str, region: str) -> None:
         self._account = account
         self._region = region
-        self._last_address: dict[str, int] = {}
 
     @property
     def _backend(self) -> Any:
@@ -141,7 +151,13 @@ class MotoEc2:
             if not 1 <= int(number or 0) <= len(template.versions):
                 return None
             found = template.get_version(int(number or 0))
-            return {"id": template.id, "name": template.name, "version": str(number), "data": found.data}
+            return {
+                "id": template.id,
+                "name": template.name,
+                "version": str(number),
+                "data": found.data,
+                "user_data": _decoded(found.data.get("UserData")),
+            }
         return None
 
     def create_security_group(self, name: str, description: str, vpc_id: str, tags: Mapping[str, str]) -> str:
@@ -179,7 +195,7 @@ class MotoEc2:
         if interface is not None:
             interface.delete()
 
-    def run(self, spec: LaunchSpec) -> Launched:
+    def run(self, spec: LaunchSpec) -> Ec2Instance:
         """See `Ec2.run`."""
         template = (
             {"LaunchTemplateId": spec.launch_template["id"], "Version": spec.launch_template["version"]}
@@ -193,35 +209,14 @@ class MotoEc2:
             [],
             instance_type=spec.instance_type,
             is_instance_type_default=False,
-            region_name=self._region,
             subnet_id=spec.subnet,
-            private_ip=self._next_address(spec.subnet),
             security_group_ids=list(spec.security_groups),
             launch_template=template,
             instance_market_options="spot" if spec.spot else {},
             metadata_options={"HttpTokens": "required", "HttpPutResponseHopLimit": 2},
             tags={"instance": dict(spec.tags), "volume": dict(spec.tags)},
         )
-        instance = reservation.instances[0]
-        return Launched(str(instance.id), str(instance.private_ip), str(instance.private_dns_name))
-
-    def _next_address(self, subnet: str) -> str:
-        """Return a free address that was not used recently; moto would take the lowest free one.
-
-        With moto's choice a replacement would get the dead node's address, and so its name in Kubernetes.
-        """
-        found = self._backend.get_subnet(subnet)
-        network = ipaddress.ip_network(found.cidr_block)
-        taken = set(found._subnet_ips) | {
-            interface.private_ip_address for interface in list(self._backend.enis.values())
-        }
-        usable = range(FIRST_HOST, network.num_addresses - 1)
-        last = self._last_address.get(subnet, FIRST_HOST - 1)
-        for number in (*range(last + 1, usable.stop), *usable):
-            if str(network[number]) not in taken:
-                self._last_address[subnet] = number
-                return str(network[number])
-        raise CloudError(f"subnet {subnet} ({network}) has no free address: use a larger one")
+        return _seen(reservation.instances[0])
 
     def terminate(self, identity: str) -> None:
         """See `Ec2.terminate`."""
@@ -229,11 +224,35 @@ class MotoEc2:
         if instance is not None and instance.state != "terminated":
             self._backend.terminate_instances([identity])
 
-    def running(self) -> set[str]:
-        """See `Ec2.running`."""
+    def instances(self) -> dict[str, Ec2Instance]:
+        """See `Ec2.instances`."""
         return {
-            str(instance.id)
+            str(instance.id): _seen(instance)
             for reservation in list(self._backend.reservations.values())
             for instance in list(reservation.instances)
-            if instance.state == "running"
+            if instance.state in ("running", "stopped") and 0 in instance.nics
         }
+
+
+def _seen(instance: Any) -> Ec2Instance:
+    return Ec2Instance(
+        id=str(instance.id),
+        private_ip=str(instance.private_ip),
+        private_dns_name=str(instance.private_dns_name),
+        subnet=str(instance.subnet_id or ""),
+        zone=str(instance.availability_zone),
+        vpc_id=str(instance.vpc_id or ""),
+        instance_type=str(instance.instance_type),
+        running=instance.state == "running",
+        boots=int(instance.boots),
+        user_data=_decoded(instance.user_data),
+        profile_arn=(instance.iam_instance_profile or {}).get("Arn"),
+    )
+
+
+def _decoded(user_data: Any) -> bytes:
+    """Return user data as the instance sees it. moto doesn't check that of Auto Scaling's launch configurations."""
+    try:
+        return base64.b64decode(str(user_data or ""), validate=True)
+    except binascii.Error:
+        return str(user_data).encode()

@@ -87,6 +87,9 @@ class Principals(Protocol):
     def role(self, arn: str) -> Role | None:
         """Return the role with this ARN, or None."""
 
+    def role_of_profile(self, profile_arn: str) -> str | None:
+        """Return the ARN of the role in an instance profile, or None."""
+
     def assume(self, role_arn: str, session_name: str, seconds: int) -> SessionCredentials:
         """Start a role session without checking the role's trust policy."""
 
@@ -158,6 +161,13 @@ class MotoPrincipals:
         for role in list(self._iam().roles.values()):
             if role.arn == arn:
                 return Role(arn, json.loads(role.assume_role_policy_document or "{}"))
+        return None
+
+    def role_of_profile(self, profile_arn: str) -> str | None:
+        """See `Principals.role_of_profile`."""
+        for profile in list(self._iam().instance_profiles.values()):
+            if profile.arn == profile_arn and profile.roles:
+                return str(profile.roles[0].arn)
         return None
 
     def assume(self, role_arn: str, session_name: str, seconds: int) -> SessionCredentials:

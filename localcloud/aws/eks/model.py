@@ -97,10 +97,12 @@ class Phase(Enum):
 
 @dataclass(frozen=True)
 class Worker:
-    """One EC2 instance of a node group.
+    """An EC2 instance that is a node.
 
     Args:
-        launched_at: On the monotonic clock, like `died_at`. `died_at` is None until the node's last process has ended.
+        launched_at: On the monotonic clock.
+        died_at: When the node's last process has ended, or its start has failed; None before. On the same clock.
+        boots: How often the instance had booted when the node started.
     """
 
     instance_id: str
@@ -111,6 +113,7 @@ class Worker:
     phase: Phase = Phase.STARTING
     ready: bool = False
     died_at: float | None = None
+    boots: int = 1
 
 
 @dataclass(frozen=True)

@@ -1,30 +1,29 @@
 """Bring each cluster into the state that the API's calls asked for: one thread per cluster, and a pool for long work.
 
-`rules.decide` chooses the actions. Each action here is done once and moves the worker into its next phase.
+`rules.decide` chooses a node group's actions. Each action here is done once; `nodes.life` moves the worker into its
+next phase.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
 from localcloud.aws.ec2 import LaunchSpec
 from localcloud.aws.eks import rules
 from localcloud.aws.eks.model import Json, Phase, Worker
+from localcloud.aws.eks.nodes import life, self_managed
 from localcloud.aws.eks.operations import access_entries, addons, nodegroups
-from localcloud.aws.eks.specs import control_plane_spec, instance_tags, node_spec
+from localcloud.aws.eks.specs import control_plane_spec, instance_tags
 from localcloud.aws.eks.state import ClusterState, Eks, GroupState
 from localcloud.errors import CloudError
 
 log = logging.getLogger(__name__)
 
 START_SECONDS = 120.0
-DRAIN_SECONDS = 60.0
 JOIN_SECONDS = 300.0
-RETRY_SECONDS = 10.0
 BUSY_POLL_SECONDS = 0.25
 IDLE_POLL_SECONDS = 2.0
 SELF_MANAGED = ("vpc-cni", "kube-proxy", "coredns")
@@ -77,9 +76,10 @@ def step(eks: Eks, state: ClusterState, now: float) -> bool:
         Whether a change is in progress, so that the next round should start soon.
     """
     moving = addons.refresh(state)
-    running = eks.ec2.running()
+    running = {each.id: each.boots for each in eks.ec2.instances().values() if each.running}
     for found in list(state.groups.values()):
-        observe(state, found, running)
+        life.observe(state, found, running)
+        relabel_ready(state, found, running)
         workers = list(found.workers.values())
         busy = occupied(state, workers) if rules.surplus(found.group, workers) else set()
         actions = rules.decide(found.group, workers, running, now, launch_after=found.launch_after, busy=busy)
@@ -87,21 +87,7 @@ def step(eks: Eks, state: ClusterState, now: float) -> bool:
             act(eks, state, found, action)
         conclude(state, found, now)
         moving = moving or bool(actions) or not rules.settled(found.group, list(found.workers.values()))
-    return moving
-
-
-def observe(state: ClusterState, found: GroupState, running: set[str]) -> None:
-    """Record which nodes have become Ready, and which have died while their instance still runs."""
-    for identity, worker in list(found.workers.items()):
-        node = found.nodes.get(identity)
-        if node is None or worker.phase is not Phase.UP or identity not in running:
-            continue
-        if not node.alive():
-            _set(state, found, replace(worker, phase=Phase.FAILED, ready=False))
-        elif not worker.ready and node.ready():
-            _set(state, found, replace(worker, ready=True))
-        elif identity in found.relabel and worker.ready:
-            relabel(state, found, worker)
+    return self_managed.step(eks, state, now) or moving
 
 
 def occupied(state: ClusterState, workers: list[Worker]) -> set[str]:
@@ -131,29 +117,21 @@ def conclude(state: ClusterState, found: GroupState, now: float) -> None:
 
 
 def act(eks: Eks, state: ClusterState, found: GroupState, action: rules.Action) -> None:
-    """Do one action; long work is done in the pool."""
+    """Do one action of a node group."""
     match action:
         case rules.Launch(subnet):
             launch(eks, state, found, subnet)
-        case rules.Drain(identity):
-            worker = found.workers[identity]
-            _set(state, found, replace(worker, phase=Phase.DRAINING))
-            eks.pool.submit(_guarded, drain, state, found, worker)
         case rules.Terminate(identity):
             eks.ec2.terminate(identity)
-        case rules.PowerOff(identity, clean):
-            worker = found.workers[identity]
-            _set(state, found, replace(worker, phase=Phase.DEAD, ready=False))
-            # An Auto Scaling group terminates a stopped instance and replaces it.
-            eks.ec2.terminate(identity)
-            eks.pool.submit(_guarded, power_off, state, found, identity, clean)
-        case rules.Forget(identity):
-            gone = found.workers.pop(identity)
-            eks.pool.submit(_guarded, forget, state, found, gone)
+        case _:
+            if isinstance(action, rules.PowerOff):
+                # An Auto Scaling group terminates a stopped instance and replaces it.
+                eks.ec2.terminate(action.instance_id)
+            life.act(eks, state, found, action)
 
 
 def launch(eks: Eks, state: ClusterState, found: GroupState, subnet: str) -> None:
-    """Run an instance, then start its node in the background."""
+    """Run an instance that becomes a node of the group."""
     group = found.group
     spec = LaunchSpec(
         subnet=subnet,
@@ -163,68 +141,19 @@ def launch(eks: Eks, state: ClusterState, found: GroupState, subnet: str) -> Non
         spot=group.capacity_type == "SPOT",
         tags=instance_tags(group),
     )
-    place = eks.ec2.subnet(subnet)
-    launched = eks.ec2.run(spec)
-    zone = place.zone if place else ""
-    worker = Worker(launched.id, launched.private_dns_name, subnet, zone, time.monotonic())
-    node = eks.machine.node(state.plane, node_spec(eks, group, worker, launched))  # type: ignore[arg-type]
-    found.nodes[launched.id] = node
-    _set(state, found, worker)
-    eks.pool.submit(boot, state, found, worker)
-    log.info("node group %s: instance %s runs as %s", group.name, launched.id, launched.private_dns_name)
+    with eks.launching:
+        instance = eks.ec2.run(spec)
+        told = nodegroups.node_config(state.cluster, group, instance.user_data)
+        life.join(eks, state, found, instance, told)
+    log.info("node group %s: instance %s runs as %s", group.name, instance.id, instance.private_dns_name)
 
 
-def boot(state: ClusterState, found: GroupState, worker: Worker) -> None:
-    """Start a node. If it fails, its instance is terminated and the next launch waits RETRY_SECONDS."""
-    try:
-        found.nodes[worker.instance_id].start()
-        phase = Phase.UP
-    except Exception as error:
-        log.error("node %s failed to start: %s", worker.node_name, error, exc_info=not isinstance(error, CloudError))
-        found.launch_after = time.monotonic() + RETRY_SECONDS
-        phase = Phase.FAILED
-    with state.lock:
-        current = found.workers.get(worker.instance_id)
-        if current is not None and current.phase is Phase.STARTING:
-            found.workers[worker.instance_id] = replace(current, phase=phase)
-    state.wake.set()
-
-
-def drain(state: ClusterState, found: GroupState, worker: Worker) -> None:
-    """Evict a node's pods. After the deadline the node is ended anyway, as in a forced update."""
-    try:
-        if state.plane is not None:
-            state.plane.drain(worker.node_name, time.monotonic() + DRAIN_SECONDS)
-    except CloudError as error:
-        log.warning("node %s was not drained: %s", worker.node_name, error)
-    with state.lock:
-        current = found.workers.get(worker.instance_id)
-        if current is not None and current.phase is Phase.DRAINING:
-            found.workers[worker.instance_id] = replace(current, phase=Phase.DRAINED)
-    state.wake.set()
-
-
-def power_off(state: ClusterState, found: GroupState, identity: str, clean: bool) -> None:
-    """End the node's processes. The Node object of a drained node can be deleted at once."""
-    node = found.nodes[identity]
-    try:
-        if clean:
-            node.stop()
-        else:
-            node.power_off()
-    finally:
-        ended = time.monotonic() - (rules.NODE_OBJECT_SECONDS if clean else 0.0)
-        _set(state, found, replace(found.workers[identity], died_at=ended))
-        state.wake.set()
-
-
-def forget(state: ClusterState, found: GroupState, worker: Worker) -> None:
-    """Delete the Node object, as the cloud controller manager does for instances that no longer exist."""
-    found.nodes.pop(worker.instance_id, None)
-    heirs = {other.node_name for group in state.groups.values() for other in group.workers.values()}
-    # An address, and with it the node's name, may have been given to another instance meanwhile.
-    if state.plane is not None and worker.node_name not in heirs:
-        state.plane.delete_node(worker.node_name)
+def relabel_ready(state: ClusterState, found: GroupState, running: Collection[str]) -> None:
+    """Apply changed labels and taints to the nodes that are Ready."""
+    for identity in list(found.relabel):
+        worker = found.workers.get(identity)
+        if worker is not None and worker.phase is Phase.UP and worker.ready and identity in running:
+            relabel(state, found, worker)
 
 
 def relabel(state: ClusterState, found: GroupState, worker: Worker) -> None:
@@ -244,8 +173,14 @@ def relabel(state: ClusterState, found: GroupState, worker: Worker) -> None:
 
 
 def take_down(eks: Eks, state: ClusterState) -> None:
-    """Stop the control plane and delete the cluster's network interfaces and security group."""
+    """Stop the control plane and delete the cluster's network interfaces and security group.
+
+    Self-managed instances go on, as on EKS, but without a cluster their nodes have nothing to do.
+    """
     name = state.cluster.name
+    state.self_managed.workers.clear()  # a node that is starting ends when it sees this
+    for node in list(state.self_managed.nodes.values()):
+        life.guarded(node.power_off)
     try:
         if state.plane is not None:
             state.plane.stop()
@@ -266,11 +201,11 @@ def shut_down(eks: Eks) -> None:
     for state in states:
         state.stopping = True
         state.wake.set()
-    nodes = [node for state in states for found in state.groups.values() for node in list(found.nodes.values())]
-    ended = [eks.pool.submit(_guarded, node.power_off) for node in nodes]
+    nodes = [node for state in states for found in state.node_sets() for node in list(found.nodes.values())]
+    ended = [eks.pool.submit(life.guarded, node.power_off) for node in nodes]
     for future in ended:
         future.result()
-    planes = [eks.pool.submit(_guarded, state.plane.stop) for state in states if state.plane is not None]
+    planes = [eks.pool.submit(life.guarded, state.plane.stop) for state in states if state.plane is not None]
     for future in planes:
         future.result()
     eks.pool.shutdown(wait=False, cancel_futures=True)
@@ -278,22 +213,7 @@ def shut_down(eks: Eks) -> None:
 
 def _install_self_managed(eks: Eks, state: ClusterState, name: str) -> None:
     if state.software is not None and name not in state.addons:
-        _guarded(state.software.install, name, eks.machine.addon_versions()[name][0], {})
-
-
-def _guarded(work: Callable[..., Any], *args: Any) -> None:
-    """Run work in the pool and log its exception, which the pool would drop."""
-    try:
-        work(*args)
-    except CloudError as error:
-        log.error("%s", error)
-    except Exception:
-        log.exception("%s failed", getattr(work, "__name__", work))
-
-
-def _set(state: ClusterState, found: GroupState, worker: Worker) -> None:
-    with state.lock:
-        found.workers[worker.instance_id] = worker
+        life.guarded(state.software.install, name, eks.machine.addon_versions()[name][0], {})
 
 
 def _issue(code: str, message: str, resource: str) -> Json:

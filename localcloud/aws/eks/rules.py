@@ -1,18 +1,23 @@
-"""Decide what a node group does next. Pure functions for every phase of a node; `reconcile` does the actions.
+"""Decide what happens next to nodes, in every phase of their lives. Pure functions; `reconcile` does the actions.
 
 decide(group, workers, running, now)    # [Launch("subnet-1"), PowerOff("i-2"), ...]
+decide_self_managed(workers, running, stopped, now)
+
+`running` has the running instances, and how often each has booted.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from localcloud.aws.eks.model import Nodegroup, Phase, Worker
 
 # Every few seconds the cloud controller manager checks whether the instance of an unresponsive node still exists.
 NODE_OBJECT_SECONDS = 5.0
+# A machine whose kernel has panicked boots again after this time (kernel.panic, which kubelet sets).
+PANIC_SECONDS = 10.0
 LIVING = (Phase.STARTING, Phase.UP)
 
 
@@ -46,19 +51,28 @@ class PowerOff:
 
 
 @dataclass(frozen=True)
+class Restart:
+    """End the node's processes, if some are left, and start it again on its instance."""
+
+    instance_id: str
+    boots: int
+
+
+@dataclass(frozen=True)
 class Forget:
     """Delete the Node object of an instance that no longer exists."""
 
     instance_id: str
 
 
-Action = Launch | Drain | Terminate | PowerOff | Forget
+Step = Drain | PowerOff | Restart | Forget
+Action = Launch | Terminate | Step
 
 
 def decide(
     group: Nodegroup,
     workers: Sequence[Worker],
-    running: Collection[str],
+    running: Mapping[str, int],
     now: float,
     *,
     launch_after: float = 0.0,
@@ -67,13 +81,13 @@ def decide(
     """Return the next actions that bring a node group to its desired size.
 
     Args:
-        running: The ids of the instances that run, according to EC2.
+        running: The instances that run, according to EC2.
         now: Monotonic clock, in seconds.
         launch_after: No launch before this time, on the same clock; set when a launch has failed.
         busy: The ids of the instances whose nodes run pods.
     """
     actions: list[Action] = [
-        action for worker in workers if (action := _for_worker(worker, worker.instance_id in running, now))
+        action for worker in workers if (action := _for_worker(worker, running.get(worker.instance_id), now))
     ]
     living = [worker for worker in workers if worker.phase in LIVING and worker.instance_id in running]
     missing = group.desired - len(living)
@@ -83,16 +97,56 @@ def decide(
     return actions
 
 
-def _for_worker(worker: Worker, running: bool, now: float) -> Action | None:
+def decide_self_managed(
+    workers: Sequence[Worker], running: Mapping[str, int], stopped: Collection[str], now: float
+) -> list[Step]:
+    """Return the next actions for nodes whose instances EKS doesn't launch, and so doesn't terminate or replace.
+
+    Args:
+        stopped: The ids of the instances that are stopped; those that are neither here nor in `running` are gone.
+        now: Monotonic clock, in seconds.
+    """
+    actions = []
+    for worker in workers:
+        identity = worker.instance_id
+        action = _self_managed(worker, running.get(identity), identity in stopped, now)
+        if action is not None:
+            actions.append(action)
+    return actions
+
+
+def _for_worker(worker: Worker, boots: int | None, now: float) -> Step | Terminate | None:
+    """Decide for a node of a group. `boots` is None if the instance doesn't run; a group replaces a stopped one."""
     if worker.phase is Phase.DEAD:
-        if worker.died_at is None or now - worker.died_at < NODE_OBJECT_SECONDS:
-            return None
-        return Forget(worker.instance_id)
-    if not running:
+        return _for_dead(worker, now)
+    if boots is None:
         return PowerOff(worker.instance_id, clean=worker.phase is Phase.DRAINED)
     if worker.phase in (Phase.DRAINED, Phase.FAILED):
         return Terminate(worker.instance_id)
-    return None
+    return _for_rebooted(worker, boots)
+
+
+def _self_managed(worker: Worker, boots: int | None, stopped: bool, now: float) -> Step | None:
+    if worker.phase is Phase.DEAD:
+        if boots is not None and worker.died_at is not None:
+            return Restart(worker.instance_id, boots)
+        # The Node object of a stopped instance stays, NotReady.
+        return None if stopped else _for_dead(worker, now)
+    if boots is None:
+        return PowerOff(worker.instance_id, clean=False)
+    if worker.phase is Phase.FAILED and worker.died_at is not None and now - worker.died_at >= PANIC_SECONDS:
+        return Restart(worker.instance_id, boots)
+    return _for_rebooted(worker, boots)
+
+
+def _for_dead(worker: Worker, now: float) -> Forget | None:
+    if worker.died_at is None or now - worker.died_at < NODE_OBJECT_SECONDS:
+        return None
+    return Forget(worker.instance_id)
+
+
+def _for_rebooted(worker: Worker, boots: int) -> Restart | None:
+    return Restart(worker.instance_id, boots) if worker.phase is Phase.UP and worker.boots != boots else None
 
 
 def launch_subnets(subnets: Sequence[str], living: Sequence[Worker], count: int) -> list[str]:

@@ -1,12 +1,13 @@
-"""Build the specifications for `localcloud.kube` and the tags for EC2 from EKS's clusters and node groups."""
+"""Build the specifications for `localcloud.kube` and the tags for EC2 from clusters, node groups and instances."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from localcloud.aws.ec2 import Launched
-from localcloud.aws.eks.model import Cluster, Nodegroup, Worker
-from localcloud.aws.eks.operations.nodegroups import kubernetes_taints, node_labels
+from localcloud.aws.ec2 import Ec2Instance
+from localcloud.aws.eks.model import Cluster, Nodegroup
+from localcloud.aws.eks.nodes import config
+from localcloud.aws.eks.nodes.config import NodeConfig
 from localcloud.aws.eks.state import Eks
 
 
@@ -21,21 +22,22 @@ def control_plane_spec(eks: Eks, cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def node_spec(eks: Eks, group: Nodegroup, worker: Worker, launched: Launched) -> dict[str, Any]:
-    """Return the fields of `NodeSpec`. The instance type was checked when the group was created."""
-    size = eks.ec2.instance_type(group.instance_type)
+def node_spec(eks: Eks, cluster: str, name: str, instance: Ec2Instance, told: NodeConfig) -> dict[str, Any]:
+    """Return the fields of `NodeSpec`. EC2 has checked the instance type."""
+    size = eks.ec2.instance_type(instance.instance_type)
     return {
-        "name": worker.node_name,
-        "private_ip": launched.private_ip,
-        "instance_id": launched.id,
-        "instance_type": group.instance_type,
+        "name": name,
+        "private_ip": instance.private_ip,
+        "instance_id": instance.id,
+        "instance_type": instance.instance_type,
         "vcpus": size.vcpus if size else 1,
         "memory_mib": size.memory_mib if size else 1024,
-        "zone": worker.zone,
+        "zone": instance.zone,
         "region": eks.settings.region,
-        "labels": node_labels(group),
-        "taints": kubernetes_taints(group),
-        "cluster": group.cluster,
+        "labels": config.labels(told),
+        "taints": config.taints(told),
+        "kubelet": config.kubelet_options(told),
+        "cluster": cluster,
     }
 
 

@@ -38,15 +38,21 @@ MAX_RESULTS = 100
 WORKERS = 16
 
 
-@dataclass
-class GroupState:
-    """A node group and its nodes; times are on the monotonic clock."""
+@dataclass(kw_only=True)
+class NodeSet:
+    """The instances that are nodes and belong together, by their ids; times are on the monotonic clock."""
 
-    group: Nodegroup
-    started_at: float
     workers: dict[str, Worker] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     launch_after: float = 0.0
+
+
+@dataclass
+class GroupState(NodeSet):
+    """A node group and its nodes."""
+
+    group: Nodegroup
+    started_at: float
     relabel: set[str] = field(default_factory=set)
     removed_labels: set[str] = field(default_factory=set)
     removed_taints: set[tuple[str, str]] = field(default_factory=set)
@@ -60,6 +66,8 @@ class ClusterState:
     creations: Mapping[tuple[str, str], Creation] = field(default_factory=dict)
     """The create calls for the cluster and its parts, by operation and `clientRequestToken` (see `idempotency`)."""
     groups: dict[str, GroupState] = field(default_factory=dict)
+    self_managed: NodeSet = field(default_factory=NodeSet)
+    """The nodes on instances that EKS did not launch."""
     addons: dict[str, Addon] = field(default_factory=dict)
     entries: dict[str, AccessEntry] = field(default_factory=dict)
     associations: dict[str, Association] = field(default_factory=dict)
@@ -75,6 +83,10 @@ class ClusterState:
         """Replace fields of the cluster."""
         self.cluster = replace(self.cluster, **changes)
         return self.cluster
+
+    def node_sets(self) -> list[NodeSet]:
+        """Return all nodes of the cluster."""
+        return [*self.groups.values(), self.self_managed]
 
     def arns(self) -> set[str]:
         """Return the ARNs of the cluster and its parts, except of those that are being deleted."""
@@ -113,6 +125,10 @@ class Eks:
         self.clusters: dict[str, ClusterState] = {}
         self.lock = threading.RLock()
         self.creating = threading.Lock()
+        self.launching = threading.RLock()
+        """Held while a node group's instance is launched, so that nobody sees it before it belongs to the group."""
+        self.reasons: dict[str, str] = {}
+        """Why running instances with user data are no nodes, by their ids; each reason is logged once."""
         self.pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="eks")
 
     def find(self, name: str) -> ClusterState:

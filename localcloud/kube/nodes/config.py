@@ -29,8 +29,19 @@ PAUSE_IMAGE = "docker.io/localcloud/pause:1"
 SITE_PACKAGES = "/opt/site-packages"
 SNAPSHOTS = "io.containerd.snapshotter.v1.overlayfs/snapshots"
 MAX_PODS = 110
-KUBE_RESERVED_MEMORY_MIB = 255
-KUBE_RESERVED_CPU_MILLIS = 70
+MOST_PODS = 250  # a node's range has 254 addresses
+KUBE_RESERVED = {"cpu": "70m", "memory": "255Mi"}
+
+# The fields of KubeletConfiguration that an instance's owner can set. The others describe the simulated host.
+KUBELET_OPTIONS = frozenset(
+    """
+    allowedUnsafeSysctls clusterDNS clusterDomain containerLogMaxFiles containerLogMaxSize cpuCFSQuota
+    cpuCFSQuotaPeriod cpuManagerPolicy cpuManagerPolicyOptions eventBurst eventRecordQPS evictionMaxPodGracePeriod
+    featureGates kubeAPIBurst kubeAPIQPS kubeReserved logging maxParallelImagePulls maxPods memoryManagerPolicy
+    podPidsLimit podsPerCore registryBurst registryPullQPS seccompDefault serializeImagePulls
+    topologyManagerPolicy topologyManagerPolicyOptions topologyManagerScope
+    """.split()
+)
 
 # kubelet sets these for the whole kernel. In a node, files with the wanted values are mounted over them.
 KERNEL_OVERRIDES = {
@@ -61,6 +72,7 @@ class NodeSpec:
         zone: Availability zone.
         labels: In addition to those that every node has.
         taints: Of Kubernetes or of the EKS API (`NO_SCHEDULE`).
+        kubelet: Fields of KubeletConfiguration; only those of `KUBELET_OPTIONS` have an effect.
     """
 
     name: str
@@ -74,6 +86,7 @@ class NodeSpec:
     cluster: str
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[Mapping[str, Any]] = ()
+    kubelet: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -138,16 +151,16 @@ def taint(given: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def reserved(spec: NodeSpec, machine: Machine) -> dict[str, str]:
-    """Return what kubelet reserves, so that pods can request what the instance type has, not what the host has."""
-    cpu = max(0, machine.cpus - spec.vcpus) * 1000 + KUBE_RESERVED_CPU_MILLIS
-    memory = max(0, machine.memory_mib - spec.memory_mib) + KUBE_RESERVED_MEMORY_MIB
+def held_back(spec: NodeSpec, machine: Machine) -> dict[str, str]:
+    """Return by how much the host is larger than the instance type; pods can't request this part."""
+    cpu = max(0, machine.cpus - spec.vcpus) * 1000
+    memory = max(0, machine.memory_mib - spec.memory_mib)
     return {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}
 
 
 def kubelet_config(spec: NodeSpec, machine: Machine) -> dict[str, Any]:
     """KubeletConfiguration; the node's cgroup namespace makes its own cgroup the root."""
-    return {
+    config = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "address": spec.private_ip,
@@ -169,7 +182,8 @@ def kubelet_config(spec: NodeSpec, machine: Machine) -> dict[str, Any]:
         "clusterDomain": CLUSTER_DOMAIN,
         "clusterDNS": [DNS_ADDRESS],
         "resolvConf": f"{KUBERNETES_DIR}/resolv.conf",
-        "systemReserved": reserved(spec, machine),
+        "systemReserved": held_back(spec, machine),
+        "kubeReserved": KUBE_RESERVED,
         "enforceNodeAllocatable": ["pods"],
         "maxPods": MAX_PODS,
         "nodeStatusUpdateFrequency": "4s",
@@ -190,6 +204,21 @@ def kubelet_config(spec: NodeSpec, machine: Machine) -> dict[str, Any]:
         "registerNode": True,
         "logging": {"verbosity": 1},
     }
+    return _with_options(config, spec.kubelet)
+
+
+def _with_options(config: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge the owner's fields as kubelet merges a drop-in file: mappings are merged, lists are replaced.
+
+    https://kubernetes.io/docs/reference/node/kubelet-config-directory-merging/
+    """
+    made = dict(config)
+    for key in KUBELET_OPTIONS & options.keys():
+        value = options[key]
+        made[key] = {**made[key], **value} if isinstance(value, dict) and isinstance(made.get(key), dict) else value
+    if isinstance(made["maxPods"], int):
+        made["maxPods"] = min(made["maxPods"], MOST_PODS)
+    return made
 
 
 def kubelet_flags(spec: NodeSpec) -> list[str]:

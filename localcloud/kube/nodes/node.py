@@ -74,10 +74,12 @@ class Node:
         """
         plane = self._plane
         with plane.lock:
-            self.pod_cidr = plane.allocate_pod_cidr()
+            known = self._registered()
+            self.pod_cidr = known or plane.allocate_pod_cidr()
             plane.nodes[self.spec.name] = self
         try:
-            self._register()
+            if not known:
+                self._register()
             Network(self._instance).attach_node(self._link())
             self._write_files()
             with plane.lock:  # an addon that is installed meanwhile is started by one of the two threads
@@ -125,6 +127,12 @@ class Node:
 
     def _link(self) -> NodeLink:
         return NodeLink.of(self._instance, self.spec.instance_id, self.spec.private_ip, self.pod_cidr)
+
+    def _registered(self) -> str | None:
+        """Return the pods' range in the Node object that an earlier boot of this instance has left, or None."""
+        found = self._plane.client.find(f"/api/v1/nodes/{self.spec.name}") or {}
+        spec: dict[str, str] = found.get("spec", {})
+        return spec.get("podCIDR") if spec.get("providerID") == config.provider_id(self.spec) else None
 
     def _register(self) -> None:
         """Create the Node object ahead of kubelet, so that labels, taints and pod range are there from the start."""

@@ -6,12 +6,12 @@ import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any, ClassVar
 
-from localcloud.aws.ec2 import InstanceType, Launched, LaunchSpec, Subnet
+from localcloud.aws.ec2 import Ec2Instance, InstanceType, LaunchSpec, Subnet
 from localcloud.aws.eks.model import Json
 from localcloud.aws.eks.state import Eks, Settings
 from localcloud.aws.principals import Principal, Role, SessionCredentials, UnknownCredentials
@@ -35,6 +35,7 @@ class FakePrincipals:
     roles: dict[str, Role] = field(default_factory=dict)
     keys: dict[str, Principal] = field(default_factory=dict)
     bucket_policies: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    profiles: dict[str, str] = field(default_factory=dict)
     assumed: list[tuple[str, str]] = field(default_factory=list)
 
     def add_role(self, name: str, document: Json) -> str:
@@ -50,6 +51,9 @@ class FakePrincipals:
 
     def role(self, arn: str) -> Role | None:
         return self.roles.get(arn)
+
+    def role_of_profile(self, profile_arn: str) -> str | None:
+        return self.profiles.get(profile_arn)
 
     def assume(self, role_arn: str, session_name: str, seconds: int) -> SessionCredentials:
         self.assumed.append((role_arn, session_name))
@@ -67,8 +71,10 @@ class FakeEc2:
         self.subnets = {f"subnet-{zone}": Subnet(f"subnet-{zone}", "vpc-1", f"us-west-2{zone}") for zone in "ab"}
         self.groups: dict[str, str] = {"sg-own": "own"}
         self.interfaces: dict[str, str] = {}
-        self.instances: dict[str, str] = {}
+        self.states: dict[str, str] = {}
+        self.seen: dict[str, Ec2Instance] = {}
         self.launched: list[LaunchSpec] = []
+        self.template_user_data = b""
         self._numbers = count(1)
 
     def subnet(self, identity: str) -> Subnet | None:
@@ -83,7 +89,13 @@ class FakeEc2:
     def launch_template(self, identity: str | None, name: str | None, version: str | None) -> Mapping[str, Any] | None:
         if identity != "lt-1":
             return None
-        return {"id": "lt-1", "name": "workers", "version": version or "1", "data": {}}
+        return {
+            "id": "lt-1",
+            "name": "workers",
+            "version": version or "1",
+            "data": {},
+            "user_data": self.template_user_data,
+        }
 
     def create_security_group(self, name: str, description: str, vpc_id: str, tags: Mapping[str, str]) -> str:
         identity = f"sg-{next(self._numbers)}"
@@ -101,17 +113,33 @@ class FakeEc2:
     def delete_interface(self, identity: str) -> None:
         self.interfaces.pop(identity)
 
-    def run(self, spec: LaunchSpec) -> Launched:
-        number = next(self._numbers)
+    def run(self, spec: LaunchSpec) -> Ec2Instance:
         self.launched.append(spec)
-        self.instances[f"i-{number}"] = "running"
-        return Launched(f"i-{number}", f"10.0.0.{number}", f"ip-10-0-0-{number}.us-west-2.compute.internal")
+        own = self.template_user_data if spec.launch_template else b""
+        return self.start(spec.subnet, spec.instance_type, user_data=own)
+
+    def start(self, subnet: str, instance_type: str = "m5.large", **fields: Any) -> Ec2Instance:
+        """Run an instance as somebody else would."""
+        number, place = next(self._numbers), self.subnets[subnet]
+        name = f"ip-10-0-0-{number}.us-west-2.compute.internal"
+        seen = Ec2Instance(f"i-{number}", f"10.0.0.{number}", name, subnet, place.zone, place.vpc_id, instance_type)
+        self.states[seen.id], self.seen[seen.id] = "running", replace(seen, **fields)
+        return self.seen[seen.id]
+
+    def boot(self, identity: str) -> None:
+        """Start a stopped instance, or reboot a running one."""
+        self.states[identity] = "running"
+        self.seen[identity] = replace(self.seen[identity], boots=self.seen[identity].boots + 1)
 
     def terminate(self, identity: str) -> None:
-        self.instances[identity] = "terminated"
+        self.states[identity] = "terminated"
 
     def running(self) -> set[str]:
-        return {identity for identity, state in self.instances.items() if state == "running"}
+        return {identity for identity, state in self.states.items() if state == "running"}
+
+    def instances(self) -> dict[str, Ec2Instance]:
+        alive = {identity: state for identity, state in self.states.items() if state != "terminated"}
+        return {identity: replace(self.seen[identity], running=state == "running") for identity, state in alive.items()}
 
 
 class FakeClient:

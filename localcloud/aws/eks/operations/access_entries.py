@@ -65,6 +65,7 @@ def create(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
             raise in_use("The specified access entry resource is already in use on this cluster.")
         entry = _entry(eks, state, arn, kind, params)
         state.entries[arn] = entry
+    state.wake.set()  # instances with this role may wait for it
     return {"accessEntry": entry_json(entry)}
 
 

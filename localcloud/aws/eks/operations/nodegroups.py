@@ -10,7 +10,9 @@ from typing import Any
 
 from localcloud.aws.ec2 import AMI
 from localcloud.aws.eks.errors import in_use, invalid, not_found
-from localcloud.aws.eks.model import NAME, Json, Nodegroup, nodegroup_json, update_json
+from localcloud.aws.eks.model import NAME, Cluster, Json, Nodegroup, nodegroup_json, update_json
+from localcloud.aws.eks.nodes import config, user_data
+from localcloud.aws.eks.nodes.config import BadNodeConfig, NodeConfig
 from localcloud.aws.eks.operations import access_entries
 from localcloud.aws.eks.state import ClusterState, Eks, GroupState, checked_tags, page
 from localcloud.aws.principals import Principal
@@ -37,6 +39,7 @@ def create(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
                 nodegroupName=name,
             )
         group = _checked(eks, state, name, params)
+        _check_node_config(eks, state.cluster, group)
         state.groups[name] = GroupState(group, time.monotonic())
     access_entries.add_node_role(eks, state, group.node_role)
     state.wake.set()
@@ -82,6 +85,7 @@ def update_config(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Jso
             node_repair_config=params.get("nodeRepairConfig") or group.node_repair_config,
             modified_at=time.time(),
         )
+        _check_node_config(eks, state.cluster, changed)
         if (changed.labels, changed.taints) != (group.labels, group.taints):
             found.relabel |= set(found.workers)
             found.removed_labels |= set(group.labels) - set(changed.labels)
@@ -102,7 +106,9 @@ def update_version(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Js
     with state.lock:
         template = params.get("launchTemplate")
         if template:
-            found.group = replace(found.group, launch_template=_template(eks, template)[0], modified_at=time.time())
+            changed = replace(found.group, launch_template=_template(eks, template)[0], modified_at=time.time())
+            _check_node_config(eks, state.cluster, changed)
+            found.group = changed
         update = eks.add_update(state, "VersionUpdate", {"Version": version}, nodegroup=found.group.name)
     return {"update": update_json(update)}
 
@@ -123,6 +129,24 @@ def node_labels(group: Nodegroup) -> dict[str, str]:
         "eks.amazonaws.com/capacityType": group.capacity_type,
         "eks.amazonaws.com/nodegroup-image": AMI,
     }
+
+
+def node_config(cluster: Cluster, group: Nodegroup, own: bytes) -> NodeConfig:
+    """Return what EKS tells the group's nodes, with what the launch template's own user data adds for kubelet.
+
+    https://docs.aws.amazon.com/eks/latest/userguide/launch-templates.html#launch-template-user-data
+    """
+    listed = ",".join(f"{key}={value}" for key, value in node_labels(group).items())
+    told = NodeConfig(
+        cluster=cluster.name,
+        endpoint=cluster.endpoint or "",
+        ca_pem=cluster.ca_pem or "",
+        cidr=str(cluster.network_config["serviceIpv4Cidr"]),
+        kubelet={"registerWithTaints": kubernetes_taints(group)},
+        flags=(f"--node-labels={listed}",),
+    )
+    added = user_data.parse(own)
+    return told if added is None else told.merged(NodeConfig(kubelet=added.kubelet, flags=added.flags))
 
 
 def _checked(eks: Eks, state: ClusterState, name: str, params: Mapping[str, Any]) -> Nodegroup:
@@ -163,6 +187,16 @@ def _checked(eks: Eks, state: ClusterState, name: str, params: Mapping[str, Any]
         auto_scaling_group=f"eks-{name}-{identity}",
         tags=checked_tags(params.get("tags")),
     )
+
+
+def _check_node_config(eks: Eks, cluster: Cluster, group: Nodegroup) -> None:
+    """Refuse labels, taints and user data with which kubelet would not start (aws/containers-roadmap#1451, #2465)."""
+    template = group.launch_template or {}
+    found = eks.ec2.launch_template(template.get("id"), None, template.get("version")) if template else None
+    try:
+        config.check(node_config(cluster, group, found["user_data"] if found else b""))
+    except BadNodeConfig as error:
+        raise invalid(f"nodegroup {group.name}: {error}") from error
 
 
 def _capacity(given: Any) -> str:

@@ -7,7 +7,18 @@ from dataclasses import replace
 import pytest
 
 from localcloud.aws.eks.model import Nodegroup, Phase, Worker
-from localcloud.aws.eks.rules import Drain, Forget, Launch, PowerOff, Terminate, decide, settled, victims
+from localcloud.aws.eks.rules import (
+    Drain,
+    Forget,
+    Launch,
+    PowerOff,
+    Restart,
+    Terminate,
+    decide,
+    decide_self_managed,
+    settled,
+    victims,
+)
 
 NOW = 100.0
 
@@ -45,12 +56,12 @@ def worker(number: int, zone: str = "a", phase: Phase = Phase.UP, **fields: floa
     return replace(made, **fields)  # type: ignore[arg-type]
 
 
-def running(*workers: Worker) -> set[str]:
-    return {worker.instance_id for worker in workers}
+def running(*workers: Worker) -> dict[str, int]:
+    return {worker.instance_id: worker.boots for worker in workers}
 
 
 def test_missing_nodes_are_launched_in_each_subnet_in_turn() -> None:
-    assert decide(group(3), [], set(), NOW) == [Launch("subnet-a"), Launch("subnet-b"), Launch("subnet-a")]
+    assert decide(group(3), [], {}, NOW) == [Launch("subnet-a"), Launch("subnet-b"), Launch("subnet-a")]
 
 
 def test_a_missing_node_is_launched_in_the_subnet_with_the_fewest_nodes() -> None:
@@ -71,7 +82,7 @@ def test_a_terminated_instance_is_powered_off_and_replaced_at_once() -> None:
 
 def test_an_instance_that_is_terminated_while_its_node_starts_is_replaced() -> None:
     gone = worker(1, "a", Phase.STARTING)
-    assert decide(group(1), [gone], set(), NOW) == [PowerOff("i-1", clean=False), Launch("subnet-a")]
+    assert decide(group(1), [gone], {}, NOW) == [PowerOff("i-1", clean=False), Launch("subnet-a")]
 
 
 def test_the_instance_of_a_failed_node_is_terminated() -> None:
@@ -80,14 +91,14 @@ def test_the_instance_of_a_failed_node_is_terminated() -> None:
 
 
 def test_the_next_launch_after_a_failed_start_is_delayed() -> None:
-    assert decide(group(1), [], set(), NOW, launch_after=NOW + 1) == []
-    assert decide(group(1), [], set(), NOW, launch_after=NOW) == [Launch("subnet-a")]
+    assert decide(group(1), [], {}, NOW, launch_after=NOW + 1) == []
+    assert decide(group(1), [], {}, NOW, launch_after=NOW) == [Launch("subnet-a")]
 
 
 def test_a_dead_nodes_object_is_deleted_some_seconds_after_its_last_process() -> None:
     dying, dead = worker(1, phase=Phase.DEAD), worker(2, phase=Phase.DEAD, died_at=NOW - 5)
     just = worker(3, phase=Phase.DEAD, died_at=NOW - 4)
-    assert decide(group(0), [dying, dead, just], set(), NOW) == [Forget("i-2")]
+    assert decide(group(0), [dying, dead, just], {}, NOW) == [Forget("i-2")]
 
 
 def test_a_surplus_node_is_drained_then_terminated_then_shut_down() -> None:
@@ -97,7 +108,7 @@ def test_a_surplus_node_is_drained_then_terminated_then_shut_down() -> None:
     assert decide(group(0), [draining], running(draining), NOW) == []
     drained = replace(surplus, phase=Phase.DRAINED)
     assert decide(group(0), [drained], running(drained), NOW) == [Terminate("i-1")]
-    assert decide(group(0), [drained], set(), NOW) == [PowerOff("i-1", clean=True)]
+    assert decide(group(0), [drained], {}, NOW) == [PowerOff("i-1", clean=True)]
 
 
 def test_deleting_a_group_drains_all_its_nodes() -> None:
@@ -134,3 +145,37 @@ def test_a_group_is_settled_when_exactly_the_desired_nodes_are_ready() -> None:
     assert not settled(group(1), [worker(1, phase=Phase.STARTING)])
     assert not settled(group(1), [worker(1), worker(2, phase=Phase.DEAD)])
     assert settled(group(0), [])
+
+
+def test_a_rebooted_node_is_started_again_once_it_is_up() -> None:
+    up, starting = worker(1), worker(2, phase=Phase.STARTING)
+    rebooted = {"i-1": 2, "i-2": 2}
+    assert decide(group(2), [up, starting], rebooted, NOW) == [Restart("i-1", 2)]
+    assert decide_self_managed([up, starting], rebooted, (), NOW) == [Restart("i-1", 2)]
+
+
+def test_a_self_managed_node_runs_as_long_as_its_instance() -> None:
+    node = worker(1)
+    assert decide_self_managed([node], running(node), (), NOW) == []
+    assert decide_self_managed([node], {}, (), NOW) == [PowerOff("i-1", clean=False)]
+    assert decide_self_managed([replace(node, phase=Phase.STARTING)], {}, (), NOW) == [PowerOff("i-1", clean=False)]
+
+
+def test_the_node_object_of_a_stopped_instance_stays_until_the_instance_is_terminated() -> None:
+    node = worker(1)
+    assert decide_self_managed([node], {}, ["i-1"], NOW) == [PowerOff("i-1", clean=False)]
+    dead = replace(node, phase=Phase.DEAD, died_at=NOW - 60)
+    assert decide_self_managed([dead], {}, ["i-1"], NOW) == []
+    assert decide_self_managed([dead], {"i-1": 2}, (), NOW) == [Restart("i-1", 2)]
+    assert decide_self_managed([dead], {}, (), NOW) == [Forget("i-1")]
+    assert decide_self_managed([replace(dead, died_at=NOW - 1)], {}, (), NOW) == []
+
+
+def test_a_started_instance_waits_until_its_last_process_has_ended() -> None:
+    assert decide_self_managed([worker(1, phase=Phase.DEAD)], {"i-1": 2}, (), NOW) == []
+
+
+def test_a_self_managed_node_that_has_failed_starts_again_on_its_instance() -> None:
+    failed = worker(1, phase=Phase.FAILED, died_at=NOW - 9)
+    assert decide_self_managed([failed], running(failed), (), NOW) == []
+    assert decide_self_managed([failed], running(failed), (), NOW + 1) == [Restart("i-1", 1)]

@@ -35,12 +35,37 @@ def test_taints_of_eks_and_of_kubernetes_are_accepted(given: dict[str, str], mad
 @pytest.mark.parametrize(
     ("machine", "cpu", "memory"),
     [
-        pytest.param(Machine(16, 65536), "14070m", "57599Mi", id="a bigger host holds back the rest"),
-        pytest.param(Machine(1, 4096), "70m", "255Mi", id="a smaller host gives what it has"),
+        pytest.param(Machine(16, 65536), "14000m", "57344Mi", id="a bigger host holds back the rest"),
+        pytest.param(Machine(1, 4096), "0m", "0Mi", id="a smaller host gives what it has"),
     ],
 )
 def test_pods_may_request_what_the_instance_type_has(spec: NodeSpec, machine: Machine, cpu: str, memory: str) -> None:
-    assert config.reserved(spec, machine) == {"cpu": cpu, "memory": memory}
+    kubelet = config.kubelet_config(spec, machine)
+    assert kubelet["systemReserved"] == {"cpu": cpu, "memory": memory}
+    assert kubelet["kubeReserved"] == {"cpu": "70m", "memory": "255Mi"}
+
+
+def test_the_owner_of_an_instance_sets_kubelets_options_but_not_the_simulated_host(spec: NodeSpec) -> None:
+    options = {
+        "maxPods": 29,
+        "clusterDNS": ["172.20.0.11"],
+        "kubeReserved": {"cpu": "100m", "ephemeral-storage": "1Gi"},
+        "cgroupRoot": "/elsewhere",
+        "evictionHard": {"nodefs.available": "10%"},
+    }
+    plain = config.kubelet_config(spec, Machine(2, 8192))
+    kubelet = config.kubelet_config(dataclasses.replace(spec, kubelet=options), Machine(2, 8192))
+    assert kubelet == {
+        **plain,
+        "maxPods": 29,
+        "clusterDNS": ["172.20.0.11"],
+        "kubeReserved": {"cpu": "100m", "memory": "255Mi", "ephemeral-storage": "1Gi"},
+    }
+
+
+def test_a_node_has_no_more_pods_than_addresses(spec: NodeSpec) -> None:
+    kubelet = config.kubelet_config(dataclasses.replace(spec, kubelet={"maxPods": 737}), Machine(2, 8192))
+    assert kubelet["maxPods"] == 250
 
 
 def test_kubelet_runs_on_cgroup_v1_in_the_nodes_cgroup_namespace(spec: NodeSpec) -> None:

@@ -56,9 +56,9 @@ def test_a_stopped_instance_is_terminated_and_replaced(world: World) -> None:
     world.nodegroup(1)
     world.turn(2)
     victim = next(iter(world.ec2.running()))
-    world.ec2.instances[victim] = "stopped"
+    world.ec2.states[victim] = "stopped"
     world.turn(2)
-    assert world.ec2.instances[victim] == "terminated"
+    assert world.ec2.states[victim] == "terminated"
     assert len(world.ec2.running()) == 1
 
 
@@ -68,7 +68,7 @@ def test_a_node_whose_processes_died_is_replaced(world: World) -> None:
     victim = next(iter(world.ec2.running()))
     world.machine.nodes[victim].running = False
     world.turn(2)
-    assert world.ec2.instances[victim] == "terminated"
+    assert world.ec2.states[victim] == "terminated"
     assert len(world.ec2.running()) == 1
 
 
@@ -161,6 +161,8 @@ def test_the_node_role_gets_an_access_entry(world: World) -> None:
         ({"scalingConfig": {"minSize": 2, "maxSize": 3, "desiredSize": 1}}, "Minimum capacity 2"),
         ({"scalingConfig": {"minSize": 0, "maxSize": 1, "desiredSize": 2}}, "desired capacity 2"),
         ({"taints": [{"key": "k", "effect": "NoSchedule"}]}, "NoSchedule"),
+        ({"taints": [{"key": "a key", "effect": "NO_SCHEDULE"}]}, "a key=:NoSchedule is no taint"),
+        ({"labels": {"node-role.kubernetes.io/worker": ""}}, "may not set the label node-role"),
         ({"capacityType": "CHEAP"}, "CHEAP"),
         ({"launchTemplate": {"id": "lt-x"}}, "lt-x"),
     ],
@@ -178,6 +180,41 @@ def test_a_launch_template_is_used_and_shown(world: World) -> None:
     world.turn()
     assert shown["launchTemplate"] == {"id": "lt-1", "name": "workers", "version": "3"}
     assert world.ec2.launched[0].launch_template == shown["launchTemplate"]
+
+
+NODE_CONFIG = """apiVersion: node.eks.aws/v1alpha1
+kind: NodeConfig
+spec:
+  cluster: {name: other}
+  kubelet: {config: {maxPods: 20}, flags: ["--node-labels=role=reader,disk=fast"]}
+"""
+
+
+def test_the_launch_templates_user_data_adds_to_what_eks_tells_the_nodes(world: World) -> None:
+    world.ec2.template_user_data = NODE_CONFIG.encode()
+    world.nodegroup(1, launchTemplate={"id": "lt-1"}, labels={"role": "worker", "own": "1"})
+    world.turn()
+    spec = next(iter(world.machine.nodes.values())).spec
+    assert (spec["cluster"], spec["kubelet"]["maxPods"]) == ("demo", 20)
+    assert {"role": "reader", "own": "1", "disk": "fast"}.items() <= spec["labels"].items()
+
+
+def test_a_launch_template_with_a_bad_node_config_is_refused(world: World) -> None:
+    world.ec2.template_user_data = NODE_CONFIG.replace("role=reader", "reader").encode()
+    with pytest.raises(EksError, match="'reader' must have the form key=value"):
+        world.nodegroup(1, launchTemplate={"id": "lt-1"})
+    assert world.call("ListNodegroups", clusterName="demo")["nodegroups"] == []
+
+
+def test_a_rebooted_instances_node_starts_again_and_is_not_replaced(world: World) -> None:
+    world.nodegroup(1)
+    world.turn(2)
+    rebooted = next(iter(world.ec2.running()))
+    world.ec2.boot(rebooted)
+    world.turn(2)
+    assert world.ec2.running() == {rebooted}
+    node = world.machine.nodes[rebooted]
+    assert (node.ended, node.running) == ("powered off", True)
 
 
 def test_a_node_group_name_can_be_used_only_once(world: World) -> None:

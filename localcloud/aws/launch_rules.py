@@ -1,0 +1,172 @@
+"""What AWS does at the launch of an instance and moto doesn't, added to moto's own methods at start-up.
+
+An instance of a fleet, of a launch template or of `RunInstances` has everything that its node needs from its first
+moment: user data, instance profile, security groups, a private DNS name of its region, and an address that no other
+instance had a moment ago.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+
+# AWS reserves the first four addresses of a subnet and the last one.
+# https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html
+FIRST_HOST = 4
+
+
+def install() -> None:
+    """Wrap moto's methods. Call this once per process."""
+    from moto.ec2.models import EC2Backend
+    from moto.ec2.models.fleets import Fleet
+    from moto.ec2.models.instances import Instance
+    from moto.ec2.models.spot_requests import SpotInstanceRequest
+    from moto.ec2.models.subnets import Subnet
+
+    _complete_launches(EC2Backend)
+    _launch_fleets_from_templates(Fleet, SpotInstanceRequest)
+    _count_boots(Instance)
+    _choose_addresses(Subnet)
+
+
+def _complete_launches(backend: Any) -> None:
+    """Apply what moto ignores in a launch template, and set the instance profile before the instance is visible."""
+    original = backend.run_instances
+
+    def run_instances(
+        self: Any, image_id: str, count: int, user_data: Any, security_group_names: list[str], **given: Any
+    ) -> Any:
+        template = self._get_template_from_args(given["launch_template"]).data if given.get("launch_template") else {}
+        asked = {name: given.get(f"iam_instance_profile_{name}") for name in ("name", "arn")}
+        profile = _profile(self, asked if any(asked.values()) else _prepared_profile(template, given))
+        made = {**_from_template(template, given), "region_name": self.region_name}
+        if profile is not None:
+            made["iam_instance_profile"] = {"Arn": profile.arn, "Id": profile.id}
+        reservation = original(self, image_id, count, user_data, security_group_names, **made)
+        # moto's RunInstances associates the profile of the request with the first instance itself.
+        rest = reservation.instances[1:] if any(asked.values()) else reservation.instances
+        for instance in rest if profile is not None else ():
+            self.associate_iam_instance_profile(instance.id, iam_instance_profile_arn=profile.arn)
+        return reservation
+
+    backend.run_instances = run_instances
+
+
+def _from_template(template: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of moto's method with the template's values where the request has none."""
+    made = dict(given)
+    interfaces = [each for each in template.get("NetworkInterfaces") or [] if int(each.get("DeviceIndex") or 0) == 0]
+    first = interfaces[0] if interfaces else {}
+    if not made.get("nics"):
+        made["subnet_id"] = made.get("subnet_id") or first.get("SubnetId")
+        groups = made.get("security_group_ids") or template.get("SecurityGroupIds") or first.get("Groups") or []
+        made["security_group_ids"] = list(groups)
+    made["metadata_options"] = made.get("metadata_options") or template.get("MetadataOptions") or {}
+    market = (template.get("InstanceMarketOptions") or {}).get("MarketType")
+    made["instance_market_options"] = made.get("instance_market_options") or market or {}
+    return made
+
+
+def _prepared_profile(template: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return name and ARN of the profile in a launch template or in an Auto Scaling group's launch configuration."""
+    profile = template.get("IamInstanceProfile") or {}
+    of_configuration = getattr(given.get("launch_config"), "instance_profile_name", None)
+    return {"name": profile.get("Name") or of_configuration, "arn": profile.get("Arn")}
+
+
+def _profile(backend: Any, asked: Mapping[str, Any]) -> Any:
+    from moto.ec2.utils import filter_iam_instance_profiles
+
+    if not any(asked.values()):
+        return None
+    return filter_iam_instance_profiles(backend.account_id, backend.partition, asked["arn"], asked["name"])
+
+
+def _launch_fleets_from_templates(fleet: Any, spot_request: Any) -> None:
+    """Launch a fleet's instances with its launch template; moto applies only a few fields of it."""
+    launch_one = spot_request.launch_instance
+
+    def create_on_demand_requests(self: Any, weight_to_add: float) -> None:
+        counts, added = self.get_launch_spec_counts(weight_to_add)
+        for spec, count in counts.items():
+            reservation = _run(self.ec2_backend, spec, count, fleet_id=self.id)
+            self.on_demand_instances += [
+                {"id": reservation.id, "instance": instance, "launch_spec": spec} for instance in reservation.instances
+            ]
+        self.fulfilled_capacity += added
+
+    def launch_instance(self: Any) -> Any:
+        spec = self.launch_spec
+        if spec is None or not spec.launch_template_spec:
+            return launch_one(self)
+        reservation = _run(self.ec2_backend, spec, 1, spot_fleet_id=self.spot_fleet_id, instance_market_options="spot")
+        return reservation.instances[0]
+
+    fleet.create_on_demand_requests = create_on_demand_requests
+    spot_request.launch_instance = launch_instance
+
+
+def _run(backend: Any, spec: Any, count: int, **more: Any) -> Any:
+    """Run instances of a fleet: `spec` is its launch template merged with one of its overrides."""
+    named = spec.launch_template_spec
+    return backend.run_instances(
+        spec.image_id,
+        count,
+        spec.user_data,
+        [],
+        instance_type=spec.instance_type,
+        is_instance_type_default=False,
+        subnet_id=spec.subnet_id,
+        launch_template={key: named[key] for key in ("LaunchTemplateId", "Version") if key in named},
+        tags=spec.tag_specifications,
+        **more,
+    )
+
+
+def _count_boots(instance: Any) -> None:
+    """Count the boots of an instance, so that a stop and a start in one moment are noticed, and a reboot is."""
+    instance.boots = 1
+    for name in ("start", "reboot"):
+        setattr(instance, name, _counted(getattr(instance, name)))
+
+
+def _counted(original: Any) -> Any:
+    def wrapped(self: Any) -> Any:
+        before = self.state
+        result = original(self)
+        if original.__name__ == "reboot" or before != "running":
+            self.boots += 1
+        return result
+
+    wrapped.__name__ = original.__name__
+    return wrapped
+
+
+def _choose_addresses(subnet: Any) -> None:
+    subnet.get_available_subnet_ip = _next_address
+
+
+def _next_address(subnet: Any, instance: Any) -> str:
+    """Return a free address that was not used recently; moto would take the one that became free last.
+
+    With moto's choice a new instance would get a terminated one's address, and so its name in Kubernetes.
+    """
+    from moto.ec2.exceptions import EC2ClientError
+
+    network = ipaddress.ip_network(subnet.cidr_block)
+    interfaces = list(subnet.ec2_backend.enis.values())
+    taken = {*subnet._subnet_ips, *(interface.private_ip_address for interface in interfaces)}
+    usable = range(FIRST_HOST, network.num_addresses - 1)
+    last = getattr(subnet, "_last_address", FIRST_HOST - 1)
+    for number in (*range(last + 1, usable.stop), *usable):
+        address = str(network[number])
+        if address not in taken:
+            subnet._last_address = number
+            subnet._unused_ips.discard(address)
+            subnet._subnet_ips[address] = instance
+            return address
+    raise EC2ClientError(
+        "InsufficientFreeAddressesInSubnet",
+        f"There are not enough free addresses in subnet '{subnet.id}' to satisfy the requested number of instances.",
+    )
