@@ -110,7 +110,7 @@ def _add_parameters(store: Any, key: str) -> None:
         return
     store.holds_eks_images = True
     for name, value in parameters().items():
-        parameter = Parameter(
+        parameter = Parameter(  # type: ignore[abstract]
             account_id=store.account_id,
             name=name,
             value=value,
