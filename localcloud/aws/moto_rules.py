@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from localcloud.aws import efs_rules, launch_rules, s3_rules
+from localcloud.aws import efs_rules, eks_images, launch_rules, s3_rules
 from localcloud.aws.requests import outgoing
 
 # moto recognizes only keys of twenty capital letters and digits; other access keys can have another form.
@@ -39,6 +39,7 @@ def install() -> None:
     _carry_out_what_was_decided(BaseResponse)
     FakeBucket.get_permission = _neutral  # type: ignore[method-assign]
     efs_rules.install()
+    eks_images.install()
     launch_rules.install()
     s3_rules.install()
 

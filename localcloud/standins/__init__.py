@@ -6,4 +6,6 @@ eks/                  components only; their children are resources of aws
 kubernetes/           objects of any API server
 language_host.py      runs Python programs, each in a process (`run_program.py`)
 serve.py, values.py   what the providers share: the gRPC server, and property values
+components.py         what the providers with components share, with monitor.py, the engine's resource monitor, called
+                      directly, and algebra.py, values that may be unknown or secret
 """

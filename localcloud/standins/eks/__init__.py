@@ -6,6 +6,5 @@ It doesn't use the SDK's runtime: that expands one component at a time, and impo
 provider     answers the engine's construct and call requests; read it first
 components/  the children and the outputs of each component
 scope        the component that is being expanded: the options that its children inherit
-monitor      the engine's resource monitor, called directly; algebra: values that may be unknown or secret
 arguments    checks inputs, and names those that aren't covered
 """

@@ -12,7 +12,7 @@ from typing import Final
 from pulumi.errors import InputPropertiesError, InputPropertyErrorDetails
 from pulumi.provider.experimental.property_value import PropertyValue
 
-from localcloud.standins.eks.algebra import NULL, is_truthy, text
+from localcloud.standins.algebra import NULL, is_truthy, text
 from localcloud.standins.serve import PluginError
 
 _SELF_MANAGED: Final = "self-managed node groups are not covered, use ManagedNodeGroup"

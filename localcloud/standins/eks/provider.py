@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
 from typing import Any, Final
 
-import grpc
-from pulumi.errors import InputPropertiesError, InputPropertyError, InputPropertyErrorDetails
 from pulumi.provider.experimental import provider as sdk
 from pulumi.provider.experimental.property_value import PropertyValue, ResourceReference
 from pulumi.runtime.proto import provider_pb2
 
-from localcloud.standins.eks.algebra import NULL, combine, depending, member, without_dependencies
+from localcloud.standins.algebra import NULL, combine, member, without_dependencies
+from localcloud.standins.components import ComponentServicer, Constructed, Options, component, inputs_of, monitor_at
 from localcloud.standins.eks.arguments import ADDON, UNCOVERED_TYPES, VPC_CNI_ADDON, not_covered
 from localcloud.standins.eks.components.addons import addon, vpc_cni
 from localcloud.standins.eks.components.cluster import ClusterExpansion
 from localcloud.standins.eks.components.cluster_outputs import kubeconfig_sources
 from localcloud.standins.eks.components.kubeconfig import kubeconfig_json
 from localcloud.standins.eks.components.node_group import Core, node_group
-from localcloud.standins.eks.monitor import EngineMonitor, Monitor, Registration
-from localcloud.standins.eks.scope import Options, Scope
-from localcloud.standins.serve import PluginError, Servicer
+from localcloud.standins.eks.scope import Scope
+from localcloud.standins.monitor import Monitor
+from localcloud.standins.serve import PluginError
 
 GET_KUBECONFIG: Final = "eks:index:Cluster/getKubeconfig"
 _TYPES: Final = ("eks:index:Cluster", "eks:index:ManagedNodeGroup", "eks:index:Addon", "eks:index:VpcCniAddon")
@@ -33,34 +30,17 @@ class EksProvider(sdk.Provider):
     """A package of components only: it has nothing to configure and no resources of its own."""
 
 
-@dataclass(frozen=True)
-class Constructed:
-    """A component and its outputs."""
+class EksServicer(ComponentServicer):
+    """Serves construct and call."""
 
-    urn: str
-    outputs: Mapping[str, PropertyValue]
-
-
-class EksServicer(Servicer):
-    """Serve construct and call without the SDK's globals, so that several components are expanded at once."""
-
-    async def Construct(self, request: Any, context: Any) -> provider_pb2.ConstructResponse:  # noqa: N802
-        """Expand a component."""
-        monitor = _monitor(request.monitorEndpoint, request.dryRun)
-        made = await self._reporting(context, construct(monitor, request))
-        return provider_pb2.ConstructResponse(
-            urn=made.urn,
-            state=PropertyValue.marshal_map({key: without_dependencies(value) for key, value in made.outputs.items()}),
-            stateDependencies={
-                key: provider_pb2.ConstructResponse.PropertyDependencies(urns=sorted(value.all_dependencies()))
-                for key, value in made.outputs.items()
-            },
-        )
+    async def construct(self, monitor: Monitor, request: provider_pb2.ConstructRequest) -> Constructed:
+        """Expand a component; see `construct` of this module."""
+        return await construct(monitor, request)
 
     async def Call(self, request: Any, context: Any) -> provider_pb2.CallResponse:  # noqa: N802
         """Call a method of a component."""
-        monitor = _monitor(request.monitorEndpoint, request.dryRun)
-        result = await self._reporting(context, call(monitor, request))
+        monitor = monitor_at(request.monitorEndpoint, request.dryRun)
+        result = await self.reporting(context, call(monitor, request))
         response = provider_pb2.CallResponse(
             returnDependencies={
                 key: provider_pb2.CallResponse.ReturnDependencies(urns=sorted(value.all_dependencies()))
@@ -72,24 +52,6 @@ class EksServicer(Servicer):
             PropertyValue.marshal_map({key: without_dependencies(value) for key, value in result.items()})
         )
         return response
-
-    async def _reporting(self, context: Any, work: Any) -> Any:
-        """Await the work; report the properties at fault in the status, where the engine looks for them."""
-        try:
-            return await work
-        except InputPropertiesError as error:
-            await context.abort_with_status(self.create_grpc_invalid_properties_status(error.message, error.errors))
-        except InputPropertyError as error:
-            details: list[InputPropertyErrorDetails] = [{"property_path": error.property_path, "reason": error.reason}]
-            await context.abort_with_status(self.create_grpc_invalid_properties_status("", details))
-        except grpc.aio.AioRpcError as error:
-            # The engine has already reported the child that failed.
-            await context.abort(error.code(), error.details() or "a child could not be registered")
-
-
-@cache
-def _monitor(endpoint: str, preview: bool) -> Monitor:
-    return EngineMonitor(endpoint, preview)
 
 
 async def construct(monitor: Monitor, request: provider_pb2.ConstructRequest) -> Constructed:
@@ -103,7 +65,7 @@ async def construct(monitor: Monitor, request: provider_pb2.ConstructRequest) ->
         raise not_covered(f"the resource type {request.type}", UNCOVERED_TYPES[request.type])
     if request.type not in _TYPES:
         raise PluginError(f"the eks package has no resource type {request.type}")
-    inputs = _inputs(request.inputs, request.inputDependencies)
+    inputs = inputs_of(request.inputs, request.inputDependencies)
     parent = request.parent
     if request.type == "eks:index:Addon":
         ADDON.check(inputs)
@@ -122,32 +84,9 @@ async def construct(monitor: Monitor, request: provider_pb2.ConstructRequest) ->
     return Constructed(scope.urn, outputs)
 
 
-def _inputs(struct: Any, input_dependencies: Any) -> dict[str, PropertyValue]:
-    values = PropertyValue.unmarshal_map(struct)
-    return {
-        key: depending(value, input_dependencies[key].urns) if key in input_dependencies else value
-        for key, value in values.items()
-        if value.value is not None
-    }
-
-
 async def _open(monitor: Monitor, request: provider_pb2.ConstructRequest, parent: str) -> Scope:
-    options = Options.of(request)
-    component = await monitor.register(
-        Registration(
-            type=request.type,
-            name=request.name,
-            parent=parent,
-            custom=False,
-            depends_on=frozenset(request.dependencies),
-            providers=options.providers,
-            protect=options.protect,
-            retain_on_delete=options.retain_on_delete,
-            deleted_with=options.deleted_with,
-            aliases=tuple(request.aliases),
-        )
-    )
-    return Scope(monitor, component.urn, options, request.dryRun)
+    registered = await monitor.register(component(request, parent))
+    return Scope(monitor, registered.urn, Options.of(request), request.dryRun)
 
 
 def _profile(config: Mapping[str, str]) -> str | None:
@@ -174,7 +113,7 @@ async def call(monitor: Monitor, request: provider_pb2.CallRequest) -> dict[str,
     """
     if request.tok != GET_KUBECONFIG:
         raise PluginError(f"the eks package has no method {request.tok}")
-    arguments = _inputs(request.args, request.argDependencies)
+    arguments = inputs_of(request.args, request.argDependencies)
     scope = Scope(monitor, "", Options(), request.dryRun)
     core = await Core.of(scope, arguments["__self__"])
     result = combine(

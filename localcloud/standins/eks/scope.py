@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from pulumi.provider.experimental.property_value import PropertyValue, ResourceReference
-from pulumi.runtime.proto import provider_pb2
 
-from localcloud.standins.eks.algebra import depending, is_unknown
-from localcloud.standins.eks.monitor import Monitor, Registration, Resource
+from localcloud.standins.algebra import depending, is_unknown
+from localcloud.standins.components import Options
+from localcloud.standins.monitor import Monitor, Registration, Resource
 from localcloud.standins.serve import PluginError
 from localcloud.standins.values import has_unknown, plain
 
@@ -25,29 +25,6 @@ from localcloud.standins.values import has_unknown, plain
 def sdk_version(package: str) -> str:
     """The installed version of the SDK `pulumi-PACKAGE`: it names the default provider."""
     return importlib.metadata.version(f"pulumi-{package}")
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options that a component passes on to its children."""
-
-    providers: Mapping[str, str] = field(default_factory=dict)
-    protect: bool | None = None
-    retain_on_delete: bool | None = None
-    deleted_with: str = ""
-    secret_outputs: frozenset[str] = frozenset()
-    """Outputs of the component itself that the user wants kept secret."""
-
-    @classmethod
-    def of(cls, request: provider_pb2.ConstructRequest) -> Options:
-        """The options of a construct request."""
-        return cls(
-            providers=dict(request.providers),
-            protect=request.protect if request.HasField("protect") else None,
-            retain_on_delete=request.retainOnDelete if request.HasField("retainOnDelete") else None,
-            deleted_with=request.deletedWith,
-            secret_outputs=frozenset(request.additionalSecretOutputs),
-        )
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def annotated_true(obj: Mapping[str, Any], key: str) -> bool:
     return annotation(obj, key) == "true"
 
 
-def set_metadata(obj: Object, key: str, value: str) -> None:
+def set_metadata(obj: Object, key: str, value: Any) -> None:
     """Set `metadata.KEY`; make the metadata where there is none."""
     inner = obj.get("metadata")
     obj["metadata"] = {**(inner if isinstance(inner, dict) else {}), key: value}

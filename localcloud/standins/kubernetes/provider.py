@@ -19,6 +19,7 @@ from localcloud.standins.kubernetes.cluster.client import Cluster
 from localcloud.standins.kubernetes.cluster.errors import ApiError, ClusterError, UnknownKind, Unreachable
 from localcloud.standins.kubernetes.cluster.kinds import Token, UnsupportedType, built_in_namespaced
 from localcloud.standins.kubernetes.cluster.schema import unknown_fields
+from localcloud.standins.kubernetes.cluster.scopes import Scopes
 from localcloud.standins.kubernetes.config import Config
 from localcloud.standins.kubernetes.decide.diff import normalize, parse_path, prune
 from localcloud.standins.kubernetes.decide.field_managers import new_manager_name
@@ -56,8 +57,9 @@ class KubernetesProvider(sdk.Provider):
     """Serves one provider resource: one cluster, called by one user."""
 
     def __init__(self, log: Log) -> None:
-        self._log = log
-        self._config = Config()
+        self.log = log
+        self.config = Config()
+        self.scopes = Scopes()
         self._cancelled = threading.Event()
         self._lock = threading.Lock()
         self._client: Cluster | None = None
@@ -85,7 +87,7 @@ class KubernetesProvider(sdk.Provider):
     async def configure(self, request: sdk.ConfigureRequest) -> sdk.ConfigureResponse:
         """Take the configuration; the cluster is not asked yet."""
         variables = {key.rpartition(":")[2]: value for key, value in request.variables.items()}
-        self._config = Config.read({**variables, **to_plain(request.args)}, os.environ)
+        self.config = Config.read({**variables, **to_plain(request.args)}, os.environ)
         return sdk.ConfigureResponse(accept_secrets=True, supports_preview=True)
 
     async def cancel(self) -> None:
@@ -99,9 +101,9 @@ class KubernetesProvider(sdk.Provider):
     @_in_thread
     def check(self, request: sdk.CheckRequest) -> sdk.CheckResponse:
         """Complete the inputs."""
-        if self._config.skip_update_unreachable and not self._reachable():
+        if self.config.skip_update_unreachable and not self._reachable():
             message = "Cluster is unreachable but skipUpdateUnreachable flag is set to true, skipping..."
-            self._log.log(request.urn, Severity.WARNING, message)
+            self.log.log(request.urn, Severity.WARNING, message)
             return sdk.CheckResponse(inputs=request.old_inputs)
         old = state.to_object(request.old_inputs)
         inputs = checked_inputs(
@@ -112,6 +114,7 @@ class KubernetesProvider(sdk.Provider):
             seed=bytes(request.random_seed or b""),
             namespace=self._default_namespace,
         )
+        self.scopes.learn(inputs)
         failures = [] if inputs == old else self._failures(request.type, inputs)
         return sdk.CheckResponse(inputs=state.from_object(inputs, request.new_inputs), failures=failures)
 
@@ -121,10 +124,10 @@ class KubernetesProvider(sdk.Provider):
         if built_in_namespaced(api_version, kind) is None:
             return []  # a custom resource, whose definition may be created before it
         try:
-            self._cluster().resource_type(api_version, kind)
+            self.cluster().resource_type(api_version, kind)
             if not has_unknown(inputs):
                 return []  # the dry run will tell
-            document = self._cluster().openapi(api_version)
+            document = self.cluster().openapi(api_version)
         except UnknownKind as error:
             return [sdk.CheckFailure("kind", f'resource type "{token}" is unknown to the cluster: {error}')]
         except ClusterError:
@@ -145,8 +148,8 @@ class KubernetesProvider(sdk.Provider):
             namespaced=self._namespaced(new),
             ignore=[parse_path(path) for path in request.ignore_changes],
             patch=Token.parse(request.type).patch,
-            config_map_mutable=self._config.config_map_mutable,
-            secret_mutable=self._config.secret_mutable,
+            config_map_mutable=self.config.config_map_mutable,
+            secret_mutable=self.config.secret_mutable,
         )
         result = plan(old_live, old_inputs, new, rules)
         if metadata.annotated_true(new, metadata.REPLACE_UNREADY) and self._unready(request.urn, new, old_live):
@@ -156,14 +159,14 @@ class KubernetesProvider(sdk.Provider):
     def _unready(self, urn: str, new: Object, old_live: Object) -> bool:
         """Return whether the annotation `replaceUnready` replaces the object."""
         if new.get("kind") != "Job":
-            self._log.log(urn, Severity.WARNING, "replaceUnready annotation is not supported for this resource")
+            self.log.log(urn, Severity.WARNING, "replaceUnready annotation is not supported for this resource")
             return False
         try:
             operations = self._operations()
             live = operations.read(old_live)
             return live is not None and bool(operations.not_ready_reasons(live, new, urn))
         except ClusterError:
-            self._log.log(urn, Severity.WARNING, "Cluster is unreachable, skipping replaceUnready check")
+            self.log.log(urn, Severity.WARNING, "Cluster is unreachable, skipping replaceUnready check")
             return False
 
     @_in_thread
@@ -222,10 +225,10 @@ class KubernetesProvider(sdk.Provider):
         return sdk.ReadResponse(resource_id=request.resource_id, properties=properties, inputs=inputs_out)
 
     def _read_unreachable(self, request: sdk.ReadRequest, error: Unreachable) -> sdk.ReadResponse:
-        self._log.log(request.urn, Severity.WARNING, f"{_UNREACHABLE}: {error}")
-        if self._config.delete_unreachable:
+        self.log.log(request.urn, Severity.WARNING, f"{_UNREACHABLE}: {error}")
+        if self.config.delete_unreachable:
             return sdk.ReadResponse(resource_id="")
-        if self._config.skip_update_unreachable:
+        if self.config.skip_update_unreachable:
             return sdk.ReadResponse(request.resource_id, request.properties, request.inputs)
         raise PluginError(
             f"failed to read resource state due to unreachable cluster ({error}). {_REMOVE_HELP}"
@@ -277,25 +280,25 @@ class KubernetesProvider(sdk.Provider):
         try:
             self._operations().delete(target, inputs, context)
         except Unreachable as error:
-            self._log.log(request.urn, Severity.WARNING, f"{_UNREACHABLE}: {error}")
-            if not self._config.delete_unreachable:
+            self.log.log(request.urn, Severity.WARNING, f"{_UNREACHABLE}: {error}")
+            if not self.config.delete_unreachable:
                 raise PluginError(f"{_UNREACHABLE} ({error}). {_REMOVE_HELP}") from error
         except NotReady as error:
             raise PluginError(f'deletion of resource "{request.urn}" did not complete: {error}') from error
 
-    def _cluster(self) -> Cluster:
+    def cluster(self) -> Cluster:
         """Return the client, made when first needed: a run without changes asks the cluster nothing."""
         with self._lock:
             if self._client is None:
-                self._client = Cluster(self._config.connection(os.environ))
+                self._client = Cluster(self.config.connection(os.environ))
             return self._client
 
     def _operations(self) -> Operations:
-        return Operations(self._cluster(), self._log, self._cancelled, self._config.patch_force, self._config.upsert)
+        return Operations(self.cluster(), self.log, self._cancelled, self.config.patch_force, self.config.upsert)
 
     def _reachable(self) -> bool:
         try:
-            self._cluster().version()
+            self.cluster().version()
         except Unreachable:
             return False
         except ApiError:
@@ -305,18 +308,18 @@ class KubernetesProvider(sdk.Provider):
     def _served(self, obj: Object) -> bool:
         """Return whether the cluster can be reached and knows the object's kind."""
         try:
-            self._cluster().resource_type(*_kind(obj))
+            self.cluster().resource_type(*_kind(obj))
         except ClusterError:
             return False
         return True
 
     def _namespaced(self, obj: Object) -> bool:
         """Return whether objects of the kind live in a namespace; True when the cluster can't say."""
-        known = built_in_namespaced(*_kind(obj))
+        known = self.scopes.namespaced(obj)
         if known is not None:
             return known
         try:
-            return self._cluster().resource_type(*_kind(obj)).namespaced
+            return self.cluster().resource_type(*_kind(obj)).namespaced
         except ClusterError:
             return True
 
@@ -325,7 +328,7 @@ class KubernetesProvider(sdk.Provider):
         if not self._namespaced(obj):
             return ""
         try:
-            return self._config.namespace or self._cluster().connection.namespace
+            return self.config.namespace or self.cluster().connection.namespace
         except Unreachable:
             return ""
 

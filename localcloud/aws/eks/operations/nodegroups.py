@@ -15,9 +15,10 @@ from localcloud.aws.eks.nodes import config, user_data
 from localcloud.aws.eks.nodes.config import BadNodeConfig, NodeConfig
 from localcloud.aws.eks.operations import access_entries
 from localcloud.aws.eks.state import ClusterState, Eks, GroupState, checked_tags, page
+from localcloud.aws.eks_images import RELEASES
 from localcloud.aws.principals import Principal
 
-RELEASE_VERSION = "1.34.4-20260304"
+RELEASE_VERSION = RELEASES[0]
 DEFAULT_AMI_TYPE = "AL2023_x86_64_STANDARD"
 DEFAULT_DISK_GIB = 20
 DEFAULT_INSTANCE_TYPE = "t3.medium"

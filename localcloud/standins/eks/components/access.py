@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from pulumi.provider.experimental.property_value import PropertyValue
 
-from localcloud.standins.eks.algebra import NULL, is_set, record
+from localcloud.standins.algebra import NULL, is_set, record
 from localcloud.standins.eks.arguments import ACCESS_ENTRY, ACCESS_POLICY
-from localcloud.standins.eks.monitor import Resource
 from localcloud.standins.eks.scope import Scope, members
+from localcloud.standins.monitor import Resource
 
 
 async def access_entries(

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from pulumi.provider.experimental.property_value import PropertyValue
 
-from localcloud.standins.eks.algebra import NULL, combine, first_set, is_set, is_truthy, member, record
-from localcloud.standins.eks.monitor import Resource
+from localcloud.standins.algebra import NULL, combine, first_set, is_set, is_truthy, member, record
 from localcloud.standins.eks.scope import Scope
+from localcloud.standins.monitor import Resource
 from localcloud.standins.serve import PluginError
 
 ADDON: Final = "eks/addon:Addon"

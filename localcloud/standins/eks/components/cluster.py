@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pulumi.provider.experimental.property_value import PropertyValue
 
-from localcloud.standins.eks.algebra import NULL, combine, first_set, is_set, is_truthy, member, record
+from localcloud.standins.algebra import NULL, combine, first_set, is_set, is_truthy, member, record
 from localcloud.standins.eks.arguments import ADDON_OPTIONS, VPC_CNI_OPTIONS, check_cluster
 from localcloud.standins.eks.components.access import access_entries
 from localcloud.standins.eks.components.addons import default_addon, vpc_cni
@@ -22,8 +22,8 @@ from localcloud.standins.eks.components.endpoint import reachable
 from localcloud.standins.eks.components.kubeconfig import compact_json, kubeconfig_json
 from localcloud.standins.eks.components.security_groups import NodeSecurity, cluster_security_group, node_security_group
 from localcloud.standins.eks.components.service_role import RoleSpec, ServiceRole, service_role
-from localcloud.standins.eks.monitor import Resource
 from localcloud.standins.eks.scope import Scope, members, provider_reference
+from localcloud.standins.monitor import Resource
 from localcloud.standins.values import wrap
 
 _IGNORED = (

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from pulumi.provider.experimental.property_value import PropertyValue
 
-from localcloud.standins.eks.algebra import NULL, combine, depending, is_set, member, path, record
+from localcloud.standins.algebra import NULL, combine, depending, is_set, member, path, record
 from localcloud.standins.eks.components.kubeconfig import kubeconfig_json, kubeconfig_of
 from localcloud.standins.eks.components.security_groups import NodeSecurity
-from localcloud.standins.eks.monitor import Resource
 from localcloud.standins.eks.scope import members
+from localcloud.standins.monitor import Resource
 
 
 @dataclass(frozen=True, kw_only=True)

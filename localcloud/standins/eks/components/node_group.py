@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from pulumi.provider.experimental.property_value import PropertyValue, ResourceReference
 
-from localcloud.standins.eks.algebra import NULL, combine, depending, first_set, is_set, is_truthy, member, record
+from localcloud.standins.algebra import NULL, combine, depending, first_set, is_set, is_truthy, member, record
 from localcloud.standins.eks.arguments import check_node_group
 from localcloud.standins.eks.components.ami import ami_type
-from localcloud.standins.eks.monitor import Resource
 from localcloud.standins.eks.scope import Scope
+from localcloud.standins.monitor import Resource
 from localcloud.standins.serve import PluginError
 
 _PASSED_ON = [

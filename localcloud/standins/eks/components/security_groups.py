@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from pulumi.provider.experimental.property_value import PropertyValue
 
-from localcloud.standins.eks.algebra import combine, record
-from localcloud.standins.eks.monitor import Resource
+from localcloud.standins.algebra import combine, record
 from localcloud.standins.eks.scope import Scope
+from localcloud.standins.monitor import Resource
 from localcloud.standins.values import wrap
 
 _GROUP = "ec2/securityGroup:SecurityGroup"

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from pulumi.provider.experimental.property_value import PropertyValue
 
-from localcloud.standins.eks.algebra import combine, record
+from localcloud.standins.algebra import combine, record
 from localcloud.standins.eks.components.kubeconfig import compact_json
-from localcloud.standins.eks.monitor import Resource
 from localcloud.standins.eks.scope import Scope
+from localcloud.standins.monitor import Resource
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,19 @@ class Cluster:
         """Return the API server's version; the cheapest request that shows whether it can be reached."""
         return self.request("GET", "/version")
 
+    def api_versions(self) -> list[str]:
+        """Return `GROUP/VERSION` and `GROUP/VERSION/KIND` of everything that is served, as charts ask for them."""
+        groups = self.request("GET", "/apis").get("groups") or []
+        found: dict[str, None] = {}
+        for each in ["v1", *(version["groupVersion"] for group in groups for version in group["versions"])]:
+            found[each] = None
+            try:
+                listing = self.request("GET", f"/{_root(each)}")
+            except ApiError:  # a registered API whose server is gone; helm goes on without it, too
+                continue
+            found |= {f"{each}/{item['kind']}": None for item in listing.get("resources") or []}
+        return list(found)
+
     def resource_type(self, api_version: str, kind: str) -> ResourceType:
         """Return how a kind is served.
 

@@ -9,9 +9,10 @@ from typing import Any
 from pulumi.provider.experimental.property_value import PropertyValue, ResourceReference
 from pulumi.runtime.proto import provider_pb2
 
-from localcloud.standins.eks.algebra import NULL
-from localcloud.standins.eks.monitor import Registration, Resource
-from localcloud.standins.eks.provider import Constructed, construct
+from localcloud.standins.algebra import NULL
+from localcloud.standins.components import Constructed
+from localcloud.standins.eks.provider import construct
+from localcloud.standins.monitor import Registration, Resource
 from localcloud.standins.values import UNKNOWN, from_plain, plain, repair_property_value, to_plain, wrap
 from localcloud.tests.standins.eks.recording_provider import COMPUTED, FUNCTIONS
 

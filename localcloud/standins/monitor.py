@@ -14,7 +14,7 @@ from google.protobuf import struct_pb2
 from pulumi.provider.experimental.property_value import Computed, PropertyValue, ResourceReference
 from pulumi.runtime.proto import alias_pb2, resource_pb2, resource_pb2_grpc
 
-from localcloud.standins.eks.algebra import NULL, depending, is_unknown, without_dependencies
+from localcloud.standins.algebra import NULL, depending, is_unknown, without_dependencies
 from localcloud.standins.serve import PluginError, server_options
 
 GET_RESOURCE: Final = "pulumi:pulumi:getResource"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pulumi.provider.experimental.property_value import PropertyValue
 
-from localcloud.standins.eks.algebra import NULL, combine, is_truthy, is_unknown, member, record
+from localcloud.standins.algebra import NULL, combine, is_truthy, is_unknown, member, record
 from localcloud.standins.values import wrap
 
 UNKNOWN = PropertyValue.computed()
