@@ -1,6 +1,7 @@
 """The folder that `LOCALCLOUD_TOOLS` names: programs and folders that the cloud needs and does not contain.
 
-    bin/              etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kube-proxy
+    bin/              etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kube-proxy; for the tests
+                      of the stand-ins helm
     node-image/       a containerd root with the nodes' images imported and unpacked
     site-packages/    Python packages for pods, mounted into every container at /opt/site-packages
 

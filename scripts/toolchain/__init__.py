@@ -12,7 +12,6 @@ but the standard library: it runs before there is a virtual environment.
 from __future__ import annotations
 
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,6 +31,7 @@ __all__ = [
     "bench_python",
     "binary",
     "cache",
+    "charts",
     "localcloud_tools",
     "node_image",
     "stack_python",
@@ -67,18 +67,15 @@ def bench_binary(name: str) -> Path:
 def bench_module(name: str) -> Path:
     """The folder with the sources of a tool of `table.BENCH_TOOLS`, as Go downloaded them to build it."""
     tool = BENCH_TOOLS[name]
-    module = tool.package.partition("/cmd/")[0]
-    done = subprocess.run(
-        ["go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module],
-        cwd=paths.HERE / tool.module,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    folder = done.stdout.strip()
-    if done.returncode != 0 or not folder:
-        raise ToolMissing(f"the module {module} {tool.version} ({done.stderr.strip() or 'not downloaded'})", _DOWNLOAD)
-    return Path(folder)
+    folder = found.sources(tool)
+    if folder is None:
+        raise ToolMissing(f"the source of {name} {tool.version}", _DOWNLOAD)
+    return folder
+
+
+def charts() -> Path:
+    """The folder with Karpenter's charts: `karpenter` and `karpenter-crd`."""
+    return _existing(paths.charts_folder(), "the folder of Karpenter's charts")
 
 
 def trainer_site_packages() -> Path:
@@ -122,6 +119,7 @@ def localcloud_tools() -> Path:
     """
     wanted = {Path("bin", name): binary(name) for name in TOOLS}
     wanted |= {Path("node-image"): node_image(), Path("site-packages"): trainer_site_packages()}
+    wanted |= {Path("charts"): charts()}
     key = paths.key_of(*(f"{name} {target}".encode() for name, target in wanted.items()))
     folder = cache() / "localcloud" / key
     if not folder.is_dir():

@@ -15,7 +15,13 @@ from scripts.toolchain.errors import SetupError
 
 def all_steps() -> list[steps.Step]:
     """Everything that `make up` and `make test` need, in the order in which it can be made."""
-    return [debian.step(), *python_packages.steps(), *go_tools.steps(), image_build.step()]
+    return [
+        debian.step(),
+        *python_packages.steps(),
+        *go_tools.steps(),
+        go_tools.charts_step(),
+        image_build.step(),
+    ]
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from scripts.toolchain.paths import cache, tool_path
+from scripts.toolchain.paths import HERE, cache, tool_path
 from scripts.toolchain.table import Tool
 
 _VERSION = re.compile(r"(?<![\w.])v?(\d+\.\d+\.\d+)(?![\w.+-])")
@@ -52,6 +52,20 @@ def reported_version(tool: Tool, path: Path) -> str:
         known[key] = ask(path, tool.version_arguments)
         _write(notes, json.dumps(known))
     return known[key]
+
+
+def sources(tool: Tool) -> Path | None:
+    """The sources of the tool's module, as Go downloaded them to build it; None if they aren't there."""
+    module = tool.package.partition("/cmd/")[0]
+    done = subprocess.run(
+        ["go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module],
+        cwd=HERE / tool.module,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    folder = done.stdout.strip()
+    return Path(folder) if done.returncode == 0 and folder else None
 
 
 def is_static(path: Path) -> bool:

@@ -10,7 +10,7 @@ from scripts.toolchain import found, paths
 from scripts.toolchain.commands import Console, run
 from scripts.toolchain.errors import StepFailed
 from scripts.toolchain.steps import Step, draft_of
-from scripts.toolchain.table import BENCH_TOOLS, TOOLS, Tool
+from scripts.toolchain.table import BENCH_TOOLS, CHARTS, TOOLS, Tool
 
 
 def steps() -> list[Step]:
@@ -21,6 +21,11 @@ def steps() -> list[Step]:
 def bench_steps() -> list[Step]:
     """One step for each tool that only benchmarks run."""
     return [_step(tool) for tool in BENCH_TOOLS.values()]
+
+
+def charts_step() -> Step:
+    """Karpenter's charts, out of the module that its controller is built from."""
+    return Step("Karpenter's charts", done=lambda: paths.charts_folder().is_dir(), run=_copy_charts, disk_gib=0.1)
 
 
 def check_go(module: Path) -> None:
@@ -62,6 +67,29 @@ def _build(tool: Tool, console: Console, log: Path) -> None:
         )
         if tool.version_arguments:
             _check_version(tool, draft, log)
+
+
+def _copy_charts(console: Console, log: Path) -> None:
+    tool = TOOLS["karpenter"]
+    module = paths.HERE / tool.module
+    check_go(module)
+    # The controller may have been built long ago: Go deletes what it downloaded when it is told to.
+    run(["go", "mod", "download", tool.package.partition("/cmd/")[0]], log=log, console=console, cwd=module)
+    sources = found.sources(tool)
+    with draft_of(paths.charts_folder()) as draft:
+        for name in CHARTS:
+            source = (sources or module) / "charts" / name
+            if not (source / "Chart.yaml").is_file():
+                raise StepFailed(f"{source} holds no chart: see {log}")
+            copy_tree(source, draft / name)
+
+
+def copy_tree(source: Path, target: Path) -> None:
+    """Copy the files of a folder; Go's own are read-only, and a copy must be removable."""
+    for path in (each for each in source.rglob("*") if each.is_file()):
+        copy = target / path.relative_to(source)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
 
 
 def _check_version(tool: Tool, draft: Path, log: Path) -> None:

@@ -20,18 +20,19 @@ from scripts.toolchain.errors import StepFailed, ToolMissing
 from scripts.toolchain.found import locate
 from scripts.toolchain.images import Image, write_archive, write_layer
 from scripts.toolchain.steps import Step, draft_of
-from scripts.toolchain.table import COREDNS, DEBIAN, DEBIAN_RELEASE, ETCD, TOOLS, TORCH
+from scripts.toolchain.table import COREDNS, DEBIAN, DEBIAN_RELEASE, ETCD, KARPENTER, TOOLS, TORCH
 
 REGISTRY = "docker.io/localcloud"
 # bash, coreutils and util-linux are essential packages, so they come of themselves.
 DEBIAN_PACKAGES = ("python3", "ca-certificates", "nftables", "iproute2", "procps")
 SITE_PACKAGES = "/opt/site-packages"
+KARPENTER_PATH = "/usr/local/bin/karpenter"
 _UNREAD = ("man", "locale", "doc", "info", "bash-completion")
 _START_SECONDS = 30.0
 
 
 def step() -> Step:
-    """The nodes' image; needs etcd and CoreDNS built."""
+    """The nodes' image; needs etcd, CoreDNS and Karpenter built."""
     return Step("node image", done=lambda: folder().is_dir(), run=_build, disk_gib=2)
 
 
@@ -48,7 +49,7 @@ def images(work: Path) -> list[Image]:
     debian = work / "debian.tar"
     shell = {"Cmd": ["bash"]}
     packages = {"PYTHONPATH": SITE_PACKAGES}
-    etcd, coredns = ETCD.removeprefix("v"), COREDNS.removeprefix("v")
+    etcd, coredns, karpenter = (version.removeprefix("v") for version in (ETCD, COREDNS, KARPENTER))
     return [
         Image(f"{REGISTRY}/pause:1", work / "pause.tar", {"Entrypoint": ["/pause"]}),
         Image(f"{REGISTRY}/debian:{DEBIAN_RELEASE}", debian, shell),
@@ -56,6 +57,9 @@ def images(work: Path) -> list[Image]:
         Image(f"{REGISTRY}/aws-cli:1", debian, {"Entrypoint": ["/usr/local/bin/aws"], "WorkingDir": "/aws"}, packages),
         Image(f"{REGISTRY}/etcd:{etcd}", work / "etcd.tar", {"Cmd": ["/usr/local/bin/etcd"]}),
         Image(f"{REGISTRY}/coredns:{coredns}", work / "coredns.tar", {"Entrypoint": ["/usr/local/bin/coredns"]}),
+        Image(
+            f"{REGISTRY}/karpenter:{karpenter}", work / "karpenter.tar", {"Entrypoint": ["/usr/local/bin/karpenter"]}
+        ),
     ]
 
 
@@ -106,6 +110,7 @@ def _layers(work: Path, console: Console, log: Path) -> None:
     etcd = {f"/usr/local/bin/{name}": _binary(name) for name in ("etcd", "etcdctl")}
     write_layer(work / "etcd.tar", etcd, ("/var/lib/etcd", "/tmp"))
     write_layer(work / "coredns.tar", {"/usr/local/bin/coredns": _binary("coredns")}, ("/etc/coredns", "/tmp"))
+    write_layer(work / "karpenter.tar", {KARPENTER_PATH: _binary("karpenter")}, ("/tmp",))
     run(debian_command(work / "debian.tar"), log=log, console=console, stdin=_debian_sources())
 
 

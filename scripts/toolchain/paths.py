@@ -9,7 +9,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from scripts.toolchain.table import PYTHON, Tool
+from scripts.toolchain.table import KARPENTER, PYTHON, Tool
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]
@@ -43,6 +43,11 @@ def _locked(*names: str) -> str:
 def tool_path(tool: Tool) -> Path:
     """Where the build of `tool` lies."""
     return cache() / "tools" / tool.folder / tool.name
+
+
+def charts_folder() -> Path:
+    """Where Karpenter's charts lie, each in a folder of its name."""
+    return cache() / "charts" / f"karpenter-{KARPENTER}"
 
 
 def trainer_folder() -> Path:

@@ -16,6 +16,10 @@ KUBERNETES = "v1.34.4"
 COREDNS = "v1.12.4"
 ETCD = "v3.5.21"
 TRAINING_OPERATOR = "v1.9.2"
+KARPENTER = "v1.14.0"
+# pulumi-kubernetes 4 renders charts with Helm 3 (helm.sh/helm/v3 in its go.mod), not with Helm 4.
+HELM = "v3.22.0"
+HELM_KUBERNETES = ("1", "34")
 DEBIAN = "bookworm"
 DEBIAN_RELEASE = "12"
 TORCH = "2.15.0"
@@ -71,6 +75,21 @@ def _kubernetes(name: str, *version_arguments: str) -> Tool:
     )
 
 
+def _helm() -> Tool:
+    # What a chart is rendered for if nothing else is said: the version of Kubernetes that this Helm is built with.
+    major, minor = HELM_KUBERNETES
+    versions = {f"chartutil.k8sVersion{part}": value for part, value in (("Major", major), ("Minor", minor))}
+    flags = [f"-X helm.sh/helm/v3/pkg/{key}={value}" for key, value in versions.items()]
+    return Tool(
+        name="helm",
+        module="helm",
+        package="helm.sh/helm/v3/cmd/helm",
+        version=HELM,
+        version_arguments=("version", "--template={{.Version}}"),
+        ldflags=" ".join([_STRIP, f"-X helm.sh/helm/v3/internal/version.version={HELM}", *flags]),
+    )
+
+
 _ALL = (
     Tool(
         name="pulumi",
@@ -110,9 +129,22 @@ _ALL = (
         version_arguments=("version",),
         static=True,
     ),
+    _helm(),
+    Tool(
+        name="karpenter",
+        module="karpenter",
+        package="github.com/aws/karpenter-provider-aws/cmd/controller",
+        version=KARPENTER,
+        version_arguments=(),
+        ldflags=f"{_STRIP} -X sigs.k8s.io/karpenter/pkg/operator.Version={KARPENTER.removeprefix('v')}",
+        static=True,
+    ),
 )
 
 TOOLS = {tool.name: tool for tool in _ALL}
+
+CHARTS = ("karpenter", "karpenter-crd")
+"""The charts in Karpenter's module: its controller, and the definitions of its resources."""
 
 _OF_BENCHMARKS = (
     Tool(

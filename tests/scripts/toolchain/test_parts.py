@@ -68,7 +68,8 @@ def test_the_debian_layer_has_a_shell_python_and_ps_and_keeps_no_sources() -> No
 
 def test_images_with_the_same_layer_differ_only_in_configuration() -> None:
     images = {image.name.removeprefix("docker.io/localcloud/"): image for image in image_build.images(Path("/w"))}
-    assert images.keys() == {"pause:1", "debian:12", "pytorch:2.15.0", "aws-cli:1", "etcd:3.5.21", "coredns:1.12.4"}
+    tools = {"pause:1", "etcd:3.5.21", "coredns:1.12.4", "karpenter:1.14.0"}
+    assert images.keys() == tools | {"debian:12", "pytorch:2.15.0", "aws-cli:1"}
     assert images["pytorch:2.15.0"].layer == images["debian:12"].layer == images["aws-cli:1"].layer
     assert images["pytorch:2.15.0"].env == {"PYTHONPATH": "/opt/site-packages"}
     assert "Entrypoint" not in images["etcd:3.5.21"].config
@@ -79,3 +80,22 @@ def test_a_changed_recipe_is_built_in_a_new_folder(monkeypatch: pytest.MonkeyPat
     assert image_build.folder() == before
     monkeypatch.setattr(image_build, "DEBIAN_PACKAGES", ("python3",))
     assert image_build.folder() != before
+
+
+def test_what_is_copied_from_gos_folder_can_be_removed(tmp_path: Path) -> None:
+    source = tmp_path / "module" / "templates"
+    source.mkdir(parents=True)
+    (source / "a.yaml").write_text("kind: A\n")
+    (source / "a.yaml").chmod(0o444)
+    source.chmod(0o555)
+    go_tools.copy_tree(tmp_path / "module", tmp_path / "copy")
+    source.chmod(0o755)
+    copied = tmp_path / "copy" / "templates" / "a.yaml"
+    assert copied.read_text() == "kind: A\n"
+    assert os.stat(copied).st_mode & os.stat(copied.parent).st_mode & 0o200
+
+
+def test_charts_of_another_version_are_in_another_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = paths.charts_folder()
+    monkeypatch.setattr(paths, "KARPENTER", "v0.0.1")
+    assert paths.charts_folder() != before

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from scripts.toolchain import paths
-from scripts.toolchain.table import BENCH_TOOLS, PULUMI, TOOLS, TORCH, Tool
+from scripts.toolchain.table import BENCH_TOOLS, HELM_KUBERNETES, PULUMI, TOOLS, TORCH, Tool
 
 
 @pytest.mark.parametrize("tool", [*TOOLS.values(), *BENCH_TOOLS.values()], ids=lambda tool: tool.name)
@@ -20,6 +20,12 @@ def test_go_mod_pins_the_version_in_the_table(tool: Tool) -> None:
         if tool.package == module or tool.package.startswith(f"{module}/")
     }
     assert tool.version in pinned
+
+
+def test_helm_says_which_kubernetes_it_is_built_with() -> None:
+    text = (paths.HERE / "helm" / "go.mod").read_text()
+    (minor,) = re.findall(r"^\tk8s\.io/client-go v0\.(\d+)\.", text, re.MULTILINE)
+    assert ("1", minor) == HELM_KUBERNETES
 
 
 @pytest.mark.parametrize(("lock", "pin"), [("stack", f"pulumi=={PULUMI[1:]}"), ("trainer", f"torch=={TORCH}")])
