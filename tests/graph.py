@@ -152,8 +152,10 @@ def _computed(args: mocks.MockResourceArgs) -> dict[str, Any]:
         computed |= {"keyId": f"{args.name}-key-id"}
     if args.typ == "aws:ec2/launchTemplate:LaunchTemplate":
         computed |= {"latestVersion": 1}
-    if args.typ == "aws:iam/role:Role":
+    if args.typ in ("aws:iam/role:Role", "aws:cloudwatch/eventRule:EventRule"):
         computed |= {"name": args.name}
+    if args.typ == "aws:sqs/queue:Queue":
+        computed |= {"url": f"https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/{args.name}"}
     return computed
 
 

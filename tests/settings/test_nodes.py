@@ -22,7 +22,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "surge type with too few vCPUs": (
         CPU | {"surgeInstanceTypes": ["r6i.large"]},
-        "surgeInstanceTypes = r6i.large: has 2 vCPUs and 16 GiB; a worker that fits the smallest of instanceTypes needs 4",
+        "surgeInstanceTypes = r6i.large: has 2 vCPUs and 16 GiB; a worker that fits the smallest",
     ),
     "surge type with too little memory": (
         CPU | {"surgeInstanceTypes": ["m6i.2xlarge", "c6i.xlarge"]},
@@ -30,7 +30,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "Spot for the core alone": (
         {"capacityType": "SPOT", "workers": 2, "minWorkers": 2, "maxWorkers": 2},
-        "capacityType = SPOT: is for the nodes above minWorkers, and maxWorkers leaves none; the nodes for minWorkers are",
+        "capacityType = SPOT: is for the nodes above minWorkers, and maxWorkers leaves none",
     ),
     "Spot for a core whose last node has room": (
         {**CPU, "capacityType": "SPOT", "minWorkers": 3, "workers": 4, "maxWorkers": 4, "workersPerNode": 2},
