@@ -252,7 +252,7 @@ def budgets(window: settings.Window | None) -> list[Manifest]:
 
 
 def time_outside(window: settings.Window) -> dict[str, str]:
-    """Return the rest of the week, from the window's end: cron's minute, hour and weekday in UTC, and how long it is."""
+    """Return the rest of the week, from the window's end: cron's minute, hour and weekday in UTC, and its length."""
     days, hour = divmod(window.hour + window.hours, 24)
     day = (DAYS.index(window.day) + days) % len(DAYS)
     return {"schedule": f"{window.minute} {hour} * * {day}", "duration": f"{WEEK_HOURS - window.hours}h"}

@@ -1,9 +1,9 @@
 """The training job: an ElasticJob, whose size Pulumi sets and whose pods the controller makes.
 
 Pulumi owns one number of the running job, `replicaSpecs.Worker.replicas`; with the setting `sizeOwner: cluster` it owns
-none. A new size changes no pod that stays. The size 0 suspends the job: an ElasticJob that runs has at least one worker.
-The rest of the job's spec comes from the settings too. A change of the pods' template lets all workers leave and starts
-new ones, which continue from the checkpoint.
+none. A new size changes no pod that stays. The size 0 suspends the job, since an ElasticJob that runs has at least one
+worker. The rest of the job's spec comes from the settings too. A change of the pods' template lets all workers leave
+and starts new ones, which continue from the checkpoint.
 
 How a worker's pod ends: SIGTERM reaches the trainer itself, which is process 1 of its container (there is no shell),
 and the trainer leaves at the next step boundary. There is no preStop hook, since nothing has to happen before that; a

@@ -59,7 +59,7 @@ def allowed(budgets: list[dict[str, Any]], reason: str, now: datetime, nodes: in
 
 
 def active(budget: dict[str, Any], now: datetime) -> bool:
-    """Whether a budget counts: its schedule has hit within its duration. It hits once a week, at minute, hour and day."""
+    """Whether a budget counts: its schedule, which hits once a week, has hit within its duration."""
     if "schedule" not in budget:
         return True
     minute, hour, day = (int(each) for each in budget["schedule"].replace("* * ", "").split())
@@ -88,8 +88,12 @@ def test_drifted_nodes_go_one_at_a_time_within_the_window_and_not_at_all_outside
     count = {now: allowed(budgets, "Drifted", now, nodes=5) for now in minutes}
     assert {count[now] for now in minutes} == {0, 1}
     assert sum(count.values()) == window.hours * 60
-    changes = {count[now]: now.strftime("%a %H:%M") for last, now in zip(minutes[-1:] + minutes, minutes, strict=False)
-               if count[last] != count[now]}
+    before = [*minutes[-1:], *minutes]
+    changes = {
+        count[now]: now.strftime("%a %H:%M")
+        for last, now in zip(before, minutes, strict=False)
+        if count[last] != count[now]
+    }
     assert changes == {1: opens, 0: closes}
 
 
