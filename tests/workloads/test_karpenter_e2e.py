@@ -1,4 +1,4 @@
-"""Karpenter's objects against a real API server with the definitions of Karpenter's charts, which the real helm renders.
+"""Karpenter's objects against a real API server with the definitions of Karpenter's charts, rendered by the real helm.
 
 The API server checks schema and rules (CEL) as on a cluster. There is no Karpenter, so nothing acts on the objects.
 """
