@@ -200,6 +200,13 @@ class Settings:
         return f"{PROJECT}-{self.stack}"
 
     @property
+    def instance_types(self) -> dict[str, tuple[str, ...]]:
+        """Return the instance types of all nodes, by the key that names them."""
+        surge = {"surgeInstanceTypes": self.surge.instance_types} if self.surge else {}
+        groups = {"systemInstanceTypes": self.system.instance_types, "instanceTypes": self.workers.nodes.instance_types}
+        return {**groups, **surge}
+
+    @property
     def all_tags(self) -> dict[str, str]:
         """Return the tags of every AWS resource."""
         return {**self.tags, "Project": PROJECT, "Stack": self.stack, "ManagedBy": "pulumi"}

@@ -31,6 +31,7 @@ import settings
 ROOT = Path(__file__).resolve().parents[1]
 ACCOUNT = "123456789012"
 REGION = "us-west-2"
+ZONES = [f"{REGION}{letter}" for letter in "cab"]
 NODES_SECURITY_GROUP = "sg-of-the-cluster"
 KUBECONFIG = json.dumps({"kind": "Config", "certificate-authority-data": "c2VjcmV0"})
 
@@ -131,7 +132,11 @@ class _Cloud(mocks.Mocks):
         if args.token == "aws:index/getCallerIdentity:getCallerIdentity":
             return {"accountId": ACCOUNT, "arn": f"arn:aws:iam::{ACCOUNT}:user/operator", "userId": "AIDA"}, []
         if args.token == "aws:index/getAvailabilityZones:getAvailabilityZones":
-            return {"names": [f"{REGION}{letter}" for letter in "cab"]}, []
+            return {"names": ZONES}, []
+        if args.token == "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings":
+            (wanted,) = args.args["filters"]
+            pairs = [(name, zone) for name in wanted["values"] for zone in ZONES]
+            return {"instanceTypes": [name for name, _ in pairs], "locations": [zone for _, zone in pairs]}, []
         raise AssertionError(f"the program asked for {args.token}")
 
 

@@ -58,7 +58,7 @@ class Scope:
         return [f"{profiles}/karpenter/{self.region}/{self.cluster}/*", f"{profiles}/{self.cluster}_*"]
 
     def owned(self, where: str) -> dict[str, str]:
-        """Return the condition that the request (`RequestTag`) or the resource (`ResourceTag`) has the cluster's tag."""
+        """Return the condition that the request (`RequestTag`) or resource (`ResourceTag`) has the cluster's tag."""
         return {f"aws:{where}/kubernetes.io/cluster/{self.cluster}": "owned"}
 
     def named(self, where: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ import pytest
 import settings
 from infra.account import connect
 from infra.karpenter import EVENTS, KarpenterAccess, KarpenterAccessArgs
+from settings.model import MAX_NAME_LENGTH
 from tests import graph
 
 ROLE = "aws:iam/role:Role"
@@ -96,6 +97,6 @@ def test_every_event_that_karpenter_reads_goes_to_the_queue(made: graph.Graph) -
 def test_automatic_names_of_the_longest_stack_are_not_too_long() -> None:
     made = graph.run(access, graph.defaults(), stack=LONGEST_STACK)
     rules, roles = made.all("aws:cloudwatch/eventRule:EventRule"), made.all(ROLE)
-    assert len(f"tidewater-{LONGEST_STACK}") == settings.model.MAX_NAME_LENGTH
+    assert len(f"tidewater-{LONGEST_STACK}") == MAX_NAME_LENGTH
     # EventBridge and IAM allow 64 characters, and Pulumi adds a hyphen and seven digits.
     assert max(len(each.name) + 8 for each in [*rules, *roles]) <= 64

@@ -147,3 +147,13 @@ def test_charts_come_from_a_registry_or_from_a_folder(monkeypatch: pytest.Monkey
     assert surge(karpenterCharts="../charts").charts == "../charts"
     assert surge(karpenterCharts="~/charts").charts == f"{tmp_path}/charts"
     assert surge(karpenterCharts="$TOOLS/charts").charts == "/tools/charts"
+
+
+def test_instance_types_are_known_by_the_key_that_names_them() -> None:
+    types = parsed(surgeInstanceTypes=["g6.xlarge"]).instance_types
+    assert types == {
+        "systemInstanceTypes": ("m5.large",),
+        "instanceTypes": ("g5.xlarge",),
+        "surgeInstanceTypes": ("g6.xlarge",),
+    }
+    assert "surgeInstanceTypes" not in parsed(surgeNodes="nodegroup").instance_types

@@ -18,7 +18,8 @@ EC2 = f"arn:aws:ec2:{REGION}:{ACCOUNT}"
 PROFILE = f"arn:aws:iam::{ACCOUNT}:instance-profile/karpenter/{REGION}/{CLUSTER}/7f0c/{CLUSTER}_1"
 SPOT_ROLE = f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
 LONGEST_INLINE_POLICY = 10_240
-"""Characters of all inline policies of a role: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html"""
+"""Characters of all inline policies of a role.
+https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html"""
 
 Tags = dict[str, str]
 
