@@ -287,7 +287,7 @@ def test_workers_prefer_the_nodes_that_are_always_there_but_do_not_insist() -> N
     (expression,) = preferred["preference"]["matchExpressions"]
     assert (preferred["weight"], expression["key"], expression["values"]) == (100, labels.NODES, ["core"])
     assert "requiredDuringSchedulingIgnoredDuringExecution" not in pod()["spec"]["affinity"]["nodeAffinity"]
-    assert "nodeAffinity" not in pod(surgeNodes="nodegroup")["spec"]["affinity"]
+    assert "nodeAffinity" not in pod(surgeNodes="nodegroup", maintenanceWindow="")["spec"]["affinity"]
 
 
 def test_pulumi_neither_sets_nor_awaits_a_size_that_the_cluster_owns() -> None:
