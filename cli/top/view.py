@@ -33,7 +33,9 @@ _JOB_COLUMNS = ("JOB", "STATE", "ACTIVE", "STEP", "LOSS", "SAMPLES/S", "RECOVERI
 _JOBS_SHAPE = Shape(leave=("AGE", "RECOVERIES", "GOODPUT", "SAMPLES/S", "LOSS", "STEP", "NAMESPACE"))
 _CURVE_COLUMNS = 60
 _SHORT_CURVE_COLUMNS = 12
-_JOB_LINES = 13
+_MESSAGE_LINES = 3
+"""Lines of what the job waits for, at most."""
+_JOB_LINES = 12 + _MESSAGE_LINES
 """Lines of one job besides its workers and changes, at most."""
 _TABLE_LINES = 3
 """Lines of a table of jobs besides the jobs and changes, at most."""
@@ -95,8 +97,10 @@ def _one_job(followed: Followed, at: datetime, size: Size) -> list[RenderableTyp
         f"  failures {job.failures}  {age(_seconds(job, at))}  {_clock(at)}",
     )
     shown: list[RenderableType] = [heading]
-    if job.message and job.state != "Running":
-        shown.append(Text(job.message, style=style(job.state)))
+    if job.message and (job.waiting or job.state != "Running"):
+        room = _MESSAGE_LINES * size.columns
+        message = job.message if len(job.message) <= room else f"{job.message[: room - 1]}…"
+        shown.append(Text(message, style="yellow" if job.waiting else style(job.state)))
     shown += [Text(), _figures(followed, lead, size), Text(), _workers_table(job.workers, size)]
     return shown
 

@@ -13,6 +13,7 @@ from contract.elasticjob import names
 from contract.elasticjob.model import ElasticJob
 from controller.decide.crews import Crew, crews
 from controller.decide.exits import Tally, Verdict, tally
+from controller.decide.moving import mover, vacated
 from controller.decide.observed import Admission, JobView, PodView
 from controller.decide.pods import Goal, Site
 from controller.decide.queue import Standing, need, stand
@@ -26,7 +27,7 @@ class Situation:
 
     Attributes:
         view: what is observed.
-        crews: the pods by replica type.
+        crews: the pods by replica type; those that leave because of their node are among the ending ones.
         kept: of these, the ones that stay when the job shrinks to the number aimed for, or waits in its queue.
         strays: pods that have no place in the job.
         tally: the failures that count.
@@ -100,8 +101,11 @@ def situation_of(view: JobView, now: datetime) -> Situation:
     """Return the situation of a job that has not finished."""
     now = now.replace(microsecond=0)
     sorted_, strays = crews(view)
-    judged = (each for crew in sorted_.values() for each in crew.judged())
+    judged = [each for crew in sorted_.values() for each in crew.judged()]
+    sorted_ = {type: vacated(crew, view.nodes) for type, crew in sorted_.items()}
     aim = aim_of(view, sorted_[names.WORKER], now)
+    if (moved := _mover(view, sorted_[names.WORKER], aim)) is not None:
+        sorted_ = {type: crew.departed({moved.uid}) for type, crew in sorted_.items()}
     nodes, endpoint = view.nodes, view.job.spec.rdzv_endpoint
     kept = {type: shrunk(crew, _size(crew, aim), nodes, endpoint) for type, crew in sorted_.items()}
     standing = stand(view, kept, now)
@@ -120,6 +124,13 @@ def situation_of(view: JobView, now: datetime) -> Situation:
         standing=standing,
         now=now,
     )
+
+
+def _mover(view: JobView, worker: Crew, aim: Aim) -> PodView | None:
+    """Return the worker that leaves a cordoned node, of a job that has what was asked for and may look for room."""
+    if view.admission is not Admission.FREE or view.job.status.settled_replicas != view.job.spec.worker.replicas:
+        return None
+    return mover(worker, aim.size, view.nodes, view.job.spec.rdzv_endpoint)
 
 
 def _size(crew: Crew, aim: Aim) -> int:
