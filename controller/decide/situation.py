@@ -58,10 +58,7 @@ class Situation:
     @property
     def outdated(self) -> bool:
         """Return whether a pod is of another template than that of the spec."""
-        hashes = self.view.template_hashes
-        return any(
-            pod.template_hash and pod.template_hash != hashes.get(pod.type, pod.template_hash) for pod in self.view.pods
-        )
+        return _is_outdated(self.view)
 
     @property
     def site(self) -> Site:
@@ -128,9 +125,15 @@ def situation_of(view: JobView, now: datetime) -> Situation:
 
 def _mover(view: JobView, worker: Crew, aim: Aim) -> PodView | None:
     """Return the worker that leaves a cordoned node, of a job that has what was asked for and may look for room."""
-    if view.admission is not Admission.FREE or view.job.status.settled_replicas != view.job.spec.worker.replicas:
+    spec, settled = view.job.spec, view.job.status.settled_replicas
+    if spec.suspend or settled != spec.worker.replicas or view.admission is not Admission.FREE or _is_outdated(view):
         return None
-    return mover(worker, aim.size, view.nodes, view.job.spec.rdzv_endpoint)
+    return mover(worker, aim.size, view.nodes, spec.rdzv_endpoint)
+
+
+def _is_outdated(view: JobView) -> bool:
+    hashes = view.template_hashes
+    return any(pod.template_hash and pod.template_hash != hashes.get(pod.type, pod.template_hash) for pod in view.pods)
 
 
 def _size(crew: Crew, aim: Aim) -> int:
