@@ -59,7 +59,7 @@ REMEMBERED = 4096
 """Pods, and NodeClaims, of which something is remembered; the oldest are forgotten."""
 
 _CLAIM = re.compile(r"\bnodeclaim/([a-z0-9][a-z0-9.-]*)")
-_CODE = re.compile(r"\b([A-Z][a-z]+(?:[A-Z][a-z]+)+): ")
+_CODE = re.compile(r"fleet error\(s\), ([A-Z][A-Za-z.]+): ")
 _LIMITED = re.compile(r"\blimits\b.*\bnodepool\b")
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
