@@ -101,6 +101,24 @@ def test_a_job_says_why_karpenter_brings_no_node_until_its_worker_has_room() -> 
     virtual.run(main())
 
 
+def test_the_workers_of_a_node_leave_as_soon_as_karpenter_deletes_it() -> None:
+    async def main() -> None:
+        world = World()
+        world.start()
+        world.apply(jobs.manifest())
+        await world.settle()
+        taint = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+        node = {"metadata": {"deletionTimestamp": stamp(virtual.now())}, "spec": {"taints": [taint]}}
+        world.api.patch(Ref(NODES, None, NODE), node)
+        await asyncio.sleep(0.1)
+        assert {str(call) for call in world.api.calls if call.verb == "delete"} == {
+            "delete pods imagenet-worker-0",
+            "delete pods imagenet-worker-1",
+        }
+
+    virtual.run(main())
+
+
 def test_a_job_is_resized_and_its_other_workers_go_on() -> None:
     async def main() -> None:
         world = World()
