@@ -13,6 +13,7 @@ from contract.elasticjob import names
 from contract.elasticjob.model import ElasticJob
 from controller.decide.crews import Crew, crews
 from controller.decide.exits import Tally, Verdict, tally
+from controller.decide.moving import mover, vacated
 from controller.decide.observed import Admission, JobView, PodView
 from controller.decide.pods import Goal, Site
 from controller.decide.queue import Standing, need, stand
@@ -26,7 +27,7 @@ class Situation:
 
     Attributes:
         view: what is observed.
-        crews: the pods by replica type.
+        crews: the pods by replica type; those that leave because of their node are among the ending ones.
         kept: of these, the ones that stay when the job shrinks to the number aimed for, or waits in its queue.
         strays: pods that have no place in the job.
         tally: the failures that count.
@@ -57,10 +58,7 @@ class Situation:
     @property
     def outdated(self) -> bool:
         """Return whether a pod is of another template than that of the spec."""
-        hashes = self.view.template_hashes
-        return any(
-            pod.template_hash and pod.template_hash != hashes.get(pod.type, pod.template_hash) for pod in self.view.pods
-        )
+        return _is_outdated(self.view)
 
     @property
     def site(self) -> Site:
@@ -100,8 +98,11 @@ def situation_of(view: JobView, now: datetime) -> Situation:
     """Return the situation of a job that has not finished."""
     now = now.replace(microsecond=0)
     sorted_, strays = crews(view)
-    judged = (each for crew in sorted_.values() for each in crew.judged())
+    judged = [each for crew in sorted_.values() for each in crew.judged()]
+    sorted_ = {type: vacated(crew, view.nodes) for type, crew in sorted_.items()}
     aim = aim_of(view, sorted_[names.WORKER], now)
+    if (moved := _mover(view, sorted_[names.WORKER], aim)) is not None:
+        sorted_ = {type: crew.departed({moved.uid}) for type, crew in sorted_.items()}
     nodes, endpoint = view.nodes, view.job.spec.rdzv_endpoint
     kept = {type: shrunk(crew, _size(crew, aim), nodes, endpoint) for type, crew in sorted_.items()}
     standing = stand(view, kept, now)
@@ -120,6 +121,19 @@ def situation_of(view: JobView, now: datetime) -> Situation:
         standing=standing,
         now=now,
     )
+
+
+def _mover(view: JobView, worker: Crew, aim: Aim) -> PodView | None:
+    """Return the worker that leaves a cordoned node, of a job that has what was asked for and may look for room."""
+    spec, settled = view.job.spec, view.job.status.settled_replicas
+    if spec.suspend or settled != spec.worker.replicas or view.admission is not Admission.FREE or _is_outdated(view):
+        return None
+    return mover(worker, aim.size, view.nodes, spec.rdzv_endpoint)
+
+
+def _is_outdated(view: JobView) -> bool:
+    hashes = view.template_hashes
+    return any(pod.template_hash and pod.template_hash != hashes.get(pod.type, pod.template_hash) for pod in view.pods)
 
 
 def _size(crew: Crew, aim: Aim) -> int:
