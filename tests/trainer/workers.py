@@ -21,6 +21,8 @@ from trainer.observe.log import parse
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SECRET = b"by which the workers of a test authenticate"
+ETCD_FLAGS = ("--unsafe-no-fsync",)
+"""On a slow disk etcd waits for seconds, and elects another leader. SIGKILL loses nothing that it has written."""
 PATIENCE_SECONDS = 180
 """Far beyond what anything here takes, even on a machine that is busy with other things."""
 
@@ -61,7 +63,7 @@ def run_etcd(binary: Path, folder: Path, port: int, *, host: str = "127.0.0.1") 
     ]
     with (folder / "etcd.log").open("w") as log:
         process = subprocess.Popen(
-            [binary, "--data-dir", folder / "etcd", *arguments],
+            [binary, "--data-dir", folder / "etcd", *ETCD_FLAGS, *arguments],
             stdout=log,
             stderr=log,
             preexec_fn=bound_to(os.getpid()),
