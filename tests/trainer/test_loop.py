@@ -104,6 +104,7 @@ def test_a_job_whose_workers_were_all_killed_continues_from_its_last_checkpoint(
     arguments = (*LONG, "--checkpoint-every", "10", "--lease-seconds", "3")
     a, b = two(start, *arguments)
     b.wait_for(lambda worker: step_numbers(worker)[-1] >= 25)
+    a.wait_for(lambda worker: worker.events("checkpoint_saved"))
     a.signal(signal.SIGKILL)
     b.signal(signal.SIGKILL)
     again = start("a", *arguments)
