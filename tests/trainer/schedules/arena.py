@@ -31,8 +31,8 @@ _SETTLE_SECONDS = 90.0
 BOUND_SECONDS = 20.0
 """No survivor stands still for longer, whatever comes together; see the docs for the bounds of single faults.
 
-A slow machine gets a part of it. A survivor that doesn't notice a fault waits for longer: 20 s for a group to form, 30 s
-in a step.
+Most of it is for a slow machine. A survivor that doesn't notice a fault waits for longer: 20 s for a group to form, or
+30 s in a step, and then for what follows.
 """
 
 MOST_CHANGES = 3.0
