@@ -72,19 +72,17 @@ def _start(folder: Path, stack: contextlib.ExitStack) -> ControlPlane:
     return plane
 
 
-def _free_ports(number: int) -> list[int]:
+def _free_ports(count: int) -> set[int]:
     """Return different TCP ports that are free, below those that the kernel gives to connections.
 
     One of theirs could be taken before it is used.
     """
-    ports: list[int] = []
-    with contextlib.ExitStack() as held:  # a port stays in use until all are drawn
-        while len(ports) < number:
-            port = 28_000 + secrets.randbelow(4_000)
-            with contextlib.suppress(OSError):
-                held.enter_context(socket.create_server(("127.0.0.1", port)))
-                ports.append(port)
-    return ports
+    found: set[int] = set()
+    while len(found) < count:
+        port = 28_000 + secrets.randbelow(4_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found.add(port)
+    return found
 
 
 def _spawn(stack: contextlib.ExitStack, folder: Path, name: str, arguments: list[str]) -> None:
