@@ -192,6 +192,8 @@ class Checkout:
                 command = f"exec kubectl logs -n {self.namespace} {pod} --tail=-1 --follow"
                 with file.open("w") as out:
                     followers[pod] = self.start(command, stdout=out, stderr=subprocess.DEVNULL)
+            # A follower that has printed something is connected, and prints the rest although the pod is deleted.
+            wait_until("the logs to be followed", lambda: all(file.stat().st_size for file in files.values()))
             yield lambda pod: [fields for line in files[pod].read_text().splitlines() if (fields := parse_logfmt(line))]
         finally:
             for follower in followers.values():
