@@ -18,12 +18,12 @@ from tests.e2e.interrupted import repeat, stop_once_printed
 from tests.e2e.inventory import Inventory, added, aws_inventory, host_leftovers
 from tests.e2e.nodes import (
     WORKERS,
-    capacity,
     claims,
     drifted,
     instance_of,
     instances,
     interrupt,
+    no_capacity,
     nodes,
     surge_instances,
     surge_nodes,
@@ -194,7 +194,7 @@ def test_a_notice_for_the_node_of_rank_0(stack: Checkout) -> None:
 
 def test_without_capacity_training_goes_on_and_the_job_says_what_it_waits_for(stack: Checkout, job: Job) -> None:
     before, step = identities(stack), latest_step(stack)
-    with capacity(stack, "--none"):
+    with no_capacity(stack, "*"):
         job.scale(5)
         wait_until(
             "the job to say that EC2 has no capacity",
@@ -215,7 +215,7 @@ def test_a_type_without_capacity_is_replaced_by_another_one(stack: Checkout, job
     job.scale(3)
     wait_for_surge_count(stack, 2)
     used = {instance["InstanceType"] for instance in surge_instances(stack).values()}
-    with capacity(stack, f"--without {' '.join(sorted(used))}"):
+    with no_capacity(stack, *sorted(used)):
         before = surge_instances(stack)
         job.scale(4)
         wait_for_world(stack, 4, seconds=NEW_NODE_SECONDS)
