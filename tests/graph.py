@@ -147,7 +147,8 @@ class _Transforms:
 
 def _providers(request: Any) -> Iterator[str]:
     """Yield the URNs of a resource's provider, or of those that a plug-in's component gives to its children."""
-    for reference in (request.provider, *request.providers.values()):
+    given = request.providers.values() if request.remote else ()
+    for reference in (request.provider, *given):
         yield reference.rpartition("::")[0]
 
 

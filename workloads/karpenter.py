@@ -271,9 +271,7 @@ class Karpenter(pulumi.ComponentResource):
         def install(chart: str, values: Manifest, *after: pulumi.Resource) -> pulumi.Resource:
             address = f"{charts.rstrip('/')}/{chart}"
             release = objects.Release(chart, args.namespace, address, chart_version(charts), values)
-            return objects.register_chart(
-                release, opts=pulumi.ResourceOptions(parent=self, depends_on=list(after))
-            )
+            return objects.register_chart(release, opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)))
 
         definitions = install("karpenter-crd", {})
         install("karpenter", controller_values(args), definitions)

@@ -11,10 +11,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.e2e.checkout import SHORT_TRAINING, Checkout, wait_until
+from tests.e2e.checkout import SHORT_TRAINING, Checkout, repeat, stop_once_printed, wait_until
 from tests.e2e.cluster_faults import restart_api_server
 from tests.e2e.elasticjob import Job
-from tests.e2e.interrupted import repeat, stop_once_printed
 from tests.e2e.inventory import Inventory, added, aws_inventory, host_leftovers
 from tests.e2e.nodes import (
     WORKERS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -262,7 +263,7 @@ def test_a_removed_stack_lets_karpenter_end_its_nodes_first(deployed: graph.Grap
         charts["karpenter"],
         charts["karpenter-crd"],
     ]
-    for first, then in zip(order, order[1:], strict=False):
+    for first, then in itertools.pairwise(order):
         assert deployed.needs(first, then), f"{first.name} must be deleted before {then.name}"
         assert not deployed.needs(then, first)
 
