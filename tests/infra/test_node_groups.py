@@ -23,7 +23,8 @@ def test_with_karpenter_the_worker_group_is_the_core(production: graph.Graph) ->
 
 
 def test_without_karpenter_the_worker_group_follows_workers() -> None:
-    config = {**graph.stack_config("Pulumi.aws.yaml.example"), "surgeNodes": "nodegroup"}
+    own = graph.stack_config("Pulumi.aws.yaml.example")
+    config = {**own, "surgeNodes": "nodegroup", "maintenanceWindow": ""}
     group = graph.deploy(config, stack="production").one(GROUP, "workers").inputs
     assert group["scalingConfig"] == {"desiredSize": 4, "minSize": 1, "maxSize": 16}
     assert group["capacityType"] == "SPOT"
