@@ -57,8 +57,8 @@ NEW_NODE_SECONDS = 300
 """A node that has to be started, a worker on it, and its first step. Karpenter doesn't try an offering again for three
 minutes after EC2 had none of it, or has interrupted an instance of it."""
 
-EMPTIED_SECONDS = 60
-"""An empty node is gone within a minute."""
+EMPTIED_SECONDS = 90
+"""An empty node is gone within a minute, on a machine that isn't busy."""
 
 RELEASES = ("v20260304", "v20260107")
 """The images that the one-machine cloud knows: the default of nodeImageVersion, and an older one."""
@@ -133,7 +133,7 @@ def assert_notice_survived(checkout: Checkout, victims: list[str]) -> None:
         assert latest_step(checkout) > step
         wait_for_world(checkout, size, seconds=NEW_NODE_SECONDS)
         assert_committed_once([*map(printed, victims), *map(checkout.logs, running_workers(checkout))])
-    wait_until("the interrupted instances to end", lambda: not ids.items() & surge_instances(checkout).keys())
+    wait_until("the interrupted instances to end", lambda: not set(ids.values()) & surge_instances(checkout).keys())
     wait_for_surge_count(checkout, size - 1)
 
 
@@ -200,9 +200,9 @@ def test_without_capacity_training_goes_on_and_the_job_says_what_it_waits_for(st
             lambda: "InsufficientInstanceCapacity" in stack.run(f"kubectl get ej -n {stack.namespace}").text,
             seconds=180,
         )
-        message = job.condition("Running")
-        assert message["status"] == "True"
-        assert "InsufficientInstanceCapacity" in message["message"]
+        condition = job.condition("Running")
+        assert condition["status"] == "True"
+        assert "InsufficientInstanceCapacity" in condition["message"]
         assert identities(stack) == before
         wait_until("more steps", lambda: latest_step(stack) > step + 10)
     wait_for_world(stack, 5, seconds=2 * NEW_NODE_SECONDS)
