@@ -111,9 +111,12 @@ def rank_of(checkout: Checkout, pod: str) -> int:
 
 
 def billed(checkout: Checkout) -> list[str]:
-    """Return the names of all instances that EC2 bills."""
-    tags = [tag for instance in instances(checkout).values() for tag in instance["Tags"]]
-    return sorted(tag["Value"] for tag in tags if tag["Key"] == "Name")
+    """Return the node group of each instance that EC2 bills, without the digits that Pulumi adds to its name.
+
+    An instance of no group, such as Karpenter's, is an empty text.
+    """
+    tags = [{tag["Key"]: tag["Value"] for tag in instance["Tags"]} for instance in instances(checkout).values()]
+    return sorted(each.get("eks:nodegroup-name", "").rpartition("-")[0] for each in tags)
 
 
 def assert_notice_survived(checkout: Checkout, victims: list[str]) -> None:
