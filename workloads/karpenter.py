@@ -131,6 +131,8 @@ def controller_values(args: KarpenterArgs) -> Manifest:
         "serviceAccount": {"name": args.service_account},
         "controller": {
             "image": image_values(args.surge.image),
+            # Without it Karpenter asks the metadata service of its node, which the hop limit keeps pods from.
+            "env": [{"name": "AWS_REGION", "value": args.stack.region}],
             # Of memory it takes about 300 MiB with all of EC2's instance types, and little for each node.
             "resources": {"requests": {"cpu": "200m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}},
         },

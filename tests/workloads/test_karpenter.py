@@ -214,6 +214,13 @@ def test_the_controller_runs_twice_where_there_are_two_nodes_for_it() -> None:
         assert values["nodeSelector"] == {labels.NODE_ROLE: labels.NODE_ROLE_SYSTEM}
 
 
+def test_the_controller_need_not_ask_its_node_for_the_region() -> None:
+    stack, surge = parsed(region="eu-west-1")
+    args = karpenter.KarpenterArgs(stack, surge, "queue", "kube-system", "karpenter")
+    environment = karpenter.controller_values(args)["controller"]["env"]
+    assert {"name": "AWS_REGION", "value": "eu-west-1"} in environment
+
+
 def test_a_registry_is_asked_for_a_version_and_a_folder_has_its_own() -> None:
     assert karpenter.chart_version("oci://public.ecr.aws/karpenter") == karpenter.VERSION
     assert karpenter.chart_version("charts") is None
