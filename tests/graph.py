@@ -15,7 +15,7 @@ import functools
 import json
 import runpy
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,7 @@ class _Monitor(mocks.MockMonitor):
                 {key: _plain(value) for key, value in inputs.items()},
                 response.urn,
                 request.parent,
-                (*request.dependencies, request.parent, request.provider.rpartition("::")[0]),
+                (*request.dependencies, request.parent, *_providers(request)),
                 any(alias.spec.noParent for alias in request.aliases),
                 tuple((alias.spec.type, alias.spec.name) for alias in request.aliases),
                 tuple(request.ignoreChanges),
@@ -143,6 +143,13 @@ class _Cloud(mocks.Mocks):
 class _Transforms:
     def register_transform(self, transform: Any) -> callback_pb2.Callback:
         return callback_pb2.Callback(target="mock", token=transform.__name__)
+
+
+def _providers(request: Any) -> Iterator[str]:
+    """Yield the URNs of a resource's provider, or of those that a plug-in's component gives to its children."""
+    given = request.providers.values() if request.remote else ()
+    for reference in (request.provider, *given):
+        yield reference.rpartition("::")[0]
 
 
 def _plain(value: Any) -> Any:

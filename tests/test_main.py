@@ -36,9 +36,7 @@ def test_the_same_resources_depend_on_each_other_on_aws_and_on_one_machine() -> 
 
 def test_who_brings_the_nodes_changes_nothing_but_the_nodes_and_the_job() -> None:
     config = graph.stack_config("Pulumi.local.yaml")
-    with_karpenter, without = (
-        graph.deploy({**config, "surgeNodes": value}) for value in ("karpenter", "nodegroup")
-    )
+    with_karpenter, without = (graph.deploy({**config, "surgeNodes": value}) for value in ("karpenter", "nodegroup"))
     assert resources(without) < resources(with_karpenter)
     theirs = {(each.type, each.name): each.inputs for each in with_karpenter.resources}
     differing = {each.name for each in without.resources if theirs[each.type, each.name] != each.inputs}

@@ -131,6 +131,8 @@ def controller_values(args: KarpenterArgs) -> Manifest:
         "serviceAccount": {"name": args.service_account},
         "controller": {
             "image": image_values(args.surge.image),
+            # Without it Karpenter asks the metadata service of its node, which the hop limit keeps pods from.
+            "env": [{"name": "AWS_REGION", "value": args.stack.region}],
             # Of memory it takes about 300 MiB with all of EC2's instance types, and little for each node.
             "resources": {"requests": {"cpu": "200m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}},
         },
@@ -271,9 +273,7 @@ class Karpenter(pulumi.ComponentResource):
         def install(chart: str, values: Manifest, *after: pulumi.Resource) -> pulumi.Resource:
             address = f"{charts.rstrip('/')}/{chart}"
             release = objects.Release(chart, args.namespace, address, chart_version(charts), values)
-            return objects.register_chart(
-                release, opts=pulumi.ResourceOptions(parent=self, depends_on=list(after))
-            )
+            return objects.register_chart(release, opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)))
 
         definitions = install("karpenter-crd", {})
         install("karpenter", controller_values(args), definitions)

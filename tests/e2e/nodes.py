@@ -2,7 +2,7 @@
 
 nodes = surge_nodes(checkout)             # {"ip-10-0-…": "i-0…"}
 interrupt(checkout, nodes["ip-10-0-…"])   # the notice of a Spot interruption: two minutes later the instance ends
-with capacity(checkout, "--none"):        # EC2 has no instance at all
+with no_capacity(checkout, "*"):          # EC2 has no instance of any type
     ...
 """
 
@@ -83,15 +83,10 @@ def interrupt(checkout: Checkout, *ids: str) -> None:
 
 
 @contextmanager
-def capacity(checkout: Checkout, arguments: str) -> Iterator[None]:
-    """Have EC2 answer that it has no instance of some types or zones within the block.
-
-    Args:
-        checkout: whose cloud.
-        arguments: of `localcloud capacity`, which says what EC2 lacks.
-    """
-    checkout.run(f"localcloud capacity {arguments}")
+def no_capacity(checkout: Checkout, *types: str) -> Iterator[None]:
+    """Have EC2 answer that it has no instance of these types within the block; `*` is a wildcard."""
+    checkout.run(f"localcloud capacity --none '{','.join(types)}'")
     try:
         yield
     finally:
-        checkout.run("localcloud capacity --all")
+        checkout.run("localcloud capacity --restore")

@@ -12,8 +12,7 @@ import signal
 
 import pytest
 
-from tests.e2e.checkout import Checkout, wait_until
-from tests.e2e.interrupted import repeat, stop_once_printed
+from tests.e2e.checkout import Checkout, repeat, stop_once_printed, wait_until
 from tests.e2e.inventory import Inventory, added, aws_inventory, host_leftovers, processes_of
 from tests.e2e.training import latest_step, running_workers, steps, wait_for_world
 

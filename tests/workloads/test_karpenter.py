@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -213,6 +214,13 @@ def test_the_controller_runs_twice_where_there_are_two_nodes_for_it() -> None:
         assert values["nodeSelector"] == {labels.NODE_ROLE: labels.NODE_ROLE_SYSTEM}
 
 
+def test_the_controller_need_not_ask_its_node_for_the_region() -> None:
+    stack, surge = parsed(region="eu-west-1")
+    args = karpenter.KarpenterArgs(stack, surge, "queue", "kube-system", "karpenter")
+    environment = karpenter.controller_values(args)["controller"]["env"]
+    assert {"name": "AWS_REGION", "value": "eu-west-1"} in environment
+
+
 def test_a_registry_is_asked_for_a_version_and_a_folder_has_its_own() -> None:
     assert karpenter.chart_version("oci://public.ecr.aws/karpenter") == karpenter.VERSION
     assert karpenter.chart_version("charts") is None
@@ -262,7 +270,7 @@ def test_a_removed_stack_lets_karpenter_end_its_nodes_first(deployed: graph.Grap
         charts["karpenter"],
         charts["karpenter-crd"],
     ]
-    for first, then in zip(order, order[1:], strict=False):
+    for first, then in itertools.pairwise(order):
         assert deployed.needs(first, then), f"{first.name} must be deleted before {then.name}"
         assert not deployed.needs(then, first)
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import settings
-from benchmarks.controller.plane import PlaneError
+from benchmarks.controller.errors import PlaneError
 from scripts import toolchain
 from tests import graph
 from tests.cli.api_server import Plane, started
@@ -57,8 +57,8 @@ def rendered(chart: str, values: Object, folder: Path) -> list[Object]:
     """The objects that helm makes of one of Karpenter's charts."""
     file = folder / f"{chart}.json"
     file.write_text(json.dumps(values))
-    command = [toolchain.binary("helm"), "template", chart, toolchain.charts() / chart]
-    options = ["--namespace", "kube-system", "--values", file]
+    command = [str(toolchain.binary("helm")), "template", chart, str(toolchain.charts() / chart)]
+    options = ["--namespace", "kube-system", "--values", str(file)]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=True)
     return [each for each in yaml.safe_load_all(done.stdout) if each]
 
