@@ -35,6 +35,9 @@ def check(view: JobView, decision: Decision, now: datetime) -> None:
 
 def check_again(view: JobView, decision: Decision, again: Decision) -> None:
     """Check that a decision on the outcome of a decision does nothing more."""
+    reached = decision.status.settled_replicas != view.job.status.settled_replicas
+    if reached and decision.again is not None and moved(again):
+        return  # a worker leaves a cordoned node only after the status says that the size was reached
     kinds = {type(action) for action in again.actions}
     if outdated(view):  # the pods of the old template that had no node are gone, and new ones may be made
         kinds -= {CreatePod, CreateService, Emit}
