@@ -105,7 +105,8 @@ def situation_of(view: JobView, now: datetime) -> Situation:
     aim = aim_of(view, sorted_[names.WORKER], now)
     moved = _mover(view, sorted_[names.WORKER], aim)
     # Whoever waits for the size, as `pulumi up` does, must first see that it was reached.
-    seen = view.job.status.settled_replicas == view.job.spec.worker.replicas
+    wanted = view.job.spec.worker.replicas
+    seen, soon = view.job.status.settled_replicas == wanted, aim.settled == wanted or not view.job.spec.autoscale
     if moved is not None and seen:
         sorted_ = {type: crew.departed({moved.uid}) for type, crew in sorted_.items()}
     nodes, endpoint = view.nodes, view.job.spec.rdzv_endpoint
@@ -125,7 +126,7 @@ def situation_of(view: JobView, now: datetime) -> Situation:
         aim=aim,
         standing=standing,
         now=now,
-        again=now + timedelta(seconds=1) if moved is not None and not seen else None,
+        again=now + timedelta(seconds=1) if moved is not None and soon and not seen else None,
     )
 
 
