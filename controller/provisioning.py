@@ -10,7 +10,8 @@ The scheduler only knows that no node has room. Karpenter records Kubernetes eve
 - `FailedScheduling` about the pod: no instance type fits it, or the NodePool's limit is reached;
 - `Nominated` about the pod: a NodeClaim was made for it;
 - `InsufficientCapacityError` about that NodeClaim, with EC2's own words, which name instance types, zones and quotas.
-  https://karpenter.sh/docs/troubleshooting/ and `pkg/controllers/nodeclaim/lifecycle/launch.go` of sigs.k8s.io/karpenter
+
+(Karpenter v1.14: `scheduling/events.go` and `nodeclaim/lifecycle/launch.go` below `pkg/controllers` of its core.)
 
 They are watched, in one request for all jobs, and only while a pod has found no room. So a cluster in which nothing
 waits is asked nothing, one without Karpenter has nothing to say, and the number of requests doesn't depend on that of
@@ -67,7 +68,7 @@ V = TypeVar("V")
 
 
 class Told(NamedTuple):
-    """Why a pod has no room yet: in one word, and in Karpenter's words if it has trouble. Both empty: it doesn't say so.
+    """Why a pod has no room yet: in one word, and in Karpenter's words if it has trouble. Both empty: nothing is known.
 
     ``until``: when something else is told of it although Karpenter says nothing more; None: never.
     """

@@ -90,6 +90,7 @@ def _plan(situation: Situation) -> Plan:
             *(change.again for change in changes),
             situation.aim.again,
             situation.standing.again,
+            situation.again,
             deadline(situation),
             *(pod.unschedulable_until for crew in sorted_ for pod in crew.unplaced),
         ),

@@ -11,8 +11,8 @@ being deleted is not deleted twice. But eviction alone isn't enough: Karpenter w
 than the two minutes of a Spot notice.
 
 A **cordoned** node may stay for long, and there may be no room elsewhere. So one worker at a time leaves, and only of a
-job that has the size that was asked for, and its minimum without that worker. If its successor finds no room, the
-others stay where they are until somebody drains their nodes.
+job that has the size that it aims for, and its minimum without that worker. If its successor finds no room, the others
+stay where they are until somebody drains their nodes.
 
 A node with nothing but Karpenter's taint `karpenter.sh/disrupted` keeps its pods: Karpenter starts another node first.
 Until that is ready the pods would only wait, and if it can't be had, Karpenter takes the taint away.
@@ -44,7 +44,7 @@ def mover(worker: Crew, size: int, nodes: Mapping[str, NodeView], endpoint: str)
         nodes: By name.
         endpoint: The rendezvous endpoint, whose host doesn't move: the others would fail.
     """
-    if not len(worker.active) == worker.size == size > worker.low:
+    if worker.ending or not len(worker.active) == worker.size == size > worker.low:
         return None
     host = endpoint_host(endpoint)
     there = (pod for pod in worker.active if (node := _node(pod, nodes)) is not None and node.cordoned)

@@ -232,7 +232,7 @@ def node_view(node: Object) -> NodeView:
     deleted, cordoned = bool(metadata.get("deletionTimestamp")), bool(spec.get("unschedulable"))
     marked = any(key in DOOMED_TAINTS or key.startswith(TERMINATION_HANDLER) for key in taints)
     lost = ready == "Unknown" or "node.kubernetes.io/unreachable" in taints
-    # On a node that isn't closed, the successors of the pods that leave might be placed again and again until it is gone.
+    # On a node that isn't closed, the successors of the pods that leave might be placed until it is gone.
     hard = {taint.get("key", "") for taint in spec.get("taints") or () if taint.get("effect") != "PreferNoSchedule"}
     ends = not hard.isdisjoint(ENDING_TAINTS) or (deleted and (cordoned or not hard.isdisjoint(CLOSING_TAINTS)))
     return NodeView(

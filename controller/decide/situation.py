@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from contract.elasticjob import names
 from contract.elasticjob.model import ElasticJob
@@ -34,6 +34,7 @@ class Situation:
         aim: the number of workers aimed for.
         standing: what the queue allows.
         now: in whole seconds, as the API server keeps times.
+        again: when a worker may leave a cordoned node, once the status says that the job has its size.
     """
 
     view: JobView
@@ -44,6 +45,7 @@ class Situation:
     aim: Aim
     standing: Standing
     now: datetime
+    again: datetime | None
 
     @property
     def job(self) -> ElasticJob:
@@ -101,7 +103,11 @@ def situation_of(view: JobView, now: datetime) -> Situation:
     judged = [each for crew in sorted_.values() for each in crew.judged()]
     sorted_ = {type: vacated(crew, view.nodes) for type, crew in sorted_.items()}
     aim = aim_of(view, sorted_[names.WORKER], now)
-    if (moved := _mover(view, sorted_[names.WORKER], aim)) is not None:
+    moved = _mover(view, sorted_[names.WORKER], aim)
+    # Whoever waits for the size, as `pulumi up` does, must first see that it was reached.
+    wanted = view.job.spec.worker.replicas
+    seen, soon = view.job.status.settled_replicas == wanted, aim.settled == wanted or not view.job.spec.autoscale
+    if moved is not None and seen:
         sorted_ = {type: crew.departed({moved.uid}) for type, crew in sorted_.items()}
     nodes, endpoint = view.nodes, view.job.spec.rdzv_endpoint
     kept = {type: shrunk(crew, _size(crew, aim), nodes, endpoint) for type, crew in sorted_.items()}
@@ -120,15 +126,15 @@ def situation_of(view: JobView, now: datetime) -> Situation:
         aim=aim,
         standing=standing,
         now=now,
+        again=now + timedelta(seconds=1) if moved is not None and soon and not seen else None,
     )
 
 
 def _mover(view: JobView, worker: Crew, aim: Aim) -> PodView | None:
-    """Return the worker that leaves a cordoned node, of a job that has what was asked for and may look for room."""
-    spec, settled = view.job.spec, view.job.status.settled_replicas
-    if spec.suspend or settled != spec.worker.replicas or view.admission is not Admission.FREE or _is_outdated(view):
+    """Return the worker that leaves a cordoned node, of a job that has what it aims for and may look for room."""
+    if view.job.spec.suspend or view.admission is not Admission.FREE or _is_outdated(view):
         return None
-    return mover(worker, aim.size, view.nodes, spec.rdzv_endpoint)
+    return mover(worker, aim.size, view.nodes, view.job.spec.rdzv_endpoint)
 
 
 def _is_outdated(view: JobView) -> bool:

@@ -36,7 +36,7 @@ KEY = Key("training", "digits-worker-1")
 # Karpenter v1.14.0's words.
 NO_OFFERING = (
     "Failed to schedule pod, incompatible requirements, no instance type has the required offering,"
-    " requirements=karpenter.sh/capacity-type In [spot], resources={\"pods\":\"3\"}"
+    ' requirements=karpenter.sh/capacity-type In [spot], resources={"pods":"3"}'
 )
 LIMIT = "Failed to schedule pod, node limits have been exhausted for nodepool (NodePool=workers)"
 NO_CAPACITY = (

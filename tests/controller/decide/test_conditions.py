@@ -100,7 +100,11 @@ def test_a_job_says_in_karpenters_words_why_no_node_comes() -> None:
 
 
 def test_different_causes_are_counted_and_quoted_apart() -> None:
-    pods = (pod(0), roomless(1, "FailedScheduling", "no instance type fits."), roomless(2, "VcpuLimitExceeded", "quota"))
+    pods = (
+        pod(0),
+        roomless(1, "FailedScheduling", "no instance type fits."),
+        roomless(2, "VcpuLimitExceeded", "quota"),
+    )
     said = message(decide(view(job(3, low=1), pods), NOW).status)
     assert "1 found no room (FailedScheduling), 1 found no room (VcpuLimitExceeded)." in said
     assert said.endswith(" Karpenter: no instance type fits. Karpenter: quota.")

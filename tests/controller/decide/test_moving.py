@@ -46,7 +46,10 @@ def test_a_worker_leaves_a_node_that_ends_and_is_replaced_when_it_has_left() -> 
     assert (deleted(first), created(first)) == (["worker-2"], [])
     (delete,) = changes(first)
     assert isinstance(delete, DeletePod)
-    assert (delete.reason, delete.grace) == ("its node node-2 is being shut down, and it is replaced on another one", None)
+    assert (delete.reason, delete.grace) == (
+        "its node node-2 is being shut down, and it is replaced on another one",
+        None,
+    )
     told = replace(settled(), status=first.status)
     leaves = decide(view(told, (*running(0, 1), *ending(2)), nodes=known), later(1))
     assert changes(leaves) == []
@@ -149,7 +152,6 @@ def test_one_worker_at_a_time_leaves_cordoned_nodes() -> None:
     "of",
     [
         pytest.param(settled(3, low=3), id="it-is-needed-for-the-minimum"),
-        pytest.param(job(3, low=1, high=4), id="the-size-has-not-been-reached-before"),
         pytest.param(settled(3, rdzv_endpoint="j-worker-2.j:29400"), id="the-others-meet-there"),
     ],
 )
@@ -164,6 +166,15 @@ def test_a_worker_stays_on_a_cordoned_node_while_another_job_of_the_queue_waits_
     of = after(made, *running(0, 1, 2))
     assert deleted(decide(view(of, running(0, 1, 2), nodes=known, admission=Admission.HOLD), NOW)) == []
     assert deleted(decide(view(of, running(0, 1, 2), nodes=known), NOW)) == ["worker-2"]
+
+
+def test_that_the_job_has_its_size_is_written_before_a_worker_leaves_a_cordoned_node() -> None:
+    of = job(3, low=1, high=4)
+    known = nodes(sound=SOUND[:2], cordoned=("node-2",))
+    first = decide(view(of, running(0, 1, 2), nodes=known), NOW)
+    assert (deleted(first), first.status.settled_replicas, first.again) == ([], 3, later(1))
+    of = replace(of, status=first.status)
+    assert deleted(decide(view(of, running(0, 1, 2), nodes=known), later(1))) == ["worker-2"]
 
 
 def test_a_cordon_leaves_the_size_that_pulumi_waits_for_as_it_was() -> None:

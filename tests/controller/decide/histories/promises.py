@@ -35,6 +35,9 @@ def check(view: JobView, decision: Decision, now: datetime) -> None:
 
 def check_again(view: JobView, decision: Decision, again: Decision) -> None:
     """Check that a decision on the outcome of a decision does nothing more."""
+    reached = decision.again is not None and decision.status.settled_replicas != view.job.status.settled_replicas
+    if moved(again) and (reached or any(isinstance(action, DeletePod) for action in decision.actions)):
+        return  # a worker leaves a cordoned node only when the job has its size and the status says so
     kinds = {type(action) for action in again.actions}
     if outdated(view):  # the pods of the old template that had no node are gone, and new ones may be made
         kinds -= {CreatePod, CreateService, Emit}
