@@ -37,7 +37,7 @@ class Gateway:
 
     Args:
         services: Our own services, by signing name.
-        unsigned: Applications that need no signature, each with a predicate on method and path.
+        unsigned: Applications that check their callers themselves, each with a predicate on method and path.
         followers: Functions to call after moto has done an operation, by `service:Operation`.
     """
 

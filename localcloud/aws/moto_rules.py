@@ -14,6 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from localcloud.aws import efs_rules, eks_images, launch_rules, s3_rules
+from localcloud.aws.compute import listings
+from localcloud.aws.events import bus, states
 from localcloud.aws.requests import outgoing
 
 # moto recognizes only keys of twenty capital letters and digits; other access keys can have another form.
@@ -41,6 +43,9 @@ def install() -> None:
     efs_rules.install()
     eks_images.install()
     launch_rules.install()
+    listings.install()
+    bus.install()
+    states.install()
     s3_rules.install()
 
 
