@@ -118,14 +118,15 @@ class _Cloud:
         listener = _server(instance.host_address, 0, webhooks.application(self.eks, instance.cloud_endpoint), context)
         port = listener.server_port
         self._network.allow(port)
-        own = control.application(principals, commands.commands(_interruptions(instance, self.eks), account, region))
+        interruptions = _interruptions(instance, self.eks)
+        own = control.application(principals, commands.commands(interruptions, account, region))
         apps = [
             (_is_status, self._status),
             (service.is_auth_call, service.auth_app(self.eks)),
             (control.is_command, own),
         ]
         services = {"eks": service.EksService(self.eks), "pricing": PricingService()}
-        gateway = Gateway(account, principals, services, apps, _followers(instance, self.eks))
+        gateway = Gateway(account, principals, services, apps, _followers(instance, self.eks, interruptions))
         self._servers = [
             listener,
             _server("127.0.0.1", instance.port, gateway),
@@ -197,13 +198,18 @@ def _nodes(found: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _followers(instance: Instance, eks: Any) -> dict[str, Callable[[Any], None]]:
+def _followers(instance: Instance, eks: Any, interruptions: Any) -> dict[str, Callable[[Any], None]]:
     """Return what to do outside moto after an operation of moto's, by operation."""
 
     from localcloud.aws.eks.nodes import self_managed
+    from localcloud.aws.events import fis
 
     def instances_changed(_: Any) -> None:
         self_managed.look(eks)
+
+    def experiment_started(call: Any) -> None:
+        template = str(call.operation.params.get("experimentTemplateId", ""))
+        fis.started(interruptions, instance.account, instance.region, template)
 
     def file_system_deleted(call: Any) -> None:
         from moto.efs.models import efs_backends
@@ -217,6 +223,7 @@ def _followers(instance: Instance, eks: Any) -> dict[str, Callable[[Any], None]]
     return {
         **dict.fromkeys(INSTANCE_CALLS, instances_changed),
         "elasticfilesystem:DeleteFileSystem": file_system_deleted,
+        "fis:StartExperiment": experiment_started,
     }
 
 
