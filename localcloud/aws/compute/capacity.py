@@ -91,8 +91,8 @@ def refusal(
         return "There is no Spot capacity available that matches your request."
     others = [other for other in sorted(zones) if not covers(shortages, instance_type, other, market)]
     message = (
-        f"We currently do not have sufficient {instance_type} capacity in the Availability Zone you requested ({zone}). "
-        "Our system will be working on provisioning additional capacity."
+        f"We currently do not have sufficient {instance_type} capacity in the Availability Zone you requested "
+        f"({zone}). Our system will be working on provisioning additional capacity."
     )
     if not others:
         return message

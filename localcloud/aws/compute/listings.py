@@ -1,6 +1,8 @@
 """EC2's lists as AWS gives them: in pages, with the filters that moto ignores, with prices, and lists moto lacks.
 
     install()    # once, before the first request
+
+Clients such as Karpenter read these lists to choose instance types, and to find instances that are not well.
 """
 
 from __future__ import annotations
@@ -112,6 +114,7 @@ def _in_pages(owner: Any, name: str, key: str, default: int) -> None:
     def wrapped(self: Any) -> Any:
         from moto.ec2.exceptions import EC2ClientError
 
+        self.error_on_dryrun()
         size, token = self._get_int_param("MaxResults", default), self._get_param("NextToken")
         self.params = {**self.params, "MaxResults": ALL}  # moto would cut the list off
         answer = original(self)
@@ -138,7 +141,9 @@ def _filter_statuses(backend: Any) -> None:
         self: Any, instance_ids: list[str], include_all_instances: bool, filters: list[dict[str, Any]]
     ) -> Any:
         found = original(self, instance_ids, include_all_instances, filters)
-        wanted = {each["name"]: each["values"] for each in filters or [] if not each["name"].startswith("instance-state")}
+        wanted = {
+            each["name"]: each["values"] for each in filters or [] if not each["name"].startswith("instance-state")
+        }
         return [instance for instance in found if status_matches(_status(instance), wanted)]
 
     backend.describe_instance_status = describe_instance_status

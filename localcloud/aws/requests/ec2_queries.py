@@ -74,7 +74,11 @@ class Asked:
     def by_id(self, action: str, identity: str, *more: Context) -> Query:
         """Return the query for a resource with this id, of whatever type; of an unknown type it has no ARN."""
         kind = KINDS.get(identity.partition("-")[0])
-        return self.query(action, UNKNOWN_RESOURCE, *more) if kind is None else self.existing(action, kind, identity, *more)
+        return (
+            self.query(action, UNKNOWN_RESOURCE, *more)
+            if kind is None
+            else self.existing(action, kind, identity, *more)
+        )
 
 
 def queries(asked: Asked) -> list[Query] | None:

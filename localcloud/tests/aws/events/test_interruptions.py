@@ -101,7 +101,9 @@ def queue(endpoint: str) -> str:
 
 @pytest.fixture
 def world(endpoint: str, queue: str) -> World:
-    return World(boto3.Session("localcloud", "localcloud", region_name=REGION), endpoint, queue)
+    made = World(boto3.Session("localcloud", "localcloud", region_name=REGION), endpoint, queue)
+    made.events()  # those of the test before
+    return made
 
 
 def test_a_spot_instance_is_shown_as_one(world: World) -> None:
