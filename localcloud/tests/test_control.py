@@ -36,7 +36,7 @@ def test_the_answer_comes_back(instance: Instance) -> None:
 
 
 def test_the_daemons_reason_is_the_error(instance: Instance) -> None:
-    with served(instance, {"fail": fail}), pytest.raises(CloudError, match="^instance i-1 is On-Demand$"):
+    with served(instance, {"fail": fail}), pytest.raises(CloudError, match=r"^instance i-1 is On-Demand$"):
         control.call(instance, "fail", {})
 
 

@@ -28,7 +28,7 @@ def ec2(endpoint: str) -> Any:
     session: Any = boto3.Session("localcloud", "localcloud", region_name=REGION)
     made = session.client("ec2", endpoint_url=endpoint)
     data = {"ImageId": IMAGE, "InstanceType": "m5.large", "UserData": b64encode(b"x").decode()}
-    made.create_launch_template(LaunchTemplateName="t", LaunchTemplateData=data)
+    made.create_launch_template(LaunchTemplateName="template", LaunchTemplateData=data)
     return made
 
 
@@ -64,7 +64,7 @@ def fleet(
         for kind in types
         for zone, subnet in subnets.items()
     ]
-    template = {"LaunchTemplateName": "t", "Version": "$Latest"}
+    template = {"LaunchTemplateName": "template", "Version": "$Latest"}
     return ec2.create_fleet(
         Type="instant",
         LaunchTemplateConfigs=[{"LaunchTemplateSpecification": template, "Overrides": overrides}],
