@@ -8,7 +8,7 @@ instance had a moment ago.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from localcloud.aws.compute import capacity, fleets, shortages
@@ -49,6 +49,7 @@ def _complete_launches(backend: Any) -> None:
         rest = reservation.instances[1:] if any(asked.values()) else reservation.instances
         for instance in rest if profile is not None else ():
             self.associate_iam_instance_profile(instance.id, iam_instance_profile_arn=profile.arn)
+        _tag_interfaces(reservation.instances, template, given)
         return reservation
 
     backend.run_instances = run_instances
@@ -67,6 +68,17 @@ def _from_template(template: Mapping[str, Any], given: Mapping[str, Any]) -> dic
     market = (template.get("InstanceMarketOptions") or {}).get("MarketType")
     made["instance_market_options"] = made.get("instance_market_options") or market or {}
     return made
+
+
+def _tag_interfaces(instances: Iterable[Any], template: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Give new network interfaces the tags of the request and of the launch template."""
+    from moto.ec2.utils import convert_tag_spec
+
+    prepared = convert_tag_spec(template.get("TagSpecifications") or []).get("network-interface", {})
+    tags = {**prepared, **((given.get("tags") or {}).get("network-interface") or {})}
+    for instance in instances:
+        for interface in instance.nics.values():
+            interface.add_tags(tags)
 
 
 def _wanted(backend: Any, template: Mapping[str, Any], made: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -27,6 +27,7 @@ def install() -> None:
     from moto.ec2.models.spot_requests import SpotInstanceRequest
     from moto.ec2.responses.fleets import Fleets
 
+    _keep_tags(Fleet)
     _launch_in_order(Fleet)
     _launch_spot_from_template(SpotInstanceRequest)
     _answer_with_errors(Fleets)
@@ -52,6 +53,20 @@ def ordered(overrides: list[Mapping[str, Any]], strategy: str) -> list[int]:
     return sorted(range(len(overrides)), key=rank)
 
 
+def _keep_tags(fleet: Any) -> None:
+    """Remember the tags of the request; moto forgets those of volumes and of network interfaces."""
+    from moto.ec2.utils import convert_tag_spec
+
+    original = fleet.__init__
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        given = kwargs.get("tag_specifications", args[-1] if args else None)
+        self.requested_tags = convert_tag_spec(given or [])
+        original(self, *args, **kwargs)
+
+    fleet.__init__ = __init__
+
+
 def _launch_in_order(fleet: Any) -> None:
     def create_on_demand_requests(self: Any, weight_to_add: float) -> None:
         def launch(spec: Any) -> None:
@@ -74,6 +89,11 @@ def _launch(fleet: Any, weight: float, market: str, strategy: str, launch: Calla
     """Launch instances one by one until the fleet has the weight, or no override is left."""
     from moto.ec2.exceptions import EC2ClientError
 
+    for spec in fleet.launch_specs:
+        requested = {kind: tags for kind, tags in fleet.requested_tags.items() if kind != "fleet"}
+        spec.tag_specifications |= {
+            kind: {**spec.tag_specifications.get(kind, {}), **tags} for kind, tags in requested.items()
+        }
     given = [{"InstanceType": spec.instance_type, **(spec.overrides or {})} for spec in fleet.launch_specs]
     left = [fleet.launch_specs[index] for index in ordered(given, strategy)]
     added = 0.0

@@ -140,6 +140,23 @@ def test_run_instances_raises_the_error(ec2: Any, subnets: dict[str, str], backe
     assert ec2.run_instances(**plain, SubnetId=subnets[f"{REGION}b"])["Instances"]
 
 
+def test_everything_that_a_fleet_launches_has_its_tags(ec2: Any, subnets: dict[str, str]) -> None:
+    kinds = ("instance", "volume", "network-interface")
+    tags = [{"ResourceType": kind, "Tags": [{"Key": "of", "Value": kind}]} for kind in kinds]
+    for capacity in ("on-demand", "spot"):
+        answer = fleet(ec2, subnets, ["m5.large"], capacity, TagSpecifications=tags)
+        (identity,) = answer["Instances"][0]["InstanceIds"]
+        instance = ec2.describe_instances(InstanceIds=[identity])["Reservations"][0]["Instances"][0]
+        owned = {
+            "instance": [identity],
+            "volume": [each["Ebs"]["VolumeId"] for each in instance["BlockDeviceMappings"]],
+            "network-interface": [each["NetworkInterfaceId"] for each in instance["NetworkInterfaces"]],
+        }
+        for kind, identities in owned.items():
+            found = ec2.describe_tags(Filters=[{"Name": "resource-id", "Values": identities}])["Tags"]
+            assert [each["Value"] for each in found if each["Key"] == "of"] == [kind] * len(identities)
+
+
 def test_a_dry_run_is_answered_as_one(ec2: Any, subnets: dict[str, str]) -> None:
     with pytest.raises(ec2.exceptions.ClientError, match="DryRunOperation"):
         fleet(ec2, subnets, ["m5.large"], DryRun=True)
