@@ -59,12 +59,12 @@ def _keep_tags(fleet: Any) -> None:
 
     original = fleet.__init__
 
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    def initialized(self: Any, *args: Any, **kwargs: Any) -> None:
         given = kwargs.get("tag_specifications", args[-1] if args else None)
         self.requested_tags = convert_tag_spec(given or [])
         original(self, *args, **kwargs)
 
-    fleet.__init__ = __init__
+    fleet.__init__ = initialized
 
 
 def _launch_in_order(fleet: Any) -> None:
