@@ -11,20 +11,23 @@ https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/supported-iam-actions-taggin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from localcloud.aws.policy import UNKNOWN_RESOURCE, Query
+from localcloud.aws.requests.errors import Refused
 from localcloud.aws.requests.operations import Operation
 from localcloud.aws.requests.resources import Resources, Template
 
 Context = dict[str, tuple[str, ...]]
 Tags = Mapping[str, str]
-Tree = dict[str, Any]
+Parameters = Mapping[str, Any]
 
 LAUNCHES = ("RunInstances", "CreateFleet")
 ON_INSTANCES = ("TerminateInstances", "StopInstances", "StartInstances", "RebootInstances")
+TEMPLATES = ("CreateLaunchTemplate", "DeleteLaunchTemplate")
+KNOWN = (*LAUNCHES, *TEMPLATES, *ON_INSTANCES, "CreateTags", "DeleteTags")
 # What a launch makes, in addition to a fleet and a Spot request.
 MADE = ("instance", "volume", "network-interface")
 SPOT_REQUEST = "spot-instances-request"
@@ -81,26 +84,26 @@ class Asked:
         )
 
 
-def queries(asked: Asked) -> list[Query] | None:
-    """Return the queries of a call, or None if it is not one of those that this module knows."""
-    operation, form = asked.operation, tree(asked.operation.params)
+def queries(asked: Asked) -> list[Query]:
+    """Return the queries of a call; none if it names no resource that this module knows."""
+    operation, action = asked.operation, f"ec2:{asked.operation.name}"
+    if operation.name not in KNOWN:
+        return []
+    params = parsed(operation)
     match operation.name:
         case "RunInstances" | "CreateFleet":
-            return list(_launch(asked, form))
+            return list(_launch(asked, params))
         case "CreateLaunchTemplate":
-            tags = _specified(_listed(form, "TagSpecification")).get("launch-template", {})
-            made = [asked.query(f"ec2:{operation.name}", asked.arn("launch-template"), request_tags(tags))]
-            return made + _tagging(asked, {"launch-template": tags})
+            tags = _specified(params).get("launch-template", {})
+            made = asked.query(action, asked.arn("launch-template"), request_tags(tags))
+            return [made, *_tagging(asked, {"launch-template": tags})]
         case "DeleteLaunchTemplate":
-            template = _template(asked, form)
-            return [asked.existing(f"ec2:{operation.name}", "launch-template", template.id)] if template else None
+            template = _template(asked, params)
+            return [asked.existing(action, "launch-template", template.id)] if template else []
         case "CreateTags" | "DeleteTags":
-            given = _pairs(_listed(form, "Tag"))
-            action = f"ec2:{operation.name}"
-            return [asked.by_id(action, identity, request_tags(given)) for identity in _values(form, "ResourceId")]
-        case name if name in ON_INSTANCES:
-            return [asked.existing(f"ec2:{name}", "instance", identity) for identity in _values(form, "InstanceId")]
-    return None
+            given = request_tags(pairs(params.get("Tags")))
+            return [asked.by_id(action, str(identity), given) for identity in params.get("Resources") or []]
+    return [asked.existing(action, "instance", str(identity)) for identity in params.get("InstanceIds") or []]
 
 
 def request_tags(tags: Tags) -> Context:
@@ -116,29 +119,39 @@ def resource_tags(tags: Tags, *aliases: str) -> Context:
     return {f"{name}/{key.lower()}": (value,) for name in names for key, value in tags.items()}
 
 
-def tree(form: Mapping[str, Any]) -> Tree:
-    """Return a form's parameters, whose names have dots, as nested mappings."""
-    root: Tree = {}
-    for name, value in form.items():
-        *path, last = name.split(".")
-        node = root
-        for part in path:
-            below = node.setdefault(part, {})
-            node = below if isinstance(below, dict) else {}
-        node[last] = value
-    return root
+def parsed(operation: Operation) -> Parameters:
+    """Return the parameters of a form as moto reads them, by their names in the model.
+
+    moto's own parser is used, so that what the policies allow is what moto does.
+
+    Raises:
+        Refused: A parameter has no valid value.
+    """
+    from moto.core.parse import PROTOCOL_PARSERS
+    from moto.core.utils import get_service_model
+
+    model = get_service_model(operation.service)
+    parser: Any = PROTOCOL_PARSERS["ec2" if operation.service == "ec2" else "query"](
+        model.operation_model(operation.name)
+    )
+    try:
+        found: Parameters = parser.parse({"values": operation.params})
+    except (ValueError, OverflowError) as error:
+        raise Refused(
+            "ambiguous", f"A parameter of {operation.name} is not valid: {error}", operation.service
+        ) from error
+    return found
 
 
-def _launch(asked: Asked, form: Tree) -> Iterator[Query]:
+def _launch(asked: Asked, params: Parameters) -> Iterator[Query]:
     operation = asked.operation
-    configs = _listed(form, "LaunchTemplateConfigs")
-    named = [form["LaunchTemplate"]] if isinstance(form.get("LaunchTemplate"), dict) else []
-    named += [each["LaunchTemplateSpecification"] for each in configs if "LaunchTemplateSpecification" in each]
-    templates = [found for each in named if (found := _template(asked, each)) is not None]
-    parts = [form, *(part for each in configs for part in _listed(each, "Overrides"))]
+    configs = params.get("LaunchTemplateConfigs") or []
+    named = [params.get("LaunchTemplate"), *(each.get("LaunchTemplateSpecification") for each in configs)]
+    templates = [found for each in named if each and (found := _template(asked, each)) is not None]
+    parts = [params, *(part for each in configs for part in each.get("Overrides") or [])]
     data = [template.data for template in templates]
-    tags = _merged(_specified(_listed(form, "TagSpecification")), data)
-    kinds = [*MADE, *([SPOT_REQUEST] if _is_spot(form, data) else [])]
+    tags = _merged(*(_specified(each) for each in (*data, params)))
+    kinds = [*MADE, *([SPOT_REQUEST] if _is_spot(params, data) else [])]
     actions = [f"ec2:{operation.name}"]
     if operation.name == "CreateFleet":
         yield asked.query("ec2:CreateFleet", asked.arn("fleet"), request_tags(tags.get("fleet", {})))
@@ -153,25 +166,18 @@ def _launch(asked: Asked, form: Tree) -> Iterator[Query]:
             yield asked.existing(action, "launch-template", template.id)
     made = {*kinds, *(["fleet"] if operation.name == "CreateFleet" else [])}
     yield from _tagging(asked, {kind: found for kind, found in tags.items() if kind in made})
-    yield from _passing(asked, form, data)
+    yield from _passing(asked, params, data)
 
 
-def _used(parts: list[Tree], data: list[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the ids of the image, the subnets and the security groups of a launch."""
-    for part in parts:
-        interfaces = _listed(part, "NetworkInterface")
-        yield from [str(part[name]) for name in ("ImageId", "SubnetId") if name in part]
-        yield from _values(part, "SecurityGroupId")
-        for interface in interfaces:
-            yield from [str(interface["SubnetId"])] if "SubnetId" in interface else []
-            yield from _values(interface, "SecurityGroupId")
-    for template in data:
-        if template.get("ImageId") and not any("ImageId" in part for part in parts):
-            yield str(template["ImageId"])
-        yield from [str(each) for each in template.get("SecurityGroupIds") or []]
-        for interface in template.get("NetworkInterfaces") or []:
-            yield from [str(interface["SubnetId"])] if interface.get("SubnetId") else []
-            yield from [str(each) for each in interface.get("Groups") or []]
+def _used(parts: Sequence[Parameters], data: Sequence[Parameters]) -> Iterator[str]:
+    """Yield the ids of the images, the subnets and the security groups of a launch."""
+    own_image = any(part.get("ImageId") for part in parts)
+    for part in (*parts, *data):
+        if part.get("ImageId") and not (own_image and part in data):
+            yield str(part["ImageId"])
+        for place in (part, *(part.get("NetworkInterfaces") or [])):
+            yield from [str(place["SubnetId"])] if place.get("SubnetId") else []
+            yield from [str(each) for name in ("SecurityGroupIds", "Groups") for each in place.get(name) or []]
 
 
 def _tagging(asked: Asked, tags: Mapping[str, Tags]) -> list[Query]:
@@ -184,8 +190,8 @@ def _tagging(asked: Asked, tags: Mapping[str, Tags]) -> list[Query]:
     ]
 
 
-def _passing(asked: Asked, form: Tree, data: list[Mapping[str, Any]]) -> Iterator[Query]:
-    for profile in [form.get("IamInstanceProfile"), *(template.get("IamInstanceProfile") for template in data)]:
+def _passing(asked: Asked, params: Parameters, data: Sequence[Parameters]) -> Iterator[Query]:
+    for profile in [part.get("IamInstanceProfile") for part in (params, *data)]:
         name = (profile or {}).get("Name") or (profile or {}).get("Arn")
         found = asked.resources.profile(str(name)) if name else None
         if found is not None and found.role_arn is not None:
@@ -197,14 +203,19 @@ def pass_role(asked: Asked, role_arn: str) -> Query:
     return asked.query("iam:PassRole", role_arn, {"iam:passedtoservice": ("ec2.amazonaws.com",)})
 
 
-def _template(asked: Asked, given: Mapping[str, Any]) -> Template | None:
+def pairs(tags: Any) -> dict[str, str]:
+    """Return a list of tags, each with `Key` and `Value`, as a mapping."""
+    return {str(tag["Key"]): str(tag.get("Value", "")) for tag in tags or [] if "Key" in tag}
+
+
+def _template(asked: Asked, given: Parameters) -> Template | None:
     identity, name, version = (given.get(key) for key in ("LaunchTemplateId", "LaunchTemplateName", "Version"))
     return asked.resources.launch_template(asked.operation.region, identity, name, version)
 
 
-def _is_spot(form: Tree, data: list[Mapping[str, Any]]) -> bool:
-    target = form.get("TargetCapacitySpecification") or {}
-    markets = [form.get("InstanceMarketOptions") or {}, *(each.get("InstanceMarketOptions") or {} for each in data)]
+def _is_spot(params: Parameters, data: Sequence[Parameters]) -> bool:
+    target = params.get("TargetCapacitySpecification") or {}
+    markets = [part.get("InstanceMarketOptions") or {} for part in (params, *data)]
     return (
         target.get("DefaultTargetCapacityType") == "spot"
         or int(target.get("SpotTargetCapacity") or 0) > 0
@@ -212,42 +223,20 @@ def _is_spot(form: Tree, data: list[Mapping[str, Any]]) -> bool:
     )
 
 
-def _specified(specifications: list[Tree]) -> dict[str, dict[str, str]]:
-    """Return the tags of a form's tag specifications, by resource type."""
+def _specified(params: Parameters) -> dict[str, dict[str, str]]:
+    """Return the tags of tag specifications, by resource type."""
+    return _merged(
+        *(
+            {str(each.get("ResourceType", "")): pairs(each.get("Tags"))}
+            for each in params.get("TagSpecifications") or []
+        )
+    )
+
+
+def _merged(*given: Mapping[str, Tags]) -> dict[str, dict[str, str]]:
+    """Return tags by resource type; the later ones win."""
     found: dict[str, dict[str, str]] = {}
-    for each in specifications:
-        found.setdefault(str(each.get("ResourceType", "")), {}).update(_pairs(_listed(each, "Tag")))
+    for each in given:
+        for kind, tags in each.items():
+            found.setdefault(kind, {}).update(tags)
     return found
-
-
-def _merged(asked: Mapping[str, Tags], data: list[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """Return the request's tags with those of the launch templates; the request's win."""
-    found: dict[str, dict[str, str]] = {}
-    for template in data:
-        for each in template.get("TagSpecifications") or []:
-            tags = {str(tag["Key"]): str(tag["Value"]) for tag in each.get("Tags") or []}
-            found.setdefault(str(each["ResourceType"]), {}).update(tags)
-    for kind, given in asked.items():
-        found.setdefault(kind, {}).update(given)
-    return found
-
-
-def _pairs(tags: list[Tree]) -> dict[str, str]:
-    return {str(tag["Key"]): str(tag.get("Value", "")) for tag in tags if "Key" in tag}
-
-
-def _listed(node: Mapping[str, Any], name: str) -> list[Tree]:
-    """Return the structures of a list, in its order."""
-    return [each for each in _members(node, name) if isinstance(each, dict)]
-
-
-def _values(node: Mapping[str, Any], name: str) -> list[str]:
-    """Return the values of a list of texts, in its order."""
-    return [str(each) for each in _members(node, name) if not isinstance(each, dict)]
-
-
-def _members(node: Mapping[str, Any], name: str) -> list[Any]:
-    below = node.get(name)
-    if not isinstance(below, dict):
-        return []
-    return [below[number] for number in sorted((key for key in below if key.isdigit()), key=int)]

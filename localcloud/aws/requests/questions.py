@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from localcloud.aws.policy import UNKNOWN_RESOURCE, Query
 from localcloud.aws.requests import ec2_queries
-from localcloud.aws.requests.ec2_queries import Asked, request_tags, resource_tags
+from localcloud.aws.requests.ec2_queries import Asked, Context, pairs, parsed, request_tags, resource_tags
 from localcloud.aws.requests.errors import Refused
 from localcloud.aws.requests.operations import Operation
 from localcloud.aws.requests.resources import NoResources, Resources
@@ -120,8 +120,8 @@ def questions(
     }
     if operation.service != "s3":
         asked = Asked(operation, resources or NoResources(), context, principals)
-        known = ec2_queries.queries(asked) if operation.service == "ec2" else None
-        return known if known is not None else _general(asked)
+        known = ec2_queries.queries(asked) if operation.service == "ec2" else []
+        return known or _general(asked)
     if operation.name in ("ListObjects", "ListObjectsV2"):
         context["s3:prefix"] = ("",)
     for name, key in S3_CONDITIONS.items():
@@ -133,19 +133,17 @@ def questions(
 def _general(asked: Asked) -> list[Query]:
     """Return the queries of a call on at most one resource, with the tags that it has or gets in IAM."""
     operation, resource = asked.operation, _resource(asked)
-    tags = ec2_queries.tree(operation.params) if operation.service == "iam" else {}
-    setting = request_tags(_iam_tags(tags))
-    having = resource_tags(asked.resources.tags(resource), "iam:resourcetag") if operation.service == "iam" else {}
-    found = [asked.query(f"{operation.service}:{operation.name}", resource, having, setting)]
+    tags: list[Context] = []
+    if operation.service == "iam":
+        given = (
+            pairs(parsed(operation).get("Tags")) if any(name.startswith("Tags.") for name in operation.params) else {}
+        )
+        tags = [resource_tags(asked.resources.tags(resource), "iam:resourcetag"), request_tags(given)]
+    found = [asked.query(f"{operation.service}:{operation.name}", resource, *tags)]
     if (operation.service, operation.name) == ("iam", "AddRoleToInstanceProfile"):
         role = f"arn:aws:iam::{operation.account}:role/{operation.params.get('RoleName')}"
         found.append(ec2_queries.pass_role(asked, role))
     return found
-
-
-def _iam_tags(form: Mapping[str, Any]) -> Mapping[str, str]:
-    listed = (form.get("Tags") or {}).get("member") or {}
-    return {str(tag["Key"]): str(tag.get("Value", "")) for tag in listed.values() if "Key" in tag}
 
 
 def _resource(asked: Asked) -> str:

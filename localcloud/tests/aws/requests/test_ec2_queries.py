@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from localcloud.aws.policy import UNKNOWN_RESOURCE, Query
-from localcloud.aws.requests.ec2_queries import Asked, queries, tree
+from localcloud.aws.requests.ec2_queries import Asked, parsed, queries
+from localcloud.aws.requests.errors import Refused
 from localcloud.aws.requests.operations import Operation
+from localcloud.aws.requests.questions import questions
 from localcloud.aws.requests.resources import Profile, Template
 from localcloud.tests.aws.fakes import ACCOUNT, REGION
 
@@ -137,6 +139,23 @@ def test_a_call_on_existing_resources_is_about_each_of_them(
     assert resources(asked(name, None, **params), f"ec2:{name}") == expected
 
 
-def test_a_form_is_read_as_a_tree() -> None:
-    assert tree({"A.1.B": "x", "A.2.B": "y", "C": "z"}) == {"A": {"1": {"B": "x"}, "2": {"B": "y"}}, "C": "z"}
-    assert tree({"A": "x", "A.1": "y"})["A"] == "x"
+@pytest.mark.parametrize(
+    "params",
+    [
+        pytest.param({}, id="no instance"),
+        pytest.param({"InstanceId": "i-1"}, id="no list"),
+        pytest.param({"InstanceId.2": "i-1"}, id="a list without a beginning"),
+        pytest.param({"InstanceIds.1": "i-1"}, id="another name"),
+    ],
+)
+def test_what_moto_does_not_read_is_no_resource(params: dict[str, str]) -> None:
+    operation = Operation("ec2", "TerminateInstances", REGION, ACCOUNT, params=params)
+    assert queries(Asked(operation, FakeResources(), {}, ())) == []
+    # The call is then asked about as a whole, so that it never passes unasked.
+    assert [query.resource for query in questions(operation, ("me",), "127.0.0.1")] == [UNKNOWN_RESOURCE]
+
+
+def test_a_value_that_is_not_valid_is_refused() -> None:
+    params = {"TargetCapacitySpecification.SpotTargetCapacity": "many"}
+    with pytest.raises(Refused, match="parameter of CreateFleet"):
+        parsed(Operation("ec2", "CreateFleet", REGION, ACCOUNT, params=params))
