@@ -1,4 +1,7 @@
-"""The command line: `python -m localcloud start | stop | status | logs | env | reset [--state DIR]`."""
+"""The command line: `python -m localcloud COMMAND [--state DIR]`.
+
+start, stop, status, logs, env and reset are here; interrupt and capacity, which change a running cloud, in `operate`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from localcloud import cleanup, daemon, namespace, preflight
+from localcloud import cleanup, daemon, namespace, operate, preflight
 from localcloud.errors import CloudError, NotRunning, StaleState
 from localcloud.instance import Instance, default_state
 
@@ -215,7 +218,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--state", type=Path, default=default_state(), help="state directory (default: %(default)s)")
-    for command in (start, stop, status, logs, env, reset, serve):
+    for command in (start, stop, status, logs, env, reset, operate.interrupt, operate.capacity, serve):
         text = (command.__doc__ or "").partition(".")[0]
         sub = commands.add_parser(command.__name__, help=text, description=text, parents=[shared])
         sub.set_defaults(command=command)
@@ -224,6 +227,7 @@ def _parser() -> argparse.ArgumentParser:
         if command is logs:
             sub.add_argument("name", nargs="?", help="which log; without it, their names")
             sub.add_argument("-f", "--follow", action="store_true", help="go on as it grows")
+        operate.add_arguments(command, sub)
     return parser
 
 

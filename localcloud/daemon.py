@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from localcloud import cleanup, contexts
+from localcloud import cleanup, contexts, control
 from localcloud.errors import CloudError, PortInUse
 from localcloud.instance import Instance
 from localcloud.supervise import Supervisor
@@ -86,7 +86,8 @@ class _Cloud:
     """The parts of a running daemon, wired together."""
 
     def __init__(self, instance: Instance, supervisor: Supervisor) -> None:
-        from localcloud.aws import moto_rules, webhooks
+        from localcloud.aws import commands, moto_rules, webhooks
+        from localcloud.aws.compute.pricing import PricingService
         from localcloud.aws.ec2 import MotoEc2
         from localcloud.aws.eks import service
         from localcloud.aws.eks.machine import KubeMachine, webhook
@@ -117,10 +118,15 @@ class _Cloud:
         listener = _server(instance.host_address, 0, webhooks.application(self.eks, instance.cloud_endpoint), context)
         port = listener.server_port
         self._network.allow(port)
-        unsigned = [(_is_status, self._status), (service.is_auth_call, service.auth_app(self.eks))]
-        gateway = Gateway(
-            account, principals, {"eks": service.EksService(self.eks)}, unsigned, _followers(instance, self.eks)
-        )
+        interruptions = _interruptions(instance, self.eks)
+        own = control.application(principals, commands.commands(interruptions, account, region))
+        apps = [
+            (_is_status, self._status),
+            (service.is_auth_call, service.auth_app(self.eks)),
+            (control.is_command, own),
+        ]
+        services = {"eks": service.EksService(self.eks), "pricing": PricingService()}
+        gateway = Gateway(account, principals, services, apps, _followers(instance, self.eks, interruptions))
         self._servers = [
             listener,
             _server("127.0.0.1", instance.port, gateway),
@@ -192,13 +198,18 @@ def _nodes(found: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _followers(instance: Instance, eks: Any) -> dict[str, Callable[[Any], None]]:
+def _followers(instance: Instance, eks: Any, interruptions: Any) -> dict[str, Callable[[Any], None]]:
     """Return what to do outside moto after an operation of moto's, by operation."""
 
     from localcloud.aws.eks.nodes import self_managed
+    from localcloud.aws.events import fis
 
     def instances_changed(_: Any) -> None:
         self_managed.look(eks)
+
+    def experiment_started(call: Any) -> None:
+        template = str(call.operation.params.get("experimentTemplateId", ""))
+        fis.started(interruptions, instance.account, instance.region, template)
 
     def file_system_deleted(call: Any) -> None:
         from moto.efs.models import efs_backends
@@ -212,7 +223,22 @@ def _followers(instance: Instance, eks: Any) -> dict[str, Callable[[Any], None]]
     return {
         **dict.fromkeys(INSTANCE_CALLS, instances_changed),
         "elasticfilesystem:DeleteFileSystem": file_system_deleted,
+        "fis:StartExperiment": experiment_started,
     }
+
+
+def _interruptions(instance: Instance, eks: Any) -> Any:
+    """Return what interrupts instances; their nodes lose power at once, and EKS drains those of node groups before."""
+    from localcloud.aws.eks import reconcile
+    from localcloud.aws.eks.nodes import self_managed
+    from localcloud.aws.events.interruptions import Interruptions
+
+    return Interruptions(
+        instance.account,
+        instance.region,
+        noticed=lambda identity: reconcile.interrupted(eks, identity),
+        ended=lambda: self_managed.look(eks),
+    )
 
 
 def _is_status(method: str, path: str) -> bool:

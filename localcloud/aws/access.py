@@ -17,6 +17,7 @@ from localcloud.aws.requests import operations, payload, questions, received, si
 from localcloud.aws.requests.errors import Refused
 from localcloud.aws.requests.operations import Operation
 from localcloud.aws.requests.received import Received
+from localcloud.aws.requests.resources import Resources
 
 CLOCK_SKEW = timedelta(minutes=15)
 
@@ -30,8 +31,17 @@ class Authorized:
     operation: Operation
 
 
-def authorize(environ: dict[str, Any], principals: Principals, account: str, now: datetime | None = None) -> Authorized:
+def authorize(
+    environ: dict[str, Any],
+    principals: Principals,
+    account: str,
+    resources: Resources | None = None,
+    now: datetime | None = None,
+) -> Authorized:
     """Authenticate a WSGI request, find its operation and ask the policies.
+
+    Args:
+        resources: The account's resources, for conditions on their tags; without them, none has a tag.
 
     Raises:
         Refused: The policies don't allow the call; or see `authenticate` and `operations.identify`.
@@ -40,7 +50,7 @@ def authorize(environ: dict[str, Any], principals: Principals, account: str, now
     caller, signature = authenticate(request, principals, now or datetime.now(UTC))
     request = payload.decoded(request, signature, caller.secret)
     operation = operations.identify(request, signature.service, signature.region, account)
-    for question in questions.questions(operation, caller.names, request.address):
+    for question in questions.questions(operation, caller.names, request.address, resources):
         if not _allowed(caller, operation, question, principals):
             target = f" on resource: {question.resource}" if question.resource else ""
             raise Refused(

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from localcloud.errors import CloudError
+
 AMI = "ami-0e15c10ca1c10ad00"
 
 
@@ -55,6 +57,10 @@ class Ec2Instance:
     profile_arn: str | None = None
 
 
+class LaunchRefused(CloudError):
+    """EC2 doesn't launch an instance now: there is no capacity, or no address. The message starts with EC2's code."""
+
+
 @dataclass(frozen=True)
 class LaunchSpec:
     """The instance that a node group launches."""
@@ -95,7 +101,7 @@ class Ec2(Protocol):
         """Delete the network interface, if it exists."""
 
     def run(self, spec: LaunchSpec) -> Ec2Instance:
-        """Run one instance."""
+        """Run one instance; raise LaunchRefused if EC2 can't launch it now."""
 
     def terminate(self, identity: str) -> None:
         """Terminate the instance, if it exists."""
@@ -197,12 +203,21 @@ class MotoEc2:
 
     def run(self, spec: LaunchSpec) -> Ec2Instance:
         """See `Ec2.run`."""
+        from moto.ec2.exceptions import EC2ClientError
+
+        try:
+            reservation = self._run(spec)
+        except EC2ClientError as error:
+            raise LaunchRefused(f"{error.code} - {error.message}") from error
+        return _seen(reservation.instances[0])
+
+    def _run(self, spec: LaunchSpec) -> Any:
         template = (
             {"LaunchTemplateId": spec.launch_template["id"], "Version": spec.launch_template["version"]}
             if (spec.launch_template)
             else {}
         )
-        reservation = self._backend.run_instances(
+        return self._backend.run_instances(
             AMI,
             1,
             None,
@@ -216,7 +231,6 @@ class MotoEc2:
             metadata_options={"HttpTokens": "required", "HttpPutResponseHopLimit": 2},
             tags={"instance": dict(spec.tags), "volume": dict(spec.tags)},
         )
-        return _seen(reservation.instances[0])
 
     def terminate(self, identity: str) -> None:
         """See `Ec2.terminate`."""

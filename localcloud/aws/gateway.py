@@ -18,6 +18,7 @@ from localcloud.aws.access import Authorized
 from localcloud.aws.principals import Principals
 from localcloud.aws.requests import outgoing
 from localcloud.aws.requests.errors import Refused
+from localcloud.aws.requests.resources import MotoResources
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class Gateway:
 
     Args:
         services: Our own services, by signing name.
-        unsigned: Applications that need no signature, each with a predicate on method and path.
+        unsigned: Applications that check their callers themselves, each with a predicate on method and path.
         followers: Functions to call after moto has done an operation, by `service:Operation`.
     """
 
@@ -51,6 +52,7 @@ class Gateway:
     ) -> None:
         self._account = account
         self._principals = principals
+        self._resources = MotoResources(account)
         self._services = services
         self._unsigned = list(unsigned)
         self._followers = followers
@@ -62,7 +64,7 @@ class Gateway:
             if accepts(method, path):
                 return app(environ, start_response)
         try:
-            call = access.authorize(environ, self._principals, self._account)
+            call = access.authorize(environ, self._principals, self._account, self._resources)
         except Refused as refused:
             response = replies.refusal(refused.reason, refused.message, refused.service)
             return response(environ, start_response)

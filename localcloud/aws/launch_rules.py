@@ -8,8 +8,10 @@ instance had a moment ago.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from localcloud.aws.compute import capacity, fleets, shortages
 
 # AWS reserves the first four addresses of a subnet and the last one.
 # https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html
@@ -19,13 +21,11 @@ FIRST_HOST = 4
 def install() -> None:
     """Wrap moto's methods. Call this once per process."""
     from moto.ec2.models import EC2Backend
-    from moto.ec2.models.fleets import Fleet
     from moto.ec2.models.instances import Instance
-    from moto.ec2.models.spot_requests import SpotInstanceRequest
     from moto.ec2.models.subnets import Subnet
 
     _complete_launches(EC2Backend)
-    _launch_fleets_from_templates(Fleet, SpotInstanceRequest)
+    fleets.install()
     _count_boots(Instance)
     _choose_addresses(Subnet)
 
@@ -41,6 +41,7 @@ def _complete_launches(backend: Any) -> None:
         asked = {name: given.get(f"iam_instance_profile_{name}") for name in ("name", "arn")}
         profile = _profile(self, asked if any(asked.values()) else _prepared_profile(template, given))
         made = {**_from_template(template, given), "region_name": self.region_name}
+        shortages.refuse(self, *_wanted(self, template, made))
         if profile is not None:
             made["iam_instance_profile"] = {"Arn": profile.arn, "Id": profile.id}
         reservation = original(self, image_id, count, user_data, security_group_names, **made)
@@ -48,6 +49,7 @@ def _complete_launches(backend: Any) -> None:
         rest = reservation.instances[1:] if any(asked.values()) else reservation.instances
         for instance in rest if profile is not None else ():
             self.associate_iam_instance_profile(instance.id, iam_instance_profile_arn=profile.arn)
+        _tag_interfaces(reservation.instances, template, given)
         return reservation
 
     backend.run_instances = run_instances
@@ -68,6 +70,31 @@ def _from_template(template: Mapping[str, Any], given: Mapping[str, Any]) -> dic
     return made
 
 
+def _tag_interfaces(instances: Iterable[Any], template: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Give new network interfaces the tags of the request and of the launch template."""
+    from moto.ec2.utils import convert_tag_spec
+
+    prepared = convert_tag_spec(template.get("TagSpecifications") or []).get("network-interface", {})
+    tags = {**prepared, **((given.get("tags") or {}).get("network-interface") or {})}
+    for instance in instances:
+        for interface in instance.nics.values():
+            interface.add_tags(tags)
+
+
+def _wanted(backend: Any, template: Mapping[str, Any], made: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return the instance type, the zone and the market of a launch."""
+    of_template = template.get("InstanceType") if made.get("is_instance_type_default") else None
+    interfaces = [nic["SubnetId"] for nic in made.get("nics") or [] if nic.get("SubnetId")]
+    subnet = made.get("subnet_id") or (interfaces[0] if interfaces else None)
+    zone = backend.get_subnet(subnet).availability_zone if subnet else made.get("placement")
+    spot = made.get("instance_market_options") or made.get("lifecycle") == capacity.SPOT
+    return (
+        str(of_template or made.get("instance_type") or ""),
+        str(zone or f"{backend.region_name}a"),
+        capacity.SPOT if spot else capacity.ON_DEMAND,
+    )
+
+
 def _prepared_profile(template: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return name and ARN of the profile in a launch template or in an Auto Scaling group's launch configuration."""
     profile = template.get("IamInstanceProfile") or {}
@@ -81,47 +108,6 @@ def _profile(backend: Any, asked: Mapping[str, Any]) -> Any:
     if not any(asked.values()):
         return None
     return filter_iam_instance_profiles(backend.account_id, backend.partition, asked["arn"], asked["name"])
-
-
-def _launch_fleets_from_templates(fleet: Any, spot_request: Any) -> None:
-    """Launch a fleet's instances with its launch template; moto applies only a few fields of it."""
-    launch_one = spot_request.launch_instance
-
-    def create_on_demand_requests(self: Any, weight_to_add: float) -> None:
-        counts, added = self.get_launch_spec_counts(weight_to_add)
-        for spec, count in counts.items():
-            reservation = _run(self.ec2_backend, spec, count, fleet_id=self.id)
-            self.on_demand_instances += [
-                {"id": reservation.id, "instance": instance, "launch_spec": spec} for instance in reservation.instances
-            ]
-        self.fulfilled_capacity += added
-
-    def launch_instance(self: Any) -> Any:
-        spec = self.launch_spec
-        if spec is None or not spec.launch_template_spec:
-            return launch_one(self)
-        reservation = _run(self.ec2_backend, spec, 1, spot_fleet_id=self.spot_fleet_id, instance_market_options="spot")
-        return reservation.instances[0]
-
-    fleet.create_on_demand_requests = create_on_demand_requests
-    spot_request.launch_instance = launch_instance
-
-
-def _run(backend: Any, spec: Any, count: int, **more: Any) -> Any:
-    """Run instances of a fleet: `spec` is its launch template merged with one of its overrides."""
-    named = spec.launch_template_spec
-    return backend.run_instances(
-        spec.image_id,
-        count,
-        spec.user_data,
-        [],
-        instance_type=spec.instance_type,
-        is_instance_type_default=False,
-        subnet_id=spec.subnet_id,
-        launch_template={key: named[key] for key in ("LaunchTemplateId", "Version") if key in named},
-        tags=spec.tag_specifications,
-        **more,
-    )
 
 
 def _count_boots(instance: Any) -> None:

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from localcloud.aws import efs_rules, eks_images, launch_rules, s3_rules
+from localcloud.aws.compute import listings
+from localcloud.aws.events import bus, states
 from localcloud.aws.requests import outgoing
 
 # moto recognizes only keys of twenty capital letters and digits; other access keys can have another form.
@@ -24,8 +26,10 @@ def install() -> None:
     """Wrap moto's methods. Call this once per process."""
     from moto.core.responses import BaseResponse
     from moto.ec2.models import EC2Backend
+    from moto.iam.responses import IamResponse
     from moto.s3.models import FakeBucket
 
+    _list_profiles_of_a_path(IamResponse)
     _before(EC2Backend, "delete_subnet", _refuse_used_subnet)
     _before(EC2Backend, "delete_vpc", _refuse_used_vpc)
     _before(EC2Backend, "delete_security_group", _refuse_used_group)
@@ -41,6 +45,9 @@ def install() -> None:
     efs_rules.install()
     eks_images.install()
     launch_rules.install()
+    listings.install()
+    bus.install()
+    states.install()
     s3_rules.install()
 
 
@@ -155,6 +162,19 @@ def _keep_rule_descriptions() -> None:
             self.ip_range = {"Description": source["Description"]}
 
     SecurityGroupRule.__init__ = wrapped  # type: ignore[method-assign]
+
+
+def _list_profiles_of_a_path(response: Any) -> None:
+    """Apply the path of ListInstanceProfiles, which moto ignores: Karpenter deletes unused profiles of its own path."""
+    original = response.list_instance_profiles
+
+    def list_instance_profiles(self: Any) -> Any:
+        answer, prefix = original(self), self._get_param("PathPrefix", "/")
+        found = list(answer.result["InstanceProfiles"])
+        answer.result["InstanceProfiles"] = [profile for profile in found if profile.path.startswith(prefix)]
+        return answer
+
+    response.list_instance_profiles = list_instance_profiles
 
 
 def _free_what_gateways_held(backend: Any) -> None:

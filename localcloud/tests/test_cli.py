@@ -20,7 +20,7 @@ def instance(tmp_path: Path) -> Instance:
     return Instance.create(tmp_path / "state")
 
 
-COMMANDS = ("start", "stop", "status", "logs", "env", "reset", "serve")
+COMMANDS = ("start", "stop", "status", "logs", "env", "reset", "capacity", "serve")
 
 
 def contents(folder: Path) -> dict[str, str]:

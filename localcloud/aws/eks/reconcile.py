@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection
 from dataclasses import replace
 
-from localcloud.aws.ec2 import LaunchSpec
+from localcloud.aws.ec2 import LaunchRefused, LaunchSpec
 from localcloud.aws.eks import rules
 from localcloud.aws.eks.model import Json, Phase, Worker
 from localcloud.aws.eks.nodes import life, self_managed
@@ -100,20 +100,19 @@ def occupied(state: ClusterState, workers: list[Worker]) -> set[str]:
 
 
 def conclude(state: ClusterState, found: GroupState, now: float) -> None:
-    """Set the node group's status from its nodes."""
+    """Set the node group's status and health from its nodes and its launches."""
     workers = list(found.workers.values())
     with state.lock:
         group = found.group
         if group.status == "DELETING":
             if not workers:
                 state.groups.pop(group.name, None)
-        elif group.status == "CREATING" and rules.settled(group, workers):
-            found.group = replace(group, status="ACTIVE", modified_at=time.time())
-        elif group.status == "CREATING" and now - found.started_at > JOIN_SECONDS:
-            names = [worker.instance_id for worker in workers if not worker.ready]
-            message = "Unhealthy nodes in the kubernetes cluster: they didn't join, or have no network (vpc-cni)"
-            issue = {"code": "NodeCreationFailure", "message": message, "resourceIds": names}
-            found.group = replace(group, status="CREATE_FAILED", issues=(issue,))
+            return
+        health = rules.health(
+            group, workers, launch_failure=found.launch_failure, late=now - found.started_at > JOIN_SECONDS
+        )
+        if health != (group.status, group.issues):
+            found.group = replace(group, status=health[0], issues=health[1], modified_at=time.time())
 
 
 def act(eks: Eks, state: ClusterState, found: GroupState, action: rules.Action) -> None:
@@ -131,21 +130,47 @@ def act(eks: Eks, state: ClusterState, found: GroupState, action: rules.Action) 
 
 
 def launch(eks: Eks, state: ClusterState, found: GroupState, subnet: str) -> None:
-    """Run an instance that becomes a node of the group."""
-    group = found.group
-    spec = LaunchSpec(
-        subnet=subnet,
-        instance_type=group.instance_type,
-        security_groups=(str(state.cluster.vpc_config["clusterSecurityGroupId"]),),
-        launch_template=group.launch_template,
-        spot=group.capacity_type == "SPOT",
-        tags=instance_tags(group),
-    )
-    with eks.launching:
-        instance = eks.ec2.run(spec)
-        told = nodegroups.node_config(state.cluster, group, instance.user_data)
-        life.join(eks, state, found, instance, told)
-    log.info("node group %s: instance %s runs as %s", group.name, instance.id, instance.private_dns_name)
+    """Run an instance that becomes a node of the group.
+
+    If EC2 has none in this subnet, the group's other instance types and subnets are tried, as Auto Scaling does. If no
+    instance can be had, the next launch waits.
+    """
+    group, failure = found.group, ""
+    for instance_type, place in rules.launch_choices(group, subnet):
+        spec = LaunchSpec(
+            subnet=place,
+            instance_type=instance_type,
+            security_groups=(str(state.cluster.vpc_config["clusterSecurityGroupId"]),),
+            launch_template=group.launch_template,
+            spot=group.capacity_type == "SPOT",
+            tags=instance_tags(group),
+        )
+        try:
+            with eks.launching:
+                instance = eks.ec2.run(spec)
+                told = nodegroups.node_config(state.cluster, group, instance.user_data)
+                life.join(eks, state, found, instance, told)
+        except LaunchRefused as error:
+            failure = failure or str(error)
+            continue
+        found.launch_failure = None
+        log.info("node group %s: instance %s runs as %s", group.name, instance.id, instance.private_dns_name)
+        return
+    log.warning("node group %s: no instance could be launched: %s", group.name, failure)
+    found.launch_failure, found.launch_after = failure, time.monotonic() + life.RETRY_SECONDS
+
+
+def interrupted(eks: Eks, identity: str) -> None:
+    """Drain a node of a node group whose Spot Instance has its notice, as EKS does; the group launches another one.
+
+    https://docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html#managed-node-group-capacity-types
+    """
+    for state in list(eks.clusters.values()):
+        for found in list(state.groups.values()):
+            worker = found.workers.get(identity)
+            if worker is not None and worker.phase is Phase.UP:
+                life.act(eks, state, found, rules.Drain(identity))
+                state.wake.set()
 
 
 def relabel_ready(state: ClusterState, found: GroupState, running: Collection[str]) -> None:

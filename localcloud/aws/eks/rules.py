@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from localcloud.aws.eks.model import Nodegroup, Phase, Worker
+from localcloud.aws.eks.model import Json, Nodegroup, Phase, Worker
 
 # Every few seconds the cloud controller manager checks whether the instance of an unresponsive node still exists.
 NODE_OBJECT_SECONDS = 5.0
@@ -161,6 +161,13 @@ def launch_subnets(subnets: Sequence[str], living: Sequence[Worker], count: int)
     return chosen
 
 
+def launch_choices(group: Nodegroup, subnet: str) -> list[tuple[str, str]]:
+    """Return the instance types and subnets to try for one instance, in this order; `subnet` is the preferred one."""
+    types = dict.fromkeys((group.instance_type, *group.instance_types))
+    subnets = dict.fromkeys((subnet, *group.subnets))
+    return [(kind, place) for place in subnets for kind in types]
+
+
 def surplus(group: Nodegroup, workers: Sequence[Worker]) -> int:
     """Return how many nodes there are above the desired size."""
     return max(0, sum(worker.phase in LIVING for worker in workers) - group.desired)
@@ -186,3 +193,32 @@ def victims(living: Sequence[Worker], count: int, busy: Collection[str] = ()) ->
 def settled(group: Nodegroup, workers: Sequence[Worker]) -> bool:
     """Return whether the group has exactly its desired number of nodes, all of them Ready."""
     return len(workers) == group.desired and all(worker.phase is Phase.UP and worker.ready for worker in workers)
+
+
+def health(
+    group: Nodegroup, workers: Sequence[Worker], *, launch_failure: str | None, late: bool
+) -> tuple[str, tuple[Json, ...]]:
+    """Return the status and the health issues of a node group that is not being deleted.
+
+    A group whose instances can't be launched is CREATE_FAILED if it never had them all, else DEGRADED until one is
+    launched again: scaling it down doesn't help (aws/containers-roadmap#2326).
+    https://docs.aws.amazon.com/eks/latest/APIReference/API_Issue.html
+
+    Args:
+        launch_failure: Why the last launch failed, if it did.
+        late: Whether the time is over in which a new group must have its nodes.
+    """
+    if settled(group, workers) and launch_failure is None:
+        healthy = group.status in ("CREATING", "ACTIVE", "DEGRADED")
+        return ("ACTIVE", ()) if healthy else (group.status, group.issues)
+    if launch_failure is not None and group.status in ("CREATING", "ACTIVE", "DEGRADED"):
+        market = "Spot" if group.capacity_type == "SPOT" else "On-Demand"
+        message = f"Could not launch {market} Instances. {launch_failure} Launching EC2 instance failed."
+        issue = {"code": "AsgInstanceLaunchFailures", "message": message, "resourceIds": [group.auto_scaling_group]}
+        creating = "CREATE_FAILED" if late else "CREATING"
+        return creating if group.status == "CREATING" else "DEGRADED", (issue,)
+    if group.status == "CREATING" and late:
+        names = [worker.instance_id for worker in workers if not worker.ready]
+        message = "Unhealthy nodes in the kubernetes cluster: they didn't join, or have no network (vpc-cni)"
+        return "CREATE_FAILED", ({"code": "NodeCreationFailure", "message": message, "resourceIds": names},)
+    return group.status, group.issues

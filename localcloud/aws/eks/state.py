@@ -53,6 +53,8 @@ class GroupState(NodeSet):
 
     group: Nodegroup
     started_at: float
+    launch_failure: str | None = None
+    """Why the last launch of an instance failed; None after a launch."""
     relabel: set[str] = field(default_factory=set)
     removed_labels: set[str] = field(default_factory=set)
     removed_taints: set[tuple[str, str]] = field(default_factory=set)

@@ -24,6 +24,8 @@ JSON_TYPES = ("application/json", "application/x-amz-json-1.0", "application/x-a
 FORM_TYPE = "application/x-www-form-urlencoded"
 # Services that share a name in the credential scope; the API version in the request tells them apart.
 BY_VERSION = {("elb", "2015-12-01"): "elbv2"}
+# Services of ours that moto doesn't have.
+NOT_IN_MOTO = ("pricing",)
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,14 @@ def identify(request: Received, service: str, region: str, account: str) -> Oper
 
 
 def _backend(service: str, region: str, request: Received) -> str | None:
-    """Return moto's name for the service. Path and target tell apart services with the same credential scope."""
+    """Return moto's name for the service. Path and target tell apart services with the same credential scope.
+
+    A service of ours that moto doesn't have keeps its own name.
+    """
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
+    if service in NOT_IN_MOTO:
+        return service
     environ = {
         "HTTP_AUTHORIZATION": f"AWS4-HMAC-SHA256 Credential=key/date/{region}/{service}/aws4_request",
         "HTTP_X_AMZ_TARGET": request.headers.get("x-amz-target", ""),

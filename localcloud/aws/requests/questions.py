@@ -1,6 +1,7 @@
 """An operation in IAM's terms: the queries that the policies must allow before it is carried out.
 
-The name of IAM's action is the operation's name, except in S3, which has a table of actions.
+The name of IAM's action is the operation's name, except in S3, which has a table of actions. Calls of EC2 that launch,
+tag or end instances have a query for each of their resources (`ec2_queries`).
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from localcloud.aws.policy import UNKNOWN_RESOURCE, Query
+from localcloud.aws.requests import ec2_queries
+from localcloud.aws.requests.ec2_queries import Asked, Context, pairs, parsed, request_tags, resource_tags
 from localcloud.aws.requests.errors import Refused
 from localcloud.aws.requests.operations import Operation
+from localcloud.aws.requests.resources import NoResources, Resources
 
 # https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazons3.html
 S3_ACTIONS = {
@@ -91,12 +95,15 @@ IAM_RESOURCES = {
 ALWAYS_ALLOWED = {("sts", "GetCallerIdentity"), ("sts", "GetSessionToken")}
 
 
-def questions(operation: Operation, principals: tuple[str, ...], address: str) -> list[Query]:
+def questions(
+    operation: Operation, principals: tuple[str, ...], address: str, resources: Resources | None = None
+) -> list[Query]:
     """Return the queries that the policies must allow, all of them.
 
     Args:
         principals: Every name of the caller.
         address: The caller's IP address.
+        resources: The account's resources; without them, none has a tag.
 
     Raises:
         Refused: The parameters don't say which objects the operation is on.
@@ -112,8 +119,9 @@ def questions(operation: Operation, principals: tuple[str, ...], address: str) -
         "aws:principalarn": principals[1:2],
     }
     if operation.service != "s3":
-        action = f"{operation.service}:{operation.name}"
-        return [Query(action, _resource(operation), context, principals)]
+        asked = Asked(operation, resources or NoResources(), context, principals)
+        known = ec2_queries.queries(asked) if operation.service == "ec2" else []
+        return known or _general(asked)
     if operation.name in ("ListObjects", "ListObjectsV2"):
         context["s3:prefix"] = ("",)
     for name, key in S3_CONDITIONS.items():
@@ -122,7 +130,24 @@ def questions(operation: Operation, principals: tuple[str, ...], address: str) -
     return [Query(f"s3:{action}", resource, context, principals) for action, resource in _s3(operation)]
 
 
-def _resource(operation: Operation) -> str:
+def _general(asked: Asked) -> list[Query]:
+    """Return the queries of a call on at most one resource, with the tags that it has or gets in IAM."""
+    operation, resource = asked.operation, _resource(asked)
+    tags: list[Context] = []
+    if operation.service == "iam":
+        given = (
+            pairs(parsed(operation).get("Tags")) if any(name.startswith("Tags.") for name in operation.params) else {}
+        )
+        tags = [resource_tags(asked.resources.tags(resource), "iam:resourcetag"), request_tags(given)]
+    found = [asked.query(f"{operation.service}:{operation.name}", resource, *tags)]
+    if (operation.service, operation.name) == ("iam", "AddRoleToInstanceProfile"):
+        role = f"arn:aws:iam::{operation.account}:role/{operation.params.get('RoleName')}"
+        found.append(ec2_queries.pass_role(asked, role))
+    return found
+
+
+def _resource(asked: Asked) -> str:
+    operation = asked.operation
     params, prefix = operation.params, f"{operation.region}:{operation.account}"
     match operation.service:
         case "elasticfilesystem":
@@ -135,12 +160,29 @@ def _resource(operation: Operation) -> str:
                 return f"arn:aws:eks:{prefix}:cluster/{cluster}"
         case "sts" if "RoleArn" in params:
             return str(params["RoleArn"])
+        case "sqs" if "QueueUrl" in params or "QueueName" in params:
+            name = str(params.get("QueueName") or params["QueueUrl"]).rpartition("/")[2]
+            return f"arn:aws:sqs:{prefix}:{name}"
+        case "ssm" if "Name" in params:
+            # AWS's own parameters belong to no account.
+            owner = "" if str(params["Name"]).startswith("/aws/service/") else operation.account
+            return f"arn:aws:ssm:{operation.region}:{owner}:parameter/{str(params['Name']).lstrip('/')}"
         case "iam":
-            for name, kind in IAM_RESOURCES.items():
-                if name in params:
-                    return f"arn:aws:iam::{operation.account}:{kind}/{params[name]}"
-            return str(params.get("PolicyArn", UNKNOWN_RESOURCE))
+            return _iam_resource(asked)
     return UNKNOWN_RESOURCE
+
+
+def _iam_resource(asked: Asked) -> str:
+    params, account = asked.operation.params, asked.operation.account
+    if "InstanceProfileName" in params:
+        known = asked.resources.profile(str(params["InstanceProfileName"]))
+        if known is not None and asked.operation.name != "CreateInstanceProfile":
+            return known.arn
+    for name, kind in IAM_RESOURCES.items():
+        if name in params:
+            path = str(params.get("Path") or "/") if asked.operation.name.startswith("Create") else "/"
+            return f"arn:aws:iam::{account}:{kind}{path}{params[name]}"
+    return str(params.get("PolicyArn", UNKNOWN_RESOURCE))
 
 
 def _s3(operation: Operation) -> Iterator[tuple[str, str]]:

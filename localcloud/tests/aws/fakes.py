@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any, ClassVar
 
-from localcloud.aws.ec2 import Ec2Instance, InstanceType, LaunchSpec, Subnet
+from localcloud.aws.ec2 import Ec2Instance, InstanceType, LaunchRefused, LaunchSpec, Subnet
 from localcloud.aws.eks.model import Json
 from localcloud.aws.eks.state import Eks, Settings
 from localcloud.aws.principals import Principal, Role, SessionCredentials, UnknownCredentials
@@ -75,6 +75,8 @@ class FakeEc2:
         self.seen: dict[str, Ec2Instance] = {}
         self.launched: list[LaunchSpec] = []
         self.template_user_data = b""
+        self.without_capacity: set[tuple[str, str]] = set()
+        """The instance types, each with a subnet, that can't be launched there."""
         self._numbers = count(1)
 
     def subnet(self, identity: str) -> Subnet | None:
@@ -114,6 +116,8 @@ class FakeEc2:
         self.interfaces.pop(identity)
 
     def run(self, spec: LaunchSpec) -> Ec2Instance:
+        if (spec.instance_type, spec.subnet) in self.without_capacity:
+            raise LaunchRefused("InsufficientInstanceCapacity - We currently do not have sufficient capacity.")
         self.launched.append(spec)
         own = self.template_user_data if spec.launch_template else b""
         return self.start(spec.subnet, spec.instance_type, user_data=own)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from localcloud.aws.eks import reconcile
 from localcloud.aws.eks.errors import EksError
 from localcloud.tests.aws import fakes
 from localcloud.tests.aws.fakes import World
@@ -127,6 +128,59 @@ def test_a_group_whose_nodes_never_join_fails_with_the_reason(world: World) -> N
     group = world.call("DescribeNodegroup", clusterName="demo", nodegroupName="workers")["nodegroup"]
     assert group["status"] == "CREATE_FAILED"
     assert group["health"]["issues"][0]["code"] == "NodeCreationFailure"
+
+
+def health(world: World) -> tuple[str, list[str]]:
+    group = world.call("DescribeNodegroup", clusterName="demo", nodegroupName="workers")["nodegroup"]
+    return group["status"], [issue["code"] for issue in group["health"]["issues"]]
+
+
+def test_a_group_without_capacity_is_degraded_until_there_is_some(world: World) -> None:
+    world.nodegroup(1)
+    world.turn(3)
+    world.ec2.without_capacity = {("m5.large", "subnet-a"), ("m5.large", "subnet-b")}
+    world.call("UpdateNodegroupConfig", clusterName="demo", nodegroupName="workers", scalingConfig={"desiredSize": 2})
+    world.turn()
+    assert health(world) == ("DEGRADED", ["AsgInstanceLaunchFailures"])
+    group = world.call("DescribeNodegroup", clusterName="demo", nodegroupName="workers")["nodegroup"]
+    assert "Could not launch On-Demand Instances. InsufficientInstanceCapacity - " in str(group["health"]["issues"])
+    assert len(world.ec2.running()) == 1
+    world.ec2.without_capacity = set()
+    world.turn()
+    assert len(world.ec2.running()) == 1  # the next attempt waits
+    world.turn(3, later_seconds=11)
+    assert health(world) == ("ACTIVE", [])
+    assert len(world.ec2.running()) == 2
+
+
+def test_a_new_group_without_capacity_fails_with_the_reason(world: World) -> None:
+    world.ec2.without_capacity = {("m5.large", "subnet-a"), ("m5.large", "subnet-b")}
+    world.nodegroup(1, capacityType="SPOT")
+    world.turn()
+    assert health(world) == ("CREATING", ["AsgInstanceLaunchFailures"])
+    world.turn(later_seconds=301)
+    assert health(world) == ("CREATE_FAILED", ["AsgInstanceLaunchFailures"])
+
+
+def test_another_type_or_zone_is_taken_where_there_is_capacity(world: World) -> None:
+    world.ec2.without_capacity = {("m5.large", "subnet-a"), ("t3.medium", "subnet-a"), ("m5.large", "subnet-b")}
+    world.nodegroup(1, instanceTypes=["m5.large", "t3.medium"])
+    world.turn(3)
+    assert health(world) == ("ACTIVE", [])
+    (spec,) = world.ec2.launched
+    assert (spec.instance_type, spec.subnet) == ("t3.medium", "subnet-b")
+
+
+def test_a_node_whose_spot_instance_has_its_notice_is_drained_and_replaced(world: World) -> None:
+    world.nodegroup(2, capacityType="SPOT")
+    world.turn(3)
+    first = sorted(world.ec2.running())[0]
+    name = world.ec2.seen[first].private_dns_name
+    reconcile.interrupted(world.eks, first)
+    world.turn(4)
+    assert world.machine.planes[0].drained == [name]
+    assert first not in world.ec2.running()
+    assert len(world.ec2.running()) == 2
 
 
 def test_changed_labels_are_applied_to_existing_nodes(world: World) -> None:

@@ -1,0 +1,157 @@
+"""EC2's lists as AWS gives them: in pages, with the filters that moto ignores, with prices, and lists moto lacks.
+
+    install()    # once, before the first request
+
+Clients such as Karpenter read these lists to choose instance types, and to find instances that are not well.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from math import isfinite
+from typing import Any, Final
+
+from localcloud.aws.compute import prices
+
+ALL: Final = 1_000_000
+LINUX: Final = "Linux/UNIX"
+# The items of a page if the call doesn't say how many.
+PAGES: Final = {
+    "describe_instance_types": ("InstanceTypes", 100),
+    "describe_instance_type_offerings": ("InstanceTypeOfferings", 1000),
+    "describe_spot_price_history": ("SpotPriceHistory", 1000),
+    "describe_launch_templates": ("LaunchTemplates", 200),
+}
+
+
+def install() -> None:
+    """Wrap moto's methods. Call this once per process."""
+    from moto.ec2.models import EC2Backend
+    from moto.ec2.responses.instances import InstanceResponse
+    from moto.ec2.responses.launch_templates import LaunchTemplates
+    from moto.ec2.responses.spot_instances import SpotInstances
+
+    SpotInstances.describe_spot_price_history = describe_spot_price_history  # type: ignore[method-assign]
+    for owner in (InstanceResponse, LaunchTemplates, SpotInstances):
+        for name in PAGES:
+            if name in vars(owner):
+                _in_pages(owner, name, *PAGES[name])
+    for method in (describe_capacity_reservations, describe_placement_groups):
+        setattr(InstanceResponse, method.__name__, method)
+    _filter_statuses(EC2Backend)
+
+
+def describe_spot_price_history(self: Any) -> Any:
+    """DescribeSpotPriceHistory: the price of every instance type in every zone that offers it, unchanged for an hour.
+
+    moto asks 0.00001 USD for everything, and knows neither other products nor their filter.
+    """
+    from moto.core.responses import ActionResult
+
+    filters = dict(self._filters_from_querystring())
+    products = [*self._get_param("ProductDescriptions", []), *filters.pop("product-description", [])]
+    zone = self._get_param("AvailabilityZone")
+    known = not products or any(each.startswith(LINUX) for each in products)
+    offerings = self.ec2_backend.describe_spot_price_history(self._get_param("InstanceTypes", []), filters)
+    hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    history = [
+        {
+            "InstanceType": offering["InstanceType"],
+            "ProductDescription": LINUX,
+            "SpotPrice": f"{prices.spot(prices.on_demand_of(offering['InstanceType'])):.6f}",
+            "AvailabilityZone": offering["Location"],
+            "Timestamp": hour,
+        }
+        for offering in (offerings if known else [])
+        if zone in (None, offering["Location"]) and isfinite(prices.on_demand_of(offering["InstanceType"]))
+    ]
+    return ActionResult({"SpotPriceHistory": history})
+
+
+def describe_capacity_reservations(self: Any) -> Any:
+    """DescribeCapacityReservations: the account has none."""
+    from moto.core.responses import ActionResult
+    from moto.ec2.exceptions import EC2ClientError
+
+    self.error_on_dryrun()
+    for identity in self._get_param("CapacityReservationIds", []):
+        raise EC2ClientError("InvalidCapacityReservationId.NotFound", f"The capacity reservation {identity} is unknown")
+    return ActionResult({"CapacityReservations": []})
+
+
+def describe_placement_groups(self: Any) -> Any:
+    """DescribePlacementGroups: the account has none."""
+    from moto.core.responses import ActionResult
+    from moto.ec2.exceptions import EC2ClientError
+
+    self.error_on_dryrun()
+    for name in (*self._get_param("GroupNames", []), *self._get_param("GroupIds", [])):
+        raise EC2ClientError("InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown.")
+    return ActionResult({"PlacementGroups": []})
+
+
+def page(items: Sequence[Any], token: str | None, size: int) -> tuple[Sequence[Any], str | None]:
+    """Return a page of a list, and the token of the next one.
+
+    Raises:
+        ValueError: The token is not one of these.
+    """
+    start = int(base64.b64decode(token, validate=True)) if token else 0
+    end = start + size
+    return items[start:end], base64.b64encode(str(end).encode()).decode() if end < len(items) else None
+
+
+def status_matches(values: Mapping[str, Sequence[str]], filters: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether an instance's status has one of the wanted values for each filter."""
+    return all(set(values.get(name, ())) & set(wanted) for name, wanted in filters.items())
+
+
+def _in_pages(owner: Any, name: str, key: str, default: int) -> None:
+    original: Callable[[Any], Any] = getattr(owner, name)
+
+    def wrapped(self: Any) -> Any:
+        from moto.ec2.exceptions import EC2ClientError
+
+        self.error_on_dryrun()
+        size, token = self._get_int_param("MaxResults", default), self._get_param("NextToken")
+        self.params = {**self.params, "MaxResults": ALL}  # moto would cut the list off
+        answer = original(self)
+        try:
+            answer.result[key], following = page(answer.result[key], token, size)
+        except ValueError as error:
+            raise EC2ClientError("InvalidParameterValue", f"The token '{token}' is invalid") from error
+        if following:
+            answer.result["NextToken"] = following
+        return answer
+
+    wrapped.__name__ = name
+    setattr(owner, name, wrapped)
+
+
+def _filter_statuses(backend: Any) -> None:
+    """Apply the filters of DescribeInstanceStatus; moto knows only those of the instance's state.
+
+    Karpenter asks for instances that are impaired or have a scheduled event. No instance here is, or has one.
+    """
+    original = backend.describe_instance_status
+
+    def describe_instance_status(
+        self: Any, instance_ids: list[str], include_all_instances: bool, filters: list[dict[str, Any]]
+    ) -> Any:
+        found = original(self, instance_ids, include_all_instances, filters)
+        wanted = {
+            each["name"]: each["values"] for each in filters or [] if not each["name"].startswith("instance-state")
+        }
+        return [instance for instance in found if status_matches(_status(instance), wanted)]
+
+    backend.describe_instance_status = describe_instance_status
+
+
+def _status(instance: Any) -> Mapping[str, Sequence[str]]:
+    found: dict[str, Sequence[str]] = {"availability-zone": (str(instance.availability_zone),)}
+    for name, status in (("instance-status", instance.instance_status), ("system-status", instance.system_status)):
+        found[f"{name}.status"] = (status["Status"],)
+        found[f"{name}.reachability"] = tuple(detail["Status"] for detail in status.get("Details", ()))
+    return found
