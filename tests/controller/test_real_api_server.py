@@ -15,6 +15,7 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,7 +23,9 @@ import pytest
 
 from benchmarks.controller.plane import NO_PROXY, Plane
 from contract.elasticjob import crd, names
+from controller.act import stamp
 from controller.cluster.client import (
+    EVENTS,
     JOBS,
     LEASES,
     PODS,
@@ -271,6 +274,33 @@ def test_an_api_server_that_restarts_only_delays(plane: Plane, keeper: ThreadPoo
             await loop.run_in_executor(keeper, plane.start)
             await found.scale("imagenet", 3)
             await until(lambda: found.settled("imagenet", 3))
+
+    asyncio.run(main())
+
+
+def test_what_karpenter_said_before_a_worker_was_seen_to_wait_reaches_the_jobs_status() -> None:
+    async def main() -> None:
+        async with cloud() as found, controller():
+            await found.server.create(JOBS, jobs.manifest())
+            await until(lambda: found.settled("imagenet", 2))
+            ref = Ref(PODS, jobs.NAMESPACE, "imagenet-worker-1")
+            pod = await found.server.get(ref)
+            about = {"kind": "Pod", "namespace": ref.namespace, "name": ref.name, "uid": pod["metadata"]["uid"]}
+            now = stamp(datetime.now(UTC))
+            for source, message in (("default-scheduler", "0/0 nodes"), ("karpenter", "no instance type fits")):
+                said = {"reason": "FailedScheduling", "message": message, "type": "Warning", "lastTimestamp": now}
+                where = {"metadata": {"name": f"said-by-{source}", "namespace": ref.namespace}}
+                await found.server.create(
+                    EVENTS, where | said | {"involvedObject": about, "source": {"component": source}}
+                )
+            waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": now}
+            await found.server.patch(ref, {"status": {"conditions": [waits]}}, "status")
+
+            async def told() -> bool:
+                status = (await found.server.get(Ref(JOBS, jobs.NAMESPACE, "imagenet"))).get("status", {})
+                return "Karpenter: no instance type fits." in str(status) and status["waiting"] == "FailedScheduling"
+
+            await until(told)
 
     asyncio.run(main())
 

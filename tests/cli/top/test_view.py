@@ -61,15 +61,13 @@ def test_one_job_is_shown_with_its_numbers_curves_workers_and_changes() -> None:
 
 
 def test_a_running_job_says_what_it_waits_for_in_a_few_lines() -> None:
-    why = (
-        "ElasticJob digits is running. 1 of 2 workers run: 1 found no room (VcpuLimitExceeded). Karpenter: " + "x" * 500
-    )
+    why = f"ElasticJob digits is running. 1 of 2 workers run: 1 found no room (VcpuLimitExceeded). {'Karpenter ' * 50}"
     runs = {"type": "Running", "status": "True", "lastTransitionTime": "2026-11-23T10:00:01Z", "message": why}
     waits = job_sample(job(waiting="VcpuLimitExceeded", conditions=[runs]), [pod(0), unschedulable(1)], [], {})
     lines = printed(Model(NOW, (Followed(waits),)), columns=100).splitlines()
-    assert lines[1].startswith("ElasticJob digits is running. 1 of 2 workers run: 1 found no room")
-    assert lines[3].rstrip().endswith("…")
-    assert lines[4].strip() == ""
+    assert lines[1].startswith("ElasticJob digits is running. 1 of 2 workers run: 1 found no room (VcpuLimitExceeded).")
+    assert sum("Karpenter" in line for line in lines) <= 4
+    assert any(line.rstrip().endswith("…") for line in lines[3:5])
     content = job_sample(job(conditions=[runs]), [pod(0), pod(1)], [], {})
     assert "ElasticJob digits" not in printed(Model(NOW, (Followed(content),)))
 

@@ -93,7 +93,7 @@ def random_node(random: Random, name: str) -> NodeView:
     node = NodeView(name=name, elastic=random.random() < 0.5)
     if random.random() < 0.6:
         return node
-    how: dict[str, bool] = random.choice(({}, {"lost": True}, {"cordoned": True}, {"ends": True}))
+    how: dict[str, Any] = random.choice(({}, {"lost": True}, {"cordoned": True}, {"ends": True}))
     return replace(node, doomed=True, **how)
 
 
