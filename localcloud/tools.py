@@ -1,9 +1,10 @@
 """The folder that `LOCALCLOUD_TOOLS` names: programs and folders that the cloud needs and does not contain.
 
     bin/              etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kube-proxy; for the tests
-                      of the stand-ins helm
+                      helm and karpenter
     node-image/       a containerd root with the nodes' images imported and unpacked
     site-packages/    Python packages for pods, mounted into every container at /opt/site-packages
+    charts/           for the tests: Karpenter's charts
 
 Each of them may be a link. Whoever installs localcloud makes the folder; nothing in it is changed.
 """

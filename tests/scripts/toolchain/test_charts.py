@@ -22,8 +22,9 @@ DEFINITION = "CustomResourceDefinition"
 
 def rendered(chart: str, *arguments: str) -> list[Mapping[str, Any]]:
     """Return the objects in a chart, the definitions in its folder `crds` included."""
-    command = [toolchain.binary("helm"), "template", "release", toolchain.charts() / chart, "--include-crds"]
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=True)
+    source = [toolchain.binary("helm"), "template", "release", toolchain.charts() / chart, "--include-crds"]
+    command = [*map(str, source), "--set=settings.clusterName=any", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     return [each for each in yaml.safe_load_all(done.stdout) if each]
 
 
