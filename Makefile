@@ -36,9 +36,10 @@ unit: install ## the tests that need neither root nor minutes, two at a time
 e2e: install ## the tests that start real processes
 	@$(STACK) -m pytest -m "e2e and not soak"
 
-soak: install ## what only takes long: a hundred schedules of faults on each kind of group, and the tests marked `soak`
+soak: install ## what only takes long: a hundred schedules of faults on each kind of group, tests marked `soak`, new random examples
 	@TIDEWATER_SCHEDULES=0:100 $(STACK) -m pytest tests/trainer/schedules/test_schedules.py
 	@$(STACK) -m pytest -m soak
+	@$(STACK) -m pytest -m hypothesis --hypothesis-profile="new examples"
 
 bench: install ## time what a user waits for; rows go to benchmarks/out/
 	@$(STACK) -m benchmarks

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pulumi
+
 import settings
 from infra.account import connect
 from infra.addons import Addons, AddonsArgs
@@ -9,8 +11,11 @@ from infra.bucket import Bucket, BucketArgs
 from infra.cluster import Cluster, ClusterArgs
 from infra.encryption import Encryption, EncryptionArgs
 from infra.identity import Identity, IdentityArgs
+from infra.karpenter import NAMESPACE as KARPENTER_NAMESPACE
+from infra.karpenter import SERVICE_ACCOUNT as KARPENTER_ACCOUNT
+from infra.karpenter import KarpenterAccess, KarpenterAccessArgs
 from infra.network import Network, NetworkArgs
-from infra.node_groups import NodeGroup, system_group, worker_group
+from infra.node_groups import ROOT_DEVICE, WORKER_DISK_GIB, NodeGroup, system_group, worker_group
 from infra.outputs import kubernetes_platform
 from infra.shared_storage import SharedStorage, SharedStorageArgs
 from workloads.access import TrainerAccess, TrainerAccessArgs
@@ -19,6 +24,7 @@ from workloads.controller import Controller, ControllerArgs
 from workloads.dataset import Dataset, DatasetArgs
 from workloads.etcd import Etcd, EtcdArgs
 from workloads.exports import Exported, export
+from workloads.karpenter import Karpenter, KarpenterArgs, Site, SurgeNodes, SurgeNodesArgs
 from workloads.namespace import Namespace, NamespaceArgs
 from workloads.storage import Storage, StorageArgs
 from workloads.training import Training, TrainingArgs
@@ -56,11 +62,20 @@ def main() -> None:
         platform.options(namespace),
     )
     # Nodes with GPUs cost money, so they come when there is something to train on.
-    worker_nodes = NodeGroup(
-        f"{name}-workers", worker_group(stack, network, identity), account.options(*node_needs, dataset)
-    )
+    worker_nodes: list[pulumi.Resource] = [
+        NodeGroup(f"{name}-workers", worker_group(stack, network, identity), account.options(*node_needs, dataset))
+    ]
+    if stack.surge is not None:
+        support = KarpenterAccess(name, KarpenterAccessArgs(account, stack.surge), account.options(cluster))
+        install = KarpenterArgs(stack, stack.surge, support.queue_name, KARPENTER_NAMESPACE, KARPENTER_ACCOUNT)
+        karpenter = Karpenter("karpenter", install, platform.options(support))
+        site = Site(
+            support.node_role_name, network.private_subnet_ids, cluster.security_group_id, ROOT_DEVICE, WORKER_DISK_GIB
+        )
+        surge = SurgeNodesArgs(stack, stack.surge, site)
+        worker_nodes.append(SurgeNodes("surge-nodes", surge, platform.options(*node_needs, support, karpenter)))
     workers = TrainingArgs(stack, bucket.name, code.uri, namespace.priorities)
-    Training(training.job, workers, platform.options(dataset, etcd, controller, worker_nodes))
+    Training(training.job, workers, platform.options(dataset, etcd, controller, *worker_nodes))
 
     export(stack, Exported(cluster.kubeconfig, bucket.name, files.file_system_id, code.uri))
 

@@ -215,6 +215,7 @@ TABLES = (
     Table("failures-large", "docs/training.md", "elastic*.jsonl", failures_large),
     Table("others", "docs/benchmarks.md", "elastic*.jsonl", others),
     Table("gpu", "docs/benchmarks.md", "gpu-*.jsonl", listed),
+    Table("nodes", "docs/benchmarks.md", "nodes*.jsonl", listed),
     Table("controllers", "docs/benchmarks.md", "controller*.jsonl", controllers),
     Table("controllers-growth", "docs/benchmarks.md", "controller*.jsonl", growth),
     Table("controllers-calls", "docs/benchmarks.md", "controller*.jsonl", calls),

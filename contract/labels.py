@@ -21,6 +21,7 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 
 JOB = f"{PREFIX}/job"
 NODE_ROLE = f"{PREFIX}/node-role"
+NODES = f"{PREFIX}/nodes"
 CODE_DIGEST = f"{PREFIX}/code-sha256"
 
 APPLICATION = "tidewater"
@@ -32,6 +33,10 @@ COMPONENT_CONTROLLER = "controller"
 
 NODE_ROLE_WORKER = "worker"
 NODE_ROLE_SYSTEM = "system"
+
+# Of the workers' nodes: those that are always there, and those that come and go with the workers.
+NODES_CORE = "core"
+NODES_SURGE = "surge"
 
 TAINT_WORKER = f"{PREFIX}/worker"
 

@@ -27,6 +27,7 @@ from controller import objects
 from controller.cluster.client import JOBS, NODES, PODS, SERVICES, Cluster, Manifest, Source
 from controller.cluster.mirror import Change, Entry, Key, Mirror, Report
 from controller.decide.observed import JobView, NodeView, PodView, node_view, pod_view, type_keys
+from controller.provisioning import Hearing
 from controller.queues import Queues
 
 SELECTOR = f"{names.LABEL_GROUP_NAME}={names.GROUP}"
@@ -112,6 +113,7 @@ class Store:
         self.service_refusals: dict[str, str] = {}
         self._decoded: OrderedDict[tuple[str, int], tuple[ElasticJob, Mapping[str, str]]] = OrderedDict()
         self._queues = Queues(due)
+        self._hearing = Hearing(cluster, namespace, self._provisioning_changed, report)
         self.jobs = Mirror(cluster, Source(JOBS, namespace), read_job, self._job_changed, report)
         self.pods = Mirror(cluster, Source(PODS, namespace, SELECTOR), read_pod, self._pod_changed, report)
         self.services = Mirror(
@@ -133,7 +135,7 @@ class Store:
     async def run(self) -> None:
         """Keep the mirrors current, for ever."""
         async with asyncio.TaskGroup() as tasks:
-            for run in (self.jobs.run, self.pods.run, self.services.run, self.nodes.run):
+            for run in (self.jobs.run, self.pods.run, self.services.run, self.nodes.run, self._hearing.run):
                 tasks.create_task(run())
 
     def job(self, key: Key) -> Manifest | None:
@@ -159,7 +161,7 @@ class Store:
         types = type_keys(job.spec.replica_specs)
         return JobView(
             job=job,
-            pods=tuple(_typed(pod, job, types) for pod in self._pods.get(job.uid, {}).values()),
+            pods=tuple(self._told(_typed(pod, job, types), now) for pod in self._pods.get(job.uid, {}).values()),
             nodes=self._nodes,
             services=frozenset(self._services.get(job.uid, ())),
             admission=self._queues.admission(key, now),
@@ -238,8 +240,11 @@ class Store:
         old, new = change.old, change.new
         if old is not None:
             _drop(self._pods, old.owner, old.key.name)
+            if new is None or new.uid != old.uid:
+                self._hearing.waits(old.uid, False)
         if new is not None and new.owner:
             self._pods.setdefault(new.owner, {})[new.key.name] = new.value
+            self._hearing.waits(new.uid, new.value.unschedulable_since is not None and not new.value.terminating)
         if change.mine:
             return
         starts = new is not None and not new.value.terminating and new.value.phase in ("Pending", "Running")
@@ -248,6 +253,26 @@ class Store:
                 self._due(self._keys[owner], COALESCE_SECONDS if starts else 0.0)
         if old is not None and new is None:
             self._freed(Key(old.key.namespace, old.key.name.rsplit("-", 2)[0]))
+
+    def _told(self, pod: PodView, now: datetime) -> PodView:
+        """Return the pod with what Karpenter says of why no node comes for it."""
+        if pod.unschedulable_since is None:
+            return pod
+        found = self._hearing.told(pod.uid, now)
+        if not found.reason:
+            return pod
+        return replace(
+            pod,
+            unschedulable_reason=found.reason,
+            unschedulable_why=found.why,
+            unschedulable_until=found.until,
+        )
+
+    def _provisioning_changed(self, pod: Key, uid: str) -> None:
+        """Karpenter has said something of a pod, which its job's status may repeat."""
+        entry = self.pods.entries.get(pod)
+        if entry is not None and entry.uid == uid and entry.owner in self._keys:
+            self._due(self._keys[entry.owner], COALESCE_SECONDS)
 
     def _service_changed(self, change: Change[str]) -> None:
         old, new = change.old, change.new

@@ -5,10 +5,11 @@ network          VPC, subnets, routes, NAT gateways
 encryption       the KMS key
 bucket           the S3 bucket for code and checkpoints
 identity         IAM roles of nodes, the EFS CSI driver and the training pods
-policies         IAM, KMS, S3 and EFS policy documents, as pure functions
+policies         policy documents, as pure functions
 cluster          the EKS control plane, and the addons that nodes need
 logs             the control plane's log group
 node_groups      managed node groups for the system and for the workers
+karpenter        what Karpenter needs: roles, pod identity, and the queue of interruption notices
 shared_storage   the EFS file system
 addons           addons whose pods need a node: CoreDNS, EFS CSI driver
 outputs          what `workloads` gets to see of all this

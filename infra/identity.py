@@ -68,30 +68,41 @@ class Identity(pulumi.ComponentResource):
         self.register_outputs({"trainerRoleArn": trainer.arn})
 
     def _pods_trust(self, namespace: str, service_account: str) -> pulumi.Output[str]:
-        name, region = self._name, self._account.region
-
-        def document(found: list[str]) -> str:
-            arn = cluster_arn(name, region=region, account=found[0], partition=found[1])
-            return policies.to_json(policies.pod_identity_trust(arn, namespace, service_account))
-
-        return pulumi.Output.all(self._account.id, self._account.partition).apply(document)
+        return pods_trust(self._name, self._account, namespace, service_account)
 
     def _role(self, label: str, description: str, trust: pulumi.Input[str], managed: tuple[str, ...]) -> aws.iam.Role:
-        role = aws.iam.Role(
-            f"{self._name}-{label}",
-            description=f"{description} of {self._name}",
-            assume_role_policy=trust,
-            tags={"Name": f"{self._name}-{label}"},
-            opts=self._child,
+        name = f"{self._name}-{label}"
+        return make_role(name, f"{description} of {self._name}", trust, managed, self._account, self._child)
+
+
+def pods_trust(cluster: str, account: Account, namespace: str, service_account: str) -> pulumi.Output[str]:
+    """Return the trust policy, as JSON, of a role for the pods of one service account."""
+
+    def document(found: list[str]) -> str:
+        arn = cluster_arn(cluster, region=account.region, account=found[0], partition=found[1])
+        return policies.to_json(policies.pod_identity_trust(arn, namespace, service_account))
+
+    return pulumi.Output.all(account.id, account.partition).apply(document)
+
+
+def make_role(
+    name: str,
+    description: str,
+    trust: pulumi.Input[str],
+    managed: tuple[str, ...],
+    account: Account,
+    opts: pulumi.ResourceOptions,
+) -> aws.iam.Role:
+    """Make a role with this trust policy and these policies of AWS's."""
+    role = aws.iam.Role(name, description=description, assume_role_policy=trust, tags={"Name": name}, opts=opts)
+    for policy in managed:
+        aws.iam.RolePolicyAttachment(
+            f"{name}-{policy.split('/')[-1]}",
+            role=role.name,
+            policy_arn=pulumi.Output.concat("arn:", account.partition, ":iam::aws:policy/", policy),
+            opts=opts,
         )
-        for policy in managed:
-            aws.iam.RolePolicyAttachment(
-                f"{self._name}-{label}-{policy.split('/')[-1]}",
-                role=role.name,
-                policy_arn=pulumi.Output.concat("arn:", self._account.partition, ":iam::aws:policy/", policy),
-                opts=self._child,
-            )
-        return role
+    return role
 
 
 def _trainer_policy(args: IdentityArgs) -> pulumi.Output[str]:

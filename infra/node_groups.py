@@ -1,4 +1,4 @@
-"""Managed node groups: one for the system's pods, one for the workers.
+"""Managed node groups: one for the system's pods, one for the workers or for their core.
 
     NodeGroup(f"{name}-system", system_group(stack, network, identity), account.options(network, identity, cluster))
 
@@ -64,7 +64,7 @@ def system_group(stack: settings.Settings, network: Network, identity: Identity)
 
 
 def worker_group(stack: settings.Settings, network: Network, identity: Identity) -> NodeGroupArgs:
-    """Return the group of the workers' nodes."""
+    """Return the group of the workers' nodes: all of them, or the core if Karpenter brings the others."""
     return NodeGroupArgs(
         cluster_name=stack.name,
         role_arn=identity.node_role_arn,
@@ -72,7 +72,7 @@ def worker_group(stack: settings.Settings, network: Network, identity: Identity)
         kubernetes_version=stack.cluster.version,
         nodes=stack.workers.nodes,
         disk_gib=WORKER_DISK_GIB,
-        labels={labels.NODE_ROLE: labels.NODE_ROLE_WORKER},
+        labels={labels.NODE_ROLE: labels.NODE_ROLE_WORKER, labels.NODES: labels.NODES_CORE},
         taint=labels.TAINT_WORKER,
         tags=stack.all_tags,
     )

@@ -5,6 +5,7 @@ stack = settings.parse(mapping, stack="local")     # anywhere else: the same, as
 
 model      the configuration as a tree of frozen dataclasses
 parsing    makes that tree from keys and values
+nodes      the part of `parsing` for the workers and all nodes
 reader     typed access to keys; collects the mistakes
 hardware   facts about instance types
 """
@@ -19,7 +20,9 @@ from settings.model import (
     Network,
     Nodes,
     Settings,
+    Surge,
     Training,
+    Window,
     Workers,
 )
 from settings.parsing import load, parse
@@ -34,7 +37,9 @@ __all__ = [
     "Network",
     "Nodes",
     "Settings",
+    "Surge",
     "Training",
+    "Window",
     "Workers",
     "load",
     "parse",

@@ -80,13 +80,47 @@ class Workers:
     """The training workers."""
 
     count: int
+    """0 if the job is suspended."""
     sized_by_pulumi: bool
     """Whether `pulumi up` sets the number of a running job; else `kubectl scale` or an HPA sets it in the cluster."""
     minimum: int
+    """The workers that the core has nodes for; 0 if it has none."""
     maximum: int
     gpus: int
     per_node: int
     nodes: Nodes
+    """The worker node group. With a `Surge` it is the core: the nodes for `minimum` workers, always On-Demand."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Some hours of every week, in UTC."""
+
+    day: str
+    """The weekday on which it begins, as in cron: `sun`, `mon`, …"""
+    hour: int
+    minute: int
+    hours: int
+    """Its length, 1 to 24."""
+
+
+@dataclass(frozen=True)
+class Surge:
+    """The nodes above the core, which Karpenter starts for pending workers and ends when they are empty."""
+
+    capacity_type: str
+    instance_types: tuple[str, ...]
+    """Empty: any type like the smallest of the core's."""
+    maximum: int
+    """The number of nodes for the workers between `Workers.minimum` and `Workers.maximum`."""
+    window: Window | None
+    """When nodes that no longer match the configuration may be replaced; None: never."""
+    charts: str
+    """An `oci://` address or a folder that has the charts `karpenter` and `karpenter-crd`."""
+    image: str
+    """Image of Karpenter's controller."""
+    ami_version: str
+    """Release of the AL2023 EKS image, for example v20260304."""
 
 
 @dataclass(frozen=True)
@@ -156,12 +190,21 @@ class Settings:
     cluster: Cluster
     system: Nodes
     workers: Workers
+    surge: Surge | None
+    """None if the worker node group has all worker nodes."""
     training: Training
 
     @property
     def name(self) -> str:
         """Return the name of the cluster, with which all other names begin."""
         return f"{PROJECT}-{self.stack}"
+
+    @property
+    def instance_types(self) -> dict[str, tuple[str, ...]]:
+        """Return the instance types of all nodes, by the key that names them."""
+        surge = {"surgeInstanceTypes": self.surge.instance_types} if self.surge else {}
+        groups = {"systemInstanceTypes": self.system.instance_types, "instanceTypes": self.workers.nodes.instance_types}
+        return {**groups, **surge}
 
     @property
     def all_tags(self) -> dict[str, str]:

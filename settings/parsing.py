@@ -16,7 +16,7 @@ from typing import Any
 import pulumi
 
 from contract.install.pods import NAMESPACE
-from settings import hardware
+from settings import hardware, nodes
 from settings.model import (
     MAX_JOB_NAME_LENGTH,
     MAX_NAME_LENGTH,
@@ -27,10 +27,8 @@ from settings.model import (
     Dataset,
     Images,
     Network,
-    Nodes,
     Settings,
     Training,
-    Workers,
 )
 from settings.reader import Reader
 
@@ -38,7 +36,6 @@ _DNS_LABEL = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 _REGION = r"[a-z]{2}(-[a-z]+)+-\d"
 _ARCHIVE = r"(s3://[a-z0-9.-]{3,63}|https://[^/\s]+)/\S+\.(zip|tar\.gz|tgz)"
 _ADMIN_ARN = r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+"
-_IMAGE = r"[a-z0-9][\w.:/@-]*"
 
 
 def load() -> Settings:
@@ -74,8 +71,9 @@ def parse(config: Mapping[str, Any], *, stack: str) -> Settings:
         protect=read.boolean("protect"),
         network=_network(read),
         cluster=_cluster(read),
-        system=_system(read),
-        workers=_workers(read),
+        system=nodes.system(read),
+        workers=(workers := nodes.workers(read)),
+        surge=nodes.surge(read, workers),
         training=_training(read),
     )
     read.finish()
@@ -130,66 +128,6 @@ def _cluster(read: Reader) -> Cluster:
     )
 
 
-def _instance_types(read: Reader, key: str) -> tuple[str, ...]:
-    names = read.texts(key, r"[a-z0-9.-]+", "an EC2 instance type", at_least_one=True)
-    unknown = [name for name in names if name not in hardware.INSTANCE_TYPES]
-    for name in unknown:
-        known = ", ".join(read.closest(name, hardware.INSTANCE_TYPES))
-        read.wrong(key, name, f"unknown instance type; similar ones are {known}, and settings/hardware.py lists all")
-    return tuple(name for name in names if name not in unknown)
-
-
-def _system(read: Reader) -> Nodes:
-    count = read.integer("systemNodes", 1, 10)
-    return Nodes(count, 1, max(count, 1) + 1, _instance_types(read, "systemInstanceTypes"))
-
-
-def _workers(read: Reader) -> Workers:
-    minimum = read.integer("minWorkers", 1, 1000)
-    maximum = read.integer("maxWorkers", 1, 1000)
-    if maximum < minimum:
-        read.wrong("maxWorkers", maximum, f"must be at least minWorkers, which is {minimum}")
-        maximum = 1000  # `workers` has no range then, so it is not reported too
-        minimum = 1
-    count = read.integer("workers", minimum, maximum, why="from minWorkers to maxWorkers")
-    gpus = read.integer("gpusPerWorker", 0, 8)
-    per_node = read.integer("workersPerNode", 1, 96)
-
-    def nodes_for(workers: int) -> int:
-        return -(-workers // max(1, per_node))
-
-    nodes = Nodes(
-        desired=nodes_for(count),
-        minimum=nodes_for(minimum),
-        maximum=nodes_for(maximum),
-        instance_types=_instance_types(read, "instanceTypes"),
-        capacity_type=read.choice("capacityType", ("ON_DEMAND", "SPOT")),
-    )
-    for name in nodes.instance_types:
-        _check_fit(read, name, gpus=gpus, per_node=per_node)
-    return Workers(
-        count=count,
-        sized_by_pulumi=read.choice("sizeOwner", ("pulumi", "cluster")) == "pulumi",
-        minimum=minimum,
-        maximum=maximum,
-        gpus=gpus,
-        per_node=per_node,
-        nodes=nodes,
-    )
-
-
-def _check_fit(read: Reader, name: str, *, gpus: int, per_node: int) -> None:
-    kind = hardware.INSTANCE_TYPES[name]
-    if gpus * per_node > kind.gpus:
-        read.wrong(
-            "gpusPerWorker",
-            gpus,
-            f"{per_node} per node is {gpus * per_node} GPUs, and {name} in instanceTypes has {kind.gpus}",
-        )
-    if per_node > kind.vcpus:
-        read.wrong("workersPerNode", per_node, f"{name} in instanceTypes has {kind.vcpus} vCPUs")
-
-
 def _training(read: Reader) -> Training:
     name = "lower-case letters, digits and hyphens, beginning with a letter"
     namespace = read.text("namespace", _DNS_LABEL, name, longest=63)
@@ -211,10 +149,10 @@ def _training(read: Reader) -> Training:
             read.choice("checkpoints", ("efs", "s3", "both")), keep=read.integer("keepCheckpoints", 1, 1000)
         ),
         images=Images(
-            trainer=read.text("image", _IMAGE, "a container image"),
-            fetch=read.text("fetchImage", _IMAGE, "a container image"),
-            etcd=read.text("etcdImage", _IMAGE, "a container image"),
-            controller=read.text("controllerImage", _IMAGE, "a container image"),
+            trainer=read.image("image"),
+            fetch=read.image("fetchImage"),
+            etcd=read.image("etcdImage"),
+            controller=read.image("controllerImage"),
         ),
     )
 

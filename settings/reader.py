@@ -61,6 +61,10 @@ class Reader:
             self.wrong(key, value, f"has {len(value)} characters; {longest} at most")
         return value
 
+    def image(self, key: str) -> str:
+        """Return the name of a container image."""
+        return self.text(key, r"[a-z0-9][\w.:/@-]*", "a container image")
+
     def choice(self, key: str, choices: Sequence[str]) -> str:
         """Return one of `choices`."""
         anything = self.text(key, r"[\s\S]*", "text")

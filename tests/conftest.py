@@ -13,7 +13,11 @@ from trainer.observe.log import Log
 
 # Hypothesis also fails a test that is slow: on a busy machine every test is.
 hypothesis.settings.register_profile(
-    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "new examples", deadline=None, derandomize=False, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+# The same examples in each run: `make test` tells what a change breaks. `make soak` looks for new examples.
+hypothesis.settings.register_profile(
+    "any machine", parent=hypothesis.settings.get_profile("new examples"), derandomize=True
 )
 hypothesis.settings.load_profile("any machine")
 

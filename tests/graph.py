@@ -15,7 +15,7 @@ import functools
 import json
 import runpy
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ import settings
 ROOT = Path(__file__).resolve().parents[1]
 ACCOUNT = "123456789012"
 REGION = "us-west-2"
+ZONES = [f"{REGION}{letter}" for letter in "cab"]
 NODES_SECURITY_GROUP = "sg-of-the-cluster"
 KUBECONFIG = json.dumps({"kind": "Config", "certificate-authority-data": "c2VjcmV0"})
 
@@ -111,7 +112,7 @@ class _Monitor(mocks.MockMonitor):
                 {key: _plain(value) for key, value in inputs.items()},
                 response.urn,
                 request.parent,
-                (*request.dependencies, request.parent, request.provider.rpartition("::")[0]),
+                (*request.dependencies, request.parent, *_providers(request)),
                 any(alias.spec.noParent for alias in request.aliases),
                 tuple((alias.spec.type, alias.spec.name) for alias in request.aliases),
                 tuple(request.ignoreChanges),
@@ -131,13 +132,24 @@ class _Cloud(mocks.Mocks):
         if args.token == "aws:index/getCallerIdentity:getCallerIdentity":
             return {"accountId": ACCOUNT, "arn": f"arn:aws:iam::{ACCOUNT}:user/operator", "userId": "AIDA"}, []
         if args.token == "aws:index/getAvailabilityZones:getAvailabilityZones":
-            return {"names": [f"{REGION}{letter}" for letter in "cab"]}, []
+            return {"names": ZONES}, []
+        if args.token == "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings":
+            (wanted,) = args.args["filters"]
+            pairs = [(name, zone) for name in wanted["values"] for zone in ZONES]
+            return {"instanceTypes": [name for name, _ in pairs], "locations": [zone for _, zone in pairs]}, []
         raise AssertionError(f"the program asked for {args.token}")
 
 
 class _Transforms:
     def register_transform(self, transform: Any) -> callback_pb2.Callback:
         return callback_pb2.Callback(target="mock", token=transform.__name__)
+
+
+def _providers(request: Any) -> Iterator[str]:
+    """Yield the URNs of a resource's provider, or of those that a plug-in's component gives to its children."""
+    given = request.providers.values() if request.remote else ()
+    for reference in (request.provider, *given):
+        yield reference.rpartition("::")[0]
 
 
 def _plain(value: Any) -> Any:
@@ -152,8 +164,10 @@ def _computed(args: mocks.MockResourceArgs) -> dict[str, Any]:
         computed |= {"keyId": f"{args.name}-key-id"}
     if args.typ == "aws:ec2/launchTemplate:LaunchTemplate":
         computed |= {"latestVersion": 1}
-    if args.typ == "aws:iam/role:Role":
+    if args.typ in ("aws:iam/role:Role", "aws:cloudwatch/eventRule:EventRule"):
         computed |= {"name": args.name}
+    if args.typ == "aws:sqs/queue:Queue":
+        computed |= {"url": f"https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/{args.name}"}
     return computed
 
 

@@ -78,10 +78,10 @@ def run(build: Build, argv: Sequence[str] | None = None, *, flags: AddFlags = no
 def _train(config: Config, build: Build) -> int:
     metrics = open_metrics(config.metrics_port, job=config.job, worker=config.worker)
     log = Log(config.worker, debug=config.debug, listener=metrics.event)
-    log.event("started", job=config.job, pid=os.getpid(), etcd=",".join(config.etcd))
     # Not an Event: a second SIGTERM that interrupts `set` would wait for the lock that the first one holds.
     asked_to_leave: queue.SimpleQueue[None] = queue.SimpleQueue()
     signal.signal(signal.SIGTERM, lambda *_: asked_to_leave.put(None))
+    log.event("started", job=config.job, pid=os.getpid(), etcd=",".join(config.etcd))
     worker = _Worker(config, log, metrics)
     if worker.is_finished():
         log.event("finished", reason="the job had finished before this worker started")

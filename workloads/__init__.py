@@ -1,7 +1,7 @@
 """What runs on the cluster, as pure manifests and thin Pulumi components. Imports only `outputs` from `infra`.
 
 manifests    what the manifests have in common
-objects      makes a Pulumi resource of a manifest
+objects      makes a Pulumi resource of a manifest or a chart
 namespace    the namespace, priority classes, NVIDIA's device plug-in
 storage      the shared file system as volume and claim
 access       the service account of the training pods, and its IAM role
@@ -10,6 +10,7 @@ bundle       the training code as a zip in the bucket
 in_bundle/   files that the program does not import but puts into that zip
 dataset      the job that puts the dataset on the shared file system
 controller   the ElasticJob controller, from the manifests in `contract.install`
+karpenter    Karpenter, and the nodes that it brings
 training     the training job, an ElasticJob
 exports      the stack's outputs
 """

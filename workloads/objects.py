@@ -1,7 +1,8 @@
-"""Makes Pulumi resources of manifests. Only this module knows the resource class of each kind."""
+"""Makes Pulumi resources of manifests and charts. Only this module knows the resource class of each kind."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pulumi
@@ -36,6 +37,41 @@ def register_custom(name: str, manifest: Manifest, *, opts: pulumi.ResourceOptio
         kind=manifest["kind"],
         metadata=manifest["metadata"],
         spec=manifest["spec"],
+        opts=opts,
+    )
+
+
+@dataclass(frozen=True)
+class Release:
+    """One installation of a Helm chart.
+
+    Attributes:
+        name: of the release, and of its Pulumi resource.
+        namespace: where its objects are.
+        chart: `oci://` address or folder of the chart.
+        version: of the chart, for an address.
+        values: those that differ from the chart's own.
+    """
+
+    name: str
+    namespace: str
+    chart: str
+    version: str | None
+    values: Manifest
+
+
+def register_chart(release: Release, *, opts: pulumi.ResourceOptions) -> pulumi.ComponentResource:
+    """Register the objects that Helm renders from a chart.
+
+    A resource that depends on the chart is created after all of its objects are ready, and deleted before them.
+    """
+    return kubernetes.helm.v4.Chart(
+        release.name,
+        name=release.name,
+        namespace=release.namespace,
+        chart=release.chart,
+        version=release.version,
+        values=release.values,
         opts=opts,
     )
 

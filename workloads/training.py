@@ -1,8 +1,9 @@
 """The training job: an ElasticJob, whose size Pulumi sets and whose pods the controller makes.
 
 Pulumi owns one number of the running job, `replicaSpecs.Worker.replicas`; with the setting `sizeOwner: cluster` it owns
-none. A new size changes no pod that stays. The rest of the job's spec comes from the settings too. A change of the
-pods' template lets all workers leave and starts new ones, which continue from the checkpoint.
+none. A new size changes no pod that stays. The size 0 suspends the job, since an ElasticJob that runs has at least one
+worker. The rest of the job's spec comes from the settings too. A change of the pods' template lets all workers leave
+and starts new ones, which continue from the checkpoint.
 
 How a worker's pod ends: SIGTERM reaches the trainer itself, which is process 1 of its container (there is no shell),
 and the trainer leaves at the next step boundary. There is no preStop hook, since nothing has to happen before that; a
@@ -49,6 +50,7 @@ RESOURCE = "elasticjob"
 """Name of the job's Pulumi resource, whatever the job is called: a job of another name replaces it."""
 
 REPLICAS = f"spec.replicaSpecs.{names.WORKER}.replicas"
+SUSPEND = "spec.suspend"
 
 START_MINUTES = 30
 """How long Pulumi waits for the workers. The trainer's image takes about 20 GiB with CUDA, and a new node pulls it."""
@@ -65,6 +67,8 @@ class JobSpec:
     namespace: str
     name: str
     workers: settings.Workers
+    prefers_core: bool
+    """Whether its workers take the nodes that are always there before those that come and go."""
     images: settings.Images
     code_uri: Text
     service_account: str
@@ -80,6 +84,11 @@ class JobSpec:
         """Number of processes of each worker: one per GPU."""
         return max(1, self.workers.gpus)
 
+    @property
+    def fewest(self) -> int:
+        """Number of workers below which training waits."""
+        return max(1, self.workers.minimum)
+
 
 def job_spec(stack: settings.Settings, code_uri: Text, checkpoints: Text, priorities: PriorityClasses) -> JobSpec:
     """Return the job that the settings ask for; `checkpoints` is the result of `checkpoint_places`."""
@@ -88,6 +97,7 @@ def job_spec(stack: settings.Settings, code_uri: Text, checkpoints: Text, priori
         namespace=wanted.namespace,
         name=wanted.job,
         workers=stack.workers,
+        prefers_core=stack.surge is not None,
         images=wanted.images,
         code_uri=code_uri,
         service_account=TRAINER_SERVICE_ACCOUNT,
@@ -121,7 +131,8 @@ def job_manifest(job: JobSpec) -> Manifest:
         "spec": {
             "rdzvEndpoint": job.etcd,
             "launcher": Launcher.TIDEWATER.value,
-            "minReplicas": job.workers.minimum,
+            **({} if job.workers.count else {"suspend": True}),
+            "minReplicas": job.fewest,
             "maxReplicas": job.workers.maximum,
             "backoffLimit": BACKOFF_LIMIT,
             # Every worker exits with 0 when the training is done, and with another code before.
@@ -132,7 +143,7 @@ def job_manifest(job: JobSpec) -> Manifest:
             },
             "replicaSpecs": {
                 names.WORKER: {
-                    "replicas": job.workers.count,
+                    "replicas": job.workers.count or job.fewest,
                     "restartPolicy": RestartPolicy.EXIT_CODE.value,
                     "retryableExitCodes": list(exit_codes.RETRYABLE),
                     "template": {
@@ -148,10 +159,21 @@ def job_manifest(job: JobSpec) -> Manifest:
 def wait_for(workers: settings.Workers) -> str:
     """Return what Pulumi waits for: the size that it has set; or any, if it does not set the size.
 
+    A suspended job is to have no worker left that isn't ending. A job that has failed has none either, while it never
+    reaches a size again.
     https://www.pulumi.com/registry/packages/kubernetes/installation-configuration/#pulumicomwaitfor
     """
     settled = "jsonpath={.status.settledReplicas}"
-    return f"{settled}={workers.count}" if workers.sized_by_pulumi else settled
+    if not workers.sized_by_pulumi:
+        return settled
+    return f"{settled}={workers.count}" if workers.count else "jsonpath={.status.replicas}=0"
+
+
+def ignored(workers: settings.Workers) -> list[str]:
+    """Return the fields that Pulumi sets when it creates the job, and then leaves to others."""
+    if workers.sized_by_pulumi:
+        return []
+    return [REPLICAS] if workers.count else [REPLICAS, SUSPEND]
 
 
 def replaced_on(workers: settings.Workers) -> list[str]:
@@ -180,7 +202,10 @@ def pod_spec(job: JobSpec) -> Manifest:
         "serviceAccountName": job.service_account,
         "terminationGracePeriodSeconds": leaving.GRACE_SECONDS,
         "nodeSelector": WORKER_NODES,
-        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [predecessor(job.name)]}},
+        "affinity": {
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [predecessor(job.name)]},
+            **(core_first() if job.prefers_core else {}),
+        },
         "tolerations": tolerations(gpus=job.workers.gpus > 0),
         "securityContext": NON_ROOT,
         "initContainers": [fetch_code(job.images.fetch, job.code_uri)],
@@ -209,6 +234,17 @@ def predecessor(job: str) -> Manifest:
     }
 
 
+def core_first() -> Manifest:
+    """Return the preference for the core's nodes, which cost the same with and without a worker.
+
+    The scheduler weighs it against other preferences, and 100 is the most. Karpenter takes it for a requirement first,
+    and drops it when no core node has room.
+    """
+    core = {"key": labels.NODES, "operator": "In", "values": [labels.NODES_CORE]}
+    preferred = {"weight": 100, "preference": {"matchExpressions": [core]}}
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}}
+
+
 def tolerations(*, gpus: bool) -> list[Manifest]:
     """Return tolerations: workers may run on the tainted worker nodes, and are evicted soon from a lost node."""
     found: list[Manifest] = [{"key": labels.TAINT_WORKER, "operator": "Exists", "effect": "NoSchedule"}]
@@ -221,7 +257,7 @@ def worker_container(job: JobSpec) -> Manifest:
     """Return the container that trains. The launcher adds the job's name, etcd, and the worker's name and address."""
     own = {
         # The launcher would add these two. In the template, a change of them replaces all workers, which must agree.
-        env.MIN_WORKERS: str(job.workers.minimum),
+        env.MIN_WORKERS: str(job.fewest),
         env.MAX_WORKERS: str(job.workers.maximum),
         env.DATA: job.data,
         env.CHECKPOINTS: job.checkpoints,
@@ -287,10 +323,11 @@ class TrainingArgs:
 
 
 class Training(pulumi.ComponentResource):
-    """The job. It depends on the worker nodes, so that they are there when it grows.
+    """The job. It depends on what brings its nodes: a node group, or Karpenter for those above the core.
 
-    When `workers` decreases, EKS drains the nodes that it takes away. The workers there leave, and the job, which
-    becomes smaller next, gives up exactly those: their replacements, for which there is no room.
+    With a node group for all nodes, these are there when the job grows. When `workers` decreases, EKS drains the nodes
+    that it takes away. The workers there leave, and the job, which becomes smaller next, gives up exactly those: their
+    replacements, for which there is no room. With Karpenter only the job changes, and the nodes follow.
     """
 
     def __init__(self, name: str, args: TrainingArgs, opts: pulumi.ResourceOptions) -> None:
@@ -309,7 +346,7 @@ class Training(pulumi.ComponentResource):
                 aliases=[pulumi.Alias(type_="kubernetes:batch/v1:Job", name=f"job-{job.name}")],
                 replace_on_changes=replaced_on(job.workers),
                 delete_before_replace=True,  # there are nodes for one job, and only one may use its name in etcd
-                ignore_changes=[] if job.workers.sized_by_pulumi else [REPLICAS],
+                ignore_changes=ignored(job.workers),
                 custom_timeouts=pulumi.CustomTimeouts(create=minutes, update=minutes),
             ),
         )

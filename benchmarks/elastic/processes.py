@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -21,6 +22,8 @@ from trainer.launch.lifeline import bound_to
 
 END_SECONDS = 5.0
 _TICKS = os.sysconf("SC_CLK_TCK")
+_RETURNED: set[int] = set()
+"""Ports that `free_port` has returned: nobody may listen on one yet when it is called again."""
 
 
 class Process:
@@ -98,10 +101,16 @@ def cpu_seconds(pids: Sequence[int]) -> float:
 
 
 def free_port() -> int:
-    """Return a TCP port of the loopback that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind((names.HOST, 0))
-        return int(probe.getsockname()[1])
+    """Return a TCP port of the loopback that was free a moment ago, and that was not returned before.
+
+    It is below those that the kernel gives to connections: one of theirs could be taken before it is used.
+    """
+    while True:
+        port = 28_000 + secrets.randbelow(4_000)
+        if port not in _RETURNED:
+            with contextlib.suppress(OSError), socket.create_server((names.HOST, port)):
+                _RETURNED.add(port)
+                return port
 
 
 def wait_for_port(port: int, seconds: float) -> bool:

@@ -26,10 +26,20 @@ PATIENCE = timedelta(minutes=1)
 """A pod may wait this long before it is worth a word: images are pulled, nodes start."""
 
 _ENDED = (State.SUCCEEDED, State.FAILED)
+_QUOTA = "Ask AWS for a higher quota of vCPUs (the README names the quotas), or for fewer workers."
+_CAPACITY = (
+    "Wait: Karpenter tries again every few minutes. With more instance types or zones (`surgeInstanceTypes`, "
+    "`availabilityZones`) this is rarer."
+)
 _IMAGE = "Correct the image's name in the job's template, or give its pods the right to pull it (imagePullSecrets)."
 _REMEDIES = {
     "Unschedulable": "Add nodes, or ask for fewer workers or less per worker: `tidewater job scale {job} N -n "
     "{namespace}`. The message says what the nodes lack.",
+    "InsufficientInstanceCapacity": _CAPACITY,
+    "UnfulfillableCapacity": _CAPACITY,
+    "VcpuLimitExceeded": _QUOTA,
+    "MaxSpotInstanceCountExceeded": _QUOTA,
+    "NodePoolLimits": "Raise the NodePool's limit (in the stack: `maxWorkers`), or ask for fewer workers.",
     "ErrImagePull": _IMAGE,
     "ImagePullBackOff": _IMAGE,
     "InvalidImageName": _IMAGE,
@@ -161,11 +171,21 @@ def job_findings(job: Object, pods: Iterable[Object], now: datetime) -> list[Fin
     elif state_of(job) == State.QUEUED:
         text = f"job {namespace}/{name} waits in its queue: {newest.get('message', '')}"
         found.append(Finding(Outcome.NOTE, text, "It starts when all of its minimum fits: add nodes, or wait."))
+    cause = _no_node(job)
     for (reason, message, core), names_of in sorted(_pending(job["spec"], pods, now).items()):
+        if reason == names.Reason.UNSCHEDULABLE and cause is not None:
+            reason, message = cause
         text = f"job {namespace}/{name}: {', '.join(names_of)} {reason}" + (f": {message}" if message else "")
         remedy = _REMEDIES.get(reason, _REMEDY).format(job=name, namespace=namespace, pod=names_of[0])
         found.append(Finding(Outcome.MEND if core else Outcome.NOTE, text, remedy))
     return found
+
+
+def _no_node(job: Object) -> tuple[str, str] | None:
+    """Return why no node comes for the job's pods, in one word and in Karpenter's; None if it doesn't say so."""
+    before, told, words = str(newest_condition(job).get("message", "")).partition(" Karpenter: ")
+    reason = re.search(r"found no room \((\w+)\)", before)
+    return (reason[1], f"Karpenter: {words}") if told and reason else None
 
 
 def _pending(spec: Object, pods: Iterable[Object], now: datetime) -> dict[tuple[str, str, bool], list[str]]:

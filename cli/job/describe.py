@@ -73,6 +73,8 @@ def _head(job: Object, now: datetime) -> Iterator[Text]:
     yield _line("Namespace:", str(metadata.get("namespace", "")))
     yield _line("Created:", f"{since(metadata.get('creationTimestamp'), now)} ago")
     yield _line("State:", state, style(state))
+    if status.get("waiting"):
+        yield _line("Waiting:", str(status["waiting"]), "yellow")
     aim = status.get("desired", waiting.replicas(job))
     own = f", {waiting.replicas(job)} wanted" if aim != waiting.replicas(job) else ""
     yield _line("Workers:", f"{waiting.active(job)} active, {aim} aimed for{own}, from {low} to {high}")

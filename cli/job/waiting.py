@@ -109,7 +109,8 @@ def state_of(job: Object) -> str:
 def summary(job: Object) -> str:
     """Return a job's state and size in a few words."""
     state = state_of(job)
-    reason = "" if state in (State.RUNNING, *ENDED) else condition_message(job, state)
+    well = state == State.RUNNING and not status_of(job).get("waiting")
+    reason = "" if well or state in ENDED else condition_message(job, state)
     size = f"{active(job)} of {plural(replicas(job), 'worker')}"
     return f"{state}, {size}" + (f": {reason}" if reason else "")
 

@@ -60,6 +60,8 @@ class Job:
     state: str
     message: str
     """Of the newest condition that holds."""
+    waiting: str
+    """What keeps workers from running, in one word; empty if nothing does."""
     desired: int
     minimum: int
     maximum: int
@@ -101,6 +103,7 @@ def job_sample(job: Object, pods: Iterable[Object], events: Iterable[Object], me
         uid=meta["uid"],
         state=str(status.get("state") or newest.get("type") or "New"),
         message=str(newest.get("message", "")),
+        waiting=str(status.get("waiting", "")),
         desired=int(status.get("desired", replicas)),
         minimum=core_count(spec, names.WORKER),
         maximum=int(spec.get("maxReplicas", replicas)),

@@ -33,8 +33,10 @@ _JOB_COLUMNS = ("JOB", "STATE", "ACTIVE", "STEP", "LOSS", "SAMPLES/S", "RECOVERI
 _JOBS_SHAPE = Shape(leave=("AGE", "RECOVERIES", "GOODPUT", "SAMPLES/S", "LOSS", "STEP", "NAMESPACE"))
 _CURVE_COLUMNS = 60
 _SHORT_CURVE_COLUMNS = 12
+_MESSAGE_LINES = 3
+"""Lines of what a job waits for, at most."""
 _JOB_LINES = 13
-"""Lines of one job besides its workers and changes, at most."""
+"""Lines of one job besides its workers and changes, at most, with one line of what it waits for."""
 _TABLE_LINES = 3
 """Lines of a table of jobs besides the jobs and changes, at most."""
 _FEWEST_LINES = 3
@@ -57,7 +59,11 @@ def screen(model: Model, size: Size) -> RenderableType:
         shown = _one_job(model.jobs[0], model.at, size)
     else:
         shown = [_jobs_table(model, size)]
-    used = len(model.jobs[0].job.workers) + _JOB_LINES if len(model.jobs) == 1 else len(model.jobs) + _TABLE_LINES
+    if len(model.jobs) == 1:
+        job = model.jobs[0].job
+        used = len(job.workers) + _JOB_LINES + len(_message(job, size)) // size.columns
+    else:
+        used = len(model.jobs) + _TABLE_LINES
     lines = model.lines[-max(_FEWEST_LINES, size.lines - used) :]
     shown += [Text(), *map(_change, lines)] if lines else []
     if model.trouble:
@@ -95,10 +101,18 @@ def _one_job(followed: Followed, at: datetime, size: Size) -> list[RenderableTyp
         f"  failures {job.failures}  {age(_seconds(job, at))}  {_clock(at)}",
     )
     shown: list[RenderableType] = [heading]
-    if job.message and job.state != "Running":
-        shown.append(Text(job.message, style=style(job.state)))
+    if message := _message(job, size):
+        shown.append(Text(message, style="yellow" if job.waiting else style(job.state)))
     shown += [Text(), _figures(followed, lead, size), Text(), _workers_table(job.workers, size)]
     return shown
+
+
+def _message(job: Job, size: Size) -> str:
+    """Return why a job doesn't run, or not with all its workers; empty if it does."""
+    if job.state == "Running" and not job.waiting:
+        return ""
+    room = _MESSAGE_LINES * size.columns
+    return job.message if len(job.message) <= room else f"{job.message[: room - 1]}…"
 
 
 def _figures(followed: Followed, lead: Reading | None, size: Size) -> RenderableType:

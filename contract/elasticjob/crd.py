@@ -55,6 +55,7 @@ def _version() -> dict[str, object]:
             _column("Active", "integer", f".status.replicaStatuses.{names.WORKER}.active", "Workers that run."),
             _column("Min", "integer", ".spec.minReplicas", "Fewest workers with which the training runs."),
             _column("Max", "integer", ".spec.maxReplicas", "Most workers."),
+            _column("Waiting", "string", ".status.waiting", "What keeps workers that are wanted from running."),
             _column("Restarts", "integer", ".status.restarts", "Failures that were retried.", wide=True),
             _column("Queue", "string", ".spec.schedulingPolicy.queue", "Queue in which the job waits.", wide=True),
             _column("Age", "date", ".metadata.creationTimestamp", "Time since the job was created."),

@@ -44,6 +44,10 @@ class Status:
     """What the controller has seen and done. It alone writes it."""
 
     state: Annotated[State | None, About("Where the job is in its life, in one word.")] = None
+    waiting: Annotated[
+        str,
+        About("Why pods that the job aims for don't run, in one word; empty if they do, or only have to start."),
+    ] = ""
     conditions: Annotated[
         tuple[Condition, ...], About("What is true of the job, by type.", most=16, list_type="map", list_key="type")
     ] = ()

@@ -26,7 +26,8 @@ CLUSTER_RULES: tuple[Manifest, ...] = (
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "create", "delete"]},
     {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "list", "watch", "create"]},
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
-    {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+    # `watch` is for those of Karpenter, which say why a pod gets no node.
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch", "watch"]},
 )
 """In all namespaces."""
 

@@ -68,7 +68,7 @@ JOBS = Kind(f"{names.GROUP}/{names.VERSION}", names.KIND, names.PLURAL)
 
 @dataclass(frozen=True)
 class Source:
-    """Which objects to list and watch: a kind, in one namespace or in all (None), with a label selector.
+    """Which objects to list and watch: a kind, in one namespace or in all (None), with label and field selectors.
 
     ``optional``: the controller works without these objects if the API server forbids to read them.
     """
@@ -77,6 +77,7 @@ class Source:
     namespace: str | None = None
     selector: str = ""
     optional: bool = False
+    fields: str = ""
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,8 @@ class Cluster(Protocol):
 
     def watch(self, source: Source, version: str) -> AsyncGenerator[WatchEvent, None]:
         """Yield the events after a resourceVersion until the API server ends the watch.
+
+        With an empty version, the objects that exist come first, as ADDED.
 
         Raise Gone if the version is too old, and Unavailable if nothing at all arrives for longer than the API server
         may be silent: the connection is dead.

@@ -141,7 +141,7 @@ class ApiServer:
         params = {
             "watch": "true",
             "allowWatchBookmarks": "true",
-            "resourceVersion": version,
+            **({"resourceVersion": version} if version else {}),
             "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),
             **_selected(source),
         }
@@ -226,7 +226,8 @@ _OWNER = {"fieldManager": FIELD_MANAGER}
 
 
 def _selected(source: Source) -> dict[str, str]:
-    return {"labelSelector": source.selector} if source.selector else {}
+    selectors = {"labelSelector": source.selector, "fieldSelector": source.fields}
+    return {name: selector for name, selector in selectors.items() if selector}
 
 
 def _object(body: bytes) -> Manifest:

@@ -20,11 +20,11 @@ from contract.elasticjob.model import ElasticJob
 from contract.elasticjob.names import ConditionType, Reason
 from contract.elasticjob.status import Condition, ReplicaStatus
 from controller.decide.crews import Crew
-from controller.decide.observed import PodView
+from controller.decide.observed import NODE_STARTING, PodView
 from controller.decide.situation import Situation
 
-LONGEST_REFUSAL = 1000
-"""Characters of what the API server says that go into a condition."""
+LONGEST_QUOTE = 1000
+"""Characters of what the API server or Karpenter says that go into a condition."""
 
 TYPES = {
     State.RUNNING: ConditionType.RUNNING,
@@ -89,33 +89,56 @@ def sentence(situation: Situation, state: State, crews: Mapping[str, Crew]) -> s
 
 def shortfall(situation: Situation, crews: Mapping[str, Crew]) -> str:
     """Return sentences on what keeps the job from the number of pods aimed for; empty if it has them."""
-    parts = [part for crew in crews.values() if (part := _short(crew, situation.size(crew)))]
+    parts = []
+    for crew in crews.values():
+        if short := _short(crew, situation.size(crew)):
+            parts += [short, *_quotes(crew)]
     if situation.view.refusal:
-        parts.append(f" The API server refuses a pod: {situation.view.refusal[:LONGEST_REFUSAL]}")
+        parts.append(f" The API server refuses a pod: {situation.view.refusal[:LONGEST_QUOTE]}")
     if situation.view.service_refusal:
-        parts.append(f" The API server refuses the service: {situation.view.service_refusal[:LONGEST_REFUSAL]}")
+        parts.append(f" The API server refuses the service: {situation.view.service_refusal[:LONGEST_QUOTE]}")
     return "".join(parts)
+
+
+def waiting(situation: Situation, crews: Mapping[str, Crew]) -> str:
+    """Return in one word what the job waits for, as `kubectl get` shows it; empty if all pods run or only start.
+
+    Args:
+        situation: the job's.
+        crews: the pods that are left after the decision's deletions.
+    """
+    if situation.job.spec.suspend:
+        return ""
+    if situation.view.refusal:
+        return Reason.FAILED_CREATE_POD.value
+    short = [crew for crew in crews.values() if len(crew.active) + len(crew.done) < situation.size(crew)]
+    words = [pod.stuck for crew in short for pod in _stuck(crew)]
+    words += [pod.unschedulable_reason or Reason.UNSCHEDULABLE.value for crew in short for pod in _roomless(crew)]
+    # That a node is on its way is the better news, and mends itself.
+    return min(words, key=lambda word: word == NODE_STARTING, default="")
 
 
 def warnings(situation: Situation, crews: Mapping[str, Crew]) -> dict[Reason, str]:
     """Return sentences on the pods that the spec asks for and that find no room, or that a kubelet can't start.
 
-    Workers that `autoscale` adds beyond that are not among them: it is for them to try.
+    Workers that `autoscale` adds beyond that are not among them: it is for them to try. Nor are those for which a node
+    is on its way.
     """
     found: defaultdict[Reason, list[str]] = defaultdict(list)
     for crew in crews.values():
         if len(crew.active) + len(crew.done) >= min(crew.wanted, situation.size(crew)):
             continue
         short = _short(crew, situation.size(crew)).strip()
-        if roomless := _roomless(crew):
-            found[Reason.UNSCHEDULABLE].append(f"{short} {roomless[0].unschedulable_why}".strip())
+        if roomless := [pod for pod in _roomless(crew) if pod.unschedulable_reason != NODE_STARTING]:
+            quotes = "".join(_quotes(crew)).strip() or roomless[0].unschedulable_why
+            found[Reason.UNSCHEDULABLE].append(f"{short} {quotes}".strip())
         if stuck := _stuck(crew):
             found[Reason.PODS_NOT_STARTING].append(f"{short} {stuck[0].stuck_why}".strip())
     return {reason: " ".join(parts) for reason, parts in found.items()}
 
 
 def _roomless(crew: Crew) -> list[PodView]:
-    return [pod for pod in crew.unplaced if pod.unschedulable_since is not None]
+    return [pod for pod in sorted(crew.unplaced, key=lambda pod: pod.index) if pod.unschedulable_since is not None]
 
 
 def _stuck(crew: Crew) -> list[PodView]:
@@ -126,8 +149,9 @@ def _short(crew: Crew, size: int) -> str:
     active, done = len(crew.active), len(crew.done)
     if active + done >= size:
         return ""
+    roomless = Counter(_lacks(pod) for pod in _roomless(crew))
     numbers = {
-        "found no room": len(_roomless(crew)),
+        **roomless,
         **{f"can't start ({cause})": number for cause, number in Counter(pod.stuck for pod in _stuck(crew)).items()},
         "failed for good": len(crew.permanent),
         "failed and will be replaced": len(crew.ended),
@@ -138,6 +162,23 @@ def _short(crew: Crew, size: int) -> str:
         causes.append(f"{starting} starting")
     pods = "workers" if crew.type == names.WORKER else f"pods of type {crew.type}"
     return f" {active} of {size} {pods} run: {', '.join(causes)}."
+
+
+def _lacks(pod: PodView) -> str:
+    """Return what a pod lacks that no node has room for."""
+    if pod.unschedulable_reason == NODE_STARTING:
+        return "waiting for a new node"
+    return f"found no room ({pod.unschedulable_reason})" if pod.unschedulable_reason else "found no room"
+
+
+def _quotes(crew: Crew) -> list[str]:
+    """Return what Karpenter says of the pods for which it brings no node, once for each reason.
+
+    The scheduler's words are not quoted here: they change with every pod in the cluster, and the status with them.
+    """
+    why = {pod.unschedulable_reason: pod.unschedulable_why for pod in reversed(_roomless(crew))}
+    told = [(reason, why[reason]) for reason in sorted(why) if reason not in ("", NODE_STARTING)]
+    return [f" Karpenter: {text[:LONGEST_QUOTE].rstrip()}" + ("" if text.endswith(".") else ".") for _, text in told]
 
 
 def conditions_of(job: ElasticJob, state: State, message: str, now: datetime) -> tuple[Condition, ...]:

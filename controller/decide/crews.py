@@ -23,7 +23,7 @@ class Crew:
         active: of these, those that run.
         ended: pods to be replaced, with the verdict REPLACE or RETRY.
         permanent: pods that failed for good.
-        ending: pods that are being deleted, whatever they did before.
+        ending: pods that are being deleted, or are to be because of their node, whatever they did before.
     """
 
     type: str
@@ -73,6 +73,12 @@ class Crew:
             ended=[each for each in self.ended if each[0].uid not in gone],
             permanent=[pod for pod in self.permanent if pod.uid not in gone],
         )
+
+    def departed(self, gone: Collection[str]) -> Crew:
+        """Return the same pods with the live ones among these uids counted as ending."""
+        if not gone:
+            return self
+        return replace(self.without(gone), ending=[*self.ending, *(pod for pod in self.live if pod.uid in gone)])
 
     def judged(self) -> Iterator[tuple[PodView, Verdict]]:
         """Yield all pods with what their state means."""

@@ -22,9 +22,10 @@ from contract.elasticjob.model import ElasticJob
 from contract.elasticjob.names import ConditionType, Reason
 from contract.elasticjob.status import Condition, ReplicaStatus, Status
 from controller.decide.actions import Action, CreatePod, CreateService, Decision, DeleteJob, DeletePod, Emit
-from controller.decide.conditions import REASONS, conditions_of, sentence, state_of, warnings
+from controller.decide.conditions import REASONS, conditions_of, sentence, state_of, waiting, warnings
 from controller.decide.crews import Crew, crews
 from controller.decide.finish import Outcome, cleaning, deadline, outcome
+from controller.decide.moving import departures
 from controller.decide.observed import JobView, is_finished, lost
 from controller.decide.pods import abandon, delete_all, fill
 from controller.decide.queue import Standing
@@ -50,6 +51,7 @@ class Fate:
     settled: int | None
     start_time: datetime | None
     completion_time: datetime | None = None
+    waiting: str = ""
 
 
 def decide(view: JobView, now: datetime) -> Decision:
@@ -66,10 +68,11 @@ def decide(view: JobView, now: datetime) -> Decision:
 
 
 def _plan(situation: Situation) -> Plan:
-    crews, nodes = situation.crews.values(), situation.view.nodes
-    lost = tuple(delete for crew in crews for delete in abandon(crew, nodes))
+    sorted_, nodes = situation.crews.values(), situation.view.nodes
+    lost = tuple(delete for crew in sorted_ for delete in abandon(crew, nodes))
     lost += delete_all(situation.strays, "it belongs to no replica type of the job")
-    staying = (pod for crew in crews for pod in crew.staying())
+    lost += departures(sorted_, nodes)
+    staying = (pod for crew in sorted_ for pod in crew.staying())
     if situation.job.spec.suspend:
         return Plan(lost + delete_all(staying, "the job is suspended"))
     if situation.outdated:
@@ -79,7 +82,7 @@ def _plan(situation: Situation) -> Plan:
         rest = (pod for pod in staying if pod.uid not in kept)
         return Plan(lost + delete_all(rest, "the job waits in its queue"))
     site = situation.site
-    changes = [fill(crew, situation.goal(crew), site, situation.now) for crew in crews]
+    changes = [fill(crew, situation.goal(crew), site, situation.now) for crew in sorted_]
     return Plan(
         deletes=lost + tuple(delete for change in changes for delete in change.deletes),
         creates=tuple(create for change in changes for create in change.creates),
@@ -87,7 +90,9 @@ def _plan(situation: Situation) -> Plan:
             *(change.again for change in changes),
             situation.aim.again,
             situation.standing.again,
+            situation.again,
             deadline(situation),
+            *(pod.unschedulable_until for crew in sorted_ for pod in crew.unplaced),
         ),
     )
 
@@ -105,6 +110,7 @@ def _ongoing(situation: Situation, plan: Plan) -> Decision:
         conditions=conditions_of(job, state, sentence(situation, state, left), now),
         settled=job.spec.worker.replicas if job.spec.suspend else settled(job, left[names.WORKER], situation.aim),
         start_time=situation.start_time,
+        waiting=waiting(situation, left),
     )
     status = _status(situation, situation.standing, counts, fate)
     serviceless = names.service_name(job.name) not in view.services
@@ -119,9 +125,10 @@ def _ongoing(situation: Situation, plan: Plan) -> Decision:
 def _finished(situation: Situation, end: Outcome) -> Decision:
     """Return the decision about a job that has just succeeded or failed."""
     job, now = situation.job, situation.now
-    deletes = cleaning(job, situation.crews.values(), failed=not end.succeeded)
+    found, _ = crews(situation.view)  # a node's end no longer matters
+    deletes = cleaning(job, found.values(), failed=not end.succeeded)
     gone = {delete.uid for delete in deletes}
-    counts = {type: _last(_count(crew), _count(crew.without(gone))) for type, crew in situation.crews.items()}
+    counts = {type: _last(_count(crew), _count(crew.without(gone))) for type, crew in found.items()}
     state = State.SUCCEEDED if end.succeeded else State.FAILED
     message = f"ElasticJob {job.name} has {state.lower()}{f' because {end.why}' if end.why else ''}."
     fate = Fate(
@@ -157,6 +164,7 @@ def _after(view: JobView, now: datetime) -> Decision:
     status = replace(
         old,
         state=State.FAILED if failed else State.SUCCEEDED,  # the old controller wrote none
+        waiting="",
         replica_statuses=counts,
         replicas=worker.active + worker.pending,
         completion_time=completed,
@@ -179,6 +187,7 @@ def _status(situation: Situation, standing: Standing, counts: Mapping[str, Repli
     labels = names.type_labels(job.name, names.WORKER)
     return Status(
         state=fate.state,
+        waiting=fate.waiting,
         conditions=fate.conditions,
         replica_statuses=counts,
         replicas=worker.active + worker.pending,

@@ -46,6 +46,28 @@ DOOMED_TAINTS = frozenset(
 )
 TERMINATION_HANDLER = "aws-node-termination-handler/"
 
+# Those of them that announce the end for the next minutes. Karpenter's is not among them: it first starts another node
+# and takes the taint away if it can't. When it has one, or after a Spot notice, it deletes the Node object.
+# https://karpenter.sh/docs/concepts/disruption/#control-flow and
+# https://github.com/aws/aws-node-termination-handler#node-termination-handler-mode
+ENDING_TAINTS = frozenset(
+    {
+        "ToBeDeletedByClusterAutoscaler",
+        "cloud.google.com/impending-node-termination",
+        f"{TERMINATION_HANDLER}asg-lifecycle-termination",
+        f"{TERMINATION_HANDLER}spot-itn",
+    }
+)
+# What keeps new pods away from a node that will go, unless they tolerate it.
+CLOSING_TAINTS = ENDING_TAINTS | {
+    "karpenter.sh/disrupted",
+    "karpenter.sh/disruption",
+    "node.kubernetes.io/unschedulable",
+}
+
+LABEL_KARPENTER = "karpenter.sh/nodepool"
+"""Of the nodes that Karpenter brings, and takes away again when they are empty."""
+
 # Why the kubelet does not start a container, by the reason that it gives while the container waits. For an image that
 # it can't pull, it gives two reasons in turn.
 # https://kubernetes.io/docs/concepts/containers/images/#imagepullbackoff
@@ -57,6 +79,10 @@ STUCK = {
         " CreateContainerError CrashLoopBackOff".split()
     },
 }
+
+
+NODE_STARTING = "NodeStarting"
+"""Why a pod has no room yet, in one word: a node is on its way."""
 
 
 class Admission(Enum):
@@ -88,8 +114,12 @@ class PodView:
     terminating: bool = False
     node: str | None = None
     unschedulable_since: datetime | None = None
+    unschedulable_reason: str = ""
+    """Why no node comes for it, in one word; empty if nobody says so. See `controller.provisioning`."""
     unschedulable_why: str = ""
-    """What the scheduler says of it, if no node has room for it."""
+    """What is said of it if no node has room for it: why none comes, else the scheduler's words."""
+    unschedulable_until: datetime | None = None
+    """When something else is said of it although nothing happens; None: never."""
     stuck: str = ""
     """Why the kubelet can't start the pod; empty if it doesn't say so."""
     stuck_why: str = ""
@@ -106,6 +136,8 @@ class PodView:
     finished: datetime | None = None
     template_hash: str = ""
     """Empty if the pod does not say from which template it was made."""
+    tolerant: bool = False
+    """Whether it tolerates what keeps pods away from a node that will go: its successor might be placed there again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +147,12 @@ class NodeView:
     name: str
     doomed: bool = False
     """Cordoned, not ready, being deleted, or with the notice that it will be."""
+    cordoned: bool = False
+    """Answers, and takes no new pods because a person or a program said so; it may or may not go."""
+    ends: bool = False
+    """Answers, takes no new pods, and is being deleted or has the notice that it will be gone in minutes."""
+    elastic: bool = False
+    """Brought by Karpenter, which takes it away again when it is empty."""
     lost: bool = False
     """Deleted, or nothing has been heard of the kubelet, so that a pod there can't confirm that it has ended."""
 
@@ -181,6 +219,7 @@ def pod_view(pod: Object, types: Mapping[str, str]) -> PodView:
         started=_time(ended.get("startedAt")) or _time(status.get("startTime")),
         finished=_time(ended.get("finishedAt")),
         template_hash=(metadata.get("annotations") or {}).get(names.ANNOTATION_TEMPLATE_HASH, ""),
+        tolerant=_tolerant(pod),
     )
 
 
@@ -190,10 +229,20 @@ def node_view(node: Object) -> NodeView:
     taints = {taint.get("key", "") for taint in spec.get("taints") or ()}
     conditions = (node.get("status") or {}).get("conditions") or ()
     ready = next((each.get("status") for each in conditions if each.get("type") == "Ready"), None)
-    going = metadata.get("deletionTimestamp") or spec.get("unschedulable") or ready != "True"
-    doomed = bool(going) or any(key in DOOMED_TAINTS or key.startswith(TERMINATION_HANDLER) for key in taints)
+    deleted, cordoned = bool(metadata.get("deletionTimestamp")), bool(spec.get("unschedulable"))
+    marked = any(key in DOOMED_TAINTS or key.startswith(TERMINATION_HANDLER) for key in taints)
     lost = ready == "Unknown" or "node.kubernetes.io/unreachable" in taints
-    return NodeView(name=metadata["name"], doomed=doomed, lost=lost)
+    # On a node that isn't closed, the successors of the pods that leave might be placed until it is gone.
+    hard = {taint.get("key", "") for taint in spec.get("taints") or () if taint.get("effect") != "PreferNoSchedule"}
+    ends = not hard.isdisjoint(ENDING_TAINTS) or (deleted and (cordoned or not hard.isdisjoint(CLOSING_TAINTS)))
+    return NodeView(
+        name=metadata["name"],
+        doomed=deleted or cordoned or marked or ready != "True",
+        cordoned=cordoned and not lost,
+        ends=ends and not lost,
+        elastic=LABEL_KARPENTER in (metadata.get("labels") or {}),
+        lost=lost,
+    )
 
 
 def is_finished(status: Status) -> bool:
@@ -263,6 +312,18 @@ def _unschedulable(conditions: Sequence[Object]) -> Object:
         if each.get("type") == "PodScheduled" and each.get("status") == "False":
             return each if each.get("reason") == "Unschedulable" else {}
     return {}
+
+
+def _tolerant(pod: Object) -> bool:
+    """Return whether the pod tolerates all taints, or one of those that close a node.
+
+    https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
+    """
+    tolerations: Sequence[Object] = (pod.get("spec") or {}).get("tolerations") or ()
+    return any(
+        each.get("effect", "") in ("", "NoSchedule") and (not each.get("key") or each["key"] in CLOSING_TAINTS)
+        for each in tolerations
+    )
 
 
 def _stuck(status: Object) -> tuple[str, str]:

@@ -93,9 +93,9 @@ def _creates(crew: Crew, left: Crew, goal: Goal, site: Site) -> tuple[CreatePod,
     if number <= 0:
         return ()
     taken = ending | {pod.index for pod in left.staying()}
-    # A pod that runs ends only after a while.
+    # A pod that runs ends only after a while, on a node that answers.
     taken.update(pod.index for pod in crew.live if pod.node is not None)
-    taken.update(pod.index for pod, _ in crew.ended if pod.lingers)
+    taken.update(pod.index for pod, _ in crew.ended if pod.lingers and not lost(pod, site.nodes))
     free = [index for index in range(goal.size) if index not in taken][:number]
     return tuple(CreatePod(crew.type, index, index < crew.low) for index in free)
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from contract.elasticjob import names
 from contract.elasticjob.model import ElasticJob
 from controller.decide.crews import Crew, crews
 from controller.decide.exits import Tally, Verdict, tally
+from controller.decide.moving import mover, vacated
 from controller.decide.observed import Admission, JobView, PodView
 from controller.decide.pods import Goal, Site
 from controller.decide.queue import Standing, need, stand
@@ -26,13 +27,14 @@ class Situation:
 
     Attributes:
         view: what is observed.
-        crews: the pods by replica type.
+        crews: the pods by replica type; those that leave because of their node are among the ending ones.
         kept: of these, the ones that stay when the job shrinks to the number aimed for, or waits in its queue.
         strays: pods that have no place in the job.
         tally: the failures that count.
         aim: the number of workers aimed for.
         standing: what the queue allows.
         now: in whole seconds, as the API server keeps times.
+        again: when a worker may leave a cordoned node, once the status says that the job has its size.
     """
 
     view: JobView
@@ -43,6 +45,7 @@ class Situation:
     aim: Aim
     standing: Standing
     now: datetime
+    again: datetime | None
 
     @property
     def job(self) -> ElasticJob:
@@ -57,10 +60,7 @@ class Situation:
     @property
     def outdated(self) -> bool:
         """Return whether a pod is of another template than that of the spec."""
-        hashes = self.view.template_hashes
-        return any(
-            pod.template_hash and pod.template_hash != hashes.get(pod.type, pod.template_hash) for pod in self.view.pods
-        )
+        return _is_outdated(self.view)
 
     @property
     def site(self) -> Site:
@@ -100,8 +100,15 @@ def situation_of(view: JobView, now: datetime) -> Situation:
     """Return the situation of a job that has not finished."""
     now = now.replace(microsecond=0)
     sorted_, strays = crews(view)
-    judged = (each for crew in sorted_.values() for each in crew.judged())
+    judged = [each for crew in sorted_.values() for each in crew.judged()]
+    sorted_ = {type: vacated(crew, view.nodes) for type, crew in sorted_.items()}
     aim = aim_of(view, sorted_[names.WORKER], now)
+    moved = _mover(view, sorted_[names.WORKER], aim)
+    # Whoever waits for the size, as `pulumi up` does, must first see that it was reached.
+    wanted = view.job.spec.worker.replicas
+    seen, soon = view.job.status.settled_replicas == wanted, aim.settled == wanted or not view.job.spec.autoscale
+    if moved is not None and seen:
+        sorted_ = {type: crew.departed({moved.uid}) for type, crew in sorted_.items()}
     nodes, endpoint = view.nodes, view.job.spec.rdzv_endpoint
     kept = {type: shrunk(crew, _size(crew, aim), nodes, endpoint) for type, crew in sorted_.items()}
     standing = stand(view, kept, now)
@@ -119,7 +126,20 @@ def situation_of(view: JobView, now: datetime) -> Situation:
         aim=aim,
         standing=standing,
         now=now,
+        again=now + timedelta(seconds=1) if moved is not None and soon and not seen else None,
     )
+
+
+def _mover(view: JobView, worker: Crew, aim: Aim) -> PodView | None:
+    """Return the worker that leaves a cordoned node, of a job that has what it aims for and may look for room."""
+    if view.job.spec.suspend or view.admission is not Admission.FREE or _is_outdated(view):
+        return None
+    return mover(worker, aim.size, view.nodes, view.job.spec.rdzv_endpoint)
+
+
+def _is_outdated(view: JobView) -> bool:
+    hashes = view.template_hashes
+    return any(pod.template_hash and pod.template_hash != hashes.get(pod.type, pod.template_hash) for pod in view.pods)
 
 
 def _size(crew: Crew, aim: Aim) -> int:

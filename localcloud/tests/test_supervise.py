@@ -11,6 +11,7 @@ import pytest
 from localcloud.errors import ProcessFailed
 from localcloud.instance import Instance
 from localcloud.supervise import Supervisor
+from localcloud.tests.processes import is_alive
 
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
 
@@ -48,7 +49,7 @@ def test_stop_ends_the_children_of_the_process_too(supervisor: Supervisor, tmp_p
     child = int(process.log.read_text().partition("child=")[2])
     supervisor.stop("family")
     deadline = time.monotonic() + 60
-    while Path(f"/proc/{child}/cmdline").exists() and Path(f"/proc/{child}/cmdline").read_text():
+    while is_alive(child):
         assert time.monotonic() < deadline
         time.sleep(0.01)
 

@@ -119,7 +119,6 @@ def localcloud_tools() -> Path:
     """
     wanted = {Path("bin", name): binary(name) for name in TOOLS}
     wanted |= {Path("node-image"): node_image(), Path("site-packages"): trainer_site_packages()}
-    wanted |= {Path("charts"): charts()}
     key = paths.key_of(*(f"{name} {target}".encode() for name, target in wanted.items()))
     folder = cache() / "localcloud" / key
     if not folder.is_dir():

@@ -57,9 +57,7 @@ def images(work: Path) -> list[Image]:
         Image(f"{REGISTRY}/aws-cli:1", debian, {"Entrypoint": ["/usr/local/bin/aws"], "WorkingDir": "/aws"}, packages),
         Image(f"{REGISTRY}/etcd:{etcd}", work / "etcd.tar", {"Cmd": ["/usr/local/bin/etcd"]}),
         Image(f"{REGISTRY}/coredns:{coredns}", work / "coredns.tar", {"Entrypoint": ["/usr/local/bin/coredns"]}),
-        Image(
-            f"{REGISTRY}/karpenter:{karpenter}", work / "karpenter.tar", {"Entrypoint": ["/usr/local/bin/karpenter"]}
-        ),
+        Image(f"{REGISTRY}/karpenter:{karpenter}", work / "karpenter.tar", {"Entrypoint": [KARPENTER_PATH]}),
     ]
 
 

@@ -15,13 +15,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.toolchain import binary, localcloud_tools, paths, plugins, stack_python
+from scripts.toolchain import binary, charts, localcloud_tools, paths, plugins, stack_python
 from scripts.toolchain.errors import StepFailed
 
 STANDINS_VARIABLE = "LOCALCLOUD_STANDINS"
 STATE_VARIABLE = "LOCALCLOUD_STATE"
 TOOLS_VARIABLE = "LOCALCLOUD_TOOLS"
 PASSPHRASE = "localcloud"
+CHARTS = ".charts"
+"""The link to Karpenter's charts that Pulumi.local.yaml names. It is in the checkout, whose pins say which charts it
+leads to, and not in a state directory: a checkout may have several, and Pulumi starts plug-ins in the checkout."""
 # Before the first start: keys that AWS refuses, so that no command reaches the account of a person's own profile.
 _NO_CLOUD = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "localcloud-was-never-started")
 _LOCAL = "127.0.0.1,localhost"
@@ -67,7 +70,7 @@ def default_state() -> Path:
 
 
 def prepare(state: Path, standins: str | None = None) -> Place:
-    """Make the folders and links that the environment refers to.
+    """Make the folders and links that the environment and Pulumi.local.yaml refer to.
 
     Args:
         state: The cloud's state directory.
@@ -82,6 +85,7 @@ def prepare(state: Path, standins: str | None = None) -> Place:
     commands, home = folder / "bin", folder / "pulumi-home"
     plugins.install(commands, home, python, ours)
     plugins.link_all(commands, links(python))
+    plugins.link(paths.CHECKOUT / CHARTS, charts())
     _write_command(commands / "localcloud", _localcloud_command(state, tools, python))
     _write_command(commands / "tidewater", _tidewater_command(python))
     cloud = _cloud(state, python)

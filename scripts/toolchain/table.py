@@ -19,7 +19,7 @@ TRAINING_OPERATOR = "v1.9.2"
 KARPENTER = "v1.14.0"
 # pulumi-kubernetes 4 renders charts with Helm 3 (helm.sh/helm/v3 in its go.mod), not with Helm 4.
 HELM = "v3.22.0"
-HELM_KUBERNETES = ("1", "34")
+HELM_KUBERNETES = ("1", "37")
 DEBIAN = "bookworm"
 DEBIAN_RELEASE = "12"
 TORCH = "2.15.0"

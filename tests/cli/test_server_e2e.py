@@ -123,7 +123,7 @@ def test_list_shows_the_printer_columns(tidewater: Command, server: Server) -> N
     submit(tidewater, "listed")
     report(server, "listed", state="Running", desired=2, replicaStatuses={"Worker": {"active": 2}})
     lines = tidewater("job", "list").stdout.splitlines()
-    assert lines[0].split() == ["NAME", "STATE", "DESIRED", "ACTIVE", "MIN", "MAX", "AGE"]
+    assert lines[0].split() == ["NAME", "STATE", "DESIRED", "ACTIVE", "MIN", "MAX", "WAITING", "AGE"]
     (own,) = [line.split() for line in lines if line.startswith("listed ")]
     assert own[1:6] == ["Running", "2", "2", "1", "4"]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +25,8 @@ from typing import Any, TypeVar
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND_TIMEOUT_SECONDS = 600
 STACK = "local"
+SETTLE_SECONDS = 1.5
+"""Resources that are quick to make exist by then; the resource whose creation was printed is still being made."""
 SHORT_TRAINING = "--epochs 30"
 """Arguments of the trainer that end within seconds, with the accuracy that the long run reaches too."""
 
@@ -192,6 +195,8 @@ class Checkout:
                 command = f"exec kubectl logs -n {self.namespace} {pod} --tail=-1 --follow"
                 with file.open("w") as out:
                     followers[pod] = self.start(command, stdout=out, stderr=subprocess.DEVNULL)
+            # A follower that has printed something is connected, and prints the rest although the pod is deleted.
+            wait_until("the logs to be followed", lambda: all(file.stat().st_size for file in files.values()))
             yield lambda pod: [fields for line in files[pod].read_text().splitlines() if (fields := parse_logfmt(line))]
         finally:
             for follower in followers.values():
@@ -232,3 +237,31 @@ def wait_until(what: str, probe: Callable[[], T | None], *, seconds: float = 120
             return found
         time.sleep(1)
     raise AssertionError(f"waited {seconds:.0f} s in vain for {what}")
+
+
+def stop_once_printed(
+    checkout: Checkout, command: str, sign: str, times: int = 1, by: signal.Signals = signal.SIGKILL
+) -> str:
+    """Start `command`, end its process group soon after it has printed `sign` that many times; return its output."""
+    log = Path(checkout.path, "killed.log")
+    deadline = time.monotonic() + COMMAND_TIMEOUT_SECONDS
+    with log.open("w") as out:
+        process = checkout.start(command, stdout=out, stderr=out)
+        while log.read_text().count(sign) < times:
+            assert process.poll() is None, f"{command} ended by itself:\n{log.read_text()}"
+            assert time.monotonic() < deadline, f"{sign!r} was not printed:\n{log.read_text()}"
+            time.sleep(0.2)
+        time.sleep(SETTLE_SECONDS)
+        os.killpg(process.pid, by)
+        process.wait()
+    return log.read_text()
+
+
+def repeat(checkout: Checkout, command: str) -> Output:
+    """Run an interrupted command again as its user would: after `pulumi cancel` if the engine asks for it."""
+    first = checkout.run(command, expect=None)
+    if first.status != 0 and "pulumi cancel" in first.text:
+        checkout.run("pulumi cancel --yes")
+        return checkout.run(command)
+    assert first.status == 0, str(first)
+    return first

@@ -56,14 +56,17 @@ def processes_of(pod: dict[str, Any]) -> list[int]:
 @contextmanager
 def frozen(pids: Sequence[int]) -> Iterator[None]:
     """Stop processes with SIGSTOP within the block, and let them continue after it."""
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
     try:
+        _send(signal.SIGSTOP, pids)
         yield
     finally:
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):  # the kubelet may have killed it
-                os.kill(pid, signal.SIGCONT)
+        _send(signal.SIGCONT, pids)
+
+
+def _send(number: signal.Signals, pids: Sequence[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):  # it has ended, or the kubelet has killed it
+            os.kill(pid, number)
 
 
 def restart_api_server(checkout: Checkout) -> None:

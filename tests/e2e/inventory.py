@@ -65,8 +65,8 @@ def aws_inventory(cloud: Mapping[str, str]) -> Inventory:
     KMS keys that are pending deletion and terminated instances are left out: AWS lists both
     for a while.
     """
-    ec2, iam, efs, eks, s3, kms, logs = (
-        _client(cloud, name) for name in ("ec2", "iam", "efs", "eks", "s3", "kms", "logs")
+    ec2, iam, efs, eks, s3, kms, logs, sqs, events = (
+        _client(cloud, name) for name in ("ec2", "iam", "efs", "eks", "s3", "kms", "logs", "sqs", "events")
     )
     listings: dict[str, Callable[[], frozenset[str]]] = {
         "vpcs": lambda: _ids(ec2, "describe_vpcs", "Vpcs", "VpcId"),
@@ -89,6 +89,8 @@ def aws_inventory(cloud: Mapping[str, str]) -> Inventory:
         "keys": lambda: _live_keys(kms),
         "key aliases": lambda: _ids(kms, "list_aliases", "Aliases", "AliasName"),
         "log groups": lambda: _ids(logs, "describe_log_groups", "logGroups", "logGroupName"),
+        "queues": lambda: frozenset(sqs.list_queues().get("QueueUrls", ())),
+        "event rules": lambda: _ids(events, "list_rules", "Rules", "Name"),
     }
     return {kind: listing() for kind, listing in listings.items()}
 

@@ -17,13 +17,20 @@ from tests.e2e.training import (
     latest_generation,
     latest_step,
     node_of,
-    progress,
     running_workers,
     wait_for_world,
 )
 
 SECRET_SIGNATURE = "4dabf18193072939515e22adb298388d"
 """The key by which Pulumi's state marks a secret value."""
+
+BUCKETED = (
+    "--epochs 1500 --min-step-seconds 0.1 --report-every 1 --checkpoint-every 50"
+    " --heartbeat-seconds 10 --peer-timeout-seconds 15"
+)
+"""Arguments of the job whose workers must discard no step when one of them is told to leave. They wait longer for a
+peer than by default (1.5 s and 3 s): one that a busy machine holds up for seconds isn't frozen. No test freezes one.
+"""
 
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
 
@@ -32,7 +39,8 @@ def test_make_up_returns_when_training_progresses(checkout: Checkout) -> None:
     output = checkout.make("up")
     assert "pulumi config set workers" in output.text  # what to run next
     assert "pulumi destroy" in output.text
-    assert progress(checkout)["world_size"] == "2"
+    assert "step=" in output.text  # the report that it has waited for
+    wait_for_world(checkout, 2, seconds=180)  # one worker may train before the other has joined
 
 
 def test_make_up_again_changes_nothing(checkout: Checkout) -> None:
@@ -61,9 +69,9 @@ def test_kubectl_logs_exec_describe_and_port_forward_work(checkout: Checkout) ->
     assert "Scheduled" in checkout.run(f"kubectl describe pod -n {namespace} {pod}").text
     forwarded = checkout.run(
         f"kubectl port-forward -n {namespace} svc/etcd :2379 >forward.log & forward=$!; "
-        "for i in $(seq 50); do grep -q Forwarding forward.log && break; sleep 0.2; done; "
+        "for i in $(seq 300); do grep -q Forwarding forward.log && break; sleep 0.2; done; "
         "port=$(sed -n 's/.*127.0.0.1:\\([0-9]*\\).*/\\1/p' forward.log); "
-        "curl -sS --max-time 10 http://127.0.0.1:$port/version; kill $forward"
+        "curl -sS --max-time 30 http://127.0.0.1:$port/version; kill $forward"
     )
     assert "etcdserver" in forwarded.text
 
@@ -141,8 +149,7 @@ def test_a_deleted_worker_pod_is_recreated_and_joins(checkout: Checkout) -> None
 def test_a_job_with_checkpoints_in_s3_may_access_only_its_own_checkpoints(checkout: Checkout) -> None:
     checkout.run(
         "pulumi config set jobName bucketed && pulumi config set checkpoints s3 && "
-        "pulumi config set trainerArgs -- '--epochs 1500 --min-step-seconds 0.1 --report-every 1 --checkpoint-every 50'"
-        " && pulumi up --yes"
+        f"pulumi config set trainerArgs -- '{BUCKETED}' && pulumi up --yes"
     )
     checkout.forget_outputs()
     wait_for_world(checkout, 3, seconds=180)
@@ -182,6 +189,7 @@ def test_a_worker_leaves_a_drained_node_without_a_failure_and_returns_later(chec
     with checkout.followed([leaver]) as printed:
         checkout.run(f"kubectl drain {node} --ignore-daemonsets --delete-emptydir-data --timeout=120s")
         wait_for_world(checkout, 2, of=survivors, after=generation)
+        wait_until("the leaver's last words", lambda: count(printed(leaver), "left"))  # kubectl may print them late
         assert count(printed(leaver), "left") == 1
         assert {name: count(checkout.logs(name), "step_discarded") for name in survivors} == discarded
         checkout.run(f"kubectl uncordon {node}")

@@ -76,21 +76,26 @@ def without_size(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def assert_described_as_running(job: Job, *, active: int) -> None:
-    """Assert that `kubectl describe` prints the conditions as the walk-through shows them."""
-    job.await_active(active)
+    """Assert that `kubectl describe` comes to print the conditions as the walk-through shows them."""
+    wait_until(f"the description of {active} active workers", lambda: is_described_as_running(job, active=active))
+
+
+def is_described_as_running(job: Job, *, active: int) -> bool:
+    """Return whether `kubectl describe` prints the conditions of a job with this number of active workers."""
     text = job.run(f"kubectl describe elasticjob {job.name} -n {job.space}").text
     lines = [" ".join(line.split()) for line in text.splitlines()]
     said = f"Message: ElasticJob {job.name} is running."
-    sentence = next(number for number, line in enumerate(lines) if line.startswith(said))
-    waiting = job.status()["replicaStatuses"]["Worker"].get("pending", 0)
-    assert (lines[sentence] == said) == (waiting == 0)  # another sentence says that a worker waits for room
-    assert [line for line in lines[sentence:] if line.startswith(("Reason:", "Status:", "Type:"))][:3] == [
-        "Reason: ElasticJobRunning",
-        "Status: True",
-        "Type: Running",
-    ]
-    statuses = lines.index("Replica Statuses:")
-    assert lines[statuses + 1 : statuses + 3] == ["Worker:", f"Active: {active}"]
+    sentence = next((number for number, line in enumerate(lines) if line.startswith(said)), None)
+    if sentence is None or "Replica Statuses:" not in lines:
+        return False
+    statuses = lines[lines.index("Replica Statuses:") + 1 :]
+    waits = any(line.startswith("Pending:") and line != "Pending: 0" for line in statuses)
+    about = [line for line in lines[sentence:] if line.startswith(("Reason:", "Status:", "Type:"))]
+    return (
+        (lines[sentence] == said) != waits  # another sentence says that a worker waits for room
+        and about[:3] == ["Reason: ElasticJobRunning", "Status: True", "Type: Running"]
+        and statuses[:2] == ["Worker:", f"Active: {active}"]
+    )
 
 
 def test_pulumi_up_changes_the_size_of_the_job_and_nothing_else(stack: Job) -> None:

@@ -13,12 +13,12 @@ import pytest
 
 from tests.e2e.checkout import Checkout, wait_until
 from tests.e2e.elasticjob import NAMESPACE, Job, Object, apply, make_stack, shell_job, shell_pod
-from tests.e2e.training import identities, is_running
+from tests.e2e.training import count, identities, is_running
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 SLEEP = "sleep 1h"
-LEAVES_WHEN_TOLD = "trap 'exit 143' TERM; while true; do sleep 0.2; done"
+LEAVES_WHEN_TOLD = "trap 'exit 143' TERM; echo event=ready; while true; do sleep 0.2; done"
 WAITS_FOR_OTHERS = "until getent hosts roles-ps-0 roles-ps-1 roles-worker-0 roles-worker-1; do sleep 0.5; done; sleep 3"
 SLOTS = "example.com/slots"
 """A resource that nodes have as many of as a test gives them."""
@@ -81,10 +81,15 @@ def warnings(job: Job) -> list[str]:
     return [each["message"] for each in events["items"] if each["type"] == "Warning"]
 
 
+def await_warning(job: Job, part: str) -> None:
+    """Wait for a warning that contains `part`: the controller sends events later than it writes conditions."""
+    wait_until(f"a warning with {part!r}", lambda: any(part in each for each in warnings(job)))
+
+
 def test_an_exit_code_that_is_not_retryable_fails_the_job(cluster: Checkout) -> None:
     job = Job(cluster.path, "permanent")
     assert "permanent-worker-0" in job.await_condition("Failed")["message"]
-    assert any("with code 7" in each for each in warnings(job))
+    await_warning(job, "with code 7")
     assert job.condition("Running").get("status", "False") == "False"
     (pod,) = job.pods()
     assert pod["status"]["phase"] == "Failed"
@@ -101,7 +106,9 @@ def test_a_worker_that_was_told_to_leave_is_replaced_and_does_not_count(cluster:
     job = Job(cluster.path, "told")
     job.await_active(1)
     before = identities(job)
-    job.run(f"kubectl exec -n {NAMESPACE} told-worker-0 -- kill -TERM 1")
+    wait_until("its trap to be set", lambda: count(job.logs("told-worker-0"), "ready"))
+    # kubectl may report an error, because the signal also ends the container in which it runs the command.
+    job.run(f"kubectl exec -n {NAMESPACE} told-worker-0 -- kill -TERM 1", expect=None)
     wait_until("another process", lambda: identities(job) not in ({}, before))
     assert identities(job)["told-worker-0"][0] != before["told-worker-0"][0]
     assert job.status().get("restarts", 0) == 0
@@ -159,7 +166,7 @@ def test_what_only_the_controller_can_see_becomes_a_condition_and_an_event(clust
         return any("no-such-class" in each["message"] for each in job.status().get("conditions", []))
 
     wait_until("a condition with what the API server said", said)
-    assert any("no-such-class" in each for each in warnings(job))
+    await_warning(job, "no-such-class")
 
 
 def test_an_autoscaler_resizes_a_job_by_its_scale_subresource(cluster: Checkout) -> None:

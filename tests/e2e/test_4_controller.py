@@ -43,9 +43,12 @@ def leader(checkout: Checkout) -> Object | None:
 
 def assert_grows(job: Job, count: int, before: dict[str, tuple[str, int]]) -> None:
     """Assert that the job gets its workers, that those of before go on, and that there are no others."""
+    wanted = {f"steady-worker-{index}" for index in range(count)}
+    # First the pods: the status may still be that of before, with the same number.
+    wait_until(f"{count} workers", lambda: set(identities(job)) == wanted)
     job.await_active(count)
     assert before.items() <= identities(job).items()
-    assert {pod["metadata"]["name"] for pod in job.pods()} == {f"steady-worker-{index}" for index in range(count)}
+    assert {pod["metadata"]["name"] for pod in job.pods()} == wanted
     owners = {owner["uid"] for pod in job.pods() for owner in pod["metadata"]["ownerReferences"]}
     assert owners == {job.read()["metadata"]["uid"]}
 

@@ -1,7 +1,7 @@
 """Interruptions: the cloud's daemon is killed, and `up` and `destroy` are killed and completed.
 
-This module runs last on the cloud of the session, after `test_1_life` and the tests of ElasticJob, while that stack
-trains.
+This module runs on the cloud of the session, after `test_1_life` and the tests of ElasticJob, while that stack trains.
+In the end it stops the cloud.
 """
 
 from __future__ import annotations
@@ -9,53 +9,20 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
-from pathlib import Path
 
 import pytest
 
-from tests.e2e.checkout import COMMAND_TIMEOUT_SECONDS, Checkout, Output, wait_until
+from tests.e2e.checkout import Checkout, repeat, stop_once_printed, wait_until
 from tests.e2e.inventory import Inventory, added, aws_inventory, host_leftovers, processes_of
 from tests.e2e.training import latest_step, running_workers, steps, wait_for_world
 
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
-
-SETTLE_SECONDS = 1.5
-"""Resources that are quick to make exist by then; the resource whose creation was printed is still being made."""
 
 
 @pytest.fixture(scope="module")
 def account(checkout: Checkout) -> Inventory:
     """Return the account's inventory after the restart of its cloud, before the stack is created again."""
     return aws_inventory(checkout.cloud())
-
-
-def _stop_once_printed(
-    checkout: Checkout, command: str, sign: str, times: int = 1, by: signal.Signals = signal.SIGKILL
-) -> str:
-    """Start `command`, end its process group soon after it has printed `sign` that many times; return its output."""
-    log = Path(checkout.path, "killed.log")
-    deadline = time.monotonic() + COMMAND_TIMEOUT_SECONDS
-    with log.open("w") as out:
-        process = checkout.start(command, stdout=out, stderr=out)
-        while log.read_text().count(sign) < times:
-            assert process.poll() is None, f"{command} ended by itself:\n{log.read_text()}"
-            assert time.monotonic() < deadline, f"{sign!r} was not printed:\n{log.read_text()}"
-            time.sleep(0.2)
-        time.sleep(SETTLE_SECONDS)
-        os.killpg(process.pid, by)
-        process.wait()
-    return log.read_text()
-
-
-def _repeat(checkout: Checkout, command: str) -> Output:
-    """Run an interrupted command again as its user would: after `pulumi cancel` if the engine asks for it."""
-    first = checkout.run(command, expect=None)
-    if first.status != 0 and "pulumi cancel" in first.text:
-        checkout.run("pulumi cancel --yes")
-        return checkout.run(command)
-    assert first.status == 0, str(first)
-    return first
 
 
 def test_start_after_a_killed_daemon_cleans_up_and_reports_it(checkout: Checkout) -> None:
@@ -73,15 +40,15 @@ def test_start_after_a_killed_daemon_cleans_up_and_reports_it(checkout: Checkout
 def test_make_up_reports_that_the_old_stack_is_gone_and_creates_it_again(
     checkout: Checkout, account: Inventory
 ) -> None:
-    said = _stop_once_printed(checkout, "make up", "Cluster tidewater-local-eksCluster")
+    said = stop_once_printed(checkout, "make up", "Cluster tidewater-local-eksCluster")
     assert "forgetting the stack's state" in said
     assert account
 
 
 def test_an_interrupted_up_is_completed_by_the_next_up(checkout: Checkout) -> None:
     checkout.run("pulumi cancel --yes", expect=None)
-    _stop_once_printed(checkout, "pulumi up --yes", "Job job-dataset-digits creating")
-    _repeat(checkout, "pulumi up --yes")
+    stop_once_printed(checkout, "pulumi up --yes", "Job job-dataset-digits creating")
+    repeat(checkout, "pulumi up --yes")
     checkout.run("pulumi preview --expect-no-changes")
 
 
@@ -96,15 +63,15 @@ def test_a_second_make_up_trains_again(checkout: Checkout) -> None:
 def test_a_failed_job_says_why_and_starts_again_when_its_settings_are_mended(checkout: Checkout) -> None:
     step, workers = latest_step(checkout), len(running_workers(checkout))
     with checkout.config("trainerArgs", "--no-such-flag"):
-        _stop_once_printed(checkout, "pulumi up --yes", "failed for good", by=signal.SIGINT)
-    _repeat(checkout, "pulumi up --yes")
+        stop_once_printed(checkout, "pulumi up --yes", "failed for good", by=signal.SIGINT)
+    repeat(checkout, "pulumi up --yes")
     wait_for_world(checkout, workers, seconds=180)
     assert min(int(steps(checkout, pod)[0]["step"]) for pod in running_workers(checkout)) > step, "training began again"
 
 
 def test_an_interrupted_destroy_is_completed_by_the_next_destroy(checkout: Checkout, account: Inventory) -> None:
-    _stop_once_printed(checkout, "pulumi destroy --yes", " deleted ", times=20)
-    _repeat(checkout, "pulumi destroy --yes")
+    stop_once_printed(checkout, "pulumi destroy --yes", " deleted ", times=20)
+    repeat(checkout, "pulumi destroy --yes")
     assert added(account, aws_inventory(checkout.cloud())) == {}
     instance = json.loads((checkout.state / "instance.json").read_text())["id"]
     left = host_leftovers(instance, checkout.state)

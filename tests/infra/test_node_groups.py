@@ -16,10 +16,28 @@ def production() -> graph.Graph:
     return graph.deploy(graph.stack_config("Pulumi.aws.yaml.example"), stack="production")
 
 
-def test_the_worker_group_follows_workers(production: graph.Graph) -> None:
+def test_with_karpenter_the_worker_group_is_the_core(production: graph.Graph) -> None:
     group = production.one(GROUP, "workers").inputs
+    assert group["scalingConfig"] == {"desiredSize": 1, "minSize": 1, "maxSize": 1}
+    assert group["capacityType"] == "ON_DEMAND"
+
+
+def test_without_karpenter_the_worker_group_follows_workers() -> None:
+    own = graph.stack_config("Pulumi.aws.yaml.example")
+    config = {**own, "surgeNodes": "nodegroup", "maintenanceWindow": ""}
+    group = graph.deploy(config, stack="production").one(GROUP, "workers").inputs
     assert group["scalingConfig"] == {"desiredSize": 4, "minSize": 1, "maxSize": 16}
     assert group["capacityType"] == "SPOT"
+
+
+def test_a_core_without_nodes_has_a_size_that_eks_accepts() -> None:
+    config = {**graph.stack_config("Pulumi.local.yaml"), "minWorkers": 0, "workers": 0}
+    group = graph.deploy(config).one(GROUP, "workers").inputs
+    assert group["scalingConfig"] == {"desiredSize": 0, "minSize": 0, "maxSize": 1}
+
+
+def test_worker_nodes_are_replaced_one_at_a_time_and_repaired(production: graph.Graph) -> None:
+    group = production.one(GROUP, "workers").inputs
     assert group["amiType"] == "AL2023_x86_64_NVIDIA"
     assert group["updateConfig"] == {"maxUnavailable": 1}
     assert group["nodeRepairConfig"] == {"enabled": True}
@@ -28,7 +46,7 @@ def test_the_worker_group_follows_workers(production: graph.Graph) -> None:
 def test_only_pods_that_tolerate_the_taint_run_on_worker_nodes(production: graph.Graph) -> None:
     group = production.one(GROUP, "workers").inputs
     assert group["taints"] == [{"key": labels.TAINT_WORKER, "value": "true", "effect": "NO_SCHEDULE"}]
-    assert group["labels"] == {labels.NODE_ROLE: labels.NODE_ROLE_WORKER}
+    assert group["labels"] == {labels.NODE_ROLE: labels.NODE_ROLE_WORKER, labels.NODES: labels.NODES_CORE}
     assert "taints" not in production.one(GROUP, "system").inputs
 
 

@@ -117,5 +117,5 @@ def test_after_ctrl_c_pulumi_may_finish_and_save_its_state(tmp_path: Path) -> No
     assert process.stdout
     assert process.stdout.readline() == "ready\n"
     os.killpg(process.pid, signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)  # without the signal, pulumi ends after 60 s and has saved nothing
     assert (tmp_path / "saved").exists()

@@ -19,7 +19,6 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "workers as true": ({"workers": True}, "workers = true: must be an integer"),
     "workers as a list": ({"workers": "[2]"}, "workers = [2]: must be an integer"),
     "negative workers": ({"workers": "-1"}, "workers = -1: must be from 1 to 8"),
-    "no workers at all": ({"minWorkers": 0}, "minWorkers = 0: must be from 1 to 1000"),
     "maximum under minimum": ({"minWorkers": 4, "maxWorkers": 2}, "maxWorkers = 2: must be at least minWorkers"),
     "protect as a word": ({"protect": "maybe"}, "protect = maybe: must be true or false"),
     "CIDR with host bits": ({"vpcCidr": "10.0.0.1/16"}, "vpcCidr = 10.0.0.1/16: must be an IPv4 range"),
@@ -125,8 +124,8 @@ def test_access_from_anywhere_needs_an_explicit_key() -> None:
 
 
 def test_workers_share_nodes_and_the_last_node_may_be_partly_used() -> None:
-    config = {**graph.defaults(), "instanceTypes": ["g5.12xlarge"], "workersPerNode": 4, "workers": 5}
-    workers = settings.parse(config, stack="dev").workers
+    changes = {"instanceTypes": ["g5.12xlarge"], "workersPerNode": 4, "workers": 5, "surgeNodes": "nodegroup"}
+    workers = settings.parse({**graph.defaults(), **changes}, stack="dev").workers
     assert (workers.nodes.desired, workers.nodes.minimum, workers.nodes.maximum) == (2, 1, 2)
 
 

@@ -15,6 +15,22 @@ pytestmark = pytest.mark.e2e
 
 Start = Callable[..., Worker]
 LONG = ("--epochs", "2000", "--min-step-seconds", "0.05")
+LEAVING_AT_ONCE = """
+import os, signal
+import trainer
+from examples.images.train import flags, training
+from trainer.observe.log import Log
+
+event = Log.event
+
+def event_and_leave(log, name, **fields):
+    event(log, name, **fields)
+    if name == "started":
+        os.kill(os.getpid(), signal.SIGTERM)
+
+Log.event = event_and_leave
+raise SystemExit(trainer.run(training, flags=flags))
+"""
 
 
 def step_numbers(worker: Worker) -> list[int]:
@@ -79,6 +95,12 @@ def test_a_worker_asked_to_leave_causes_no_failure_in_the_others(start: Start) -
     assert_each_step_once(b)
 
 
+def test_a_worker_asked_to_leave_as_soon_as_it_has_logged_its_start_leaves_gracefully(start: Start) -> None:
+    worker = start("a", python=("-c", LEAVING_AT_ONCE))
+    assert worker.wait() == exit_codes.LEFT
+    assert worker.events("left")
+
+
 def test_a_worker_asked_repeatedly_to_leave_leaves_gracefully(start: Start) -> None:
     a, b = two(start)
     while b.poll() is None:
@@ -104,6 +126,7 @@ def test_a_job_whose_workers_were_all_killed_continues_from_its_last_checkpoint(
     arguments = (*LONG, "--checkpoint-every", "10", "--lease-seconds", "3")
     a, b = two(start, *arguments)
     b.wait_for(lambda worker: step_numbers(worker)[-1] >= 25)
+    a.wait_for(lambda worker: worker.events("checkpoint_saved"))
     a.signal(signal.SIGKILL)
     b.signal(signal.SIGKILL)
     again = start("a", *arguments)

@@ -21,18 +21,28 @@ from trainer.observe.log import parse
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SECRET = b"by which the workers of a test authenticate"
+ETCD_FLAGS = ("--unsafe-no-fsync",)
+"""On a slow disk etcd waits for seconds, and elects another leader. SIGKILL loses nothing that it has written."""
 PATIENCE_SECONDS = 180
 """Far beyond what anything here takes, even on a machine that is busy with other things."""
 
+_given: set[int] = set()
+"""The ports that this process was given: most of them are not in use yet when the next one is drawn."""
+
 
 def free_port() -> int:
-    """Return a TCP port that is free, below those that the kernel gives to connections.
+    """Return a TCP port that is free, another one each time, below those that the kernel gives to connections.
 
-    One of theirs could be taken before it is used.
+    One of theirs could be taken before it is used. Two processes of pytest-xdist never get the same port.
     """
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    process = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     while True:
-        port = 28_000 + secrets.randbelow(4_000)
+        port = 28_000 + secrets.randbelow(4_000 // processes) * processes + process
+        if port in _given:
+            continue
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            _given.add(port)
             return port
 
 
@@ -53,7 +63,7 @@ def run_etcd(binary: Path, folder: Path, port: int, *, host: str = "127.0.0.1") 
     ]
     with (folder / "etcd.log").open("w") as log:
         process = subprocess.Popen(
-            [binary, "--data-dir", folder / "etcd", *arguments],
+            [binary, "--data-dir", folder / "etcd", *ETCD_FLAGS, *arguments],
             stdout=log,
             stderr=log,
             preexec_fn=bound_to(os.getpid()),

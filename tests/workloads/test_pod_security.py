@@ -26,7 +26,7 @@ def pods(deployed: graph.Graph) -> Iterator[tuple[str, dict[str, Any]]]:
         spec = each.inputs.get("spec", {}) if each.type.startswith("kubernetes:") else {}
         replicas = spec.get("replicaSpecs", {}).get("Worker", {})
         template = spec.get("template") or replicas.get("template")
-        if template and each.inputs["metadata"]["namespace"] in ("training", "tidewater-system"):
+        if template and each.inputs["metadata"].get("namespace") in ("training", "tidewater-system"):
             yield each.name, template["spec"]
 
 

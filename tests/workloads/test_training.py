@@ -224,8 +224,17 @@ def test_workers_run_on_worker_nodes_and_are_evicted_soon_from_lost_ones() -> No
     assert by_key["node.kubernetes.io/unreachable"]["tolerationSeconds"] < 60
 
 
-def test_a_resize_changes_the_size_of_the_job_and_of_its_nodes_and_nothing_else() -> None:
-    config = graph.stack_config("Pulumi.local.yaml")
+@pytest.mark.parametrize(
+    ("surge_nodes", "changed"),
+    [
+        pytest.param("karpenter", [training.RESOURCE], id="karpenter"),
+        pytest.param("nodegroup", ["tidewater-local-workers", training.RESOURCE], id="nodegroup"),
+    ],
+)
+def test_a_resize_changes_the_size_of_the_job_and_of_a_node_group_for_all_workers(
+    surge_nodes: str, changed: list[str]
+) -> None:
+    config = {**graph.stack_config("Pulumi.local.yaml"), "surgeNodes": surge_nodes}
     two, three = (graph.deploy({**config, "workers": count}) for count in (2, 3))
     differing = [
         one.name
@@ -236,7 +245,7 @@ def test_a_resize_changes_the_size_of_the_job_and_of_its_nodes_and_nothing_else(
         )
         if one.inputs != other.inputs
     ]
-    assert differing == ["tidewater-local-workers", training.RESOURCE]
+    assert differing == changed
     before, after = (copy.deepcopy(each.one(JOB).inputs["spec"]) for each in (two, three))
     assert (before["replicaSpecs"]["Worker"].pop("replicas"), after["replicaSpecs"]["Worker"].pop("replicas")) == (2, 3)
     assert before == after
@@ -246,6 +255,39 @@ def test_pulumi_waits_until_the_job_has_the_size_that_it_set() -> None:
     assert manifest(workers=3)["metadata"]["annotations"] == {
         "pulumi.com/waitFor": "jsonpath={.status.settledReplicas}=3"
     }
+
+
+def test_no_workers_are_a_suspended_job_of_the_smallest_size() -> None:
+    job = codec.job_of(manifest(workers=0, minWorkers=0, maxWorkers=4))
+    assert job.spec.suspend
+    assert job.bounds(names.WORKER) == (1, 4)
+    assert job.spec.worker.replicas == 1
+    assert "suspend" not in manifest(workers=1, minWorkers=0)["spec"]  # it may be suspended with kubectl
+
+
+def test_workers_are_the_same_pods_with_and_without_a_core() -> None:
+    assert pod(workers=0, minWorkers=0) == pod(workers=2, minWorkers=0) == pod(workers=2, minWorkers=1)
+
+
+def test_pulumi_waits_until_a_suspended_job_has_no_worker_left() -> None:
+    assert manifest(workers=0, minWorkers=0)["metadata"]["annotations"] == {
+        "pulumi.com/waitFor": "jsonpath={.status.replicas}=0"
+    }
+
+
+def test_a_job_that_the_cluster_sizes_may_be_resumed_in_the_cluster() -> None:
+    config = {**graph.stack_config("Pulumi.local.yaml"), "sizeOwner": "cluster", "minWorkers": 0, "workers": 0}
+    job = graph.deploy(config).one(JOB)
+    assert job.ignored == ("spec.replicaSpecs.Worker.replicas", "spec.suspend")
+    assert job.inputs["metadata"]["annotations"] == {"pulumi.com/waitFor": "jsonpath={.status.settledReplicas}"}
+
+
+def test_workers_prefer_the_nodes_that_are_always_there_but_do_not_insist() -> None:
+    (preferred,) = pod()["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    (expression,) = preferred["preference"]["matchExpressions"]
+    assert (preferred["weight"], expression["key"], expression["values"]) == (100, labels.NODES, ["core"])
+    assert "requiredDuringSchedulingIgnoredDuringExecution" not in pod()["spec"]["affinity"]["nodeAffinity"]
+    assert "nodeAffinity" not in pod(surgeNodes="nodegroup", maintenanceWindow="")["spec"]["affinity"]
 
 
 def test_pulumi_neither_sets_nor_awaits_a_size_that_the_cluster_owns() -> None:

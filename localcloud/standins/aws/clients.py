@@ -22,7 +22,12 @@ CONFIG_KEYS: Final = frozenset(
 """The provider inputs that the stand-in accepts. The `skip…` switches, retries and `insecure` have no effect:
 nothing is checked at configuration, and the endpoint is plain HTTP."""
 
-_SERVICE_ALIASES: Final = {"cloudwatchlogs": "logs", "elb": "elbv2"}
+_SERVICE_ALIASES: Final = {
+    "cloudwatchlogs": "logs",
+    "cloudwatchevents": "events",
+    "eventbridge": "events",
+    "elb": "elbv2",
+}
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,25 @@ def _zones(call: Call) -> Tree:
     }
 
 
+def _offerings(call: Call) -> Tree:
+    wanted = call.inputs.get("locationType")
+    arguments = {"LocationType": wanted} if wanted else {}
+    pages = call.client("ec2").get_paginator("describe_instance_type_offerings")
+    found = [
+        offering
+        for page in pages.paginate(Filters=_filters(call), **arguments)
+        for offering in page["InstanceTypeOfferings"]
+    ]
+    return {
+        "id": call.region,
+        "region": call.region,
+        "instanceTypes": [offering["InstanceType"] for offering in found],
+        "locations": [offering["Location"] for offering in found],
+        "locationTypes": [offering["LocationType"] for offering in found],
+        **{name: value for name, value in call.inputs.items() if name != "region"},
+    }
+
+
 def _addon_version(call: Call) -> Tree:
     inputs = call.inputs
     names = {"addonName": inputs["addonName"], "kubernetesVersion": inputs["kubernetesVersion"]}
@@ -86,6 +105,7 @@ FUNCTIONS: Final = {
     "aws:index/getAvailabilityZones:getAvailabilityZones": Function(
         words("allAvailabilityZones excludeNames excludeZoneIds filters state"), _zones
     ),
+    "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": Function(words("filters locationType"), _offerings),
     "aws:eks/getAddonVersion:getAddonVersion": Function(
         words("addonName kubernetesVersion mostRecent"), _addon_version
     ),

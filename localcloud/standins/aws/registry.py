@@ -15,8 +15,22 @@ from localcloud.standins.aws.resources import (
     kms_logs,
     s3,
     s3_objects,
+    sqs_events,
 )
 
-_MODULES = (ec2_gateways, ec2_network, ec2_security, ec2_templates, efs, eks, eks_access, iam, kms_logs, s3, s3_objects)
+_MODULES = (
+    ec2_gateways,
+    ec2_network,
+    ec2_security,
+    ec2_templates,
+    efs,
+    eks,
+    eks_access,
+    iam,
+    kms_logs,
+    s3,
+    s3_objects,
+    sqs_events,
+)
 
 ENTRIES: dict[str, Entry] = {entry.token: entry for module in _MODULES for entry in module.ENTRIES}

@@ -229,14 +229,14 @@ def test_eks_replies_have_the_shapes_of_the_api(operator: Clients, vpc: str) -> 
     assert made["createdAt"].year > 2000
     entry = eks.describe_access_entry(clusterName="wire", principalArn=f"arn:aws:iam::{ACCOUNT}:user/operator")
     assert entry["accessEntry"]["type"] == "STANDARD"
-    eks.get_waiter("cluster_active").wait(name="wire", WaiterConfig={"Delay": 1, "MaxAttempts": 10})
+    eks.get_waiter("cluster_active").wait(name="wire", WaiterConfig={"Delay": 1, "MaxAttempts": 60})
     eks.tag_resource(resourceArn=made["arn"], tags={"team": "training"})
     assert eks.describe_cluster(name="wire")["cluster"]["tags"] == {"team": "training"}
     refused("ResourceNotFoundException", lambda: eks.describe_nodegroup(clusterName="wire", nodegroupName="none"))
     refused("InvalidRequestException", lambda: eks.list_fargate_profiles(clusterName="wire"))
     refused("DependencyViolation", lambda: operator("ec2").delete_subnet(SubnetId=subnets[0]))
     eks.delete_cluster(name="wire")
-    eks.get_waiter("cluster_deleted").wait(name="wire", WaiterConfig={"Delay": 1, "MaxAttempts": 10})
+    eks.get_waiter("cluster_deleted").wait(name="wire", WaiterConfig={"Delay": 1, "MaxAttempts": 60})
     for identity in subnets:
         operator("ec2").delete_subnet(SubnetId=identity)
     operator("ec2").delete_vpc(VpcId=vpc)

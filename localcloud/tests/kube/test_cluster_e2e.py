@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import socket
+import re
 import subprocess
 import time
 import urllib.request
@@ -99,6 +99,7 @@ def test_service_names_resolve_and_services_reach_pods_on_every_node(web: Cluste
 
 
 def test_pods_reach_the_api_server_and_the_aws_endpoint_but_resolve_no_outside_name(web: Cluster) -> None:
+    # Without an answer it takes 40 s: 5 s, twice, for the name itself and with each of the 3 search domains.
     probe = (
         "import ssl, socket, time, urllib.request\n"
         "c = socket.create_connection(('kubernetes.default', 443), 30)\n"
@@ -107,7 +108,7 @@ def test_pods_reach_the_api_server_and_the_aws_endpoint_but_resolve_no_outside_n
         f"urllib.request.urlopen('{web.instance.cloud_endpoint}/2015-02-01/file-systems', timeout=30)\n"
         "started = time.monotonic()\n"
         "try: socket.getaddrinfo('example.com', 80)\n"
-        "except socket.gaierror: print(f'refused in {time.monotonic() - started < 4}')\n"
+        "except socket.gaierror: print(f'refused in {time.monotonic() - started < 30}')\n"
     )
     assert web.kubectl("exec", "one", "--", "python3", "-c", probe) == "refused in True\n"
 
@@ -124,17 +125,15 @@ def test_the_pod_identity_agent_gives_credentials_to_pods(web: Cluster) -> None:
 
 def test_logs_describe_and_port_forward_work(web: Cluster) -> None:
     web.kubectl("exec", "two", "--", "python3", "-c", FETCH, "http://one.default/")
-    assert "GET / HTTP/1.1" in web.kubectl("logs", "one")
+    wait_for("the log of the request", lambda: "GET / HTTP/1.1" in web.kubectl("logs", "one"))
     assert "Started container" in web.kubectl("describe", "pod", "one")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     command = [str(tools.binary("kubectl")), "--kubeconfig", str(web.plane.admin_kubeconfig)]
-    forward = subprocess.Popen([*command, "port-forward", "pod/one", f"{port}:8000"], stdout=subprocess.PIPE)
+    forward = subprocess.Popen([*command, "port-forward", "pod/one", ":8000"], stdout=subprocess.PIPE)
     try:
         assert forward.stdout is not None
-        assert b"Forwarding" in forward.stdout.readline()
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as response:
+        forwarding = re.match(rb"Forwarding from (127\.0\.0\.1:\d+) ", forward.stdout.readline())
+        assert forwarding
+        with urllib.request.urlopen(f"http://{forwarding[1].decode()}/", timeout=30) as response:
             assert b"Directory listing" in response.read()
     finally:
         forward.terminate()
@@ -225,7 +224,7 @@ def test_a_power_cut_ends_a_node_and_its_pods_are_deleted_with_the_node_object(w
     node = web.nodes[1]
     started = time.monotonic()
     node.power_off()
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 60  # it waits for no drain, which has READY_SECONDS
     assert not node.alive()
     name = f"{web.instance.cgroup}/{node.spec.instance_id}"
     assert cgroups.folders(name) == []

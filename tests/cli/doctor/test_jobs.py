@@ -87,6 +87,18 @@ def test_a_core_worker_without_room_stops_the_job_and_a_surge_worker_does_not(he
     assert "tidewater job scale digits" in core.remedy
 
 
+def test_a_worker_for_which_no_node_comes_is_told_in_karpenters_words_with_their_remedy(here: Surroundings) -> None:
+    said = "1 of 2 workers run: 1 found no room (VcpuLimitExceeded). Karpenter: VcpuLimitExceeded: limit of 8."
+    told = {"type": "Running", "status": "True", "lastTransitionTime": "2", "message": said}
+    waits = job(waiting="VcpuLimitExceeded", conditions=[told])
+    here.cluster.objects |= {"elasticjobs": [waits], "pods": [pod(0), unschedulable(1)]}
+    found = jobs.waiting(here.place)
+    assert found.text == (
+        "job training/digits: digits-worker-1 VcpuLimitExceeded: Karpenter: VcpuLimitExceeded: limit of 8."
+    )
+    assert (found.outcome, "higher quota" in found.remedy) == (Outcome.NOTE, True)
+
+
 def test_a_pod_that_was_made_just_now_may_wait(here: Surroundings) -> None:
     young = unschedulable(0)
     young["metadata"]["creationTimestamp"] = "2026-11-23T10:11:30Z"

@@ -106,6 +106,11 @@ def test_describe_shows_conditions_pods_and_events(run: Run, cluster: FakeCluste
     assert "  Normal   SuccessfulCreatePod   0s (x3)   Created pod: a\n" in shown
 
 
+def test_describe_says_what_the_job_waits_for(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job("digits", **running(), waiting="VcpuLimitExceeded"))
+    assert "Waiting:          VcpuLimitExceeded\n" in run("job", "describe", "digits").stdout
+
+
 def test_describe_says_which_part_may_not_be_read(run: Run, cluster: FakeCluster) -> None:
     cluster.put(JOBS, job("digits"))
     cluster.failures["list", "Event"] = refused(Answer(403, "Forbidden", "events is forbidden: User u cannot list"))

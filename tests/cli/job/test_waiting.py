@@ -64,6 +64,14 @@ def test_the_progress_says_why_a_job_does_not_run() -> None:
     )
 
 
+def test_the_progress_says_why_a_running_job_does_not_have_its_size() -> None:
+    why = "ElasticJob digits is running. 1 of 2 workers run: 1 found no room (VcpuLimitExceeded)."
+    runs = {"type": "Running", "status": "True", "message": why}
+    short = job(**{**running(2, 1), "conditions": [runs], "waiting": "VcpuLimitExceeded"})
+    assert judge(Goal.SIZE, short).seen == f"Running, 1 of 2 workers: {why}"
+    assert judge(Goal.SIZE, job(**{**running(2, 1), "conditions": [runs]})).seen == "Running, 1 of 2 workers"
+
+
 def test_wait_returns_when_the_job_has_succeeded(run: Run, cluster: FakeCluster) -> None:
     cluster.put(JOBS, job(**running()))
     cluster.steps = [

@@ -60,6 +60,20 @@ def test_one_job_is_shown_with_its_numbers_curves_workers_and_changes() -> None:
     assert lines[-1] == "10:12:00  Worker 1 is gone"
 
 
+def test_a_running_job_says_what_it_waits_for_in_a_few_lines() -> None:
+    why = (
+        "ElasticJob digits is running. 1 of 2 workers run: 1 found no room (VcpuLimitExceeded). Karpenter: " + "x" * 500
+    )
+    runs = {"type": "Running", "status": "True", "lastTransitionTime": "2026-11-23T10:00:01Z", "message": why}
+    waits = job_sample(job(waiting="VcpuLimitExceeded", conditions=[runs]), [pod(0), unschedulable(1)], [], {})
+    lines = printed(Model(NOW, (Followed(waits),)), columns=100).splitlines()
+    assert lines[1].startswith("ElasticJob digits is running. 1 of 2 workers run: 1 found no room")
+    assert lines[3].rstrip().endswith("…")
+    assert lines[4].strip() == ""
+    content = job_sample(job(conditions=[runs]), [pod(0), pod(1)], [], {})
+    assert "ElasticJob digits" not in printed(Model(NOW, (Followed(content),)))
+
+
 def test_several_jobs_have_a_line_each_and_their_namespaces_if_these_differ() -> None:
     other = job_sample(job("other"), [], [], {})
     lines = printed(Model(NOW, (trained(), Followed(other)))).splitlines()

@@ -47,7 +47,7 @@ def test_the_desired_number_of_workers_is_what_kubectl_scales(definition: dict[s
 def test_kubectl_get_shows_state_and_numbers(definition: dict[str, Any]) -> None:
     columns = version(definition)["additionalPrinterColumns"]
     narrow = [column["name"] for column in columns if "priority" not in column]
-    assert narrow == ["State", "Desired", "Active", "Min", "Max", "Age"]
+    assert narrow == ["State", "Desired", "Active", "Min", "Max", "Waiting", "Age"]
 
 
 @pytest.mark.parametrize("seed", ["1", "2"])

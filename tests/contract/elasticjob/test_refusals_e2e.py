@@ -142,7 +142,7 @@ def test_kubectl_get_shows_state_and_numbers(server: ApiServer, stored: Manifest
     status = codec.status_object(Status(state=State.RUNNING, replica_statuses={"Worker": ReplicaStatus(active=2)}))
     server.request("PUT", f"{JOBS}/imagenet/status", {**stored, "status": status})
     header, row = server.kubectl("get", "ej").splitlines()
-    assert header.split() == ["NAME", "STATE", "DESIRED", "ACTIVE", "MIN", "MAX", "AGE"]
+    assert header.split() == ["NAME", "STATE", "DESIRED", "ACTIVE", "MIN", "MAX", "WAITING", "AGE"]
     assert row.split()[:6] == ["imagenet", "Running", "2", "2", "1", "3"]
 
 

@@ -100,6 +100,7 @@ def test_only_the_pods_mount_the_accounts_token() -> None:
         pytest.param("create", "services", id="makes-the-service"),
         pytest.param("watch", "nodes", id="sees-doomed-nodes"),
         pytest.param("create", "events", id="writes-events"),
+        pytest.param("watch", "events", id="hears-why-no-node-comes"),
     ],
 )
 def test_it_may_do_its_work(verb: str, resource: str) -> None:
@@ -112,6 +113,8 @@ def test_it_may_do_nothing_else() -> None:
     for verb in ("create", "update", "patch"):
         assert not allowed(verb, names.PLURAL)
         assert not allowed(verb, "nodes")
+    for verb in ("get", "list", "delete"):
+        assert not allowed(verb, "events")
     for resource in ("secrets", "configmaps", "pods/exec", "leases"):
         assert not any(allowed(verb, resource) for verb in ("get", "list", "watch", "create", "update"))
 

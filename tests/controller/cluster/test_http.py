@@ -13,7 +13,7 @@ import pytest
 from lightkube.core.exceptions import ConfigError
 
 from controller.cluster import errors
-from controller.cluster.client import JOBS, LEASES, NODES, PODS, Ref, Source, WatchEvent
+from controller.cluster.client import EVENTS, JOBS, LEASES, NODES, PODS, Ref, Source, WatchEvent
 from controller.cluster.http import ApiServer, connect
 from tests import tls
 
@@ -231,6 +231,17 @@ def test_a_watch_asks_for_bookmarks_and_for_an_end() -> None:
     assert params["watch"] == params["allowWatchBookmarks"] == "true"
     assert (params["resourceVersion"], params["labelSelector"]) == ("5", "a=b")
     assert 240 <= int(params["timeoutSeconds"]) <= 480
+
+
+def test_a_watch_without_a_version_begins_with_what_exists() -> None:
+    async def watched(api: ApiServer) -> list[WatchEvent]:
+        return [event async for event in api.watch(Source(EVENTS, fields="source=karpenter"), "")]
+
+    server = streaming()
+    assert server.run(watched) == []
+    assert "resourceVersion" not in server.sent[2]
+    assert "labelSelector" not in server.sent[2]
+    assert server.sent[2]["fieldSelector"] == "source=karpenter"
 
 
 def test_an_error_event_ends_the_watch_with_what_it_means() -> None:

@@ -9,7 +9,7 @@ from contract.elasticjob.model import ReplicaSpec
 from contract.elasticjob.status import ReplicaStatus, Status
 from controller.decide.actions import Emit
 from controller.decide.decision import decide
-from controller.decide.observed import PodView
+from controller.decide.observed import NODE_STARTING, PodView
 from tests.controller.decide.world import NOW, after, ago, condition, events, holds, job, later, pod, running, view
 
 
@@ -79,6 +79,66 @@ def test_no_event_warns_of_pods_that_only_autoscale_asks_for() -> None:
     growing = job(2, low=1, high=4, autoscale=True, status=settled)
     pods = (*running(0, 1), pod(2, "Pending", unschedulable_since=ago(1)))
     assert events(decide(view(growing, pods), NOW)) == []
+
+
+SHORTAGE = "insufficient capacity, with fleet error(s), VcpuLimitExceeded: You have requested more vCPU capacity than"
+
+
+def roomless(index: int, reason: str = "", why: str = "0/2 nodes are available.") -> PodView:
+    """Return a pod that no node has room for, with what Karpenter says of it."""
+    return pod(index, "Pending", unschedulable_reason=reason, unschedulable_why=why)
+
+
+def test_a_job_says_in_karpenters_words_why_no_node_comes() -> None:
+    pods = (pod(0), roomless(1, "VcpuLimitExceeded", SHORTAGE), roomless(2, "VcpuLimitExceeded", SHORTAGE))
+    decision = decide(view(job(3, low=1), pods), NOW)
+    sentence = f"1 of 3 workers run: 2 found no room (VcpuLimitExceeded). Karpenter: {SHORTAGE}."
+    assert message(decision.status) == f"ElasticJob j is running. {sentence}"
+    assert (decision.status.state, decision.status.waiting) == (State.RUNNING, "VcpuLimitExceeded")
+    warned = [each.message for each in decision.actions if isinstance(each, Emit) and each.type == "Warning"]
+    assert warned == [sentence]
+
+
+def test_different_causes_are_counted_and_quoted_apart() -> None:
+    pods = (
+        pod(0),
+        roomless(1, "FailedScheduling", "no instance type fits."),
+        roomless(2, "VcpuLimitExceeded", "quota"),
+    )
+    said = message(decide(view(job(3, low=1), pods), NOW).status)
+    assert "1 found no room (FailedScheduling), 1 found no room (VcpuLimitExceeded)." in said
+    assert said.endswith(" Karpenter: no instance type fits. Karpenter: quota.")
+
+
+def test_a_node_that_is_on_its_way_is_told_and_not_warned_of() -> None:
+    decision = decide(view(job(3, low=1), (pod(0), roomless(1, NODE_STARTING), roomless(2, NODE_STARTING))), NOW)
+    assert message(decision.status) == "ElasticJob j is running. 1 of 3 workers run: 2 waiting for a new node."
+    assert (decision.status.waiting, events(decision)) == ("NodeStarting", ["ElasticJobRunning"])
+
+
+def test_what_does_not_mend_itself_comes_before_a_node_that_is_on_its_way() -> None:
+    pods = (pod(0), roomless(1, NODE_STARTING), roomless(2, "FailedScheduling", "no room"))
+    assert decide(view(job(3, low=1), pods), NOW).status.waiting == "FailedScheduling"
+
+
+def test_the_status_says_in_one_word_what_the_job_waits_for() -> None:
+    assert decide(view(job(2, low=1), (pod(0), roomless(1))), NOW).status.waiting == "Unschedulable"
+    assert decide(view(job(2), (pod(0), starting(1, "ImagePullBackOff"))), NOW).status.waiting == "ImagePullBackOff"
+    assert decide(view(job(2), (pod(0), starting(1))), NOW).status.waiting == ""
+    assert decide(view(job(1), refusal="quota"), NOW).status.waiting == "FailedCreatePod"
+    assert decide(view(job(2), running(0, 1)), NOW).status.waiting == ""
+    assert decide(view(job(2, suspend=True), (pod(0), roomless(1))), NOW).status.waiting == ""
+
+
+def test_a_job_that_has_finished_waits_for_nothing() -> None:
+    waits = after(job(2, low=1), pod(0), roomless(1))
+    done = decide(view(waits, (pod(0, "Succeeded"), roomless(1))), NOW).status
+    assert (waits.status.waiting, done.state, done.waiting) == ("Unschedulable", State.SUCCEEDED, "")
+
+
+def test_a_job_is_looked_at_again_when_something_else_is_said_of_its_pod() -> None:
+    pods = (pod(0), replace(roomless(1, "VcpuLimitExceeded", "x"), unschedulable_until=later(7)))
+    assert decide(view(job(2, low=1), pods), NOW).again == later(7)
 
 
 def test_a_new_job_is_created_and_not_yet_running() -> None:

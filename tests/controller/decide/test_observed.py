@@ -180,6 +180,65 @@ def test_a_node_says_whether_it_will_go(object: dict[str, Any], expected: tuple[
     assert (seen.doomed, seen.lost) == expected
 
 
+def taint(key: str, effect: str = "NoSchedule") -> dict[str, str]:
+    return {"key": key, "effect": effect}
+
+
+def going(*taints: dict[str, str], deleted: bool = False, ready: str = "True", **spec: Any) -> dict[str, Any]:
+    made = node(ready, **spec)
+    made["spec"]["taints"] = list(taints)
+    return {**made, "metadata": {"name": "n", **({"deletionTimestamp": TIME} if deleted else {})}}
+
+
+@pytest.mark.parametrize(
+    ("object", "ends"),
+    [
+        pytest.param(going(taint("karpenter.sh/disrupted"), deleted=True), True, id="karpenter-drains-it"),
+        pytest.param(going(taint("karpenter.sh/disrupted")), False, id="karpenter-looks-for-another"),
+        pytest.param(going(deleted=True), False, id="new-pods-may-come"),
+        pytest.param(going(deleted=True, unschedulable=True), True, id="cordoned-and-deleted"),
+        pytest.param(going(unschedulable=True), False, id="cordoned"),
+        pytest.param(going(taint("aws-node-termination-handler/spot-itn")), True, id="spot-notice"),
+        pytest.param(going(taint("aws-node-termination-handler/rebalance-recommendation")), False, id="may-end"),
+        pytest.param(
+            going(taint("aws-node-termination-handler/spot-itn", "PreferNoSchedule")), False, id="pods-may-come"
+        ),
+        pytest.param(going(taint("ToBeDeletedByClusterAutoscaler")), True, id="cluster-autoscaler"),
+        pytest.param(going(taint("karpenter.sh/disrupted"), deleted=True, ready="Unknown"), False, id="silent"),
+        pytest.param(going(taint("node.kubernetes.io/not-ready"), ready="False"), False, id="not-ready"),
+    ],
+)
+def test_a_node_says_whether_its_pods_leave_now(object: dict[str, Any], ends: bool) -> None:
+    assert node_view(object).ends is ends
+
+
+def test_a_node_says_whether_it_is_cordoned_and_answers() -> None:
+    assert node_view(going(unschedulable=True)).cordoned
+    assert not node_view(going(unschedulable=True, ready="Unknown")).cordoned
+    assert not node_view(going(taint("karpenter.sh/disrupted"))).cordoned
+
+
+def test_a_node_says_whether_karpenter_brought_it() -> None:
+    labelled = {"metadata": {"name": "n", "labels": {"karpenter.sh/nodepool": "workers"}}}
+    assert node_view(labelled).elastic
+    assert not node_view({"metadata": {"name": "n", "labels": {"tidewater.dev/nodes": "core"}}}).elastic
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerant"),
+    [
+        pytest.param({"operator": "Exists"}, True, id="everything"),
+        pytest.param({"operator": "Exists", "effect": "NoSchedule"}, True, id="every-no-schedule"),
+        pytest.param({"operator": "Exists", "effect": "NoExecute"}, False, id="every-no-execute"),
+        pytest.param({"key": "karpenter.sh/disrupted", "operator": "Exists"}, True, id="karpenters-taint"),
+        pytest.param({"key": "tidewater.dev/worker", "operator": "Exists"}, False, id="the-workers-taint"),
+    ],
+)
+def test_a_pod_says_whether_it_may_come_back_to_a_node_that_will_go(toleration: dict[str, str], tolerant: bool) -> None:
+    made = {"metadata": {"name": "x"}, "spec": {"tolerations": [toleration]}}
+    assert pod_view(made, TYPES).tolerant is tolerant
+
+
 @pytest.mark.parametrize("known", [{}, nodes(sound=("other",))], ids=["no-node-is-known", "another-is-known"])
 def test_a_node_that_is_not_known_may_be_new(known: dict[str, NodeView]) -> None:
     assert (doomed(pod(0), known), lost(pod(0), known)) == (False, False)

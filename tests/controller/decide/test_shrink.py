@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+from itertools import combinations
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.decide.crews import Crew, crews
 from controller.decide.decision import decide
 from controller.decide.observed import PodView
+from controller.decide.shrink import leaving
 from tests.controller.decide.world import NOW, created, deleted, job, nodes, pod, running, view
 
 SOUND = ("node-0", "node-1", "node-2", "node-3")
@@ -80,3 +86,80 @@ def test_a_pod_that_ends_on_a_lost_node_is_removed_and_replaced() -> None:
     known = nodes(sound=("node-0",), lost=("node-1",))
     decision = decide(view(job(2), (pod(0), pod(1, terminating=True)), nodes=known), NOW)
     assert (deleted(decision), created(decision)) == (["worker-1"], [1])
+
+
+def test_a_worker_on_a_node_that_karpenter_brought_leaves_before_one_on_another_node() -> None:
+    known = nodes(sound=("node-0", "node-3"), elastic=("node-1", "node-2"))
+    shrunk = decide(view(job(2, low=1, high=4), running(0, 1, 2, 3), nodes=known), NOW)
+    assert deleted(shrunk) == ["worker-2", "worker-1"]
+
+
+def test_with_one_worker_on_each_of_karpenters_nodes_the_highest_index_leaves_first() -> None:
+    known = nodes(elastic=("node-0", "node-1", "node-2", "node-3"))
+    shrunk = decide(view(job(1, low=1, high=4), running(0, 1, 2, 3), nodes=known), NOW)
+    assert deleted(shrunk) == ["worker-3", "worker-2", "worker-1"]
+
+
+def test_a_doomed_worker_and_a_pending_one_leave_before_one_that_empties_a_node() -> None:
+    known = nodes("node-1", sound=("node-0",), elastic=("node-3",))
+    pods = (*running(0, 1), pod(2, "Pending"), pod(3))
+    assert deleted(decide(view(job(3, low=1, high=4), pods, nodes=known), NOW)) == ["worker-2"]
+    assert deleted(decide(view(job(2, low=1, high=4), pods, nodes=known), NOW)) == ["worker-2", "worker-1"]
+
+
+def test_a_core_worker_stays_although_its_node_would_become_empty() -> None:
+    known = nodes(sound=("node-2",), elastic=("node-0", "node-1"))
+    shrunk = decide(view(job(2, low=2, high=3), running(0, 1, 2), nodes=known), NOW)
+    assert deleted(shrunk) == ["worker-2"]
+
+
+def placed(*names: str) -> tuple[PodView, ...]:
+    """Return workers that run on these nodes."""
+    return tuple(pod(index, node=name) for index, name in enumerate(names))
+
+
+@pytest.mark.parametrize(
+    ("where", "size", "gone"),
+    [
+        pytest.param("abbcc", 3, ["worker-4", "worker-3"], id="both-of-a-node-and-not-one-of-each"),
+        pytest.param("abbbc", 4, ["worker-4"], id="the-node-with-the-fewest"),
+        pytest.param("abcbb", 4, ["worker-2"], id="the-node-with-the-fewest-before-the-highest-index"),
+        pytest.param("abbaa", 3, ["worker-2", "worker-1"], id="not-from-a-node-that-a-core-worker-keeps"),
+    ],
+)
+def test_as_many_of_karpenters_nodes_as_possible_become_empty(where: str, size: int, gone: list[str]) -> None:
+    known = nodes(elastic=("a", "b", "c"))
+    assert deleted(decide(view(job(size, low=1, high=5), placed(*where), nodes=known), NOW)) == gone
+
+
+def test_the_workers_of_a_node_leave_together_also_if_the_controller_is_stopped_in_between() -> None:
+    known = nodes(elastic=("a", "b", "c"))
+    of, pods = job(3, low=1, high=5), placed(*"abbcc")
+    first = (*pods[:4], pod(4, node="c", terminating=True))
+    assert deleted(decide(view(of, first, nodes=known), NOW)) == ["worker-3"]
+
+
+def test_workers_on_nodes_that_do_not_go_when_they_are_empty_leave_by_their_indices() -> None:
+    known = nodes(sound=("a", "b", "c"))
+    assert deleted(decide(view(job(4, low=1, high=5), placed(*"abcbb"), nodes=known), NOW)) == ["worker-4"]
+
+
+@given(st.lists(st.sampled_from("abcdX"), min_size=2, max_size=7), st.integers(1, 3), st.data())
+def test_no_other_choice_of_surge_workers_empties_more_nodes(where: list[str], low: int, data: st.DataObject) -> None:
+    low = min(low, len(where) - 1)
+    excess = data.draw(st.integers(1, len(where) - low))
+    known = nodes(sound=("X",), elastic=tuple("abcd"))
+    found, _ = crews(view(job(len(where), low=low, high=9), placed(*where)))
+    crew = found["Worker"]
+    gone = {each.index for each in leaving(crew, excess, known, "etcd:2379")}
+    surge = [index for index in range(len(where)) if index >= low]
+    assert gone <= set(surge)
+    assert emptied(crew, gone) == max(emptied(crew, set(other)) for other in combinations(surge, excess))
+    if any(where[index] == "X" for index in gone):
+        assert all(where[index] == "X" for index in surge if index not in gone)
+
+
+def emptied(crew: Crew, gone: set[int]) -> int:
+    """Return how many of Karpenter's nodes become empty if the workers with these indices leave."""
+    left = {each.node for each in crew.live if each.index not in gone}
+    return len({each.node for each in crew.live if each.index in gone and each.node != "X"} - left)

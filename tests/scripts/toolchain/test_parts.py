@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 from scripts.toolchain import debian, go_tools, image_build, paths, python_packages
 from scripts.toolchain.commands import Console
@@ -82,20 +83,7 @@ def test_a_changed_recipe_is_built_in_a_new_folder(monkeypatch: pytest.MonkeyPat
     assert image_build.folder() != before
 
 
-def test_what_is_copied_from_gos_folder_can_be_removed(tmp_path: Path) -> None:
-    source = tmp_path / "module" / "templates"
-    source.mkdir(parents=True)
-    (source / "a.yaml").write_text("kind: A\n")
-    (source / "a.yaml").chmod(0o444)
-    source.chmod(0o555)
-    go_tools.copy_tree(tmp_path / "module", tmp_path / "copy")
-    source.chmod(0o755)
-    copied = tmp_path / "copy" / "templates" / "a.yaml"
-    assert copied.read_text() == "kind: A\n"
-    assert os.stat(copied).st_mode & os.stat(copied.parent).st_mode & 0o200
-
-
-def test_charts_of_another_version_are_in_another_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = paths.charts_folder()
-    monkeypatch.setattr(paths, "KARPENTER", "v0.0.1")
-    assert paths.charts_folder() != before
+def test_the_nodes_have_every_image_that_the_local_stack_names() -> None:
+    config = yaml.safe_load((paths.CHECKOUT / "Pulumi.local.yaml").read_text())["config"]
+    named = {f"docker.io/{value}" for key, value in config.items() if key.lower().endswith("image")}
+    assert named <= {image.name for image in image_build.images(Path("/w"))}

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from localcloud import cli
 from localcloud.instance import Instance
@@ -101,6 +102,16 @@ def test_preparing_creates_no_state_directory(state: Path) -> None:
     assert not state.exists()
 
 
+def test_the_charts_are_where_the_local_stack_looks_for_them(state: Path) -> None:
+    state.parent.mkdir()
+    config = yaml.safe_load((paths.CHECKOUT / "Pulumi.local.yaml").read_text())["config"]
+    folder = paths.CHECKOUT / config["tidewater:karpenterCharts"]
+    shell.prepare(state)
+    assert {path.parent.name for path in folder.glob("*/Chart.yaml")} == {"karpenter", "karpenter-crd"}
+    ignored = subprocess.run(["git", "check-ignore", "--quiet", folder], cwd=paths.CHECKOUT, check=False)
+    assert ignored.returncode == 0, "a link to one machine's cache does not belong into the repository"
+
+
 def test_after_a_start_address_and_keys_are_read_from_the_cloud(state: Path) -> None:
     made = Instance.create(state)
     cloud = shell.prepare(state).cloud
@@ -156,7 +167,7 @@ def test_deactivating_restores_the_environment(interpreter: str, place: Place) -
 
 def test_activate_works_from_another_directory_and_twice(tmp_path: Path) -> None:
     environ = {**os.environ, "LOCALCLOUD_STATE": str(tmp_path / "state"), "PULUMI_HOME": str(tmp_path / "pulumi")}
-    names = ("pulumi", "kubectl", "aws", "localcloud", "tidewater")
+    names = ("pulumi", "kubectl", "helm", "aws", "localcloud", "tidewater")
     commands = f". {paths.CHECKOUT}/activate && . {paths.CHECKOUT}/activate && command -v {' '.join(names)}"
     done = subprocess.run(
         ["bash", "-euc", commands], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True

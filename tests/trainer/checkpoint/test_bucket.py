@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 
 from tests.trainer.checkpoint.conftest import LINE, Told, at, keys, large, save, small
 from tests.trainer.checkpoint.conftest import same as same_bits
+from tests.trainer.workers import free_port
 from trainer.checkpoint import Checkpoints, Unreadable, bucket, place
 from trainer.checkpoint.places import Upload
 
@@ -128,8 +128,7 @@ def test_a_missing_bucket_fails_the_checkpoint_and_is_named(s3: Any, open_places
 def test_an_unreachable_s3_fails_the_checkpoint_and_prevents_a_start(
     s3: Any, open_places: Open, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free.getsockname()[1]}")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setattr(bucket, "_ATTEMPTS", 2)
     checkpoints = open_places(WHERE)
     assert not checkpoints.save(at(10), small(10), wait=True)

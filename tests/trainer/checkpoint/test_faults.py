@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import gc
 import json
 import os
 import resource
@@ -233,7 +234,10 @@ def test_without_locks_recently_modified_files_are_not_removed(
 
 def test_small_states_of_many_steps_leave_no_open_files_and_no_threads(checkpoints: Checkpoints) -> None:
     save(checkpoints, 1)
-    before = (len(os.listdir("/proc/self/fd")), threading.active_count())
+    gc.collect()
+    files, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
     for step in range(2, 30):
         assert checkpoints.save(at(step), small(step), wait=True)
-    assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == before
+    # There may be fewer: those of earlier tests end at any time.
+    assert len(os.listdir("/proc/self/fd")) <= files
+    assert threading.active_count() <= threads

@@ -12,6 +12,7 @@ from tests.trainer.checkpoint.conftest import at, small
 from tests.trainer.schedules.arena import COMMON
 from tests.trainer.schedules.farm import Farm, Forked, Job
 from trainer.checkpoint import Checkpoints, places
+from trainer.checkpoint.manifest import step_of
 from trainer.etcd.client import EtcdStore
 from trainer.observe.log import Log
 
@@ -25,13 +26,22 @@ def saved(worker: Forked) -> int:
     return max((int(event["step"]) for event in worker.events("checkpoint_saved")), default=0)
 
 
-def run_until_saved(job: Job, name: str, step: int) -> Forked:
-    """Start a worker, and kill it when it has saved that step."""
+def run_until_saved(job: Job, name: str, step: int) -> tuple[Forked, int]:
+    """Start a worker, and kill it when it has saved that step. Return it and the last step that is on disk.
+
+    A worker may be killed between saving a step and logging that.
+    """
     worker = job.start(name)
     worker.wait_for(lambda worker: saved(worker) >= step)
     worker.signal(signal.SIGKILL)
     worker.wait()
-    return worker
+    steps = [step_of(each.name) or 0 for each in job.checkpoints.iterdir()]
+    return worker, max(step for step in steps if step != FAR)
+
+
+def loaded(worker: Forked) -> int:
+    """Return the step of the checkpoint from which the worker continues."""
+    return int(worker.events("checkpoint_loaded")[0]["step"])
 
 
 def test_a_cold_start_continues_the_last_lineage_and_not_the_checkpoint_with_most_steps(
@@ -40,24 +50,24 @@ def test_a_cold_start_continues_the_last_lineage_and_not_the_checkpoint_with_mos
     job = Job(farm, tmp_path / "job", etcd, *COMMON, "--min-step-seconds", "0.01", "--lease-seconds", "2")
     store = EtcdStore((etcd,))
     try:
-        first = run_until_saved(job, "first", 20)
+        first, reached = run_until_saved(job, "first", 20)
         generation = keys.generation(first.events("started")[0]["job"])
         checkpoints = Checkpoints(places(str(job.checkpoints)), keep=9, log=quiet)
         old = checkpoints.newest("")
         assert old is not None
 
         store.delete(generation)
-        second = run_until_saved(job, "second", saved(first) + 20)
-        assert int(second.events("checkpoint_loaded")[0]["step"]) == saved(first)
+        second, after = run_until_saved(job, "second", reached + 20)
+        assert loaded(second) == reached
         late = at(FAR, old.now.generation + 100, lineage=old.now.lineage)
         assert checkpoints.save(late, small(FAR), wait=True)
 
-        third = run_until_saved(job, "third", saved(second) + 20)
-        assert int(third.events("checkpoint_loaded")[0]["step"]) == saved(second)
+        third, reached = run_until_saved(job, "third", after + 20)
+        assert loaded(third) == after
 
         store.delete(generation)
-        fourth = run_until_saved(job, "fourth", saved(third) + 20)
-        assert int(fourth.events("checkpoint_loaded")[0]["step"]) == saved(third)
+        fourth, _ = run_until_saved(job, "fourth", reached + 20)
+        assert loaded(fourth) == reached
         assert f"step-{FAR:012d}" not in [each.name for each in job.checkpoints.iterdir()]
     finally:
         job.kill()

@@ -11,10 +11,14 @@ from trainer.etcd.client import Entry, Event, Snapshot
 
 
 class FakeStore:
-    """Behaves like ``trainer.etcd.client.Store``; ``away`` makes every call fail, ``clock`` times the leases."""
+    """Behaves like ``trainer.etcd.client.Store``; ``away`` makes every call fail, ``clock`` times the leases.
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    A watch ends after ``idle_seconds`` without an event.
+    """
+
+    def __init__(self, clock: Callable[[], float], *, idle_seconds: float = 0.2) -> None:
         self.away = False
+        self.idle_seconds = idle_seconds
         self._clock = clock
         self._entries: dict[str, tuple[Entry, int]] = {}
         self._leases: dict[int, tuple[int, float]] = {}
@@ -74,8 +78,8 @@ class FakeStore:
         with self._condition:
             self._compacted, self._events = self._revision, []
 
-    def next_events(self, prefix: str, revision: int, timeout: float) -> tuple[Event, ...]:
-        """Return events under ``prefix`` from ``revision`` on; empty after ``timeout`` seconds without one."""
+    def next_events(self, prefix: str, revision: int, ended: Callable[[], bool]) -> tuple[Event, ...]:
+        """Return events under ``prefix`` from ``revision`` on; empty after some time without one, or when ``ended``."""
         with self._condition:
             if revision <= self._compacted:
                 raise Compacted("compacted")
@@ -83,8 +87,13 @@ class FakeStore:
             def found() -> tuple[Event, ...]:
                 return tuple(each for each in self._events if each.key.startswith(prefix) and each.revision >= revision)
 
-            self._condition.wait_for(found, timeout)
+            self._condition.wait_for(lambda: found() or ended(), self.idle_seconds)
             return found()
+
+    def wake(self) -> None:
+        """Let every watch look whether it has ended."""
+        with self._condition:
+            self._condition.notify_all()
 
     def _lock(self) -> threading.Condition:
         if self.away:
@@ -125,7 +134,7 @@ class FakeWatch:
 
     def __iter__(self) -> Iterator[tuple[Event, ...]]:
         while not self._closed:
-            events = self._store.next_events(self._prefix, self._revision, 0.2)
+            events = self._store.next_events(self._prefix, self._revision, lambda: self._closed)
             if not events:
                 return
             self._revision = events[-1].revision + 1
@@ -133,3 +142,4 @@ class FakeWatch:
 
     def close(self) -> None:
         self._closed = True
+        self._store.wake()

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from scripts import toolchain
-from tests.trainer.workers import free_port, run_etcd
+from tests.trainer.workers import ETCD_FLAGS, free_port, run_etcd
 from trainer.errors import StoreError
 from trainer.etcd.access import Access
 from trainer.etcd.client import EtcdStore
@@ -41,7 +41,7 @@ def run_with_tls(folder: Path) -> Iterator[str]:
         "key-file": folder / "one.key",
         "trusted-ca-file": folder / "ca.pem",
     }
-    arguments = ["--client-cert-auth", *(f"--{name}={value}" for name, value in flags.items())]
+    arguments = ["--client-cert-auth", *ETCD_FLAGS, *(f"--{name}={value}" for name, value in flags.items())]
     with (folder / "etcd.log").open("w") as log:
         process = subprocess.Popen([toolchain.binary("etcd"), *arguments], stdout=log, stderr=log)
     try:

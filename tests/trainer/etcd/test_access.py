@@ -35,16 +35,16 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pat
         yield url, folder
 
 
-def contact(url: str, access: Access | None = None, *, seconds: float = 1) -> None:
+def contact(url: str, access: Access | None = None, *, seconds: float = 30) -> None:
     first_contact(EtcdStore((url,), access=access or Access()), "digits", time.monotonic() + seconds)
 
 
 def refusal(url: str, access: Access | None = None) -> str:
-    """Return the error with which a worker ends."""
+    """Return the error with which a worker ends, without another attempt."""
     began = time.monotonic()
     with pytest.raises(ConfigError) as caught:
-        contact(url, access)
-    assert time.monotonic() - began < 5
+        contact(url, access, seconds=60)
+    assert time.monotonic() - began < 30
     assert url in str(caught.value)
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -58,7 +58,7 @@ def test_an_etcd_without_authentication_accepts_a_client_with_a_user(etcd: str) 
 
 def test_all_operations_work_with_user_and_password(guarded: str) -> None:
     store = EtcdStore((guarded,), access=Access(USER, PASSWORD))
-    first_contact(store, "digits", time.monotonic() + 1)
+    first_contact(store, "digits", time.monotonic() + 30)
     lease = store.grant(60)
     store.put(KEY, b"1", lease)
     snapshot = store.read(KEY)
@@ -105,11 +105,11 @@ def test_tls_errors_name_their_cause(secured: tuple[str, Path], etcd: str) -> No
     url, folder = secured
     assert "give the authority that signed it (cacert)" in refusal(url)
     with pytest.raises((ConfigError, StoreError), match="write http://"):
-        contact(etcd.replace("http:", "https:"))
+        contact(etcd.replace("http:", "https:"), seconds=3)
     with pytest.raises((ConfigError, StoreError), match=r"client certificate \(cert, key\)"):
-        contact(url, Access.of(cacert=str(folder / "ca.pem")))
+        contact(url, Access.of(cacert=str(folder / "ca.pem")), seconds=3)
     with pytest.raises((ConfigError, StoreError), match="write https://"):
-        contact(url.replace("https:", "http:"))
+        contact(url.replace("https:", "http:"), seconds=3)
 
 
 def test_unusable_files_are_named(tmp_path: Path) -> None:
@@ -124,8 +124,8 @@ def test_unusable_files_are_named(tmp_path: Path) -> None:
 def unreachable(url: str) -> str:
     began = time.monotonic()
     with pytest.raises(StoreError) as caught:
-        contact(url)
-    assert time.monotonic() - began < 5
+        contact(url, seconds=1)
+    assert time.monotonic() - began < 30
     assert url in str(caught.value)
     return str(caught.value)
 

@@ -59,7 +59,7 @@ def test_a_server_is_reached_by_both_kinds_of_addresses(host: str) -> None:
     server = PeerServer(Identity(SECRET, "peer"))
     server.start()
     me = Identity(SECRET, "me")
-    assert look(me, Address(host, server.port, "peer")) is Sign.ANSWERS
+    assert look(me, Address(host, server.port, "peer"), seconds=30) is Sign.ANSWERS
 
 
 @needs_ipv6
@@ -67,12 +67,12 @@ def test_a_peer_with_an_ipv6_address_is_pinged() -> None:
     accused = threading.Event()
     server = PeerServer(Identity(SECRET, "peer"))
     server.start()
-    heartbeat = Heartbeat(Identity(SECRET, "me"), interval=0.05, timeout=1, on_silent=lambda _: accused.set())
+    heartbeat = Heartbeat(Identity(SECRET, "me"), interval=0.05, timeout=3, on_silent=lambda _: accused.set())
     heartbeat.start()
     heartbeat.watch([Member("peer", "peer", "::1", server.port, "", 0)])
     heartbeat.tense(True)
     try:
-        assert not accused.wait(1.5)
+        assert not accused.wait(4)
     finally:
         heartbeat.stop()
 

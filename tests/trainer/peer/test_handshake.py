@@ -111,9 +111,9 @@ def test_a_request_without_a_handshake_gets_nothing(server: PeerServer, request_
 def test_a_worker_with_another_secret_learns_nothing(server: PeerServer) -> None:
     address = Address("127.0.0.1", server.port, "peer")
     with pytest.raises(Stranger):
-        ask_traits(OTHER, address)
-    assert look(OTHER, address).value == "ended"
-    assert ask_traits(ME, address) == Traits((("--token", "1f"),))
+        ask_traits(OTHER, address, seconds=30)
+    assert look(OTHER, address, seconds=30).value == "ended"
+    assert ask_traits(ME, address, seconds=30) == Traits((("--token", "1f"),))
 
 
 def test_the_secret_is_not_shown_in_a_text_of_the_identity() -> None:

@@ -19,8 +19,9 @@ from trainer.peer.handshake import HELLO, Identity, Responder
 from trainer.peer.heartbeat import LATE_SECONDS, Heartbeat
 from trainer.peer.server import PONG, PeerServer
 
-TIMEOUT = 1.0
-SLACK = 1.0
+TIMEOUT = 3.0
+"""A peer that is only slow must answer in this time."""
+SLACK = 30.0
 """For a busy machine."""
 
 Start = Callable[..., Heartbeat]
@@ -40,8 +41,8 @@ def living(name: str) -> Member:
 def start() -> Iterator[Start]:
     started = []
 
-    def start_heartbeat(**more: object) -> Heartbeat:
-        heartbeat = Heartbeat(Identity(SECRET, "me"), interval=0.1, timeout=TIMEOUT, **more)  # type: ignore[arg-type]
+    def start_heartbeat(*, timeout: float = TIMEOUT, **more: object) -> Heartbeat:
+        heartbeat = Heartbeat(Identity(SECRET, "me"), interval=0.1, timeout=timeout, **more)  # type: ignore[arg-type]
         heartbeat.start()
         started.append(heartbeat)
         return heartbeat
@@ -57,7 +58,7 @@ def frozen() -> Iterator[tuple[Member, subprocess.Popen[str]]]:
     code = (
         "import time\nfrom trainer.peer.server import PeerServer\n"
         f"from trainer.peer.handshake import Identity\nserver = PeerServer(Identity({SECRET!r}, 'b'))\n"
-        "server.start()\nprint(server.port, flush=True)\ntime.sleep(120)\n"
+        "server.start()\nprint(server.port, flush=True)\ntime.sleep(600)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True)
     assert process.stdout
@@ -97,7 +98,7 @@ def until(condition: Callable[[], object], seconds: float = TIMEOUT + SLACK) -> 
     return time.monotonic() - began
 
 
-def stays(condition: Callable[[], object], seconds: float = 2 * TIMEOUT) -> None:
+def stays(condition: Callable[[], object], seconds: float = 1.5 * TIMEOUT) -> None:
     began = time.monotonic()
     while time.monotonic() - began < seconds:
         assert condition()
@@ -115,7 +116,7 @@ def test_a_stopped_process_is_silent_until_it_continues(
     stays(lambda: not heartbeat.silent())
     os.kill(process.pid, signal.SIGSTOP)
     assert until(lambda: heartbeat.silent() == {"b"}) > TIMEOUT / 2
-    assert accused == ["b"]
+    until(lambda: accused == ["b"])
     heartbeat.tense(False)
     stays(lambda: heartbeat.silent() == {"b"}, TIMEOUT / 2)
     os.kill(process.pid, signal.SIGCONT)
@@ -153,10 +154,10 @@ def test_a_disconnected_peer_is_silent_although_its_connection_is_open(start: St
 
 
 def test_a_process_that_has_ended_is_not_waited_for(start: Start) -> None:
-    heartbeat = start()
+    heartbeat = start(timeout=60)
     heartbeat.watch([member("b", free_port())])
     heartbeat.tense(True)
-    until(lambda: heartbeat.silent() == {"b"}, TIMEOUT / 2)
+    until(lambda: heartbeat.silent() == {"b"}, 30)
 
 
 def test_another_process_on_the_same_port_does_not_answer_for_the_peer(start: Start) -> None:
@@ -222,7 +223,7 @@ def test_a_worker_that_was_stopped_reports_no_peer_as_silent(frozen: tuple[Membe
         f"heartbeat = Heartbeat(Identity({SECRET!r}, 'me'), interval=0.1, timeout={TIMEOUT},"
         " on_silent=lambda member: print('silent', flush=True))\n"
         f"heartbeat.start()\nheartbeat.watch([Member('b', 'b', '127.0.0.1', {peer.peer_port}, '', 0)])\n"
-        "heartbeat.tense(True)\nprint('watching', flush=True)\ntime.sleep(120)\n"
+        "heartbeat.tense(True)\nprint('watching', flush=True)\ntime.sleep(600)\n"
     )
     watcher = subprocess.Popen([sys.executable, "-c", code], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True)
     try:
@@ -231,10 +232,10 @@ def test_a_worker_that_was_stopped_reports_no_peer_as_silent(frozen: tuple[Membe
         time.sleep(TIMEOUT / 2)
         for process in (peer_process, watcher):
             os.kill(process.pid, signal.SIGSTOP)
-        time.sleep(2 * TIMEOUT)
+        time.sleep(1.5 * TIMEOUT)
         for process in (watcher, peer_process):
             os.kill(process.pid, signal.SIGCONT)
-        time.sleep(2 * TIMEOUT)
+        time.sleep(1.5 * TIMEOUT)
         watcher.kill()
         assert watcher.stdout.read() == ""
     finally:

@@ -20,6 +20,7 @@ from trainer.errors import ConfigError, GroupBroken
 from trainer.group.addresses import Address
 from trainer.membership.missing import Sign
 from trainer.membership.traits import Traits
+from trainer.peer import server as peer_server
 from trainer.peer.handshake import HELLO, Identity, connect, exactly
 from trainer.peer.server import PeerServer, ask_traits, fetch, is_gone, look
 from trainer.peer.tensors import chunks
@@ -177,22 +178,27 @@ def stall(data: bytearray, passed: int, _: socket.socket) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "words"),
+    ("spoil", "patience", "words"),
     [
-        pytest.param(flip_at(HALF), "checksum", id="a-flipped-bit"),
-        pytest.param(flip_at(20), "checksum", id="a-flipped-bit-in-the-structure"),
-        pytest.param(cut, "closed|reset", id="a-dead-source"),
-        pytest.param(stall, "sent nothing for 3 s", id="a-frozen-source"),
+        pytest.param(flip_at(HALF), 30.0, "checksum", id="a-flipped-bit"),
+        pytest.param(flip_at(20), 30.0, "checksum", id="a-flipped-bit-in-the-structure"),
+        pytest.param(cut, 30.0, "closed|reset", id="a-dead-source"),
+        pytest.param(stall, 3.0, "sent nothing for 3 s", id="a-frozen-source"),
     ],
 )
 def test_a_corrupt_transfer_breaks_the_group(
-    server: PeerServer, spoil: Callable[[bytearray, int, socket.socket], None], words: str
+    server: PeerServer,
+    monkeypatch: pytest.MonkeyPatch,
+    spoil: Callable[[bytearray, int, socket.socket], None],
+    patience: float,
+    words: str,
 ) -> None:
+    monkeypatch.setattr(peer_server, "_STALL_SECONDS", patience)
     server.offer(UUID, torch.zeros(2 * HALF, dtype=torch.uint8))
     began = time.monotonic()
     with pytest.raises(GroupBroken, match=words):
         get(Proxy(server.port, spoil).port)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15  # a frozen source sends nothing for 20 s, the others' patience is 30 s
 
 
 def test_a_state_withdrawn_during_the_transfer_is_not_accepted(server: PeerServer) -> None:
@@ -221,14 +227,14 @@ def test_several_newcomers_are_served_at_once(server: PeerServer) -> None:
 
 
 def test_traits_are_sent_on_request(server: PeerServer) -> None:
-    assert ask_traits(ME, at(server.port)) == Traits((("seed", "1f"),))
+    assert ask_traits(ME, at(server.port), seconds=30) == Traits((("seed", "1f"),))
     assert ask_traits(ME, at(free_port()), seconds=0.5) is None
 
 
 def test_only_the_addressed_member_answers_a_ping(server: PeerServer) -> None:
-    assert look(ME, at(server.port)) is Sign.ANSWERS
-    assert look(ME, at(server.port, "a-2")) is Sign.ENDED
-    assert look(ME, at(free_port())) is Sign.ENDED
+    assert look(ME, at(server.port), seconds=30) is Sign.ANSWERS
+    assert look(ME, at(server.port, "a-2"), seconds=30) is Sign.ENDED
+    assert look(ME, at(free_port()), seconds=30) is Sign.ENDED
 
 
 def test_a_peer_that_does_not_answer_may_be_alive() -> None:
@@ -242,7 +248,7 @@ def test_invalid_requests_do_not_disturb_the_server(server: PeerServer) -> None:
             stranger.sendall(garbage)
         with connect(ME, at(server.port), seconds=10) as member:
             member.sendall(garbage)
-    assert look(ME, at(server.port)) is Sign.ANSWERS
+    assert look(ME, at(server.port), seconds=30) is Sign.ANSWERS
 
 
 def test_a_forked_process_does_not_keep_its_parents_server_alive() -> None:

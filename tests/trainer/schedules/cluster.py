@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
 
-from tests.trainer.workers import free_port
+from tests.trainer.workers import ETCD_FLAGS, free_port
 from trainer.launch.lifeline import bound_to
 
 _SECONDS = 60.0
@@ -53,7 +53,7 @@ class Cluster:
         client, peer = self._clients[number], self._peers[number]
         every = ",".join(f"m{each}={self._peers[each]}" for each in self.numbers)
         arguments = [
-            *("--name", f"m{number}", "--data-dir", str(self._folder / f"m{number}")),
+            *("--name", f"m{number}", "--data-dir", str(self._folder / f"m{number}"), *ETCD_FLAGS),
             *("--listen-client-urls", client, "--advertise-client-urls", client),
             *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", every),
         ]

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from tests.trainer.workers import ETCD_FLAGS
 from trainer.launch.lifeline import bound_to
 
 ETCD = -1
@@ -77,7 +78,7 @@ class Network:
             self._etcd = subprocess.Popen(
                 [
                     *("nsenter", f"--net=/run/netns/{self._router}", str(binary), "--data-dir", str(folder / "etcd")),
-                    *("--listen-client-urls", "http://[::]:2379", "--advertise-client-urls", self.etcd),
+                    *("--listen-client-urls", "http://[::]:2379", "--advertise-client-urls", self.etcd, *ETCD_FLAGS),
                 ],
                 stdout=file,
                 stderr=file,

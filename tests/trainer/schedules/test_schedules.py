@@ -23,7 +23,7 @@ import pytest
 from contract import exit_codes
 from tests.trainer.group.kinds import KINDS as KINDS_OF_GROUP
 from tests.trainer.schedules import points
-from tests.trainer.schedules.arena import COMMON, Aim, Arena
+from tests.trainer.schedules.arena import COMMON, MOST_CHANGES, Aim, Arena
 from tests.trainer.schedules.farm import Farm, Job
 from tests.trainer.schedules.ledger import Book
 from tests.trainer.schedules.plan import KINDS, ONE_PER_MOMENT, schedule
@@ -115,6 +115,13 @@ def test_most_faults_hit_their_worker_at_the_named_moment(ring: Ring) -> None:
     hits = sum(aim.hit for aim in ring.aims)
     print(f"{hits} of {len(ring.aims)} strikes came at their moment; missed: {dict(missed)}")
     assert hits >= HIT_RATE * len(ring.aims), f"{hits} of {len(ring.aims)}; missed: {dict(missed)}"
+
+
+@pytest.mark.e2e
+def test_the_membership_settles_after_every_fault(ring: Ring) -> None:
+    if not ring.changes:  # only this test was selected
+        test_no_sample_is_lost_or_repeated_and_all_replicas_stay_equal(ring, *SCHEDULES[0])
+    assert statistics.mean(ring.changes) <= MOST_CHANGES, ring.changes
 
 
 @pytest.mark.e2e

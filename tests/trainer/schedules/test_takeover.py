@@ -13,20 +13,25 @@ from contract import exit_codes
 from tests.trainer.schedules.arena import COMMON
 from tests.trainer.schedules.farm import Farm, Forked, Job
 from tests.trainer.schedules.ledger import Final, verdict
+from tests.trainer.schedules.points import arm, was_hit
 from tests.trainer.schedules.script import TOTAL
 
 pytestmark = pytest.mark.e2e
 
 LEASE_SECONDS = 2
-KNOWN_DEAD_SECONDS = 5.0
-"""Nothing has to be waited for where the processes have certainly ended."""
-TAKEOVER_SECONDS = 30.0
+LONG_LEASE_SECONDS = 10
+KNOWN_DEAD_SECONDS = 25.0
+"""Where the processes have certainly ended, nobody waits for the take-over of those that may live: 4 long leases."""
+TAKEOVER_SECONDS = 60.0
+"""A take-over takes 8 s, four leases; a slow machine gets the rest."""
 
 
 @pytest.fixture
-def job(farm: Farm, tmp_path: Path, etcd: str) -> Iterator[Job]:
+def job(farm: Farm, tmp_path: Path, etcd: str, request: pytest.FixtureRequest) -> Iterator[Job]:
+    """Yield a job; the parameter, if any, is the length of its leases."""
+    lease_seconds = getattr(request, "param", LEASE_SECONDS)
     job = Job(
-        farm, tmp_path / "job", etcd, *COMMON, "--min-step-seconds", "0.02", "--lease-seconds", str(LEASE_SECONDS)
+        farm, tmp_path / "job", etcd, *COMMON, "--min-step-seconds", "0.02", "--lease-seconds", str(lease_seconds)
     )
     yield job
     job.kill()
@@ -44,12 +49,13 @@ def finals(job: Job, worker: Forked) -> list[Final]:
     return [each[worker.name] for each in job.book.finals.values() if worker.name in each]
 
 
+@pytest.mark.parametrize("job", [LONG_LEASE_SECONDS], ids=["long-leases"], indirect=True)
 def test_a_kill_of_all_workers_loses_only_steps_since_the_last_checkpoint_and_no_sample(job: Job) -> None:
     workers = [job.start(name) for name in "abc"]
     job.wait_for_all()
     workers[0].wait_for_step(45)
     workers[0].wait_for(
-        lambda _: any(saved["step"] >= "40" for each in workers for saved in each.events("checkpoint_saved"))
+        lambda _: any(int(saved["step"]) >= 40 for each in workers for saved in each.events("checkpoint_saved"))
     )
     for worker in workers:
         worker.signal(signal.SIGKILL)
@@ -66,7 +72,10 @@ def test_a_kill_of_all_workers_loses_only_steps_since_the_last_checkpoint_and_no
 def test_a_frozen_sole_holder_of_the_state_commits_no_step_that_its_successor_commits(job: Job) -> None:
     alone = job.start("alone")
     alone.wait_for_step(30)
-    alone.signal(signal.SIGSTOP)
+    # Between asking whether it may make the step before final and reporting that, it could not notice the freeze.
+    arm(alone.folder, "gradients", "freeze")
+    alone.wait_for(lambda worker: was_hit(worker.folder, "gradients"))
+    alone.has_sent_itself(signal.SIGSTOP)
     frozen_at = time.monotonic()
     newcomer = job.start("newcomer")
     newcomer.wait_for_step(1, TAKEOVER_SECONDS)
@@ -111,7 +120,7 @@ def test_after_all_workers_leave_at_once_the_next_worker_continues_from_their_st
     workers[0].wait_for_step(25)
     for worker in workers:
         worker.signal(signal.SIGTERM)
-    assert [worker.wait(30) for worker in workers] == [exit_codes.LEFT] * 3
+    assert [worker.wait() for worker in workers] == [exit_codes.LEFT] * 3
     job.book.refresh()
     reached = job.book.reached
     again = job.start("again")

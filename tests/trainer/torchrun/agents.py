@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.trainer.workers import CHECKOUT
+from tests.trainer.workers import CHECKOUT, PATIENCE_SECONDS
 from trainer.observe.log import parse
 
 SCRIPT = """
@@ -72,7 +72,7 @@ class Agent:
     def steps(self) -> list[dict[str, str]]:
         return [fields for fields in map(parse, self.text().splitlines()) if "world_size" in fields]
 
-    def wait_for(self, condition: Callable[[Agent], object], seconds: float = 90) -> float:
+    def wait_for(self, condition: Callable[[Agent], object], seconds: float = PATIENCE_SECONDS) -> float:
         """Wait until the log satisfies ``condition``; return the waiting time in seconds."""
         began = time.monotonic()
         while not condition(self):
@@ -81,7 +81,7 @@ class Agent:
             time.sleep(0.05)
         return time.monotonic() - began
 
-    def wait_for_world(self, size: int, seconds: float = 90) -> float:
+    def wait_for_world(self, size: int, seconds: float = PATIENCE_SECONDS) -> float:
         """Wait until ``size`` workers made the last step; return the waiting time in seconds."""
         return self.wait_for(lambda agent: agent.steps() and agent.steps()[-1]["world_size"] == str(size), seconds)
 

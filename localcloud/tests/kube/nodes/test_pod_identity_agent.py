@@ -44,7 +44,7 @@ def server() -> Iterator[agent.Server]:
 
 def fetch(server: agent.Server, path: str, token: str) -> str:
     url = f"http://127.0.0.1:{server.server_address[1]}{path}"
-    with urllib.request.urlopen(urllib.request.Request(url, headers={"Authorization": token}), timeout=5) as response:
+    with urllib.request.urlopen(urllib.request.Request(url, headers={"Authorization": token}), timeout=60) as response:
         text: str = response.read().decode()
     return text
 

@@ -85,6 +85,27 @@ def _blocks(value: bool) -> Tree:
     return dict.fromkeys(("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets"), value)
 
 
+def _pattern(*types: str) -> str:
+    return json.dumps({"source": ["aws.ec2"], "detail-type": list(types)})
+
+
+def _queue_policy(world: World, effect: str, name: str = "policed") -> Tree:
+    queue = world.get("aws:sqs/queue:Queue", name).outputs
+    service = {"Service": "events.amazonaws.com"}
+    statement = {"Effect": effect, "Principal": service, "Action": "sqs:SendMessage", "Resource": queue["arn"]}
+    document = {"Version": "2012-10-17", "Statement": [statement]}
+    return {"queueUrl": queue["url"], "policy": json.dumps(document)}
+
+
+def _event_target(world: World, rule: str = "aimed", queue: str = "hit") -> Tree:
+    made = world.get("aws:cloudwatch/eventRule:EventRule", rule, eventPattern=_pattern("x"))
+    return {
+        "rule": made.outputs["name"],
+        "arn": world.get("aws:sqs/queue:Queue", queue).outputs["arn"],
+        "targetId": "queue",
+    }
+
+
 MANAGED = "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"
 ROLE_TRUST, OTHER_TRUST = json.dumps(trust("ec2.amazonaws.com")), json.dumps(trust("eks.amazonaws.com"))
 
@@ -161,6 +182,31 @@ CASES = [
         lambda world: {"retentionInDays": 365},
         lambda world: {"retentionInDays": 0, "tags": {"a": "1"}},
         lambda world: {"retentionInDays": 365, "name": "/other"},
+    ),
+    Case(
+        "aws:sqs/queue:Queue",
+        lambda world: {"messageRetentionSeconds": 300, "sqsManagedSseEnabled": True, "tags": {"a": "1"}},
+        lambda world: {"messageRetentionSeconds": 600, "sqsManagedSseEnabled": False, "tags": {"b": "2"}},
+        lambda world: {"messageRetentionSeconds": 300, "sqsManagedSseEnabled": True, "name": "other"},
+    ),
+    Case(
+        "aws:sqs/queuePolicy:QueuePolicy",
+        lambda world: _queue_policy(world, "Allow"),
+        lambda world: _queue_policy(world, "Deny"),
+        lambda world: _queue_policy(world, "Allow", "other-policed"),
+    ),
+    Case(
+        "aws:cloudwatch/eventRule:EventRule",
+        lambda world: {"eventPattern": _pattern("a"), "description": "d"},
+        lambda world: {"eventPattern": _pattern("a", "b"), "description": "e", "state": "DISABLED", "tags": {"a": "1"}},
+        lambda world: {"eventPattern": _pattern("a"), "description": "d", "name": "other"},
+    ),
+    Case(
+        "aws:cloudwatch/eventTarget:EventTarget",
+        _event_target,
+        lambda world: _event_target(world, queue="other-hit"),
+        lambda world: _event_target(world, rule="other-aimed"),
+        import_id=lambda found: f"{found.inputs['rule']}/{found.inputs['targetId']}",
     ),
     Case(
         "aws:s3/bucket:Bucket",

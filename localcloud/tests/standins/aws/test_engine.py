@@ -111,7 +111,7 @@ def test_the_next_up_completes_a_killed_one(stack: EngineStack, clients: Clients
         assert running.poll() is None
         time.sleep(0.05)
     running.kill()
-    running.communicate(timeout=30)
+    running.communicate(timeout=120)
     stack.program(PROGRAM)
     stack.pulumi("cancel", "--yes")
     stack.pulumi("refresh", "--yes", "--skip-preview", "--clear-pending-creates")

@@ -21,6 +21,16 @@ def test_zones_are_sorted_and_can_be_left_out(engine: Engine) -> None:
     assert len(zones["zoneIds"]) == 3
 
 
+def test_offerings_say_in_which_zones_an_instance_type_is(engine: Engine) -> None:
+    token = "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings"
+    wanted = [{"name": "instance-type", "values": ["m5.large", "no.such"]}]
+    found = engine.invoke(token, filters=wanted, locationType="availability-zone")
+    assert set(found["instanceTypes"]) == {"m5.large"}
+    assert {"us-west-2a", "us-west-2b"} <= set(found["locations"])
+    assert set(found["locationTypes"]) == {"availability-zone"}
+    assert engine.invoke(token, filters=wanted)["locations"] == [REGION]
+
+
 def test_the_newest_version_of_an_addon(engine: Engine) -> None:
     token = "aws:eks/getAddonVersion:getAddonVersion"
     newest = engine.invoke(token, addonName="vpc-cni", kubernetesVersion="1.34", mostRecent=True)["version"]

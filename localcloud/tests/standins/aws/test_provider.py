@@ -57,7 +57,7 @@ def test_a_wrong_input_is_refused_by_name(
 @pytest.mark.parametrize(
     ("token", "words"),
     [
-        ("aws:sqs/queue:Queue", "aws:sqs/queue:Queue is not covered by the stand-in"),
+        ("aws:sns/topic:Topic", "aws:sns/topic:Topic is not covered by the stand-in"),
         (
             "aws:ec2/vcp:Vcp",
             "is not covered by the stand-in for pulumi-aws; did you mean aws:ec2/vpc:Vpc?",

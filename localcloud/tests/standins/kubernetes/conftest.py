@@ -51,7 +51,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 def _start(folder: Path, stack: contextlib.ExitStack) -> ControlPlane:
     subprocess.run(["openssl", "genrsa", "-out", folder / "sa.key", "2048"], check=True, capture_output=True)
     (folder / "tokens.csv").write_text(f"{TOKEN},admin,admin,system:masters\n")
-    etcd, peer, port, manager = (_free_port() for _ in range(4))
+    etcd, peer, port, manager = _free_ports(4)
     _spawn(stack, folder, "etcd", [
         f"--data-dir={folder}/etcd", f"--listen-client-urls=http://127.0.0.1:{etcd}", "--unsafe-no-fsync",
         f"--advertise-client-urls=http://127.0.0.1:{etcd}", f"--listen-peer-urls=http://127.0.0.1:{peer}",
@@ -72,15 +72,17 @@ def _start(folder: Path, stack: contextlib.ExitStack) -> ControlPlane:
     return plane
 
 
-def _free_port() -> int:
-    """Return a TCP port that is free, below those that the kernel gives to connections.
+def _free_ports(count: int) -> set[int]:
+    """Return different TCP ports that are free, below those that the kernel gives to connections.
 
     One of theirs could be taken before it is used.
     """
-    while True:
+    found: set[int] = set()
+    while len(found) < count:
         port = 28_000 + secrets.randbelow(4_000)
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
+            found.add(port)
+    return found
 
 
 def _spawn(stack: contextlib.ExitStack, folder: Path, name: str, arguments: list[str]) -> None:

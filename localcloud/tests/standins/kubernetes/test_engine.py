@@ -48,9 +48,10 @@ k8s.apps.v1.Deployment('web', metadata=where | {'name': 'web'}, spec={
     'replicas': int(os.environ['TEST_REPLICAS']), 'selector': {'matchLabels': labels},
     'template': {'metadata': {'labels': labels}, 'spec': {'containers': [{'name': 'main', 'image': 'none'}]}},
 }, opts=pulumi.ResourceOptions.merge(on, pulumi.ResourceOptions(
-    custom_timeouts=pulumi.CustomTimeouts(create='1s', update='1s'))))
+    custom_timeouts=pulumi.CustomTimeouts(create='10s', update='10s'))))
 """
 )
+"""The Deployment controller must react within the time-outs: before, there is nothing to say about its pods."""
 
 TAKEN_OVER = (
     HEAD

@@ -29,11 +29,15 @@ def check(view: JobView, decision: Decision, now: datetime) -> None:
     _check_numbers(view, decision, left)
     _check_creations(view, decision, gone)
     _check_core(view, decision, gone, left)
+    _check_nodes(view, decision, left)
     _check_state(decision, left)
 
 
 def check_again(view: JobView, decision: Decision, again: Decision) -> None:
     """Check that a decision on the outcome of a decision does nothing more."""
+    reached = decision.again is not None and decision.status.settled_replicas != view.job.status.settled_replicas
+    if moved(again) and (reached or any(isinstance(action, DeletePod) for action in decision.actions)):
+        return  # a worker leaves a cordoned node only when the job has its size and the status says so
     kinds = {type(action) for action in again.actions}
     if outdated(view):  # the pods of the old template that had no node are gone, and new ones may be made
         kinds -= {CreatePod, CreateService, Emit}
@@ -95,7 +99,7 @@ def _check_creations(view: JobView, decision: Decision, gone: set[str]) -> None:
 
 
 def _check_core(view: JobView, decision: Decision, gone: set[str], left: list[PodView]) -> None:
-    """No core worker is deleted while a surge worker could go, unless all of them go."""
+    """No core worker is deleted while a surge worker could go, unless all of them go, or because of its node."""
     if not any(pod.type == names.WORKER for pod in left):
         return
     if view.job.spec.suspend or outdated(view) or view.admission in (Admission.WAIT, Admission.YIELD):
@@ -103,8 +107,11 @@ def _check_core(view: JobView, decision: Decision, gone: set[str], left: list[Po
     low = max(1, view.job.bounds(names.WORKER)[0])
     live = (pod for pod in left if pod.phase not in ENDED)
     surge = [pod for pod in live if pod.type == names.WORKER and pod.index >= low]
+    because_of_nodes = moved(decision)
     for pod in view.pods:
         if pod.uid not in gone or pod.type != names.WORKER or not 0 <= pod.index < low or pod.terminating:
+            continue
+        if pod.uid in because_of_nodes:
             continue
         rank = standing(pod, view.nodes)
         if rank < UNPLACED:
@@ -112,6 +119,28 @@ def _check_core(view: JobView, decision: Decision, gone: set[str], left: list[Po
         assert rank < SOUND, f"{pod.name} runs, is core, and is deleted"
         worse = [other.name for other in surge if standing(other, view.nodes) <= rank]
         assert not worse, f"{pod.name} is core and is deleted, and {worse} could go"
+
+
+def _check_nodes(view: JobView, decision: Decision, left: list[PodView]) -> None:
+    """Every pod leaves a node that ends; at most one leaves cordoned ones, and the minimum runs without it."""
+    for pod in left:
+        node = view.nodes.get(pod.node or "")
+        stays = pod.tolerant or pod.phase in ENDED
+        assert stays or node is None or not node.ends, f"{pod.name} stays on a node that ends"
+    ends = {name for name, node in view.nodes.items() if node.ends}
+    uids = moved(decision)
+    pods = [pod for pod in view.pods if pod.uid in uids and pod.node not in ends]
+    assert len(pods) <= 1, f"{pods} leave cordoned nodes together"
+    if pods:
+        active = sum(pod.type == names.WORKER and pod.phase == "Running" for pod in left)
+        assert active >= max(1, view.job.bounds(names.WORKER)[0]), f"{pods} is needed"
+        assert not lost(pods[0], view.nodes), f"{pods} can't confirm its end"
+
+
+def moved(decision: Decision) -> set[str]:
+    """Return the uids of the pods that leave because of their nodes."""
+    deletes = (action for action in decision.actions if isinstance(action, DeletePod))
+    return {delete.uid for delete in deletes if delete.reason.endswith("replaced on another one")}
 
 
 def _check_state(decision: Decision, left: list[PodView]) -> None:

@@ -70,11 +70,7 @@ def _scaling(random: Random, low: int, high: int) -> dict[str, Any]:
 def random_view(random: Random) -> JobView:
     """Return a job in a state that need not be the outcome of any history."""
     job = random_job(random, queue=random.choice((None, None, "q")))
-    nodes = {
-        name: NodeView(name=name, doomed=doomed, lost=doomed and random.random() < 0.5)
-        for name in "abcd"[: random.randint(0, 4)]
-        for doomed in [random.random() < 0.3]
-    }
+    nodes = {name: random_node(random, name) for name in "abcd"[: random.randint(0, 4)]}
     view = JobView(
         job=job,
         pods=random_pods(random, job),
@@ -90,6 +86,15 @@ def random_view(random: Random) -> JobView:
     if random.random() < 0.1:
         view = replace(view, job=replace(view.job, spec=replace(view.job.spec, suspend=True)))
     return view
+
+
+def random_node(random: Random, name: str) -> NodeView:
+    """Return a node that is sound, or will go in one of the ways that there are."""
+    node = NodeView(name=name, elastic=random.random() < 0.5)
+    if random.random() < 0.6:
+        return node
+    how: dict[str, bool] = random.choice(({}, {"lost": True}, {"cordoned": True}, {"ends": True}))
+    return replace(node, doomed=True, **how)
 
 
 def random_pods(random: Random, job: ElasticJob) -> tuple[PodView, ...]:
@@ -123,6 +128,7 @@ def random_pod(random: Random, type: str, index: int) -> PodView:
         started=ago(random.choice((1, 100, 5000))) if placed else None,
         finished=ago(random.choice((0, 20, 400))) if phase in ("Succeeded", "Failed") else None,
         template_hash=random.choice(("", "first", "first", "first", "first", "second")),
+        tolerant=random.random() < 0.05,
     )
 
 
@@ -184,13 +190,11 @@ def _delete_pod(simulation: Simulation, random: Random) -> None:
 
 def _node(simulation: Simulation, random: Random) -> None:
     node = random.choice(list(simulation.nodes))
-    kind = random.random()
-    if kind < 0.3:
+    if random.random() < 0.3:
         simulation.lose(node)
-    elif kind < 0.6:
-        simulation.nodes[node] = NodeView(name=node, doomed=True)
     else:
-        simulation.nodes[node] = NodeView(name=node)
+        found = random_node(random, node)
+        simulation.nodes[node] = replace(found, lost=False)
 
 
 def _edit(simulation: Simulation, random: Random) -> None:

@@ -1,7 +1,8 @@
 """The promises of the decision, in random states and after random histories.
 
 `promises` says what is checked at every decision: never more than the maximum, no core worker deleted while a surge
-worker could go, nothing done to a finished job but its cleaning, and nothing more to do on the outcome of a decision.
+worker could go, workers leave cordoned nodes one at a time and not below the minimum, none stays on a node that ends,
+nothing done to a finished job but its cleaning, and nothing more to do on the outcome of a decision.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def calm(cluster: Simulation) -> None:
         if node.lost:
             del cluster.nodes[name], cluster.rooms[name]
         else:
-            cluster.nodes[name] = replace(node, doomed=False)
+            cluster.nodes[name] = NodeView(name=name, elastic=node.elastic)
     cluster.nodes["new"] = NodeView(name="new")
     cluster.rooms["new"] = 100
     cluster.settle()

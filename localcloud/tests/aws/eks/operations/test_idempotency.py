@@ -187,15 +187,15 @@ def test_only_one_of_two_simultaneous_requests_is_carried_out(world: World, monk
 
     def slow_role(arn: str) -> Any:
         checked.set()
-        go_on.wait(10)
+        go_on.wait(60)
         return ask(arn)
 
     monkeypatch.setattr(world.principals, "role", slow_role)
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(kind.create, world, "one")
-        assert checked.wait(10)
+        assert checked.wait(60)
         second = pool.submit(kind.create, world, "one")
         time.sleep(0.1)  # so that it arrives while the first is being carried out
         go_on.set()
-        assert first.result(10) == second.result(10)
+        assert first.result(60) == second.result(60)
     assert len(world.eks.clusters["demo"].associations) == 1

@@ -1,7 +1,4 @@
-"""IAM, KMS, S3 and EFS policy documents, made by pure functions from names and ARNs.
-
-policies.to_json(policies.service_trust("pods.eks.amazonaws.com", "sts:AssumeRole", "sts:TagSession"))
-"""
+"""IAM, KMS, S3 and EFS policy documents of everything but Karpenter, and the form of all documents."""
 
 from __future__ import annotations
 
@@ -16,13 +13,14 @@ def to_json(document: Document) -> str:
     return json.dumps(document, sort_keys=True)
 
 
-def _document(*statements: Document) -> Document:
+def document(*statements: Document) -> Document:
+    """Return a policy document of these statements."""
     return {"Version": "2012-10-17", "Statement": list(statements)}
 
 
 def service_trust(service: str, *actions: str) -> Document:
     """Return a trust policy that lets one AWS service, and no other principal, assume the role."""
-    return _document({"Effect": "Allow", "Principal": {"Service": service}, "Action": list(actions)})
+    return document({"Effect": "Allow", "Principal": {"Service": service}, "Action": list(actions)})
 
 
 def pod_identity_trust(cluster_arn: str, namespace: str, service_account: str) -> Document:
@@ -30,7 +28,7 @@ def pod_identity_trust(cluster_arn: str, namespace: str, service_account: str) -
 
     https://docs.aws.amazon.com/eks/latest/userguide/pod-id-role.html
     """
-    return _document(
+    return document(
         {
             "Effect": "Allow",
             "Principal": {"Service": "pods.eks.amazonaws.com"},
@@ -52,7 +50,7 @@ def encryption_key(account: str, region: str, partition: str, log_group: str) ->
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/encrypt-log-data-kms.html
     """
     log_group_arn = f"arn:{partition}:logs:{region}:{account}:log-group:{log_group}"
-    return _document(
+    return document(
         {
             "Sid": "AdministeredThroughIam",
             "Effect": "Allow",
@@ -73,7 +71,7 @@ def encryption_key(account: str, region: str, partition: str, log_group: str) ->
 
 def bucket_tls_only(bucket_arn: str) -> Document:
     """Return a bucket policy that denies every request without TLS."""
-    return _document(
+    return document(
         {
             "Sid": "TlsOnly",
             "Effect": "Deny",
@@ -87,7 +85,7 @@ def bucket_tls_only(bucket_arn: str) -> Document:
 
 def file_system(file_system_arn: str, access_point_arn: str) -> Document:
     """Return a file system policy: clients mount over TLS, from the VPC, through one access point, and not as root."""
-    return _document(
+    return document(
         {
             "Sid": "ThroughTheAccessPoint",
             "Effect": "Allow",
@@ -147,7 +145,7 @@ def trainer(bucket_arn: str, key_arn: str, *, checkpoints: str | None = None, da
         statements += _keep_checkpoints(bucket_arn, checkpoints)
     if dataset is not None:
         statements.append({"Sid": "ReadDataset", "Effect": "Allow", "Action": "s3:GetObject", "Resource": dataset})
-    return _document(*statements)
+    return document(*statements)
 
 
 def _keep_checkpoints(bucket_arn: str, folder: str) -> list[Document]:

@@ -1,0 +1,96 @@
+"""One turn: a new stack on a one-machine cloud of its own, whose job grows and shrinks with its nodes.
+
+Both systems are asked in the same second, in the cluster and not through Pulumi, whose own time is the same for both:
+the job gets its new size, so that pods are Pending; with one node group for all workers, EKS is told its new size, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.lifecycle import first_line, node_ready
+from benchmarks.nodes.plan import LARGE, Turn
+from benchmarks.nodes.results import GONE, NODEGROUP, READY, STEP, WHOLE, named
+from tests.e2e.checkout import Checkout, wait_until
+from tests.e2e.elasticjob import Job
+from tests.e2e.nodes import instances
+from tests.e2e.training import node_of, running_workers, wait_for_world
+
+PATIENCE_SECONDS = 900.0
+SETTINGS = {"workers": 1, "minWorkers": 1, "maxWorkers": LARGE, "capacityType": "ON_DEMAND"}
+
+Add = Callable[[str, float], None]
+"""Takes a measure's name and its seconds."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """The stack of a turn."""
+
+    checkout: Checkout
+    job: Job
+    system: str
+    group: str
+    """Name of the worker node group."""
+
+    def ask(self, size: int) -> None:
+        """Ask for a number of workers, and of nodes if somebody has to."""
+        cluster = self.checkout.outputs["clusterName"]
+        grow = (
+            f"aws eks update-nodegroup-config --cluster-name {cluster} --nodegroup-name {self.group} "
+            f"--scaling-config desiredSize={size} >/dev/null && "
+        )
+        scale = f"kubectl scale {self.job.named} --replicas={size}"
+        self.checkout.run(f"{grow if self.system == NODEGROUP else ''}{scale}")
+
+
+def make(turn: Turn, folder: Path, add: Add) -> None:
+    """Make a turn; always stop its cloud."""
+    checkout = Checkout.copy_to(folder)
+    try:
+        checkout.run("python -m localcloud start && pulumi stack select --create local")
+        for key, value in {**SETTINGS, "surgeNodes": turn.system}.items():
+            checkout.run(f"pulumi config set {key} {value}")
+        checkout.make("up")
+        site = _site(checkout, turn.system)
+        wait_for_world(checkout, 1, seconds=PATIENCE_SECONDS)
+        for size in turn.changes:
+            _grow(site, size, add)
+            _shrink(site, size, add)
+        checkout.run("pulumi destroy --yes")
+    finally:
+        checkout.run("python -m localcloud stop", expect=None)
+
+
+def _site(checkout: Checkout, system: str) -> Site:
+    job = Job(checkout.path, checkout.outputs["jobName"], checkout.outputs["namespace"])
+    groups = checkout.aws(f"eks list-nodegroups --cluster-name {checkout.outputs['clusterName']}")["nodegroups"]
+    return Site(checkout, job, system, next(name for name in groups if "-workers" in name))
+
+
+def _grow(site: Site, size: int, add: Add) -> None:
+    checkout = site.checkout
+    (survivor,) = running_workers(checkout)
+    begin = time.time()
+    site.ask(size)
+    wait_for_world(checkout, size, of={survivor: None}, seconds=PATIENCE_SECONDS)
+    newcomers = [pod for pod in running_workers(checkout) if pod != survivor]
+    ready = max(node_ready(checkout, node_of(checkout, pod)) for pod in newcomers)
+    step = first_line(checkout, newcomers, f"world_size={size} ")
+    add(named(1, size, WHOLE), step - begin)
+    add(named(1, size, READY), ready - begin)
+    add(named(1, size, STEP), step - ready)
+
+
+def _shrink(site: Site, size: int, add: Add) -> None:
+    checkout = site.checkout
+    expected = len(instances(checkout)) - size + 1  # with the node group alone, it is EKS that decides which
+    begin = time.time()
+    site.ask(1)
+    wait_until("the other instances to end", lambda: len(instances(checkout)) == expected, seconds=PATIENCE_SECONDS)
+    add(named(size, 1, GONE), time.time() - begin)
+    wait_until("one worker", lambda: len(running_workers(checkout)) == 1, seconds=PATIENCE_SECONDS)
+    wait_for_world(checkout, 1, seconds=PATIENCE_SECONDS)

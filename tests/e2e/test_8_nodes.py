@@ -1,0 +1,324 @@
+"""Nodes follow the workers: Karpenter brings them, loses them to EC2, and takes away the right ones.
+
+The controller and the charts are Karpenter's own. Each test uses the stack as the previous one left it, so a single
+test needs those above it. The module begins with a new stack, in the cloud of the session if that still runs.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.e2e.checkout import SHORT_TRAINING, Checkout, repeat, stop_once_printed, wait_until
+from tests.e2e.cluster_faults import restart_api_server
+from tests.e2e.elasticjob import Job
+from tests.e2e.inventory import Inventory, added, aws_inventory, host_leftovers
+from tests.e2e.nodes import (
+    WORKERS,
+    claims,
+    drifted,
+    instance_of,
+    instances,
+    interrupt,
+    no_capacity,
+    nodes,
+    surge_instances,
+    surge_nodes,
+    wait_for_surge_count,
+    wait_for_surge_nodes,
+)
+from tests.e2e.training import (
+    assert_committed_once,
+    assert_steps_only_grow,
+    count,
+    identities,
+    latest_generation,
+    latest_step,
+    node_of,
+    running_workers,
+    steps,
+    wait_for_world,
+)
+
+pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
+
+SETTINGS = {
+    "surgeNodes": "karpenter",
+    "capacityType": "SPOT",
+    "minWorkers": "1",
+    "workers": "2",
+    "maxWorkers": "8",
+    "jobName": "nodes",
+    "trainerArgs": "--epochs 1500 --min-step-seconds 0.1 --report-every 1 --checkpoint-every 50",
+}
+NEW_NODE_SECONDS = 300
+"""A node that has to be started, a worker on it, and its first step. Karpenter doesn't try an offering again for three
+minutes after EC2 had none of it, or has interrupted an instance of it."""
+
+EMPTIED_SECONDS = 90
+"""An empty node is gone within a minute, on a machine that isn't busy."""
+
+RELEASES = ("v20260304", "v20260107")
+"""The images that the one-machine cloud knows: the default of nodeImageVersion, and an older one."""
+
+KARPENTER = "-n kube-system -l app.kubernetes.io/name=karpenter"
+
+
+@pytest.fixture(scope="module")
+def account(checkout: Checkout) -> Inventory:
+    """Return the inventory of an account without a stack."""
+    if checkout.run("kubectl get crd elasticjobs.elastic.pytorch.org", expect=None).status == 0:
+        checkout.run("pulumi destroy --yes")
+    checkout.run("python -m localcloud start")
+    return aws_inventory(checkout.cloud())
+
+
+@pytest.fixture(scope="module")
+def stack(checkout: Checkout, account: Inventory) -> Checkout:
+    """Return the checkout with a new stack: a worker on the core, and one on a node that Karpenter has brought."""
+    assert account
+    checkout.run("pulumi stack select --create local", expect=None)
+    for key, value in SETTINGS.items():
+        checkout.run(f"pulumi config set {key} -- '{value}'")
+    checkout.make("up")
+    checkout.forget_outputs()
+    wait_for_world(checkout, 2, seconds=NEW_NODE_SECONDS)
+    return checkout
+
+
+@pytest.fixture(scope="module")
+def job(stack: Checkout) -> Job:
+    """Return the stack's job, for what `pulumi up` would wait for in vain."""
+    return Job(stack.path, stack.outputs["jobName"], stack.namespace)
+
+
+def resize(checkout: Checkout, size: int) -> None:
+    """Set the number of workers as a person does."""
+    checkout.run(f"pulumi config set workers {size} && pulumi up --yes")
+
+
+def on_surge_nodes(checkout: Checkout) -> list[str]:
+    """Return the running workers on Karpenter's nodes."""
+    brought = surge_nodes(checkout)
+    return [pod for pod in running_workers(checkout) if node_of(checkout, pod) in brought]
+
+
+def rank_of(checkout: Checkout, pod: str) -> int:
+    """Return the rank in a worker's newest report."""
+    return int(steps(checkout, pod)[-1]["rank"])
+
+
+def billed(checkout: Checkout) -> list[str]:
+    """Return the node group of each instance that EC2 bills, without the digits that Pulumi adds to its name.
+
+    An instance of no group, such as Karpenter's, is an empty text.
+    """
+    tags = [{tag["Key"]: tag["Value"] for tag in instance["Tags"]} for instance in instances(checkout).values()]
+    return sorted(each.get("eks:nodegroup-name", "").rpartition("-")[0] for each in tags)
+
+
+def assert_notice_survived(checkout: Checkout, victims: list[str]) -> None:
+    """Give the instances of workers their notice, and assert that the workers leave in time and come back elsewhere."""
+    size = len(running_workers(checkout))
+    survivors = {name: who for name, who in identities(checkout).items() if name not in victims}
+    discarded = {name: count(checkout.logs(name), "step_discarded") for name in survivors}
+    ids = {pod: instance_of(checkout, pod) for pod in victims}
+    generation, step = latest_generation(checkout), latest_step(checkout)
+    with checkout.followed(victims) as printed:
+        interrupt(checkout, *ids.values())
+        # The log of a worker whose instance ended first would stop without that line.
+        wait_until("the workers to leave", lambda: all(count(printed(pod), "left") == 1 for pod in victims))
+        wait_for_world(checkout, size, of=survivors, after=generation, seconds=NEW_NODE_SECONDS)
+        assert {name: count(checkout.logs(name), "step_discarded") for name in survivors} == discarded
+        assert survivors.items() <= identities(checkout).items()
+        assert latest_step(checkout) > step
+        wait_for_world(checkout, size, seconds=NEW_NODE_SECONDS)
+        assert_committed_once([*map(printed, victims), *map(checkout.logs, running_workers(checkout))])
+    wait_until("the interrupted instances to end", lambda: not set(ids.values()) & surge_instances(checkout).keys())
+    wait_for_surge_count(checkout, size - 1)
+
+
+def test_the_stack_has_one_worker_on_the_core_and_one_on_a_node_of_karpenters(stack: Checkout) -> None:
+    assert len(surge_nodes(stack)) == 1
+    assert len(nodes(stack, WORKERS)) == 2
+    assert len(on_surge_nodes(stack)) == 1
+    stack.run("pulumi preview --expect-no-changes")
+
+
+def test_two_more_workers_bring_two_nodes_and_the_first_ones_stay(stack: Checkout) -> None:
+    before, brought = identities(stack), surge_nodes(stack)
+    resize(stack, 4)
+    wait_for_world(stack, 4, seconds=NEW_NODE_SECONDS)
+    assert before.items() <= identities(stack).items()
+    assert brought.items() <= surge_nodes(stack).items()
+    wait_for_surge_count(stack, 3)
+    assert len({node_of(stack, pod) for pod in running_workers(stack)}) == 4
+    assert_steps_only_grow(stack)
+
+
+def test_two_fewer_free_their_two_nodes_and_no_other(stack: Checkout) -> None:
+    before = identities(stack)
+    places = {pod: node_of(stack, pod) for pod in before}
+    resize(stack, 2)
+    wait_for_world(stack, 2)
+    wait_until("two worker pods", lambda: len(stack.worker_pods()) == 2)
+    stayed = identities(stack)
+    assert stayed.items() <= before.items()
+    kept = {places[pod] for pod in stayed}
+    wait_for_surge_nodes(stack, {name for name in surge_nodes(stack) if name in kept}, seconds=EMPTIED_SECONDS)
+    wait_for_surge_count(stack, 1)
+    assert set(nodes(stack, WORKERS)) == kept
+    assert identities(stack) == stayed
+    assert_steps_only_grow(stack)
+
+
+def test_a_worker_leaves_an_instance_with_a_spot_notice_before_its_end(stack: Checkout) -> None:
+    resize(stack, 3)
+    wait_for_world(stack, 3, seconds=NEW_NODE_SECONDS)
+    assert_notice_survived(stack, on_surge_nodes(stack)[:1])
+
+
+def test_two_notices_at_once_are_two_workers_that_leave(stack: Checkout) -> None:
+    assert_notice_survived(stack, on_surge_nodes(stack))
+
+
+def test_a_notice_for_the_node_of_rank_0(stack: Checkout) -> None:
+    first = next(pod for pod in running_workers(stack) if rank_of(stack, pod) == 0)
+    if first not in on_surge_nodes(stack):  # it comes back as the last one, and another worker is the first
+        generation = latest_generation(stack)
+        stack.run(f"kubectl delete pod -n {stack.namespace} {first}")
+        wait_for_world(stack, 3, after=generation, seconds=180)
+    (leader,) = (pod for pod in on_surge_nodes(stack) if rank_of(stack, pod) == 0)
+    assert_notice_survived(stack, [leader])
+
+
+def test_without_capacity_training_goes_on_and_the_job_says_what_it_waits_for(stack: Checkout, job: Job) -> None:
+    before, step = identities(stack), latest_step(stack)
+    with no_capacity(stack, "*"):
+        job.scale(5)
+        wait_until(
+            "the job to say that EC2 has no capacity",
+            lambda: "InsufficientInstanceCapacity" in stack.run(f"kubectl get ej -n {stack.namespace}").text,
+            seconds=180,
+        )
+        condition = job.condition("Running")
+        assert condition["status"] == "True"
+        assert "InsufficientInstanceCapacity" in condition["message"]
+        assert identities(stack) == before
+        wait_until("more steps", lambda: latest_step(stack) > step + 10)
+    wait_for_world(stack, 5, seconds=2 * NEW_NODE_SECONDS)
+    assert before.items() <= identities(stack).items()
+    wait_for_surge_count(stack, 4)
+
+
+def test_a_type_without_capacity_is_replaced_by_another_one(stack: Checkout, job: Job) -> None:
+    job.scale(3)
+    wait_for_surge_count(stack, 2)
+    used = {instance["InstanceType"] for instance in surge_instances(stack).values()}
+    with no_capacity(stack, *sorted(used)):
+        before = surge_instances(stack)
+        job.scale(4)
+        wait_for_world(stack, 4, seconds=NEW_NODE_SECONDS)
+        (new,) = (each for each in surge_instances(stack).values() if each["InstanceId"] not in before)
+        assert new["InstanceType"] not in used
+    job.scale(3)
+    wait_for_surge_count(stack, 2)
+
+
+def test_a_lost_karpenter_and_a_lost_api_server_are_made_up_for_while_it_scales(stack: Checkout, job: Job) -> None:
+    before = identities(stack)
+    job.scale(6)
+    stack.run(f"kubectl delete pods {KARPENTER} --grace-period=0 --force")
+    restart_api_server(stack)
+    wait_for_world(stack, 6, seconds=2 * NEW_NODE_SECONDS)
+    wait_for_surge_count(stack, 5)
+    grown = identities(stack)
+    assert before.items() <= grown.items()
+    job.scale(3)
+    stack.run(f"kubectl delete pods {KARPENTER} --grace-period=0 --force")
+    restart_api_server(stack)
+    wait_for_world(stack, 3, seconds=180)
+    wait_for_surge_count(stack, 2)
+    assert identities(stack).items() <= grown.items()
+    assert_steps_only_grow(stack)
+
+
+def test_drifted_nodes_keep_their_workers_outside_the_maintenance_window(stack: Checkout) -> None:
+    before, brought = identities(stack), surge_nodes(stack)
+    closed = datetime.now(UTC) + timedelta(days=3)
+    stack.run(
+        f"pulumi config set nodeImageVersion {RELEASES[1]} && "
+        f"pulumi config set maintenanceWindow '{closed:%a} 00:00 1h' && pulumi up --yes"
+    )
+    wait_until("all nodes to have drifted", lambda: all(map(drifted, claims(stack))), seconds=NEW_NODE_SECONDS)
+    blocked = "kubectl get events -A --field-selector involvedObject.kind=NodePool -o json"
+    wait_until("Karpenter to say that it may not replace them", lambda: "Drifted" in json.dumps(stack.json(blocked)))
+    assert surge_nodes(stack) == brought
+    assert identities(stack) == before
+
+
+def test_in_the_maintenance_window_they_are_replaced_one_at_a_time(stack: Checkout) -> None:
+    brought, generation = surge_nodes(stack), latest_generation(stack)
+    (settled,) = (pod for pod in running_workers(stack) if node_of(stack, pod) not in brought)
+    before = identities(stack)[settled]
+    stack.run(f"pulumi config set maintenanceWindow '{datetime.now(UTC):%a %H}:00 2h' && pulumi up --yes")
+
+    def replaced() -> bool:
+        found = surge_nodes(stack)
+        return len(found) == len(brought) and not found.keys() & brought.keys()
+
+    wait_until("other nodes", replaced, seconds=2 * NEW_NODE_SECONDS)
+    wait_for_world(stack, 3, seconds=NEW_NODE_SECONDS)
+    assert identities(stack)[settled] == before
+    sizes = [int(report["world_size"]) for report in steps(stack, settled) if int(report["generation"]) > generation]
+    assert min(sizes) == 2, "two workers were missing at a time"
+    stack.run(
+        f"pulumi config set nodeImageVersion {RELEASES[0]} && pulumi config set maintenanceWindow '' && pulumi up --yes"
+    )
+
+
+def test_a_finished_job_leaves_nothing_to_pay_but_the_core(stack: Checkout) -> None:
+    assert surge_instances(stack)
+    with stack.config("jobName", "short"), stack.config("trainerArgs", SHORT_TRAINING):
+        stack.run("pulumi up --yes")
+        stack.forget_outputs()
+        finished = f"elasticjob/{stack.outputs['jobName']}"
+        stack.run(f"kubectl wait -n {stack.namespace} --for=condition=Succeeded {finished} --timeout=300s")
+        wait_until("no surge instance", lambda: not surge_instances(stack), seconds=EMPTIED_SECONDS)
+        wait_for_surge_nodes(stack, set())
+        assert billed(stack) == ["tidewater-local-system", "tidewater-local-workers"]
+
+
+def test_without_workers_the_core_is_empty_too_and_the_job_waits_suspended(stack: Checkout) -> None:
+    stack.run("pulumi config set minWorkers 0 && pulumi up --yes")
+    stack.forget_outputs()
+    wait_for_world(stack, 3, seconds=NEW_NODE_SECONDS)
+    resize(stack, 0)
+    wait_until("no worker node", lambda: not nodes(stack, WORKERS), seconds=180)
+    own = Job(stack.path, stack.outputs["jobName"], stack.namespace)
+    assert own.condition("Suspended")["status"] == "True"
+    assert not stack.worker_pods()
+    assert billed(stack) == ["tidewater-local-system"]
+
+
+def test_a_resumed_job_continues_on_nodes_that_karpenter_brings(stack: Checkout) -> None:
+    resize(stack, 3)
+    wait_for_world(stack, 3, seconds=NEW_NODE_SECONDS)
+    wait_for_surge_count(stack, 3)
+    events = [line.get("event") for pod in running_workers(stack) for line in stack.logs(pod)]
+    assert "checkpoint_loaded" in events
+
+
+def test_a_destroy_that_is_killed_while_nodes_drain_is_completed_by_the_next(
+    stack: Checkout, account: Inventory
+) -> None:
+    assert surge_nodes(stack)
+    stop_once_printed(stack, "pulumi destroy --yes", "NodePool nodepool-workers deleting")
+    repeat(stack, "pulumi destroy --yes")
+    assert added(account, aws_inventory(stack.cloud())) == {}
+    assert not instances(stack)
+    instance = json.loads((stack.state / "instance.json").read_text())["id"]
+    left = host_leftovers(instance, stack.state)
+    assert [item for item in left if "kubelet" in item or "containerd" in item or "node" in item] == []

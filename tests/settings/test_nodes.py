@@ -1,0 +1,159 @@
+"""Who brings which worker node, and every mistake about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import settings
+from tests import graph
+
+CPU = {"gpusPerWorker": 0, "instanceTypes": ["m6i.xlarge"]}
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "owner of the surge": ({"surgeNodes": "asg"}, "surgeNodes = asg: must be karpenter or nodegroup"),
+    "unknown surge type": ({"surgeInstanceTypes": ["g5.xlrge"]}, "surgeInstanceTypes = g5.xlrge: unknown instance"),
+    "surge type twice": ({"surgeInstanceTypes": ["g5.xlarge"] * 2}, "surgeInstanceTypes = g5.xlarge: is listed twice"),
+    "surge type without GPUs": (
+        {"surgeInstanceTypes": ["m5.xlarge"]},
+        "gpusPerWorker = 1: 1 per node is 1 GPUs, and m5.xlarge in surgeInstanceTypes has 0",
+    ),
+    "surge type with too few vCPUs": (
+        CPU | {"surgeInstanceTypes": ["r6i.large"]},
+        "surgeInstanceTypes = r6i.large: has 2 vCPUs and 16 GiB; a worker that fits the smallest",
+    ),
+    "surge type with too little memory": (
+        CPU | {"surgeInstanceTypes": ["m6i.2xlarge", "c6i.xlarge"]},
+        "surgeInstanceTypes = c6i.xlarge: has 4 vCPUs and 8 GiB",
+    ),
+    "Spot for the core alone": (
+        {"capacityType": "SPOT", "workers": 2, "minWorkers": 2, "maxWorkers": 2},
+        "capacityType = SPOT: is for the nodes above minWorkers, and maxWorkers leaves none",
+    ),
+    "Spot for a core whose last node has room": (
+        {**CPU, "capacityType": "SPOT", "minWorkers": 3, "workers": 4, "maxWorkers": 4, "workersPerNode": 2},
+        "capacityType = SPOT: is for the nodes above minWorkers",
+    ),
+    "limits below the core": ({"minWorkers": 9}, "maxWorkers = 8: must be at least minWorkers, which is 9"),
+    "suspended but with a core": ({"workers": 0}, "workers = 0: must be from 1 to 8 (from minWorkers to maxWorkers)"),
+    "no core of a node group": (
+        {"minWorkers": 0, "surgeNodes": "nodegroup"},
+        "minWorkers = 0: must be from 1 to 1000 (0 needs surgeNodes karpenter)",
+    ),
+    "window without a weekday": ({"maintenanceWindow": "03:00 4h"}, "maintenanceWindow = 03:00 4h: must be weekday"),
+    "window of no day": ({"maintenanceWindow": "Son 03:00 4h"}, "such as Sun 03:00 4h, or empty"),
+    "window at no time": ({"maintenanceWindow": "Sun 24:00 4h"}, "maintenanceWindow = Sun 24:00 4h"),
+    "window of no length": ({"maintenanceWindow": "Sun 03:00 0h"}, "maintenanceWindow = Sun 03:00 0h"),
+    "window of more than a day": ({"maintenanceWindow": "Sun 03:00 25h"}, "maintenanceWindow = Sun 03:00 25h"),
+    "window for a node group": (
+        {"maintenanceWindow": "Sun 03:00 4h", "surgeNodes": "nodegroup"},
+        "maintenanceWindow = Sun 03:00 4h: has an effect only with surgeNodes karpenter",
+    ),
+    "surge types for a node group": (
+        {"surgeInstanceTypes": ["g5.xlarge"], "surgeNodes": "nodegroup"},
+        "surgeInstanceTypes = g5.xlarge: has an effect only with surgeNodes karpenter",
+    ),
+    "image release as a date": ({"nodeImageVersion": "2026-03-04"}, "nodeImageVersion = 2026-03-04: must be a release"),
+    "newest image release": ({"nodeImageVersion": "latest"}, "nodeImageVersion = latest: must be a release"),
+    "charts on a web page": ({"karpenterCharts": "https://charts.example"}, "must be an oci:// address or a folder"),
+    "no charts": ({"karpenterCharts": ""}, 'karpenterCharts = "": must be an oci:// address or a folder'),
+    "controller's image": ({"karpenterImage": "-"}, "karpenterImage = -: must be a container image"),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD.values(), ids=BAD.keys())
+def test_a_mistake_is_reported_with_key_value_and_remedy(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(settings.ConfigurationError) as refused:
+        settings.parse({**graph.defaults(), **changes}, stack="dev")
+    assert message in str(refused.value)
+    assert len(refused.value.mistakes) == 1, str(refused.value)
+
+
+def parsed(**changes: Any) -> settings.Settings:
+    """Return the settings of a stack that sets only `changes`."""
+    return settings.parse({**graph.defaults(), **changes}, stack="dev")
+
+
+def sizes(nodes: settings.Nodes) -> tuple[int, int, int]:
+    return nodes.desired, nodes.minimum, nodes.maximum
+
+
+def surge(**changes: Any) -> settings.Surge:
+    found = parsed(**changes).surge
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("count", [2, 3, 9])
+def test_with_karpenter_the_number_of_workers_changes_no_node_group(count: int) -> None:
+    stack = parsed(workers=count, minWorkers=2, maxWorkers=9)
+    assert stack.workers.count == count
+    assert sizes(stack.workers.nodes) == (2, 2, 2)
+
+
+def test_the_core_has_the_nodes_for_the_minimum_and_karpenter_may_bring_the_rest() -> None:
+    changes = {"instanceTypes": ["g5.12xlarge"], "workersPerNode": 4, "minWorkers": 5, "workers": 5, "maxWorkers": 17}
+    assert sizes(parsed(**changes).workers.nodes) == (2, 2, 2)
+    assert surge(**changes).maximum == 3
+
+
+def test_a_core_of_no_workers_has_no_node_and_a_maximum_that_eks_accepts() -> None:
+    stack = parsed(minWorkers=0, workers=0)
+    assert (stack.workers.count, stack.workers.minimum) == (0, 0)
+    assert sizes(stack.workers.nodes) == (0, 0, 1)
+
+
+def test_with_karpenter_the_capacity_type_is_that_of_the_surge_and_the_core_is_on_demand() -> None:
+    stack = parsed(capacityType="SPOT")
+    assert stack.workers.nodes.capacity_type == "ON_DEMAND"
+    assert stack.surge is not None
+    assert stack.surge.capacity_type == "SPOT"
+
+
+def test_with_a_node_group_it_has_all_worker_nodes() -> None:
+    stack = parsed(surgeNodes="nodegroup", capacityType="SPOT", workers=3, minWorkers=2, maxWorkers=6)
+    assert stack.surge is None
+    assert sizes(stack.workers.nodes) == (3, 2, 6)
+    assert stack.workers.nodes.capacity_type == "SPOT"
+
+
+def test_spot_workers_of_a_fixed_number_need_a_node_group() -> None:
+    stack = parsed(surgeNodes="nodegroup", capacityType="SPOT", workers=2, minWorkers=2, maxWorkers=2)
+    assert stack.workers.nodes.capacity_type == "SPOT"
+
+
+def test_surge_types_may_be_larger_than_the_cores() -> None:
+    assert surge(surgeInstanceTypes=["g5.2xlarge", "g6.xlarge"]).instance_types == ("g5.2xlarge", "g6.xlarge")
+
+
+@pytest.mark.parametrize(
+    ("text", "window"),
+    [
+        ("", None),
+        ("Sun 03:00 4h", settings.Window("sun", 3, 0, 4)),
+        ("Fri 23:30 24h", settings.Window("fri", 23, 30, 24)),
+    ],
+)
+def test_the_maintenance_window_is_a_weekday_a_start_and_a_length(text: str, window: settings.Window | None) -> None:
+    assert surge(maintenanceWindow=text).window == window
+
+
+def test_charts_come_from_a_registry_or_from_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("TOOLS", "/tools")
+    assert surge(karpenterCharts="oci://public.ecr.aws/karpenter").charts == "oci://public.ecr.aws/karpenter"
+    assert surge(karpenterCharts="../charts").charts == "../charts"
+    assert surge(karpenterCharts="~/charts").charts == f"{tmp_path}/charts"
+    assert surge(karpenterCharts="$TOOLS/charts").charts == "/tools/charts"
+
+
+def test_instance_types_are_known_by_the_key_that_names_them() -> None:
+    types = parsed(surgeInstanceTypes=["g6.xlarge"]).instance_types
+    assert types == {
+        "systemInstanceTypes": ("m5.large",),
+        "instanceTypes": ("g5.xlarge",),
+        "surgeInstanceTypes": ("g6.xlarge",),
+    }
+    assert "surgeInstanceTypes" not in parsed(surgeNodes="nodegroup").instance_types

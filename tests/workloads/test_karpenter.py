@@ -1,0 +1,315 @@
+"""Karpenter's objects: which nodes it may start, when it may end them, and in which order all of it goes."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+import settings
+from contract import labels, leaving
+from tests import graph
+from workloads import karpenter
+
+CHART = "kubernetes:helm.sh/v4:Chart"
+NODE_POOL = "kubernetes:karpenter.sh/v1:NodePool"
+NODE_CLASS = "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"
+JOB = "kubernetes:elastic.pytorch.org/v1alpha1:ElasticJob"
+MONDAY = datetime(2026, 11, 23)
+SITE = karpenter.Site("node-role", ["subnet-a", "subnet-b"], "sg-1", "/dev/xvda", 100)
+
+
+def parsed(**changes: Any) -> tuple[settings.Settings, settings.Surge]:
+    """The production example with some keys changed, and its surge nodes."""
+    config = {**graph.stack_config("Pulumi.aws.yaml.example"), "surgeNodes": "karpenter", **changes}
+    stack = settings.parse(config, stack="dev")
+    assert stack.surge is not None
+    return stack, stack.surge
+
+
+def pool(**changes: Any) -> dict[str, Any]:
+    """The NodePool's spec."""
+    stack, surge = parsed(**changes)
+    spec: dict[str, Any] = karpenter.node_pool_manifest(stack.workers, surge)["spec"]
+    return spec
+
+
+def requirements(**changes: Any) -> list[tuple[str, str, list[str]]]:
+    """The NodePool's requirements: key without its domain, operator, values."""
+    found = pool(**changes)["template"]["spec"]["requirements"]
+    return [(each["key"].rpartition("/")[2], each["operator"], each["values"]) for each in found]
+
+
+def node_class(**changes: Any) -> dict[str, Any]:
+    """The EC2NodeClass's spec."""
+    stack, surge = parsed(**changes)
+    spec: dict[str, Any] = karpenter.node_class_manifest(stack, surge, SITE)["spec"]
+    return spec
+
+
+def allowed(budgets: list[dict[str, Any]], reason: str, now: datetime, nodes: int) -> int:
+    """How many nodes Karpenter may take at once (`GetAllowedDisruptionsByReason` in its pkg/apis/v1/nodepool.go)."""
+    counts = [
+        nodes * int(each["nodes"][:-1]) // 100 if each["nodes"].endswith("%") else int(each["nodes"])
+        for each in budgets
+        if reason in each["reasons"] and active(each, now)
+    ]
+    return min(counts, default=nodes)
+
+
+def active(budget: dict[str, Any], now: datetime) -> bool:
+    """Whether a budget counts: its schedule, which hits once a week, has hit within its duration."""
+    if "schedule" not in budget:
+        return True
+    minute, hour, day = (int(each) for each in budget["schedule"].replace("* * ", "").split())
+    cron_day = (now.weekday() + 1) % 7
+    hit = now.replace(hour=hour, minute=minute) - timedelta(days=(cron_day - day) % 7)
+    latest = hit if hit <= now else hit - timedelta(days=7)
+    return now - latest < timedelta(hours=int(budget["duration"].removesuffix("h")))
+
+
+@pytest.mark.parametrize(
+    ("window", "opens", "closes"),
+    [
+        pytest.param(settings.Window("wed", 3, 0, 4), "Wed 03:00", "Wed 07:00", id="within-a-day"),
+        pytest.param(settings.Window("mon", 0, 0, 1), "Mon 00:00", "Mon 01:00", id="from-midnight"),
+        pytest.param(settings.Window("tue", 22, 30, 4), "Tue 22:30", "Wed 02:30", id="over-midnight"),
+        pytest.param(settings.Window("tue", 20, 0, 4), "Tue 20:00", "Wed 00:00", id="until-midnight"),
+        pytest.param(settings.Window("sat", 23, 15, 2), "Sat 23:15", "Sun 01:15", id="over-the-end-of-crons-week"),
+        pytest.param(settings.Window("sun", 12, 0, 24), "Sun 12:00", "Mon 12:00", id="a-whole-day"),
+    ],
+)
+def test_drifted_nodes_go_one_at_a_time_within_the_window_and_not_at_all_outside(
+    window: settings.Window, opens: str, closes: str
+) -> None:
+    budgets = karpenter.budgets(window)
+    minutes = [MONDAY + timedelta(minutes=each) for each in range(7 * 24 * 60)]
+    count = {now: allowed(budgets, "Drifted", now, nodes=5) for now in minutes}
+    assert {count[now] for now in minutes} == {0, 1}
+    assert sum(count.values()) == window.hours * 60
+    before = [*minutes[-1:], *minutes]
+    changes = {
+        count[now]: now.strftime("%a %H:%M")
+        for last, now in zip(before, minutes, strict=False)
+        if count[last] != count[now]
+    }
+    assert changes == {1: opens, 0: closes}
+
+
+@pytest.mark.parametrize("window", [None, settings.Window("sun", 3, 0, 4)], ids=["never", "weekly"])
+def test_all_empty_nodes_may_go_at_any_time(window: settings.Window | None) -> None:
+    budgets = karpenter.budgets(window)
+    for hours in range(7 * 24):
+        assert allowed(budgets, "Empty", MONDAY + timedelta(hours=hours), nodes=7) == 7
+
+
+def test_without_a_window_no_drifted_node_is_ever_replaced() -> None:
+    budgets = pool(maintenanceWindow="")["disruption"]["budgets"]
+    assert not any(allowed(budgets, "Drifted", MONDAY + timedelta(hours=each), nodes=9) for each in range(7 * 24))
+
+
+def test_a_node_with_a_worker_is_never_taken_to_save_money_or_for_its_age() -> None:
+    found = pool()
+    assert found["disruption"]["consolidationPolicy"] == "WhenEmpty"
+    assert found["template"]["spec"]["expireAfter"] == "Never"
+
+
+def test_a_draining_node_gives_its_worker_the_whole_grace_period() -> None:
+    grace = pool()["template"]["spec"]["terminationGracePeriod"]
+    assert int(grace.removesuffix("s")) > leaving.GRACE_SECONDS
+
+
+def test_there_are_no_more_nodes_than_the_workers_above_the_core_need() -> None:
+    assert pool(minWorkers=2, workers=2, maxWorkers=16, workersPerNode=1)["limits"] == {"nodes": 14}
+
+
+def test_only_workers_run_on_the_nodes() -> None:
+    template = pool()["template"]
+    assert template["spec"]["taints"] == [{"key": labels.TAINT_WORKER, "value": "true", "effect": "NoSchedule"}]
+    assert template["metadata"]["labels"] == {labels.NODE_ROLE: labels.NODE_ROLE_WORKER, labels.NODES: "surge"}
+
+
+@pytest.mark.parametrize(("setting", "value"), [("SPOT", "spot"), ("ON_DEMAND", "on-demand")])
+def test_the_capacity_type_is_the_one_that_was_set_and_no_other(setting: str, value: str) -> None:
+    assert ("capacity-type", "In", [value]) in requirements(capacityType=setting)
+
+
+def test_a_list_of_instance_types_is_taken_as_it_is() -> None:
+    found = requirements(surgeInstanceTypes=["g5.2xlarge", "g5.xlarge"])
+    assert ("instance-type", "In", ["g5.2xlarge", "g5.xlarge"]) in found
+    assert not [key for key, _, _ in found if key.startswith("instance-") and key != "instance-type"]
+
+
+def test_without_a_list_nodes_have_the_gpus_of_the_core_and_at_least_its_size() -> None:
+    found = requirements(instanceTypes=["g4dn.2xlarge", "g5.xlarge"])
+    assert ("instance-gpu-name", "In", ["a10g", "t4"]) in found
+    assert ("instance-gpu-count", "In", ["1"]) in found
+    assert ("instance-cpu", "Gte", ["4"]) in found
+    assert ("instance-memory", "Gte", ["16384"]) in found
+    assert "instance-category" not in {key for key, _, _ in found}
+
+
+def test_without_gpus_nodes_are_of_the_general_families_and_at_most_twice_as_large() -> None:
+    found = requirements(instanceTypes=["m5.xlarge"], gpusPerWorker=0)
+    assert ("instance-category", "In", ["c", "m", "r"]) in found
+    assert ("instance-generation", "Gte", ["5"]) in found
+    assert [(op, values) for key, op, values in found if key == "instance-cpu"] == [("Gte", ["4"]), ("Lte", ["8"])]
+    assert ("instance-memory", "Gte", ["16384"]) in found
+    assert not [key for key, _, _ in found if "gpu" in key]
+
+
+def test_the_image_of_the_nodes_is_pinned() -> None:
+    assert node_class(nodeImageVersion="v20260107")["amiSelectorTerms"] == [{"alias": "al2023@v20260107"}]
+
+
+def test_nodes_are_where_the_stack_says_and_nowhere_else() -> None:
+    found = node_class()
+    assert found["subnetSelectorTerms"] == [{"id": "subnet-a"}, {"id": "subnet-b"}]
+    assert found["securityGroupSelectorTerms"] == [{"id": "sg-1"}]
+    assert found["role"] == "node-role"
+
+
+def test_pods_cannot_read_the_credentials_of_their_node() -> None:
+    options = node_class()["metadataOptions"]
+    assert (options["httpTokens"], options["httpPutResponseHopLimit"]) == ("required", 1)
+
+
+def test_disks_are_encrypted_and_end_with_their_instance() -> None:
+    (mapping,) = node_class()["blockDeviceMappings"]
+    assert mapping["deviceName"] == "/dev/xvda"
+    assert mapping["ebs"] == {
+        "volumeSize": "100Gi",
+        "volumeType": "gp3",
+        "encrypted": True,
+        "deleteOnTermination": True,
+    }
+
+
+def test_what_karpenter_makes_carries_the_stacks_tags() -> None:
+    tags = node_class()["tags"]
+    assert {"Stack": "dev", "ManagedBy": "pulumi", "CostCentre": "research"}.items() <= tags.items()
+
+
+@pytest.mark.parametrize(
+    ("image", "repository", "tag", "digest"),
+    [
+        pytest.param("public.ecr.aws/k/controller:1.14.0", "public.ecr.aws/k/controller", "1.14.0", "", id="tag"),
+        pytest.param("localcloud/karpenter:1.14.0", "localcloud/karpenter", "1.14.0", "", id="no-registry"),
+        pytest.param("hub:5000/karpenter", "hub:5000/karpenter", "", "", id="port"),
+        pytest.param("hub:5000/k:1@sha256:ab", "hub:5000/k", "1", "sha256:ab", id="digest"),
+    ],
+)
+def test_the_controllers_image_is_the_one_that_was_set(image: str, repository: str, tag: str, digest: str) -> None:
+    assert karpenter.image_values(image) == {"repository": repository, "tag": tag, "digest": digest}
+
+
+def test_the_controller_runs_twice_where_there_are_two_nodes_for_it() -> None:
+    for nodes, replicas in ((1, 1), (2, 2), (3, 2)):
+        stack, surge = parsed(systemNodes=nodes)
+        args = karpenter.KarpenterArgs(stack, surge, "queue", "kube-system", "karpenter")
+        values = karpenter.controller_values(args)
+        assert values["replicas"] == replicas
+        assert values["nodeSelector"] == {labels.NODE_ROLE: labels.NODE_ROLE_SYSTEM}
+
+
+def test_the_controller_need_not_ask_its_node_for_the_region() -> None:
+    stack, surge = parsed(region="eu-west-1")
+    args = karpenter.KarpenterArgs(stack, surge, "queue", "kube-system", "karpenter")
+    environment = karpenter.controller_values(args)["controller"]["env"]
+    assert {"name": "AWS_REGION", "value": "eu-west-1"} in environment
+
+
+def test_a_registry_is_asked_for_a_version_and_a_folder_has_its_own() -> None:
+    assert karpenter.chart_version("oci://public.ecr.aws/karpenter") == karpenter.VERSION
+    assert karpenter.chart_version("charts") is None
+
+
+@pytest.fixture(scope="module", params=["Pulumi.local.yaml", "Pulumi.aws.yaml.example"])
+def deployed(request: pytest.FixtureRequest) -> graph.Graph:
+    """Both example stacks."""
+    return graph.deploy({**graph.stack_config(request.param), "surgeNodes": "karpenter"})
+
+
+def test_the_charts_come_from_where_the_settings_say() -> None:
+    config = {**graph.stack_config("Pulumi.local.yaml"), "karpenterCharts": "some/folder/"}
+    made = graph.deploy(config)
+    assert {each.name: each.inputs["chart"] for each in made.all(CHART)} == {
+        "karpenter": "some/folder/karpenter",
+        "karpenter-crd": "some/folder/karpenter-crd",
+    }
+    public = graph.deploy({**config, "karpenterCharts": "oci://public.ecr.aws/karpenter"})
+    assert {each.inputs["version"] for each in public.all(CHART)} == {karpenter.VERSION}
+
+
+def test_karpenter_gets_the_stacks_role_and_reads_the_stacks_queue(deployed: graph.Graph) -> None:
+    queue = deployed.one("aws:sqs/queue:Queue")
+    association = deployed.one("aws:eks/podIdentityAssociation:PodIdentityAssociation", "karpenter").inputs
+    (chart,) = (each for each in deployed.all(CHART) if each.name == "karpenter")
+    assert chart.inputs["namespace"] == association["namespace"]
+    assert chart.inputs["values"]["serviceAccount"]["name"] == association["serviceAccount"]
+    assert chart.inputs["values"]["settings"] == {
+        "clusterName": deployed.outputs["clusterName"],
+        "interruptionQueue": queue.inputs["name"],
+    }
+
+
+def test_pulumi_waits_until_karpenter_accepts_its_objects(deployed: graph.Graph) -> None:
+    for type_ in (NODE_CLASS, NODE_POOL):
+        annotations = deployed.one(type_).inputs["metadata"]["annotations"]
+        assert annotations == {"pulumi.com/waitFor": "condition=Ready"}
+
+
+def test_a_removed_stack_lets_karpenter_end_its_nodes_first(deployed: graph.Graph) -> None:
+    charts = {each.name: each for each in deployed.all(CHART)}
+    order = [
+        deployed.one(JOB),
+        deployed.one(NODE_POOL),
+        deployed.one(NODE_CLASS),
+        charts["karpenter"],
+        charts["karpenter-crd"],
+    ]
+    for first, then in itertools.pairwise(order):
+        assert deployed.needs(first, then), f"{first.name} must be deleted before {then.name}"
+        assert not deployed.needs(then, first)
+
+
+@pytest.mark.parametrize(
+    ("type_", "part"),
+    [
+        pytest.param("aws:sqs/queue:Queue", "", id="queue"),
+        pytest.param("aws:eks/podIdentityAssociation:PodIdentityAssociation", "karpenter", id="the-controllers-role"),
+        pytest.param("aws:eks/accessEntry:AccessEntry", "surge-node", id="the-nodes-access"),
+    ],
+)
+def test_what_karpenter_and_its_nodes_use_on_aws_outlives_them(deployed: graph.Graph, type_: str, part: str) -> None:
+    used = deployed.one(type_, part)
+    for later in (deployed.one(NODE_POOL), deployed.one(NODE_CLASS), *deployed.all(CHART)):
+        assert deployed.needs(later, used), f"{later.name} needs {used.name}"
+
+
+def test_what_a_node_needs_stays_until_karpenters_nodes_are_gone(deployed: graph.Graph) -> None:
+    nodes = deployed.one(NODE_POOL)
+    for type_ in (
+        "eks:index:Cluster",
+        "aws:ec2/route:Route",
+        "aws:ec2/routeTableAssociation:RouteTableAssociation",
+        "aws:ec2/natGateway:NatGateway",
+        "aws:iam/rolePolicyAttachment:RolePolicyAttachment",
+        "aws:eks/addon:Addon",
+    ):
+        needed = deployed.all(type_)
+        assert needed
+        assert [each.name for each in needed if not deployed.needs(nodes, each)] == []
+
+
+def test_with_the_node_group_alone_there_is_nothing_of_karpenter() -> None:
+    config = {**graph.stack_config("Pulumi.local.yaml"), "surgeNodes": "nodegroup"}
+    made = graph.deploy(config)
+    assert [each.name for each in made.resources if "karpenter" in f"{each.type} {each.name}".lower()] == []
+    assert not made.all(CHART)
+    group = made.one("aws:eks/nodeGroup:NodeGroup", "-workers").inputs
+    assert group["scalingConfig"] == {"desiredSize": 2, "minSize": 1, "maxSize": 8}
+    worker = made.one(JOB).inputs["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]
+    assert "nodeAffinity" not in worker["affinity"]

@@ -1,0 +1,310 @@
+"""Karpenter: it starts a node when a worker finds no room, and ends the node when it is empty.
+
+    karpenter = Karpenter("karpenter", KarpenterArgs(stack, surge, queue, …), platform.options(access))
+    SurgeNodes("surge-nodes", SurgeNodesArgs(stack, surge, site), platform.options(access, karpenter))
+
+The controller and the definitions of its objects come from Karpenter's own charts. Of its objects there are two: an
+EC2NodeClass says what an instance is made of, and a NodePool which instances there may be, how many, and when one may
+be taken away. https://karpenter.sh/docs/concepts/
+
+`pulumi destroy` deletes in the reverse order of creation, and each step must have ended before the next one begins:
+
+1. The job, so that no pod waits for a node any more.
+2. The NodePool. Pulumi deletes in the foreground: Kubernetes deletes the NodeClaims, which the pool owns, and keeps the
+   pool until they are gone. A NodeClaim is gone when its node is drained and EC2 says that the instance has ended.
+   Karpenter starts nothing for a pool that is being deleted.
+3. The EC2NodeClass. Its finalizer waits for NodeClaims too, and then deletes the launch templates and the instance
+   profiles, which are in no Pulumi state.
+4. The controller. Without it nobody would do the work of steps 2 and 3, or remove the finalizers of these objects.
+5. The definitions, of which no object is left.
+6. What the controller and the nodes use on AWS: roles, access entry, queue.
+
+If it is killed on the way, the next `pulumi destroy` begins with the step that was not finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi
+
+import settings
+from contract import labels, leaving
+from settings import hardware
+from workloads import objects
+from workloads.manifests import SYSTEM_NODES, WORKER_NODES, Manifest, Text, metadata
+
+VERSION = "1.14.0"
+"""Release of the charts in a registry; `karpenterImage` is of the same one. A folder has the charts that it has."""
+
+NAME = "workers"
+"""Name of the NodePool and of its EC2NodeClass. Another kind of node would be another pair."""
+
+AWS = "karpenter.k8s.aws"
+CAPACITY_TYPES = {"ON_DEMAND": "on-demand", "SPOT": "spot"}
+FAMILIES = ("c", "m", "r")
+OLDEST_GENERATION = 5
+"""The first of these families that runs on Nitro throughout.
+https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-nitro-instances.html"""
+
+CONSOLIDATE_AFTER = "10s"
+"""So long a node stays without a pod. Karpenter then looks within 10 s, waits 15 s to see whether it was right, drains
+for at least 5 s, and ends the instance: some 45 s in all after the last worker has ended.
+https://github.com/kubernetes-sigs/karpenter (pkg/controllers/disruption, pkg/controllers/node/termination)"""
+
+NODE_GRACE_SECONDS = 2 * leaving.GRACE_SECONDS
+"""So long a node may take to drain. A worker has its own grace period in it, however late its eviction begins. Pods of
+others, with a disruption budget or the annotation karpenter.sh/do-not-disrupt, can't keep a node any longer.
+
+Workers themselves have no such annotation. Nothing but the budgets below is needed to keep a node, and the annotation
+would also keep Karpenter from evicting the worker when EC2 has given notice to its instance."""
+
+DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+"""The weekdays in the order of cron, which counts them from 0."""
+
+WEEK_HOURS = 24 * len(DAYS)
+
+READY_MINUTES = 5
+"""How long Pulumi waits until Karpenter has found image, subnets and security group, and has checked its rights."""
+
+DRAIN_MINUTES = 30
+"""How long Pulumi waits for the end of the nodes. Large GPU instances take minutes to stop."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """What the AWS side has made for the nodes, and their disk."""
+
+    role: Text
+    """Name of the nodes' role, not its ARN."""
+    subnet_ids: Sequence[Text]
+    security_group_id: Text
+    root_device: str
+    disk_gib: int
+
+
+@dataclass(frozen=True)
+class KarpenterArgs:
+    """The stack with its surge nodes, the queue with EC2's notices, and the service account that has the role."""
+
+    stack: settings.Settings
+    surge: settings.Surge
+    queue: Text
+    namespace: str
+    service_account: str
+
+
+@dataclass(frozen=True)
+class SurgeNodesArgs:
+    """The stack with its surge nodes, and where they are."""
+
+    stack: settings.Settings
+    surge: settings.Surge
+    site: Site
+
+
+def chart_version(charts: str) -> str | None:
+    """Return which version of a chart to ask for; None for a folder, which has only one."""
+    return VERSION if charts.startswith("oci://") else None
+
+
+def image_values(image: str) -> Manifest:
+    """Return an image in the form of the chart's values.
+
+    An empty digest replaces that of the chart's values, which is the digest of the public image.
+    """
+    named, _, digest = image.partition("@")
+    folder, slash, last = named.rpartition("/")  # a colon before the last slash belongs to the registry's port
+    name, _, tag = last.partition(":")
+    return {"repository": f"{folder}{slash}{name}", "tag": tag, "digest": digest}
+
+
+def controller_values(args: KarpenterArgs) -> Manifest:
+    """Return the values for the chart `karpenter`.
+
+    The chart itself spreads the replicas over nodes and zones, and keeps them off the nodes that Karpenter brings.
+    """
+    return {
+        "replicas": min(2, args.stack.system.desired),  # a second one on the same node is refused by the chart
+        "nodeSelector": SYSTEM_NODES,
+        "serviceAccount": {"name": args.service_account},
+        "controller": {
+            "image": image_values(args.surge.image),
+            # Without it Karpenter asks the metadata service of its node, which the hop limit keeps pods from.
+            "env": [{"name": "AWS_REGION", "value": args.stack.region}],
+            # Of memory it takes about 300 MiB with all of EC2's instance types, and little for each node.
+            "resources": {"requests": {"cpu": "200m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}},
+        },
+        "settings": {"clusterName": args.stack.name, "interruptionQueue": args.queue},
+    }
+
+
+def node_class_manifest(stack: settings.Settings, surge: settings.Surge, site: Site) -> Manifest:
+    """Return the EC2NodeClass: instances as those of the node groups, in the same subnets with the same rules.
+
+    The image is pinned, so that a release of another one changes nothing by itself.
+    """
+    return {
+        "apiVersion": f"{AWS}/v1",
+        "kind": "EC2NodeClass",
+        "metadata": _metadata(),
+        "spec": {
+            "role": site.role,
+            "amiSelectorTerms": [{"alias": f"al2023@{surge.ami_version}"}],
+            "subnetSelectorTerms": [{"id": subnet} for subnet in site.subnet_ids],
+            "securityGroupSelectorTerms": [{"id": site.security_group_id}],
+            "metadataOptions": {
+                "httpEndpoint": "enabled",
+                "httpProtocolIPv6": "disabled",
+                "httpTokens": "required",
+                "httpPutResponseHopLimit": 1,  # pods are one hop further away, so they can't read the credentials
+            },
+            "blockDeviceMappings": [
+                {
+                    "deviceName": site.root_device,
+                    "ebs": {
+                        "volumeSize": f"{site.disk_gib}Gi",
+                        "volumeType": "gp3",
+                        "encrypted": True,
+                        "deleteOnTermination": True,
+                    },
+                }
+            ],
+            "detailedMonitoring": False,
+            "tags": {**stack.all_tags, "Name": f"{stack.name}-surge"},
+        },
+    }
+
+
+def node_pool_manifest(workers: settings.Workers, surge: settings.Surge) -> Manifest:
+    """Return the NodePool.
+
+    Only an empty node is taken away: another policy would also move workers to cheaper nodes. Nodes do not expire,
+    since Karpenter replaces expired nodes at once, whatever the budgets say. Nodes that are being ended don't count for
+    the limit, so the place of a lost node is free at once.
+    """
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": _metadata(),
+        "spec": {
+            "template": {
+                "metadata": {"labels": {**WORKER_NODES, labels.NODES: labels.NODES_SURGE}},
+                "spec": {
+                    "nodeClassRef": {"group": AWS, "kind": "EC2NodeClass", "name": NAME},
+                    "taints": [{"key": labels.TAINT_WORKER, "value": "true", "effect": "NoSchedule"}],
+                    "requirements": requirements(workers.nodes, surge),
+                    "expireAfter": "Never",
+                    "terminationGracePeriod": f"{NODE_GRACE_SECONDS}s",
+                },
+            },
+            "limits": {"nodes": surge.maximum},
+            "disruption": {
+                "consolidationPolicy": "WhenEmpty",
+                "consolidateAfter": CONSOLIDATE_AFTER,
+                "budgets": budgets(surge.window),
+            },
+        },
+    }
+
+
+def requirements(core: settings.Nodes, surge: settings.Surge) -> list[Manifest]:
+    """Return which instances Karpenter may choose from: those of the list, or any like the smallest of the core's.
+
+    Without GPUs also any that is twice as large: the more there are to choose from, the rarer is "no capacity".
+    """
+    found = [
+        _one_of("kubernetes.io/arch", "amd64"),
+        _one_of("kubernetes.io/os", "linux"),
+        _one_of("karpenter.sh/capacity-type", CAPACITY_TYPES[surge.capacity_type]),
+    ]
+    if surge.instance_types:
+        return [*found, _one_of("node.kubernetes.io/instance-type", *surge.instance_types)]
+    least = core.smallest
+    size = [
+        _number(f"{AWS}/instance-cpu", "Gte", least.vcpus),
+        _number(f"{AWS}/instance-memory", "Gte", least.memory_gib * 1024),
+    ]
+    if least.gpus:
+        models = sorted({hardware.INSTANCE_TYPES[name].gpu.lower() for name in core.instance_types})
+        number = _one_of(f"{AWS}/instance-gpu-count", str(least.gpus))
+        return [*found, _one_of(f"{AWS}/instance-gpu-name", *models), number, *size]
+    return [
+        *found,
+        _one_of(f"{AWS}/instance-category", *FAMILIES),
+        _number(f"{AWS}/instance-generation", "Gte", OLDEST_GENERATION),
+        *size,
+        _number(f"{AWS}/instance-cpu", "Lte", 2 * least.vcpus),
+    ]
+
+
+def budgets(window: settings.Window | None) -> list[Manifest]:
+    """Return how many nodes may be taken away at a time, by the reason.
+
+    Empty nodes, as many as there are. Drifted nodes, those of an earlier configuration: none outside the window, and in
+    it one after the other. Of several budgets for a reason Karpenter takes the smallest that is active, so what the
+    schedule says is when the window is closed.
+    """
+    empty: Manifest = {"reasons": ["Empty"], "nodes": "100%"}
+    closed: Manifest = {"reasons": ["Drifted"], "nodes": "0"}
+    if window is None:
+        return [empty, closed]
+    return [empty, {"reasons": ["Drifted"], "nodes": "1"}, {**closed, **time_outside(window)}]
+
+
+def time_outside(window: settings.Window) -> dict[str, str]:
+    """Return the rest of the week, from the window's end: cron's minute, hour and weekday in UTC, and its length."""
+    days, hour = divmod(window.hour + window.hours, 24)
+    day = (DAYS.index(window.day) + days) % len(DAYS)
+    return {"schedule": f"{window.minute} {hour} * * {day}", "duration": f"{WEEK_HOURS - window.hours}h"}
+
+
+class Karpenter(pulumi.ComponentResource):
+    """The definitions of Karpenter's objects, then its controller. It is ready when all replicas are.
+
+    It is created after the association of its role: EKS gives credentials only to pods that are created after that.
+    """
+
+    def __init__(self, name: str, args: KarpenterArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("tidewater:workloads:Karpenter", name, None, opts)
+        charts = args.surge.charts
+
+        def install(chart: str, values: Manifest, *after: pulumi.Resource) -> pulumi.Resource:
+            address = f"{charts.rstrip('/')}/{chart}"
+            release = objects.Release(chart, args.namespace, address, chart_version(charts), values)
+            return objects.register_chart(release, opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)))
+
+        definitions = install("karpenter-crd", {})
+        install("karpenter", controller_values(args), definitions)
+        self.register_outputs({})
+
+
+class SurgeNodes(pulumi.ComponentResource):
+    """What Karpenter may start for the workers. The job depends on it, so that it is deleted before."""
+
+    def __init__(self, name: str, args: SurgeNodesArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("tidewater:workloads:SurgeNodes", name, None, opts)
+        ready, gone = f"{READY_MINUTES}m", f"{DRAIN_MINUTES}m"
+        limits = pulumi.CustomTimeouts(create=ready, update=ready, delete=gone)
+
+        def register(manifest: Manifest, *after: pulumi.Resource) -> pulumi.CustomResource:
+            opts = pulumi.ResourceOptions(parent=self, depends_on=list(after), custom_timeouts=limits)
+            return objects.register_custom(f"{manifest['kind'].lower()}-{NAME}", manifest, opts=opts)
+
+        node_class = register(node_class_manifest(args.stack, args.surge, args.site))
+        register(node_pool_manifest(args.stack.workers, args.surge), node_class)
+        self.register_outputs({})
+
+
+def _metadata() -> Manifest:
+    """Return name and labels. Pulumi waits until Karpenter accepts the object, so a mistake in it ends `pulumi up`."""
+    return metadata(NAME, {labels.NAME: labels.APPLICATION}, annotations={"pulumi.com/waitFor": "condition=Ready"})
+
+
+def _one_of(key: str, *values: str) -> Manifest:
+    return {"key": key, "operator": "In", "values": list(values)}
+
+
+def _number(key: str, operator: str, value: int) -> Manifest:
+    return {"key": key, "operator": operator, "values": [str(value)]}
