@@ -92,7 +92,7 @@ class _Cloud:
         from localcloud.aws.eks import service
         from localcloud.aws.eks.machine import KubeMachine, webhook
         from localcloud.aws.eks.state import Eks, Settings
-        from localcloud.aws.gateway import Gateway
+        from localcloud.aws.gateway import Gateway, Service
         from localcloud.aws.principals import EFS_DRIVER_ACTIONS, MotoPrincipals
         from localcloud.kube.network import Network
 
@@ -125,7 +125,7 @@ class _Cloud:
             (service.is_auth_call, service.auth_app(self.eks)),
             (control.is_command, own),
         ]
-        services = {"eks": service.EksService(self.eks), "pricing": PricingService()}
+        services: dict[str, Service] = {"eks": service.EksService(self.eks), "pricing": PricingService()}
         gateway = Gateway(account, principals, services, apps, _followers(instance, self.eks, interruptions))
         self._servers = [
             listener,

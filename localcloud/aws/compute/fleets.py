@@ -10,7 +10,7 @@ https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-fleet-allocation-strateg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from localcloud.aws.compute import capacity, prices
@@ -33,7 +33,7 @@ def install() -> None:
     _answer_with_errors(Fleets)
 
 
-def ordered(overrides: list[Mapping[str, Any]], strategy: str) -> list[int]:
+def ordered(overrides: Sequence[Mapping[str, Any]], strategy: str) -> list[int]:
     """Return the overrides in the order in which EC2 tries them, as indices.
 
     Args:

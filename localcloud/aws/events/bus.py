@@ -56,8 +56,8 @@ def publish(event: Event) -> None:
     """Give an event of an AWS service to the rules of the default bus."""
     from moto.events.models import events_backends
 
-    bus = events_backends[event["account"]][event["region"]].event_buses["default"]
-    for rule in list(bus.rules.values()):
+    rules: Any = events_backends[event["account"]][event["region"]].event_buses["default"].rules
+    for rule in list(rules.values()):
         rule.send_to_targets({**event, "ingestion-time": event["time"]})
 
 
@@ -89,9 +89,10 @@ def message(target: Mapping[str, Any], event: Mapping[str, Any]) -> str:
         return str(target["Input"])
     shown = readable(event)
     if target.get("InputPath"):
-        from jsonpath_ng.ext import parse  # type: ignore[import-untyped]
+        from jsonpath_ng.ext.parser import parse
 
-        found = parse(target["InputPath"]).find(shown)
+        parsed: Any = parse(target["InputPath"])
+        found = parsed.find(shown)
         return _compact(found[0].value) if found else "{}"
     template = (target.get("InputTransformer") or {}).get("InputTemplate")
     if template:

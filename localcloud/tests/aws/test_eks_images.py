@@ -26,8 +26,8 @@ def endpoint() -> Iterator[str]:
 @pytest.fixture
 def client(endpoint: str) -> Any:
     """Return a function that makes a client of a service."""
-    keys = {"aws_access_key_id": "localcloud", "aws_secret_access_key": "localcloud"}
-    return lambda service: boto3.client(service, REGION, endpoint_url=endpoint, **keys)
+    session: Any = boto3.Session("localcloud", "localcloud", region_name=REGION)
+    return lambda service: session.client(service, endpoint_url=endpoint)
 
 
 def value(ssm: Any, name: str) -> str:

@@ -139,9 +139,11 @@ def test_an_address_is_not_used_again_at_once(ec2: Any, template: str, subnet: s
 
 
 def test_a_full_subnet_is_reported_as_on_aws(ec2: Any, template: str, subnet: str) -> None:
-    launched = fleet(ec2, template, subnet, "on-demand", count=11)  # a /28 has sixteen addresses, AWS has five of them
+    launched = fleet(ec2, template, subnet, "on-demand", count=12)  # a /28 has sixteen addresses, AWS has five of them
+    assert len(launched) == 11
+    plain = {"ImageId": IMAGE, "InstanceType": "m5.large", "SubnetId": subnet, "MinCount": 1, "MaxCount": 1}
     with pytest.raises(ec2.exceptions.ClientError, match="InsufficientFreeAddressesInSubnet"):
-        fleet(ec2, template, subnet, "on-demand")
+        ec2.run_instances(**plain)
     ec2.terminate_instances(InstanceIds=launched)
 
 

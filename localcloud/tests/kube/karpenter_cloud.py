@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -244,7 +243,9 @@ def _create_queue(cloud: Cloud) -> None:
 
 def _install_definitions(cloud: Cloud) -> None:
     """Install the custom resource definitions of Karpenter's chart."""
-    chart = Path(os.environ[tools.VARIABLE], "charts", "karpenter-crd")
+    from scripts import toolchain  # here, as in conftest.py: LOCALCLOUD_TOOLS has no charts
+
+    chart = toolchain.charts() / "karpenter-crd"
     made = subprocess.run(
         [str(tools.binary("helm")), "template", "karpenter-crd", str(chart)], capture_output=True, text=True, check=True
     )

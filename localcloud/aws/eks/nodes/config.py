@@ -112,7 +112,7 @@ def check(config: NodeConfig) -> None:
 
 def labels(config: NodeConfig) -> dict[str, str]:
     """Return the labels of all `--node-labels`; of several values of a label, the last one."""
-    found = {}
+    found: dict[str, str] = {}
     for name, value in _flags(config):
         if name == "node-labels":
             found |= _pairs(name, value)

@@ -82,7 +82,7 @@ def read(inputs: Mapping[str, PropertyValue], name: str) -> ChartArguments:
     if not chart:
         raise InputPropertyError("chart", "the chart's name, path or address is missing")
     prefix = fields.get("resourcePrefix", str)
-    values = fields.get("values", Mapping)
+    values = fields.map("values")
     return ChartArguments(
         chart=chart,
         name=fields.get("name", str) or name,
@@ -96,10 +96,10 @@ def read(inputs: Mapping[str, PropertyValue], name: str) -> ChartArguments:
         skip_crds=fields.get("skipCrds", bool) or False,
         skip_await=fields.get("skipAwait", bool) or False,
         keyring=fields.get("keyring", pulumi.Asset),
-        repository=_repository(fields.get("repositoryOpts", Mapping) or {}),
+        repository=_repository(fields.map("repositoryOpts") or {}),
         values=None if values is None else {key: _value(item, f"values.{key}") for key, item in values.items()},
         value_files=tuple(fields.items("valueYamlFiles", pulumi.Asset)),
-        post_renderer=_post_renderer(fields.get("postRenderer", Mapping)),
+        post_renderer=_post_renderer(fields.map("postRenderer")),
     )
 
 
@@ -132,6 +132,10 @@ class _Fields:
     def get(self, key: str, kind: type[_Kind]) -> _Kind | None:
         """Return a member; None if it is not set."""
         return _typed(self._members.get(key, NULL), kind, f"{self._path}{key}")
+
+    def map(self, key: str) -> Mapping[str, PropertyValue] | None:
+        """Return a member that is a map; None if it is not set."""
+        return self.get(key, Mapping)  # type: ignore[type-abstract]
 
     def items(self, key: str, kind: type[_Kind]) -> list[_Kind]:
         """Return the items of a list; none if it is not set."""

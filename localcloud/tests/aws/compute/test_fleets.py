@@ -73,6 +73,11 @@ def fleet(
     )
 
 
+def living(ec2: Any) -> list[Any]:
+    filters = [{"Name": "instance-state-name", "Values": ["running"]}]
+    return [each for one in ec2.describe_instances(Filters=filters)["Reservations"] for each in one["Instances"]]
+
+
 def launched(answer: Any) -> list[str]:
     return [each["InstanceType"] for each in answer.get("Instances", [])]
 
@@ -132,6 +137,16 @@ def test_restored_capacity_can_be_used(ec2: Any, subnets: dict[str, str], backen
     assert launched(fleet(ec2, subnets, ["m5.large"], count=2)) == ["m5.large", "m5.large"]
 
 
+def test_a_subnet_without_addresses_is_an_error_in_the_answer(ec2: Any, subnets: dict[str, str]) -> None:
+    before = {each["InstanceId"] for each in living(ec2)}
+    answer = fleet(ec2, subnets, ["m5.large"], count=30)  # two subnets of eleven addresses each
+    assert {code for code, _, _, _ in refused(answer)} == {"InsufficientFreeAddressesInSubnet"}
+    assert {zone for _, _, _, zone in refused(answer)} == set(subnets)
+    ec2.terminate_instances(
+        InstanceIds=[each["InstanceId"] for each in living(ec2) if each["InstanceId"] not in before]
+    )
+
+
 def test_run_instances_raises_the_error(ec2: Any, subnets: dict[str, str], backend: Any) -> None:
     shortages.add(backend, {"types": ["m5.large"], "zone": f"{REGION}a"})
     plain = {"ImageId": IMAGE, "InstanceType": "m5.large", "MinCount": 1, "MaxCount": 1}
@@ -180,4 +195,4 @@ OVERRIDES: list[dict[str, Any]] = [
     ],
 )
 def test_the_strategy_says_which_override_is_tried_first(strategy: str, order: list[int]) -> None:
-    assert ordered(list(OVERRIDES), strategy) == order
+    assert ordered(OVERRIDES, strategy) == order

@@ -11,6 +11,7 @@ from typing import Any
 import boto3
 import pytest
 
+from localcloud.aws.events import fis
 from localcloud.aws.events.interruptions import Interruptions, NotInterruptible, Seen, check
 from localcloud.tests.aws.account import serve_account
 from localcloud.tests.aws.fakes import ACCOUNT, REGION
@@ -179,6 +180,35 @@ def test_fis_recommends_at_once_and_gives_the_notice_two_minutes_before_the_end(
     assert world.events() == [("EC2 Spot Instance Interruption Warning", identity)]
     world.clock.run()
     assert world.instance(identity)["State"]["Name"] == "terminated"
+
+
+def test_an_experiment_of_fis_interrupts_the_instances_of_its_target(world: World) -> None:
+    identity, client = world.run(), world.client("fis")
+    target = {
+        "resourceType": "aws:ec2:spot-instance",
+        "resourceArns": [f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/{identity}"],
+        "selectionMode": "ALL",
+    }
+    action = {
+        "actionId": fis.ACTION,
+        "parameters": {"durationBeforeInterruption": "PT2M"},
+        "targets": {"SpotInstances": "chosen"},
+    }
+    template = client.create_experiment_template(
+        clientToken="t",
+        description="an interruption",
+        roleArn=f"arn:aws:iam::{ACCOUNT}:role/fis",
+        stopConditions=[{"source": "none"}],
+        targets={"chosen": target},
+        actions={"end": action},
+    )["experimentTemplate"]["id"]
+    assert client.start_experiment(clientToken="s", experimentTemplateId=template)["experiment"]["id"]
+    fis.started(world.interruptions, ACCOUNT, REGION, template)
+    fis.started(world.interruptions, ACCOUNT, REGION, "unknown")
+    assert world.events() == [
+        ("EC2 Instance Rebalance Recommendation", identity),
+        ("EC2 Spot Instance Interruption Warning", identity),
+    ]
 
 
 @pytest.mark.parametrize(
