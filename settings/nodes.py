@@ -10,7 +10,6 @@ is, and Karpenter brings the nodes above. With `nodegroup` that group has all wo
 
 from __future__ import annotations
 
-import os
 import re
 
 from settings import hardware
@@ -66,7 +65,7 @@ def surge(read: Reader, workers: Workers) -> Surge | None:
         instance_types=_instance_types(read, "surgeInstanceTypes", at_least_one=False),
         maximum=most - least,
         window=_window(read),
-        charts=_charts(read),
+        charts=read.text("karpenterCharts", _CHARTS, "an oci:// address or a folder"),
         image=read.image("karpenterImage"),
         ami_version=read.text("nodeImageVersion", _AMI_VERSION, "a release of the EKS image such as v20260304"),
     )
@@ -127,11 +126,6 @@ def _window(read: Reader) -> Window | None:
         return None
     day, hour, minute, hours = parts.groups()
     return Window(day.lower(), int(hour), int(minute), int(hours))
-
-
-def _charts(read: Reader) -> str:
-    text = read.text("karpenterCharts", _CHARTS, "an oci:// address or a folder")
-    return text if text.startswith("oci://") else os.path.expanduser(os.path.expandvars(text))
 
 
 def _check_surge(read: Reader, found: Surge, workers: Workers) -> None:

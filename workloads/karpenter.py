@@ -41,6 +41,10 @@ VERSION = "1.14.0"
 NAME = "workers"
 """Name of the NodePool and of its EC2NodeClass. Another kind of node would be another pair."""
 
+DEFINITIONS = "karpenter-crd"
+"""The chart of the definitions. It updates them, which Helm does not do for those that lie beside a controller.
+https://karpenter.sh/docs/upgrading/upgrade-guide/#crd-upgrades"""
+
 AWS = "karpenter.k8s.aws"
 CAPACITY_TYPES = {"ON_DEMAND": "on-demand", "SPOT": "spot"}
 FAMILIES = ("c", "m", "r")
@@ -272,10 +276,13 @@ class Karpenter(pulumi.ComponentResource):
 
         def install(chart: str, values: Manifest, *after: pulumi.Resource) -> pulumi.Resource:
             address = f"{charts.rstrip('/')}/{chart}"
-            release = objects.Release(chart, args.namespace, address, chart_version(charts), values)
+            # Karpenter's published chart has its definitions too, and those of two charts would be the same objects.
+            release = objects.Release(
+                chart, args.namespace, address, chart_version(charts), values, definitions=chart == DEFINITIONS
+            )
             return objects.register_chart(release, opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)))
 
-        definitions = install("karpenter-crd", {})
+        definitions = install(DEFINITIONS, {})
         install("karpenter", controller_values(args), definitions)
         self.register_outputs({})
 

@@ -51,6 +51,7 @@ class Release:
         chart: `oci://` address or folder of the chart.
         version: of the chart, for an address.
         values: those that differ from the chart's own.
+        definitions: whether to install the CustomResourceDefinitions in the chart's folder `crds` too.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Release:
     chart: str
     version: str | None
     values: Manifest
+    definitions: bool = True
 
 
 def register_chart(release: Release, *, opts: pulumi.ResourceOptions) -> pulumi.ComponentResource:
@@ -72,6 +74,7 @@ def register_chart(release: Release, *, opts: pulumi.ResourceOptions) -> pulumi.
         chart=release.chart,
         version=release.version,
         values=release.values,
+        skip_crds=not release.definitions,
         opts=opts,
     )
 

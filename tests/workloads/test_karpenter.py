@@ -243,6 +243,11 @@ def test_the_charts_come_from_where_the_settings_say() -> None:
     assert {each.inputs["version"] for each in public.all(CHART)} == {karpenter.VERSION}
 
 
+def test_only_the_chart_of_definitions_brings_definitions(deployed: graph.Graph) -> None:
+    brings = {each.name: not each.inputs["skipCrds"] for each in deployed.all(CHART)}
+    assert brings == {"karpenter": False, "karpenter-crd": True}
+
+
 def test_karpenter_gets_the_stacks_role_and_reads_the_stacks_queue(deployed: graph.Graph) -> None:
     queue = deployed.one("aws:sqs/queue:Queue")
     association = deployed.one("aws:eks/podIdentityAssociation:PodIdentityAssociation", "karpenter").inputs
