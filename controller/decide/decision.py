@@ -81,6 +81,8 @@ def _plan(situation: Situation) -> Plan:
         kept = {pod.uid for crew in situation.kept.values() for pod in crew.staying()}
         rest = (pod for pod in staying if pod.uid not in kept)
         return Plan(lost + delete_all(rest, "the job waits in its queue"))
+    if situation.standing.admission is None:
+        return Plan(lost, again=(deadline(situation),))  # the queue decides next, when it sees that the job is short
     site = situation.site
     changes = [fill(crew, situation.goal(crew), site, situation.now) for crew in sorted_]
     return Plan(

@@ -90,8 +90,6 @@ class Situation:
         size, admission = self.size(crew), self.standing.admission
         if admission is Admission.FREE:
             return Goal(size)
-        if admission is None:
-            return Goal(crew.size)
         least = need(self.job, crew) if admission is Admission.HEAD else crew.low
         return Goal(size, max(0, least - self.kept[crew.type].placed))
 

@@ -81,13 +81,24 @@ def restart_api_server(checkout: Checkout) -> None:
     os.kill(old.pid, signal.SIGKILL)
     wait_until("the API server's end", lambda: not is_alive(old.pid))
     enter = ["nsenter", f"--target={neighbour.pid}", "--pid", "--net", "--mount", "--"]
-    with Path(checkout.path, "kube-apiserver.log").open("w") as log:
-        subprocess.Popen(
-            [*enter, *old.command],
-            env=old.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    wait_until("the new API server", lambda: checkout.run("kubectl get --raw /readyz", expect=None).status == 0)
+    with Path(checkout.path, "kube-apiserver.log").open("a") as log:
+
+        def started() -> subprocess.Popen[bytes]:
+            return subprocess.Popen(
+                [*enter, *old.command],
+                env=old.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+        new = started()
+
+        def is_ready() -> bool:
+            nonlocal new
+            if new.poll() is not None:  # the last threads of the old one still held the port
+                new = started()
+            return checkout.run("kubectl get --raw /readyz", expect=None).status == 0
+
+        wait_until("the new API server", is_ready)

@@ -14,7 +14,7 @@ from contract.elasticjob.choices import State, SuccessPolicy
 from contract.elasticjob.model import ElasticJob, ReplicaSpec, SchedulingPolicy
 from contract.elasticjob.status import Status
 from controller.decide.decision import decide
-from controller.decide.observed import Admission
+from controller.decide.observed import Admission, PodView
 from controller.decide.queue import admit
 from tests.controller.decide.histories.simulation import Simulation
 from tests.controller.decide.world import NOW, ago, created, deleted, job, later, pod, view
@@ -145,8 +145,13 @@ def test_a_short_job_gives_up_the_pods_beyond_its_size_too_and_stays_short() -> 
     assert (again.status, again.actions) == (waits.status, ())
 
 
-def test_nothing_changes_until_the_queue_was_asked() -> None:
-    decision = decide(view(queued("j", 2), [pod(0), pod(1, "Pending")], admission=Admission.FREE), NOW)
+@pytest.mark.parametrize(
+    "worker",
+    [pod(1, "Pending"), pod(1, "Failed", exit_code=137), pod(1, "Failed", exit_code=137, lingers=True)],
+    ids=["pending", "failed", "failed, its sidecar runs"],
+)
+def test_nothing_changes_until_the_queue_was_asked(worker: PodView) -> None:
+    decision = decide(view(queued("j", 2), [pod(0), worker], admission=Admission.FREE), NOW)
     assert (created(decision), deleted(decision)) == ([], [])
 
 
