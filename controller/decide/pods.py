@@ -88,14 +88,15 @@ def fill(crew: Crew, goal: Goal, site: Site, now: datetime) -> Change:
 
 def _creates(crew: Crew, left: Crew, goal: Goal, site: Site) -> tuple[CreatePod, ...]:
     """Return the creations: of the lowest indices that are free when only `left` and what still ends remains."""
-    ending = {pod.index for pod in crew.ending if not lost(pod, site.nodes)}
+    stays = {pod.uid for pod in left.staying()}
+    lingering = (pod for pod in crew.staying() if pod.lingers and pod.uid not in stays)
+    ending = {pod.index for pod in (*crew.ending, *lingering) if not lost(pod, site.nodes)}
     number = missing(left, goal) - sum(index < goal.size for index in ending)
     if number <= 0:
         return ()
     taken = ending | {pod.index for pod in left.staying()}
-    # A pod that runs ends only after a while, on a node that answers.
+    # A pod that runs ends only after a while.
     taken.update(pod.index for pod in crew.live if pod.node is not None)
-    taken.update(pod.index for pod, _ in crew.ended if pod.lingers and not lost(pod, site.nodes))
     free = [index for index in range(goal.size) if index not in taken][:number]
     return tuple(CreatePod(crew.type, index, index < crew.low) for index in free)
 

@@ -76,6 +76,13 @@ def test_an_index_is_free_only_when_its_pod_is_gone() -> None:
     assert created(decide(view(job(2), (pod(0), pod(1, terminating=True))), NOW)) == []
 
 
+def test_a_worker_whose_sidecar_still_ends_is_replaced_at_its_own_index() -> None:
+    made = job(2, low=1, high=6)
+    first = decide(view(made, (pod(0, "Failed", exit_code=137, lingers=True), pod(5))), NOW)
+    assert (deleted(first), created(first)) == (["worker-0"], [])
+    assert created(decide(view(made, [pod(5)]), NOW)) == [0]
+
+
 def test_a_pod_that_is_being_deleted_is_replaced_at_its_own_index() -> None:
     made = job(2, low=1, high=3)
     assert created(decide(view(made, (pod(0, terminating=True), pod(2))), NOW)) == []
