@@ -6,9 +6,9 @@
 A node **ends** when its Node object is being deleted, which Karpenter does after a Spot interruption notice and when it
 has a successor for it, or when the notice is a taint. Its pods leave at once, also below the job's minimum, so that
 each has its whole grace period. Whoever ends the node evicts them as well, mostly in the same second, and a pod that is
-being deleted is not deleted twice. But eviction alone isn't enough: Karpenter waits with pods that have the annotation
-`karpenter.sh/do-not-disrupt` until the instance is gone, and a PodDisruptionBudget may hold an eviction up for longer
-than the two minutes of a Spot notice.
+being deleted is not deleted twice. But eviction alone isn't enough: Karpenter doesn't evict pods with the annotation
+`karpenter.sh/do-not-disrupt`, and a PodDisruptionBudget may hold an eviction up for longer than the two minutes of a
+Spot notice.
 
 A **cordoned** node may stay for long, and there may be no room elsewhere. So one worker at a time leaves, and only of a
 job that has the size that it aims for, and its minimum without that worker. If its successor finds no room, the others
