@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -165,8 +166,16 @@ def cluster_dns(cidr: str) -> str:
 
 
 def _flags(config: NodeConfig) -> Iterator[tuple[str, str]]:
-    """Yield names and values. nodeadm joins the flags with spaces, so `--name value` can be one element or two."""
-    words = " ".join(config.flags).split()
+    """Yield names and values.
+
+    nodeadm joins the flags with spaces, so `--name value` can be one element or two. systemd splits them again, and
+    removes quotes, as Karpenter puts them around labels.
+    https://www.freedesktop.org/software/systemd/man/latest/systemd.service.html#Command%20lines
+    """
+    try:
+        words = shlex.split(" ".join(config.flags))
+    except ValueError as error:
+        raise BadNodeConfig(f"spec.kubelet.flags: {error}") from error
     for word, following in zip(words, [*words[1:], "-"], strict=False):
         if word.startswith("-"):
             name, equals, value = word.lstrip("-").partition("=")

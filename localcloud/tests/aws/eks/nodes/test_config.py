@@ -57,6 +57,11 @@ def test_flags_are_options_of_kubelet_and_win_over_its_fields() -> None:
     assert config.unknown_flags(given) == ["--root-dir"]
 
 
+def test_quotes_around_a_flags_value_are_no_part_of_it() -> None:
+    given = node_config(flags=('--node-labels="karpenter.sh/nodepool=surge,role=trainer"',))
+    assert config.labels(given) == {"karpenter.sh/nodepool": "surge", "role": "trainer"}
+
+
 def test_a_complete_configuration_is_accepted() -> None:
     labels = "--node-labels=karpenter.sh/nodepool=surge,node.kubernetes.io/lifecycle=spot,kubernetes.io/os=linux"
     config.check(node_config(flags=(labels,)))
@@ -78,6 +83,7 @@ def test_a_complete_configuration_is_accepted() -> None:
         ({"flags": ("--register-with-taints=gpu=true:Never",)}, "gpu=true:Never is no taint"),
         ({"kubelet": {"registerWithTaints": [{"effect": "NoSchedule"}]}}, "no list of taints"),
         ({"flags": ("--max-pods=many",)}, "'many' is no number"),
+        ({"flags": ('--node-labels="role=trainer',)}, "spec.kubelet.flags: No closing quotation"),
     ],
     ids=lambda value: "" if isinstance(value, dict) else value,
 )
