@@ -38,9 +38,9 @@ while True:
 
 @pytest.fixture(scope="module")
 def stack(checkout: Checkout) -> Job:
-    """Return the stack's own job, with the size that the configuration asks for."""
+    """Return the stack's own job, on a stack with one node group for all workers: the walk-throughs scale that."""
     make_stack(checkout)
-    checkout.run("pulumi config set workers 1 && pulumi up --yes")
+    checkout.run("pulumi config set surgeNodes nodegroup && pulumi config set workers 1 && pulumi up --yes")
     checkout.forget_outputs()
     return Job(checkout.path, checkout.outputs["jobName"], checkout.namespace)
 
@@ -176,7 +176,7 @@ def test_kubectl_scale_resizes_the_job_within_its_bounds(imagenet: Job) -> None:
     wait_for_world(imagenet, 3, seconds=180)
     imagenet.await_active(3)
     shown = imagenet.run(f"kubectl get ej -n {NAMESPACE}").text.splitlines()
-    assert shown[0].split() == ["NAME", "STATE", "DESIRED", "ACTIVE", "MIN", "MAX", "AGE"]
+    assert shown[0].split() == ["NAME", "STATE", "DESIRED", "ACTIVE", "MIN", "MAX", "WAITING", "AGE"]
     assert shown[1].split()[:6] == ["imagenet", "Running", "3", "3", "1", "3"]
 
 
