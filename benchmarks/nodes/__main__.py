@@ -1,6 +1,6 @@
 """Compares Karpenter with one node group for all workers: how long a worker waits for its node, from one to eight.
 
-    python -m benchmarks.nodes                  # everything: about an hour
+    python -m benchmarks.nodes                  # everything: 40 minutes
     python -m benchmarks.nodes --plan           # what would run, and for how long
     python -m benchmarks.nodes --turns 1 --systems karpenter
 

@@ -18,16 +18,14 @@ from benchmarks.nodes.results import WHOLE, named
 SMALL, LARGE = 2, 8
 """From one worker to so many: one newcomer, and seven at once."""
 
-REPEATS = 3
-"""Changes from 1 to SMALL and back in a turn; to LARGE there is one."""
+REPEATS = 2
+"""How often a job grows to SMALL and back, and to LARGE and back, in a turn: three turns are six values each."""
 
-_STACK_SECONDS = 150.0
+_STACK_SECONDS = 90.0
 """To make a stack and to remove it, on a quiet machine with 2 cores."""
 
-_CHANGE_SECONDS = 90.0
-"""From one worker to two and back: most of it is the time after which an empty node is taken away."""
-
-_LARGE_SECONDS = 300.0
+_CHANGES_SECONDS = 150.0
+"""From one worker to SMALL and back, and to LARGE and back. Much of it is the time for which a node stays empty."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +39,12 @@ class Turn:
     @property
     def changes(self) -> tuple[int, ...]:
         """The sizes to which the job grows from one worker, one after the other."""
-        return (*(SMALL,) * REPEATS, LARGE)
+        return (SMALL, LARGE) * REPEATS
 
     @property
     def seconds(self) -> float:
         """How long it probably takes."""
-        return _STACK_SECONDS + REPEATS * _CHANGE_SECONDS + _LARGE_SECONDS
+        return _STACK_SECONDS + REPEATS * _CHANGES_SECONDS
 
 
 def wanted(systems: Sequence[str], *, turns: int, have: Callable[[str, str], int]) -> list[Turn]:
