@@ -320,5 +320,8 @@ def test_a_destroy_that_is_killed_while_nodes_drain_is_completed_by_the_next(
     assert added(account, aws_inventory(stack.cloud())) == {}
     assert not instances(stack)
     instance = json.loads((stack.state / "instance.json").read_text())["id"]
-    left = host_leftovers(instance, stack.state)
+    # An API server that a test has started again does not end with its cluster, but with the cloud.
+    left = [item for item in host_leftovers(instance, stack.state) if "/kube-apiserver " not in item]
     assert [item for item in left if "kubelet" in item or "containerd" in item or "node" in item] == []
+    stack.run("python -m localcloud stop")
+    assert host_leftovers(instance, stack.state) == []
