@@ -214,26 +214,22 @@ def test_without_capacity_training_goes_on_and_the_job_says_what_it_waits_for(st
 
 
 def test_a_type_without_capacity_is_replaced_by_another_one(stack: Checkout, job: Job) -> None:
-    job.scale(3)
-    wait_for_surge_count(stack, 2)
-    used = {instance["InstanceType"] for instance in surge_instances(stack).values()}
-    with no_capacity(stack, *sorted(used)):
-        before = surge_instances(stack)
-        job.scale(4)
-        wait_for_world(stack, 4, seconds=NEW_NODE_SECONDS)
-        (new,) = (each for each in surge_instances(stack).values() if each["InstanceId"] not in before)
-        assert new["InstanceType"] not in used
-    job.scale(3)
-    wait_for_surge_count(stack, 2)
+    before = surge_instances(stack)
+    with no_capacity(stack, *sorted({instance["InstanceType"] for instance in before.values()})):
+        job.scale(6)
+        wait_for_world(stack, 6, seconds=NEW_NODE_SECONDS)
+    wait_for_surge_count(stack, 5)
+    (new,) = (instance for id, instance in surge_instances(stack).items() if id not in before)
+    assert new["InstanceType"] not in {instance["InstanceType"] for instance in before.values()}
 
 
 def test_a_lost_karpenter_and_a_lost_api_server_are_made_up_for_while_it_scales(stack: Checkout, job: Job) -> None:
     before = identities(stack)
-    job.scale(6)
+    job.scale(7)
     stack.run(f"kubectl delete pods {KARPENTER} --grace-period=0 --force")
     restart_api_server(stack)
-    wait_for_world(stack, 6, seconds=2 * NEW_NODE_SECONDS)
-    wait_for_surge_count(stack, 5)
+    wait_for_world(stack, 7, seconds=2 * NEW_NODE_SECONDS)
+    wait_for_surge_count(stack, 6)
     grown = identities(stack)
     assert before.items() <= grown.items()
     job.scale(3)
