@@ -5,7 +5,7 @@ from __future__ import annotations
 import pulumi
 
 import settings
-from infra.account import connect
+from infra.account import Account, connect
 from infra.addons import Addons, AddonsArgs
 from infra.bucket import Bucket, BucketArgs
 from infra.cluster import Cluster, ClusterArgs
@@ -16,7 +16,7 @@ from infra.karpenter import SERVICE_ACCOUNT as KARPENTER_ACCOUNT
 from infra.karpenter import KarpenterAccess, KarpenterAccessArgs
 from infra.network import Network, NetworkArgs
 from infra.node_groups import ROOT_DEVICE, WORKER_DISK_GIB, NodeGroup, system_group, worker_group
-from infra.outputs import kubernetes_platform
+from infra.outputs import Platform, kubernetes_platform
 from infra.shared_storage import SharedStorage, SharedStorageArgs
 from workloads.access import TrainerAccess, TrainerAccessArgs
 from workloads.bundle import Code, CodeArgs, pack
@@ -66,18 +66,29 @@ def main() -> None:
         NodeGroup(f"{name}-workers", worker_group(stack, network, identity), account.options(*node_needs, dataset))
     ]
     if stack.surge is not None:
-        support = KarpenterAccess(name, KarpenterAccessArgs(account, stack.surge), account.options(cluster))
-        install = KarpenterArgs(stack, stack.surge, support.queue_name, KARPENTER_NAMESPACE, KARPENTER_ACCOUNT)
-        karpenter = Karpenter("karpenter", install, platform.options(support))
-        site = Site(
-            support.node_role_name, network.private_subnet_ids, cluster.security_group_id, ROOT_DEVICE, WORKER_DISK_GIB
-        )
-        surge = SurgeNodesArgs(stack, stack.surge, site)
-        worker_nodes.append(SurgeNodes("surge-nodes", surge, platform.options(*node_needs, support, karpenter)))
+        worker_nodes.append(surge_nodes(stack, stack.surge, account, node_needs, platform))
     workers = TrainingArgs(stack, bucket.name, code.uri, namespace.priorities)
     Training(training.job, workers, platform.options(dataset, etcd, controller, *worker_nodes))
 
     export(stack, Exported(cluster.kubeconfig, bucket.name, files.file_system_id, code.uri))
+
+
+def surge_nodes(
+    stack: settings.Settings,
+    surge: settings.Surge,
+    account: Account,
+    node_needs: tuple[Network, Identity, Cluster],
+    platform: Platform,
+) -> SurgeNodes:
+    """Make Karpenter, what it needs of AWS, and the nodes that it may bring."""
+    network, _, cluster = node_needs
+    access = KarpenterAccess(stack.name, KarpenterAccessArgs(account, surge), account.options(cluster))
+    install = KarpenterArgs(stack, surge, access.queue_name, KARPENTER_NAMESPACE, KARPENTER_ACCOUNT)
+    karpenter = Karpenter("karpenter", install, platform.options(access))
+    subnets, security_group = network.private_subnet_ids, cluster.security_group_id
+    site = Site(access.node_role_name, subnets, security_group, ROOT_DEVICE, WORKER_DISK_GIB)
+    after = platform.options(*node_needs, access, karpenter)
+    return SurgeNodes("surge-nodes", SurgeNodesArgs(stack, surge, site), after)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The VPC: public and private subnets over several zones, NAT, an S3 endpoint, a locked default security group.
 
-    network = Network(name, NetworkArgs(account.region, stack.network), account.options())
+    network = Network(name, NetworkArgs(account.region, stack.network, stack.instance_types), account.options())
     network.private_subnet_ids
 
 Nodes, mount targets and the control plane's interfaces are in the private subnets. The public subnets hold NAT
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import pulumi
@@ -90,7 +90,7 @@ class NetworkArgs:
 
     region: str
     network: settings.Network
-    instance_types: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    instance_types: Mapping[str, Sequence[str]]
 
 
 class Network(pulumi.ComponentResource):
@@ -160,8 +160,6 @@ class Network(pulumi.ComponentResource):
         self, zones: list[pulumi.Input[str]], wanted: Mapping[str, Sequence[str]]
     ) -> list[pulumi.Input[str]]:
         names = sorted({name for types in wanted.values() for name in types})
-        if not names:
-            return zones
         found = aws.ec2.get_instance_type_offerings_output(
             filters=[{"name": "instance-type", "values": names}],
             location_type="availability-zone",

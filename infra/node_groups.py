@@ -64,7 +64,12 @@ def system_group(stack: settings.Settings, network: Network, identity: Identity)
 
 
 def worker_group(stack: settings.Settings, network: Network, identity: Identity) -> NodeGroupArgs:
-    """Return the group of the workers' nodes: all of them, or the core if Karpenter brings the others."""
+    """Return the group of the workers' nodes: all of them, or the core if Karpenter brings the others.
+
+    Only a core is labelled as one. Where there are no other nodes, workers have nothing to prefer, and a group that
+    exists stays as it is.
+    """
+    core = {labels.NODES: labels.NODES_CORE} if stack.surge else {}
     return NodeGroupArgs(
         cluster_name=stack.name,
         role_arn=identity.node_role_arn,
@@ -72,7 +77,7 @@ def worker_group(stack: settings.Settings, network: Network, identity: Identity)
         kubernetes_version=stack.cluster.version,
         nodes=stack.workers.nodes,
         disk_gib=WORKER_DISK_GIB,
-        labels={labels.NODE_ROLE: labels.NODE_ROLE_WORKER, labels.NODES: labels.NODES_CORE},
+        labels={labels.NODE_ROLE: labels.NODE_ROLE_WORKER, **core},
         taint=labels.TAINT_WORKER,
         tags=stack.all_tags,
     )

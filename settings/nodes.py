@@ -134,7 +134,7 @@ def _check_surge(read: Reader, found: Surge, workers: Workers) -> None:
             "capacityType",
             SPOT,
             "is for the nodes above minWorkers, and maxWorkers leaves none; the nodes for minWorkers are On-Demand. "
-            "Lower minWorkers, raise maxWorkers, or set ON_DEMAND",
+            "Lower minWorkers, raise maxWorkers, set ON_DEMAND, or set surgeNodes to nodegroup",
         )
     for name in found.instance_types:
         _check_fit(read, "surgeInstanceTypes", name, workers)

@@ -35,6 +35,8 @@ from settings.reader import Reader
 _DNS_LABEL = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 _REGION = r"[a-z]{2}(-[a-z]+)+-\d"
 _ARCHIVE = r"(s3://[a-z0-9.-]{3,63}|https://[^/\s]+)/\S+\.(zip|tar\.gz|tgz)"
+_TAKEN_TAGS = r"Project|Stack|ManagedBy|aws:.*|eks:.*|kubernetes\.io/cluster/.*|karpenter\.(sh|k8s\.aws)/.*"
+"""The program's own, AWS's, and those that an EC2NodeClass refuses: https://karpenter.sh/docs/concepts/nodeclasses/#spectags"""
 _ADMIN_ARN = r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+"
 
 
@@ -61,8 +63,8 @@ def parse(config: Mapping[str, Any], *, stack: str) -> Settings:
         longest = MAX_NAME_LENGTH - len(PROJECT) - 1
         read.mistake(f"the stack's name {stack!r}: must be lower-case letters, digits and hyphens, {longest} at most")
     tags = read.text_map("tags")
-    for key in sorted(tags.keys() & {"Project", "Stack", "ManagedBy"} | {k for k in tags if k.startswith("aws:")}):
-        read.wrong("tags", key, "this tag is set by the program or kept by AWS; use another name")
+    for key in (each for each in tags if re.fullmatch(_TAKEN_TAGS, each)):
+        read.wrong("tags", key, "this tag is set by the program, or kept for AWS and Karpenter; use another name")
     settings = Settings(
         stack=stack,
         region=read.text("region", _REGION, "an AWS region such as us-west-2"),

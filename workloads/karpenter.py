@@ -34,6 +34,7 @@ from contract import labels, leaving
 from settings import hardware
 from workloads import objects
 from workloads.manifests import SYSTEM_NODES, WORKER_NODES, Manifest, Text, metadata
+from workloads.training import cpu_millis
 
 VERSION = "1.14.0"
 """Release of the charts in a registry; `karpenterImage` is of the same one. A folder has the charts that it has."""
@@ -145,7 +146,7 @@ def controller_values(args: KarpenterArgs) -> Manifest:
 
 
 def node_class_manifest(stack: settings.Settings, surge: settings.Surge, site: Site) -> Manifest:
-    """Return the EC2NodeClass: instances as those of the node groups, in the same subnets with the same rules.
+    """Return the EC2NodeClass: subnets, rules, disk and metadata service are those of the node groups.
 
     The image is pinned, so that a release of another one changes nothing by itself.
     """
@@ -198,7 +199,7 @@ def node_pool_manifest(workers: settings.Workers, surge: settings.Surge) -> Mani
                 "spec": {
                     "nodeClassRef": {"group": AWS, "kind": "EC2NodeClass", "name": NAME},
                     "taints": [{"key": labels.TAINT_WORKER, "value": "true", "effect": "NoSchedule"}],
-                    "requirements": requirements(workers.nodes, surge),
+                    "requirements": requirements(workers, surge),
                     "expireAfter": "Never",
                     "terminationGracePeriod": f"{NODE_GRACE_SECONDS}s",
                 },
@@ -213,10 +214,11 @@ def node_pool_manifest(workers: settings.Workers, surge: settings.Surge) -> Mani
     }
 
 
-def requirements(core: settings.Nodes, surge: settings.Surge) -> list[Manifest]:
+def requirements(workers: settings.Workers, surge: settings.Surge) -> list[Manifest]:
     """Return which instances Karpenter may choose from: those of the list, or any like the smallest of the core's.
 
-    Without GPUs also any that is twice as large: the more there are to choose from, the rarer is "no capacity".
+    The latter have no room for a worker more than `workersPerNode`, even if nothing else ran there. A node with workers
+    of two nodes would stay, half empty, when only some of them leave.
     """
     found = [
         _one_of("kubernetes.io/arch", "amd64"),
@@ -225,22 +227,19 @@ def requirements(core: settings.Nodes, surge: settings.Surge) -> list[Manifest]:
     ]
     if surge.instance_types:
         return [*found, _one_of("node.kubernetes.io/instance-type", *surge.instance_types)]
-    least = core.smallest
-    size = [
-        _number(f"{AWS}/instance-cpu", "Gte", least.vcpus),
-        _number(f"{AWS}/instance-memory", "Gte", least.memory_gib * 1024),
-    ]
+    least, too_many = workers.nodes.smallest, workers.per_node + 1
     if least.gpus:
-        models = sorted({hardware.INSTANCE_TYPES[name].gpu.lower() for name in core.instance_types})
-        number = _one_of(f"{AWS}/instance-gpu-count", str(least.gpus))
-        return [*found, _one_of(f"{AWS}/instance-gpu-name", *models), number, *size]
-    return [
-        *found,
-        _one_of(f"{AWS}/instance-category", *FAMILIES),
-        _number(f"{AWS}/instance-generation", "Gte", OLDEST_GENERATION),
-        *size,
-        _number(f"{AWS}/instance-cpu", "Lte", 2 * least.vcpus),
-    ]
+        models = sorted({hardware.INSTANCE_TYPES[name].gpu.lower() for name in workers.nodes.instance_types})
+        found.append(_one_of(f"{AWS}/instance-gpu-name", *models))
+        found.append(_one_of(f"{AWS}/instance-gpu-count", str(least.gpus)))
+    else:
+        found.append(_one_of(f"{AWS}/instance-category", *FAMILIES))
+        found.append(_number(f"{AWS}/instance-generation", "Gte", OLDEST_GENERATION))
+    found.append(_number(f"{AWS}/instance-cpu", "Gte", least.vcpus))
+    found.append(_number(f"{AWS}/instance-memory", "Gte", least.memory_gib * 1024))
+    if too_many * workers.gpus <= least.gpus:  # else the GPUs are too few already
+        found.append(_number(f"{AWS}/instance-cpu", "Lte", (too_many * cpu_millis(workers) - 1) // 1000))
+    return found
 
 
 def budgets(window: settings.Window | None) -> list[Manifest]:

@@ -59,7 +59,7 @@ class Release:
     chart: str
     version: str | None
     values: Manifest
-    definitions: bool = True
+    definitions: bool
 
 
 def register_chart(release: Release, *, opts: pulumi.ResourceOptions) -> pulumi.ComponentResource:

@@ -297,14 +297,18 @@ def memory_mib(workers: settings.Workers) -> int:
     return workers.nodes.smallest.schedulable_memory_mib // workers.per_node
 
 
+def cpu_millis(workers: settings.Workers) -> int:
+    """Return the CPU that a worker requests: its share of the node's."""
+    return workers.nodes.smallest.schedulable_cpu_millis // workers.per_node
+
+
 def resources(workers: settings.Workers) -> Manifest:
     """Return a worker's share of its node, so that exactly `per_node` workers fit on one."""
-    node = workers.nodes.smallest
     memory = memory_mib(workers)
     gpus = {GPU_RESOURCE: str(workers.gpus)} if workers.gpus else {}
     return {
         "requests": {
-            "cpu": f"{node.schedulable_cpu_millis // workers.per_node}m",
+            "cpu": f"{cpu_millis(workers)}m",
             "memory": f"{memory // 2}Mi",
             **gpus,
         },

@@ -7,10 +7,10 @@ https://karpenter.sh/v1.14/reference/cloudformation/, compared with the requests
 (`pkg/aws/sdk.go` lists all of them, `pkg/utils/utils.go` and `pkg/apis/v1/ec2nodeclass.go` the tags). Where they differ
 from the template, they allow less, since this stack uses less:
 
-- EC2 resources are those of this account, and instance profiles those of this cluster, where the template says any.
-- Capacity reservations and placement groups are only read: no node class here selects one.
+- EC2 resources are those of this account, and instance profiles those of this cluster; the template says any.
+- Capacity reservations and placement groups are left out: no node class here selects one, so Karpenter asks for none.
 - SSM parameters are those of the EKS images, which the alias `al2023@…` is looked up in.
-- AllowZonalShiftReadActions is left out: zonal shift is off, as in the chart's defaults.
+- AllowZonalShiftStatusReadOnly is left out: zonal shift is off, as in the chart's defaults.
 - Only EventBridge sends to the queue, and only for rules of this account.
 """
 
@@ -184,14 +184,12 @@ def _look_ups(scope: Scope) -> list[Document]:
         _allow(
             "AllowRegionalReadActions",
             [
-                "ec2:DescribeCapacityReservations",
                 "ec2:DescribeImages",
                 "ec2:DescribeInstances",
                 "ec2:DescribeInstanceStatus",
                 "ec2:DescribeInstanceTypeOfferings",
                 "ec2:DescribeInstanceTypes",
                 "ec2:DescribeLaunchTemplates",
-                "ec2:DescribePlacementGroups",
                 "ec2:DescribeSecurityGroups",
                 "ec2:DescribeSpotPriceHistory",
                 "ec2:DescribeSubnets",

@@ -70,15 +70,21 @@ def test_an_instance_type_that_no_zone_has_is_an_error_that_names_both(name: str
         network.check_offerings(["us-west-2a", "us-west-2b"], OFFERED, wanted)
 
 
-def test_subnets_are_in_the_zones_that_were_checked() -> None:
+def test_subnets_are_in_the_zones_that_were_checked_for_the_types_of_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def checked(zones: list[str], offered: list[tuple[str, str]], wanted: dict[str, tuple[str, ...]]) -> list[str]:
+        assert {name for name, _ in offered} == {name for types in wanted.values() for name in types}
+        return [f"checked {zone} for {', '.join(wanted)}" for zone in zones]
+
     def program() -> None:
         stack = settings.load()
         account = connect(stack)
         args = network.NetworkArgs(account.region, stack.network, stack.instance_types)
         network.Network(stack.name, args, account.options())
 
+    monkeypatch.setattr(network, "check_offerings", checked)
     zones = {each.inputs["availabilityZone"] for each in graph.run(program, graph.defaults()).all(SUBNET)}
-    assert zones == {"us-west-2a", "us-west-2b"}
+    keys = "systemInstanceTypes, instanceTypes, surgeInstanceTypes"
+    assert zones == {f"checked us-west-2a for {keys}", f"checked us-west-2b for {keys}"}
 
 
 def test_nat_gateways_are_one_for_all_zones_or_one_for_each() -> None:

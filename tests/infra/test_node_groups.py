@@ -30,6 +30,14 @@ def test_without_karpenter_the_worker_group_follows_workers() -> None:
     assert group["capacityType"] == "SPOT"
 
 
+def test_only_a_core_is_labelled_as_one_so_that_the_group_of_an_earlier_release_stays_as_it_is() -> None:
+    own = graph.stack_config("Pulumi.local.yaml")
+    role = {labels.NODE_ROLE: labels.NODE_ROLE_WORKER}
+    for surge_nodes, core in (("karpenter", {labels.NODES: labels.NODES_CORE}), ("nodegroup", {})):
+        group = graph.deploy({**own, "surgeNodes": surge_nodes}).one(GROUP, "workers").inputs
+        assert group["labels"] == {**role, **core}
+
+
 def test_a_core_without_nodes_has_a_size_that_eks_accepts() -> None:
     config = {**graph.stack_config("Pulumi.local.yaml"), "minWorkers": 0, "workers": 0}
     group = graph.deploy(config).one(GROUP, "workers").inputs
@@ -46,7 +54,7 @@ def test_worker_nodes_are_replaced_one_at_a_time_and_repaired(production: graph.
 def test_only_pods_that_tolerate_the_taint_run_on_worker_nodes(production: graph.Graph) -> None:
     group = production.one(GROUP, "workers").inputs
     assert group["taints"] == [{"key": labels.TAINT_WORKER, "value": "true", "effect": "NO_SCHEDULE"}]
-    assert group["labels"] == {labels.NODE_ROLE: labels.NODE_ROLE_WORKER, labels.NODES: labels.NODES_CORE}
+    assert group["labels"][labels.NODE_ROLE] == labels.NODE_ROLE_WORKER
     assert "taints" not in production.one(GROUP, "system").inputs
 
 

@@ -33,7 +33,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "Spot for a core whose last node has room": (
         {**CPU, "capacityType": "SPOT", "minWorkers": 3, "workers": 4, "maxWorkers": 4, "workersPerNode": 2},
-        "capacityType = SPOT: is for the nodes above minWorkers",
+        "Lower minWorkers, raise maxWorkers, set ON_DEMAND, or set surgeNodes to nodegroup",
     ),
     "limits below the core": ({"minWorkers": 9}, "maxWorkers = 8: must be at least minWorkers, which is 9"),
     "suspended but with a core": ({"workers": 0}, "workers = 0: must be from 1 to 8 (from minWorkers to maxWorkers)"),

@@ -70,6 +70,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "image with a space": ({"image": "py torch"}, "image = py torch: must be a container image"),
     "tag of the program": ({"tags": {"Stack": "mine"}}, "tags = Stack: this tag is set by the program"),
     "tag of AWS": ({"tags": {"aws:x": "y"}}, "tags = aws:x: this tag"),
+    "tag of EKS": ({"tags": {"eks:eks-cluster-name": "x"}}, "tags = eks:eks-cluster-name: this tag"),
+    "tag of a cluster": ({"tags": {"kubernetes.io/cluster/x": "owned"}}, "tags = kubernetes.io/cluster/x: this tag"),
+    "tag of Karpenter": ({"tags": {"karpenter.sh/nodepool": "x"}}, "tags = karpenter.sh/nodepool: this tag"),
+    "tag of Karpenter on AWS": ({"tags": {"karpenter.k8s.aws/ec2nodeclass": "x"}}, "ec2nodeclass: this tag"),
     "tag that is a number": ({"tags": {"Cost": 12}}, "tags.Cost = 12: must be text"),
     "misspelt key": ({"wrkers": 3}, "wrkers = 3: no such key; did you mean workers?"),
 }

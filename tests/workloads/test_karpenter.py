@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import re
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 import settings
 from contract import labels, leaving
+from settings import hardware
 from tests import graph
-from workloads import karpenter
+from workloads import karpenter, training
 
 CHART = "kubernetes:helm.sh/v4:Chart"
 NODE_POOL = "kubernetes:karpenter.sh/v1:NodePool"
@@ -79,6 +83,9 @@ def active(budget: dict[str, Any], now: datetime) -> bool:
         pytest.param(settings.Window("tue", 20, 0, 4), "Tue 20:00", "Wed 00:00", id="until-midnight"),
         pytest.param(settings.Window("sat", 23, 15, 2), "Sat 23:15", "Sun 01:15", id="over-the-end-of-crons-week"),
         pytest.param(settings.Window("sun", 12, 0, 24), "Sun 12:00", "Mon 12:00", id="a-whole-day"),
+        pytest.param(
+            settings.Window("sat", 0, 0, 24), "Sat 00:00", "Sun 00:00", id="a-whole-day-to-the-end-of-crons-week"
+        ),
     ],
 )
 def test_drifted_nodes_go_one_at_a_time_within_the_window_and_not_at_all_outside(
@@ -151,13 +158,80 @@ def test_without_a_list_nodes_have_the_gpus_of_the_core_and_at_least_its_size() 
     assert "instance-category" not in {key for key, _, _ in found}
 
 
-def test_without_gpus_nodes_are_of_the_general_families_and_at_most_twice_as_large() -> None:
+def test_without_gpus_nodes_are_of_the_general_families_and_at_least_of_the_cores_size() -> None:
     found = requirements(instanceTypes=["m5.xlarge"], gpusPerWorker=0)
     assert ("instance-category", "In", ["c", "m", "r"]) in found
     assert ("instance-generation", "Gte", ["5"]) in found
-    assert [(op, values) for key, op, values in found if key == "instance-cpu"] == [("Gte", ["4"]), ("Lte", ["8"])]
+    assert ("instance-cpu", "Gte", ["4"]) in found
     assert ("instance-memory", "Gte", ["16384"]) in found
     assert not [key for key, _, _ in found if "gpu" in key]
+
+
+def node_labels(size: dict[str, Any]) -> dict[str, str | int]:
+    """What Karpenter says of a type of EC2's (`computeRequirements` in its pkg/providers/instancetype/types.go)."""
+    (gpu,) = size.get("GpuInfo", {}).get("Gpus") or [{"Name": "", "Count": 0}]
+    family = re.fullmatch(r"([a-z]+)([0-9]+).*", size["InstanceType"].partition(".")[0])
+    return {
+        "arch": "amd64" if "x86_64" in size["ProcessorInfo"]["SupportedArchitectures"] else "arm64",
+        "os": "linux",
+        "capacity-type": "spot",
+        "instance-category": family[1] if family else "",
+        "instance-generation": int(family[2]) if family else 0,
+        "instance-cpu": size["VCpuInfo"]["DefaultVCpus"],
+        "instance-memory": size["MemoryInfo"]["SizeInMiB"],
+        "instance-gpu-name": gpu["Name"].lower(),
+        "instance-gpu-count": str(gpu["Count"]),
+    }
+
+
+def choice(**changes: Any) -> list[dict[str, str | int]]:
+    """Those of EC2's instance types that meet the NodePool's requirements."""
+    operators: dict[str, Callable[[Any, list[str]], bool]] = {
+        "In": lambda value, values: value in values,
+        "Gte": lambda value, values: value >= int(values[0]),
+        "Lte": lambda value, values: value <= int(values[0]),
+    }
+    wanted = requirements(**changes)
+    every = [node_labels({**size, "InstanceType": name}) for name, size in INSTANCE_TYPES.items()]
+    return [one for one in every if all(operators[how](one[key], values) for key, how, values in wanted)]
+
+
+@pytest.mark.parametrize(
+    ("type_", "gpus", "per_node", "fewest"),
+    [
+        pytest.param("m5.large", 0, 1, 20, id="a-worker-on-each-small-node"),
+        pytest.param("m5.large", 0, 2, 20, id="two-on-each-small-node"),
+        pytest.param("r6i.xlarge", 0, 1, 20, id="much-memory"),
+        pytest.param("c6i.8xlarge", 0, 1, 20, id="sizes-between-this-and-twice-as-much"),
+        pytest.param("c6i.8xlarge", 0, 5, 20, id="a-larger-size-has-room-for-a-sixth"),
+        pytest.param("g5.xlarge", 1, 1, 5, id="the-gpu-is-the-limit"),
+        pytest.param("g5.12xlarge", 1, 4, 2, id="all-gpus-are-used"),
+        pytest.param("g5.xlarge", 0, 1, 1, id="a-gpu-that-nobody-uses"),
+        pytest.param("g5.12xlarge", 1, 2, 1, id="gpus-are-left-over"),
+    ],
+)
+def test_without_a_list_a_node_has_room_for_its_workers_and_for_no_other(
+    type_: str, gpus: int, per_node: int, fewest: int
+) -> None:
+    changes = {"instanceTypes": [type_], "gpusPerWorker": gpus, "workersPerNode": per_node}
+    stack, _ = parsed(**changes)
+    request = int(training.resources(stack.workers)["requests"]["cpu"].removesuffix("m"))
+    found = choice(**changes)
+    assert len(found) >= fewest, "too few to choose from"
+    for one in found:
+        room = [1000 * int(one["instance-cpu"]) // request]
+        if gpus:
+            room.append(int(one["instance-gpu-count"]) // gpus)
+        assert min(room) == per_node, one
+
+
+def test_the_type_that_a_worker_is_made_for_is_always_among_the_choice() -> None:
+    for name, kind in hardware.INSTANCE_TYPES.items():
+        for per_node in {1, 2, kind.vcpus // 2, min(kind.vcpus, 96)}:
+            changes = {"instanceTypes": [name], "gpusPerWorker": 0, "workersPerNode": per_node, "maxWorkers": 1000}
+            sizes = [(how, int(values[0])) for key, how, values in requirements(**changes) if key == "instance-cpu"]
+            assert [how for how, _ in sizes] == ["Gte", "Lte"]
+            assert sizes[0][1] == kind.vcpus <= sizes[1][1] < 2 * kind.vcpus, (name, per_node)
 
 
 def test_the_image_of_the_nodes_is_pinned() -> None:

@@ -158,16 +158,14 @@ def test_messages_are_read_from_the_clusters_queue(action: str) -> None:
 
 @pytest.mark.parametrize(
     "call",
-    # The Describe operations of `EC2API` in `pkg/aws/sdk.go`.
+    # The Describe operations of `EC2API` in `pkg/aws/sdk.go`, without those for what a node class has to select.
     [
-        "CapacityReservations",
         "Images",
         "InstanceStatus",
         "InstanceTypeOfferings",
         "InstanceTypes",
         "Instances",
         "LaunchTemplates",
-        "PlacementGroups",
         "SecurityGroups",
         "SpotPriceHistory",
         "Subnets",
@@ -187,6 +185,8 @@ def test_other_look_ups_are_of_images_prices_and_the_cluster() -> None:
     assert allowed("iam:ListInstanceProfiles", "*")
     assert allowed("eks:DescribeCluster", f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/{CLUSTER}")
     assert not allowed("eks:DescribeCluster", f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/other")
+    assert not allowed("ec2:DescribePlacementGroups", "*")
+    assert not allowed("ec2:DescribeCapacityReservations", "*")
 
 
 def test_the_first_spot_request_of_an_account_may_make_ec2s_role() -> None:
