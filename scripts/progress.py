@@ -14,7 +14,7 @@ from typing import Any
 from scripts.session import Session, UpError
 
 DEADLINE_SECONDS = 300.0
-_INTERVAL_SECONDS = 1.0
+_INTERVAL_SECONDS = 0.2
 _REPORT_SECONDS = 10.0
 
 
@@ -64,13 +64,11 @@ def newest_step(lines: Iterable[str]) -> tuple[int, str]:
 
 def look(session: Session, namespace: str, selector: str) -> Seen:
     """Return the current state of the worker pods, from their status and the ends of their logs."""
-    listed = session.ask("kubectl", "get", "pods", "-n", namespace, "-l", selector, "-o", "json")
-    pods = json.loads(listed)["items"]
+    workers = ("-n", namespace, "-l", selector)
+    pods = json.loads(session.ask("kubectl", "get", "pods", *workers, "-o", "json"))["items"]
     states = {pod["metadata"]["name"]: doing(pod) for pod in pods}
-    lines: list[str] = []
-    for name, state in states.items():
-        if state in ("Running", "Succeeded", "Completed"):
-            lines += _log(session, namespace, name)
+    # A container that hasn't started yet has no log, which is no error here.
+    lines = session.ask("kubectl", "logs", *workers, "--tail=20", "--ignore-errors").splitlines()
     step, line = newest_step(lines)
     return Seen(states, step, line, any(line.startswith("event=finished") for line in lines))
 
@@ -102,10 +100,3 @@ def await_training(session: Session, outputs: Mapping[str, Any]) -> None:
             print(f"waiting for the first training steps, {elapsed:.0f} s: {now}", flush=True)
             next_report += _REPORT_SECONDS
         time.sleep(_INTERVAL_SECONDS)
-
-
-def _log(session: Session, namespace: str, pod: str) -> list[str]:
-    try:
-        return session.ask("kubectl", "logs", "-n", namespace, pod, "--tail=20").splitlines()
-    except UpError:
-        return []  # the container hasn't started yet, or the pod is gone
