@@ -57,8 +57,8 @@ NEW_NODE_SECONDS = 300
 """A node that has to be started, a worker on it, and its first step. Karpenter doesn't try an offering again for three
 minutes after EC2 had none of it, or has interrupted an instance of it."""
 
-EMPTIED_SECONDS = 90
-"""An empty node is gone within a minute, on a machine that isn't busy."""
+EMPTIED_SECONDS = 180
+"""An empty node is gone within a minute, on a machine that isn't busy: benchmarks/nodes has the figures."""
 
 RELEASES = ("v20260304", "v20260107")
 """The images that the one-machine cloud knows: the default of nodeImageVersion, and an older one."""
@@ -198,14 +198,14 @@ def test_without_capacity_training_goes_on_and_the_job_says_what_it_waits_for(st
     before, step = identities(stack), latest_step(stack)
     with no_capacity(stack, "*"):
         job.scale(5)
+        reason = "InsufficientInstanceCapacity"
         wait_until(
-            "the job to say that EC2 has no capacity",
-            lambda: "InsufficientInstanceCapacity" in stack.run(f"kubectl get ej -n {stack.namespace}").text,
+            "kubectl to show that EC2 has no capacity",
+            lambda: reason in stack.run(f"kubectl get ej -n {stack.namespace}").text,
             seconds=180,
         )
-        condition = job.condition("Running")
-        assert condition["status"] == "True"
-        assert "InsufficientInstanceCapacity" in condition["message"]
+        wait_until("the condition to say it", lambda: reason in job.condition("Running")["message"])
+        assert job.condition("Running")["status"] == "True"
         assert identities(stack) == before
         wait_until("more steps", lambda: latest_step(stack) > step + 10)
     wait_for_world(stack, 5, seconds=2 * NEW_NODE_SECONDS)
