@@ -22,9 +22,9 @@ from localcloud.standins.kubernetes.helm.arguments import ChartArguments
 from localcloud.standins.kubernetes.helm.chart import TYPE
 from localcloud.standins.kubernetes.provider import KubernetesProvider
 from localcloud.standins.kubernetes.servicer import KubernetesServicer, ProviderHost
-from localcloud.standins.monitor import Monitor, Registration, Resource
 from localcloud.standins.serve import PluginError
 from localcloud.standins.values import repair_property_value
+from localcloud.tests.standins.kubernetes.fake_monitor import FakeMonitor
 
 repair_property_value()
 CHART: Final = ChartArguments("demo", "release", "release")
@@ -55,11 +55,6 @@ class Silent:
         pass
 
     status = log
-
-
-class OnlyUrns(Monitor):
-    async def register(self, registration: Registration) -> Resource:
-        return Resource(f"urn:pulumi:s::p::{registration.type}::{registration.name}")
 
 
 @pytest.fixture
@@ -132,4 +127,4 @@ def test_a_cluster_that_cannot_be_reached_is_an_error_that_names_it() -> None:
         address = f"http://127.0.0.1:{deaf.getsockname()[1]}"
         servicer = KubernetesServicer("4.34.2", provider(address), "")
         with pytest.raises(PluginError, match=f"configured Kubernetes cluster is unreachable: .*{address}"):
-            asyncio.run(servicer.construct(OnlyUrns(), request))
+            asyncio.run(servicer.construct(FakeMonitor(), request))

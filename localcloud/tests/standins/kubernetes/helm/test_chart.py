@@ -11,16 +11,16 @@ import pytest
 from pulumi.provider.experimental.property_value import Computed, PropertyValue, ResourceReference
 from pulumi.runtime.proto import provider_pb2
 
-from localcloud.standins.algebra import NULL
 from localcloud.standins.components import Constructed
 from localcloud.standins.kubernetes.cluster.scopes import Scopes
 from localcloud.standins.kubernetes.helm.arguments import ChartArguments
 from localcloud.standins.kubernetes.helm.chart import TYPE, construct
 from localcloud.standins.kubernetes.helm.command import Rendered
 from localcloud.standins.kubernetes.metadata import Object
-from localcloud.standins.monitor import Registration, Resource, register_request
+from localcloud.standins.monitor import Registration, register_request
 from localcloud.standins.serve import PluginError, package_version
 from localcloud.standins.values import UNKNOWN, repair_property_value, to_plain, wrap
+from localcloud.tests.standins.kubernetes.fake_monitor import FakeMonitor
 
 repair_property_value()
 PROVIDER = "urn:pulumi:s::p::pulumi:providers:kubernetes::cluster::1"
@@ -69,39 +69,6 @@ class FakeHost:
 
     def warn(self, urn: str, message: str) -> None:
         self.warnings.append(message)
-
-
-@dataclass
-class FakeMonitor:
-    """Remembers registrations, and which of them were done when another began."""
-
-    preview: bool = False
-    registrations: list[Registration] = field(default_factory=list)
-    done: set[str] = field(default_factory=set)
-    early: list[str] = field(default_factory=list)
-    refuses: str = ""
-    """The kind that can't be made."""
-
-    async def register(self, registration: Registration) -> Resource:
-        self.registrations.append(registration)
-        self.early += registration.depends_on - self.done
-        if self.refuses and registration.type.endswith(f":{self.refuses}"):
-            raise PluginError(f"no {self.refuses}")
-        for _ in range(20):  # others begin, and may fail, meanwhile
-            await asyncio.sleep(0)
-        urn = f"urn:pulumi:s::p::{registration.type}::{registration.name}"
-        self.done.add(urn)
-        known = PropertyValue.computed() if self.preview else PropertyValue(registration.name)
-        return Resource(urn, known if registration.custom else NULL)
-
-    async def register_outputs(self, urn: str, outputs: Mapping[str, PropertyValue]) -> None:
-        raise AssertionError("the official plug-in registers no outputs")
-
-    async def invoke(self, token: str, arguments: Mapping[str, PropertyValue], provider: str, version: str) -> Any:
-        raise AssertionError("a chart invokes no functions")
-
-    async def read_back(self, urn: str) -> Resource:
-        raise AssertionError("a chart reads nothing back")
 
 
 def made(
