@@ -5,12 +5,12 @@ STACK = "$$($(PYTHON) -m scripts.toolchain python)"
 # A fresh clone's type check would otherwise read torch's and boto3's sources again.
 export MYPY_CACHE_DIR ?= $(or $(TIDEWATER_CACHE),$(HOME)/.cache/tidewater)/mypy
 .DEFAULT_GOAL := help
-.PHONY: help install up down test unit e2e soak lint format bench bench-elastic bench-controller gpu
+.PHONY: help install up down test unit e2e soak lint format bench bench-elastic bench-controller bench-nodes gpu
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1\t/' | expand -t 24
 
-install: ## set this machine up: tools, Python packages, the nodes' image (half an hour at first, then nothing)
+install: ## set this machine up: tools, Python packages, the nodes' image (20 minutes or more at first, then nothing)
 	@$(PYTHON) -m scripts.toolchain install
 
 up: install ## start the one-machine cloud, deploy the stack on it, wait until it trains
@@ -51,6 +51,9 @@ bench-elastic: install ## what a lost worker costs, beside torchrun and torchft 
 bench-controller: install ## what a thousand jobs cost the controller, beside Kubeflow's training-operator (ARGS="--plan")
 	@$(PYTHON) -m scripts.toolchain bench-controller
 	@$(STACK) -m benchmarks.controller $(ARGS)
+
+bench-nodes: install ## how long a worker waits for its node, from Karpenter and from a node group (ARGS="--plan")
+	@$(STACK) -m benchmarks.nodes $(ARGS)
 
 gpu: ## every check that one GPU allows, in ten minutes; installs nothing (PYTHON=python3 ARGS="--etcd FILE")
 	@$(PYTHON) -m benchmarks.gpu $(ARGS)

@@ -18,6 +18,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any, Final
 
 import grpc
@@ -266,8 +267,9 @@ def server_options() -> list[tuple[str, int]]:
     return [("grpc.max_receive_message_length", MAX_MESSAGE_BYTES), ("grpc.max_send_message_length", MAX_MESSAGE_BYTES)]
 
 
+@cache
 def package_version(package: str) -> str:
-    """Return the installed version of the SDK; the plug-in reports the same version."""
+    """Return the installed version of an SDK. Its plug-in reports the same one, and it names the default provider."""
     return importlib.metadata.version(package)
 
 

@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     """Runs one command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python3 -m scripts.toolchain", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("install", help="make what isn't there yet; takes about half an hour the first time")
+    commands.add_parser("install", help="make what isn't there yet; takes 20 minutes or more the first time")
     commands.add_parser("bench", help="make the environment of the elastic benchmark, after `install`")
     commands.add_parser("bench-controller", help="build what the controller's benchmark compares with, after `install`")
     commands.add_parser("python", help="print the path of the Python environment's interpreter")

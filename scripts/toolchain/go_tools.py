@@ -25,7 +25,7 @@ def bench_steps() -> list[Step]:
 
 def charts_step() -> Step:
     """Karpenter's charts, out of the module that its controller is built from."""
-    return Step("Karpenter's charts", done=lambda: paths.charts_folder().is_dir(), run=_copy_charts, disk_gib=0.1)
+    return Step("Karpenter charts", done=lambda: paths.charts_folder().is_dir(), run=_copy_charts, disk_gib=0.1)
 
 
 def check_go(module: Path) -> None:
@@ -76,9 +76,11 @@ def _copy_charts(console: Console, log: Path) -> None:
     # The controller may have been built long ago: Go deletes what it downloaded when it is told to.
     run(["go", "mod", "download", tool.package.partition("/cmd/")[0]], log=log, console=console, cwd=module)
     sources = found.sources(tool)
+    if sources is None:
+        raise StepFailed(f"Go doesn't say where it keeps the source of {tool.name} {tool.version}: see {log}")
     with draft_of(paths.charts_folder()) as draft:
         for name in CHARTS:
-            source = (sources or module) / "charts" / name
+            source = sources / "charts" / name
             if not (source / "Chart.yaml").is_file():
                 raise StepFailed(f"{source} holds no chart: see {log}")
             copy_tree(source, draft / name)

@@ -6,10 +6,8 @@ role = await scope.aws("iam/role:Role", "c-eksRole-role", record({...}))
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 from pulumi.provider.experimental.property_value import PropertyValue, ResourceReference
@@ -17,14 +15,8 @@ from pulumi.provider.experimental.property_value import PropertyValue, ResourceR
 from localcloud.standins.algebra import depending, is_unknown
 from localcloud.standins.components import Options
 from localcloud.standins.monitor import Monitor, Registration, Resource
-from localcloud.standins.serve import PluginError
+from localcloud.standins.serve import PluginError, package_version
 from localcloud.standins.values import has_unknown, plain
-
-
-@cache
-def sdk_version(package: str) -> str:
-    """The installed version of the SDK `pulumi-PACKAGE`: it names the default provider."""
-    return importlib.metadata.version(f"pulumi-{package}")
 
 
 @dataclass(frozen=True)
@@ -55,7 +47,7 @@ class Scope:
             inputs=members(inputs),
             depends_on=depends_on,
             provider=self._provider("aws"),
-            version=sdk_version("aws"),
+            version=package_version("pulumi-aws"),
             ignore_changes=ignore_changes,
             **self._inherited(),
         )
@@ -69,7 +61,7 @@ class Scope:
             parent=self.urn,
             custom=True,
             inputs=members(inputs),
-            version=sdk_version(package),
+            version=package_version(f"pulumi-{package}"),
             **self._inherited(),
         )
         return await self.monitor.register(registration)
@@ -116,7 +108,7 @@ class Scope:
         if has_unknown(plain(arguments)):
             return depending(PropertyValue.computed(), arguments.all_dependencies())
         answer = await self.monitor.invoke(
-            f"aws:{token}", members(arguments), self._provider("aws"), sdk_version("aws")
+            f"aws:{token}", members(arguments), self._provider("aws"), package_version("pulumi-aws")
         )
         return depending(PropertyValue(answer), arguments.all_dependencies())
 

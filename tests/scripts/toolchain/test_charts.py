@@ -75,6 +75,12 @@ def test_a_module_without_a_chart_is_an_error_and_leaves_nothing(module: Path, t
     assert not paths.charts_folder().exists()
 
 
+def test_a_go_that_knows_no_source_is_an_error(module: Path, tmp_path: Path) -> None:
+    (tmp_path / "bin" / "go").write_text("#!/bin/sh\n[ $1 != list ]\n")
+    with pytest.raises(StepFailed, match=r"source of karpenter v1\.14\.0: see .*/log"):
+        go_tools.charts_step().run(Console(lambda line: None), tmp_path / "log")
+
+
 def test_what_is_copied_from_gos_folder_can_be_removed(tmp_path: Path) -> None:
     source = tmp_path / "module" / "templates"
     source.mkdir(parents=True)

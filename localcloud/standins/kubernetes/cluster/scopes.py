@@ -19,7 +19,7 @@ class Scopes:
 
     def learn(self, obj: Object) -> None:
         """Remember the kind that a CustomResourceDefinition defines; ignore other objects."""
-        found = _defined([obj])
+        found = defined_kinds([obj])
         with self._lock:
             self._defined |= found
 
@@ -31,11 +31,11 @@ class Scopes:
             return built_in
         key = (group_of(api_version), kind)
         with self._lock:
-            return _defined(others).get(key, self._defined.get(key))
+            return defined_kinds(others).get(key, self._defined.get(key))
 
 
-def _defined(objects: Iterable[Object]) -> dict[tuple[str, str], bool]:
-    """Return the kinds that definitions among the objects define, each with whether it lives in a namespace."""
+def defined_kinds(objects: Iterable[Object]) -> dict[tuple[str, str], bool]:
+    """Return group and kind of what definitions among the objects define, each with whether it lives in a namespace."""
     specs = [_mapping(obj.get("spec")) for obj in objects if _is_definition(obj)]
     return {
         (str(spec.get("group")), str(_mapping(spec.get("names")).get("kind"))): spec.get("scope") == "Namespaced"

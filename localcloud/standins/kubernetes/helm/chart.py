@@ -24,7 +24,7 @@ from localcloud.standins.kubernetes.helm.manifests import normalized, parsed
 from localcloud.standins.kubernetes.helm.order import Identity, identity, ordered
 from localcloud.standins.kubernetes.metadata import SKIP_AWAIT, Object, annotation, object_id, set_metadata
 from localcloud.standins.monitor import Monitor, Registration, Resource
-from localcloud.standins.serve import PluginError
+from localcloud.standins.serve import PluginError, package_version
 from localcloud.standins.values import has_unknown, to_plain, wrap
 
 TYPE: Final = "kubernetes:helm.sh/v4:Chart"
@@ -88,12 +88,13 @@ class _Children:
     chart: ChartArguments
 
     async def register(self, objects: Sequence[Object]) -> list[Resource]:
-        """Return the resources in the order of `ordered`."""
+        """Return the resources in the order of `ordered`. All have ended before the error of one is raised."""
         tasks: dict[Identity, asyncio.Task[Resource]] = {}
         for obj, dependencies in ordered(objects):
             awaited = [tasks[each] for each in dependencies]
             tasks[identity(obj)] = asyncio.create_task(self._register(obj, awaited))
-        return list(await asyncio.gather(*tasks.values()))
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+        return [task.result() for task in tasks.values()]
 
     async def _register(self, obj: Object, awaited: Sequence[asyncio.Task[Resource]]) -> Resource:
         depends_on = frozenset([(await task).urn for task in awaited])
@@ -107,6 +108,7 @@ class _Children:
                 inputs=_inputs(self._awaited(obj)),
                 depends_on=depends_on,
                 provider=options.providers.get("kubernetes", ""),
+                version=package_version("pulumi-kubernetes"),
                 protect=options.protect,
                 retain_on_delete=self._kept(obj) or options.retain_on_delete,
                 deleted_with=options.deleted_with,

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pulumi
+from pulumi.errors import InputPropertyError
 
 from localcloud.standins.kubernetes.cluster.kubeconfig import Connection
 from localcloud.standins.kubernetes.helm.arguments import ChartArguments, text_of
@@ -95,16 +96,16 @@ def render(chart: ChartArguments, target: Target, helm: Helm) -> Rendered:
 
     Raises:
         PluginError: helm failed; the message is its own.
-        InputPropertyError: A file that an input names can't be read.
+        InputPropertyError: A file that an input names can't be read, or the credentials have no use.
     """
     with tempfile.TemporaryDirectory(prefix="pulumi-kubernetes-") as name:
         folder = Path(name)
         located, flags = _source(chart, folder, helm)
         arguments = ["template", chart.name, located, *flags, *_flags(chart, target, folder)]
         done = helm(arguments)
-        if done.status != 0 and _DEPENDENCIES in done.errors and (Path(chart.chart) / "Chart.lock").is_file():
-            # The official plug-in fetches what a lock file names, too.
-            _checked(helm(["dependency", "build", chart.chart]))
+        fetch = _fetch(chart)
+        if done.status != 0 and _DEPENDENCIES in done.errors and fetch:
+            _checked(helm(["dependency", fetch, chart.chart]))
             done = helm(arguments)
         return Rendered(_checked(done).output, _DEPRECATED in done.errors)
 
@@ -136,6 +137,17 @@ def kubeconfig(connection: Connection) -> dict[str, Any]:
         "contexts": [{"name": "chart", "context": context}],
         "current-context": "chart",
     }
+
+
+def _fetch(chart: ChartArguments) -> str | None:
+    """Return how the charts are fetched that a folder's chart needs and lacks: a command of `helm dependency`.
+
+    The official plug-in fetches what a lock file names even if nothing asks for it. The flag --dependency-update isn't
+    used: with it, helm writes its progress before the manifest.
+    """
+    if chart.dependency_update:
+        return "update"
+    return "build" if (Path(chart.chart) / "Chart.lock").is_file() else None
 
 
 def _flags(chart: ChartArguments, target: Target, folder: Path) -> list[str]:
@@ -175,12 +187,15 @@ def _source(chart: ChartArguments, folder: Path, helm: Helm) -> tuple[str, list[
         located = f"{_REPOSITORY_NAME}/{chart.chart}"
         flags += _repository_files(chart, paths, folder)
         _checked(helm(["repo", "update", _REPOSITORY_NAME, *flags]))
+    elif repository.password and "://" in chart.chart:
+        reason = f"not covered for the address {chart.chart}: give repositoryOpts.repo, and the chart's name as `chart`"
+        raise InputPropertyError("repositoryOpts.password", reason)
     elif repository.url:
         flags += ["--repo", repository.url]
     flags += [part for key, path in paths.items() for part in (f"--{key}-file", path)]
     flags += ["--version", chart.version] if chart.version else []
-    chosen = {"devel": chart.devel, "dependency-update": chart.dependency_update, "verify": chart.verify}
-    flags += [f"--{name}" for name, wanted in {**chosen, "plain-http": chart.plain_http}.items() if wanted]
+    chosen = {"devel": chart.devel, "verify": chart.verify, "plain-http": chart.plain_http}
+    flags += [f"--{name}" for name, wanted in chosen.items() if wanted]
     if chart.keyring is not None:
         flags += ["--keyring", _file(chart.keyring, folder / "keyring", "keyring")]
     return located, flags

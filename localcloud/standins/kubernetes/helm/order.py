@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 from localcloud.standins.kubernetes.cluster.kinds import group_of
+from localcloud.standins.kubernetes.cluster.scopes import defined_kinds
 from localcloud.standins.kubernetes.metadata import Object, annotation, name, namespace
 from localcloud.standins.serve import PluginError
 
@@ -94,22 +95,14 @@ def _sort_key(each: Identity) -> tuple[Any, ...]:
 
 def _dependencies(obj: Object, found: Mapping[Identity, Object]) -> tuple[Identity, ...]:
     """Return an object's dependencies, each once, in the order of the rules."""
-    kind = (identity(obj).group, identity(obj).kind)
-    definitions = [each for each, other in found.items() if _defined(other) == kind]
+    kind = identity(obj)[:2]
+    definitions = [each for each, other in found.items() if kind in defined_kinds([other])]
     spaces = [each for each in found if each[:2] == ("", "Namespace") and each.name == namespace(obj) != ""]
     explicit = [*_depends_on(obj), *_mutation_sources(obj)]
     for each in explicit:
         if each not in found:
             raise PluginError(f"{identity(obj)}: its annotation names {each}, which is not an object of the chart")
     return tuple(dict.fromkeys([*definitions, *spaces, *explicit]))
-
-
-def _defined(obj: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the group and kind that a CustomResourceDefinition defines; None for other objects."""
-    if identity(obj)[:2] != ("apiextensions.k8s.io", "CustomResourceDefinition"):
-        return None
-    spec = obj.get("spec") or {}
-    return str(spec.get("group")), str((spec.get("names") or {}).get("kind"))
 
 
 def _depends_on(obj: Object) -> list[Identity]:

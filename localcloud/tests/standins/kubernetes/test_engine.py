@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from localcloud import tools
 from localcloud.standins.kubernetes.cluster.errors import ApiError
 from localcloud.tests.standins.engine_stack import EngineStack
 from localcloud.tests.standins.kubernetes.conftest import ControlPlane
@@ -74,6 +75,27 @@ else:
             replace_on_changes=['apiVersion', 'kind'], delete_before_replace=True)))
 """
 )
+
+CHART = (
+    HEAD
+    + """
+first = k8s.core.v1.ConfigMap('first', metadata=where | {'name': 'first'}, opts=on)
+chart = k8s.helm.v4.Chart('demo', chart='charts/demo', namespace=os.environ['TEST_NAMESPACE'],
+    values={'word': os.environ['TEST_WORD'], 'ids': [first.id]}, opts=on)
+k8s.core.v1.ConfigMap('after', metadata=where | {'name': 'after'}, opts=pulumi.ResourceOptions.merge(
+    on, pulumi.ResourceOptions(depends_on=[chart])))
+pulumi.export('objects', chart.resources.apply(len))
+"""
+)
+CHART_FILES = {
+    "Chart.yaml": "{apiVersion: v2, name: demo, version: 0.1.0}",
+    "templates/settings.yaml": """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}}
+data: {word: {{ .Values.word }}, id: {{ first .Values.ids }}}
+""",
+}
 
 
 @pytest.fixture
@@ -151,3 +173,30 @@ def test_an_alias_lets_a_custom_resource_replace_an_object_of_another_kind(
     assert control_plane.live("example.test/v1", "Run", namespace, "train")["spec"] == {"size": 4}
     made.pulumi("preview", "--refresh", "--expect-no-changes")
     made.pulumi("destroy", "--yes", "--skip-preview")
+
+
+def test_life_of_a_chart_in_a_folder_of_the_program(stack: Any, control_plane: ControlPlane, namespace: str) -> None:
+    made = stack(CHART, TEST_WORD="one")
+    made.environment["PATH"] = f"{tools.binary('helm').parent}:{made.environment['PATH']}"
+    for name, text in CHART_FILES.items():
+        (made.folder / "charts/demo" / name).parent.mkdir(parents=True, exist_ok=True)
+        (made.folder / "charts/demo" / name).write_text(text)
+    incomplete = made.pulumi("preview")
+    assert "Input properties have unknown values. Preview is incomplete." in incomplete
+    assert f"demo:{namespace}/demo" not in incomplete
+    made.up()
+    assert made.outputs() == {"objects": 1}
+    (component,) = resources(made, "Chart")
+    assert not component.get("inputs")
+    assert not component.get("outputs"), "the official plug-in registers none"
+    (child,) = (each for each in resources(made, "ConfigMap") if each["id"] == f"{namespace}/demo")
+    parents = "kubernetes:helm.sh/v4:Chart$kubernetes:core/v1:ConfigMap"
+    assert child["urn"] == f"urn:pulumi:dev::t::{parents}::demo:{namespace}/demo"
+    live = control_plane.live("v1", "ConfigMap", namespace, "demo")
+    assert live["data"] == {"word": "one", "id": f"{namespace}/first"}
+    made.environment["TEST_WORD"] = "two"
+    assert "+-1 to replace" in made.pulumi("up", "--yes")  # as any ConfigMap with other data
+    assert control_plane.live("v1", "ConfigMap", namespace, "demo")["data"]["word"] == "two"
+    made.pulumi("preview", "--refresh", "--expect-no-changes")
+    made.pulumi("destroy", "--yes", "--skip-preview")
+    assert not resources(made, "ConfigMap")

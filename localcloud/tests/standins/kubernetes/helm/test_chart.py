@@ -11,16 +11,16 @@ import pytest
 from pulumi.provider.experimental.property_value import Computed, PropertyValue, ResourceReference
 from pulumi.runtime.proto import provider_pb2
 
-from localcloud.standins.algebra import NULL
 from localcloud.standins.components import Constructed
 from localcloud.standins.kubernetes.cluster.scopes import Scopes
 from localcloud.standins.kubernetes.helm.arguments import ChartArguments
 from localcloud.standins.kubernetes.helm.chart import TYPE, construct
 from localcloud.standins.kubernetes.helm.command import Rendered
 from localcloud.standins.kubernetes.metadata import Object
-from localcloud.standins.monitor import Registration, Resource
-from localcloud.standins.serve import PluginError
+from localcloud.standins.monitor import Registration, register_request
+from localcloud.standins.serve import PluginError, package_version
 from localcloud.standins.values import UNKNOWN, repair_property_value, to_plain, wrap
+from localcloud.tests.standins.kubernetes.fake_monitor import FakeMonitor
 
 repair_property_value()
 PROVIDER = "urn:pulumi:s::p::pulumi:providers:kubernetes::cluster::1"
@@ -71,34 +71,6 @@ class FakeHost:
         self.warnings.append(message)
 
 
-@dataclass
-class FakeMonitor:
-    """Remembers registrations, and which of them were done when another began."""
-
-    preview: bool = False
-    registrations: list[Registration] = field(default_factory=list)
-    done: set[str] = field(default_factory=set)
-    early: list[str] = field(default_factory=list)
-
-    async def register(self, registration: Registration) -> Resource:
-        self.registrations.append(registration)
-        self.early += registration.depends_on - self.done
-        await asyncio.sleep(0)
-        urn = f"urn:pulumi:s::p::{registration.type}::{registration.name}"
-        self.done.add(urn)
-        known = PropertyValue.computed() if self.preview else PropertyValue(registration.name)
-        return Resource(urn, known if registration.custom else NULL)
-
-    async def register_outputs(self, urn: str, outputs: Mapping[str, PropertyValue]) -> None:
-        raise AssertionError("the official plug-in registers no outputs")
-
-    async def invoke(self, token: str, arguments: Mapping[str, PropertyValue], provider: str, version: str) -> Any:
-        raise AssertionError("a chart invokes no functions")
-
-    async def read_back(self, urn: str) -> Resource:
-        raise AssertionError("a chart reads nothing back")
-
-
 def made(
     monitor: FakeMonitor, host: FakeHost | None = None, inputs: Mapping[str, Any] | None = None, **options: Any
 ) -> Constructed:
@@ -138,7 +110,7 @@ def test_each_object_is_a_child_with_the_official_name_and_type() -> None:
         ("kubernetes:example.test/v1:Toy", "demo:toy"),
     ]
     assert {(each.parent, each.provider, each.version, each.aliases) for each in children(monitor).values()} == {
-        (urn, PROVIDER, "", ())
+        (urn, PROVIDER, package_version("pulumi-kubernetes"), ())
     }
     assert to_plain(children(monitor)["demo:toy"].inputs) == {
         "apiVersion": "example.test/v1",
@@ -154,6 +126,14 @@ def test_a_custom_resource_is_registered_when_its_definition_is_there() -> None:
     definition = "urn:pulumi:s::p::kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinition::demo:toys.example.test"
     assert children(monitor)["demo:toy"].depends_on == frozenset({definition})
     assert monitor.early == []
+
+
+def test_an_object_that_fails_stops_only_those_that_depend_on_it() -> None:
+    monitor = FakeMonitor(refuses="CustomResourceDefinition")
+    with pytest.raises(PluginError, match="no CustomResourceDefinition"):
+        made(monitor)
+    assert set(children(monitor)) == {"demo:toys.example.test", "demo:reader", "demo:home/key"}
+    assert {urn.rpartition("::")[2] for urn in monitor.done} == {"demo", "demo:reader", "demo:home/key"}
 
 
 @pytest.mark.parametrize(
@@ -230,6 +210,12 @@ def test_a_deprecated_chart_is_a_warning() -> None:
 
 def test_a_chart_without_objects_has_none() -> None:
     assert references(made(FakeMonitor(), FakeHost(""))) == []
+
+
+def test_without_a_provider_the_children_have_the_default_one_of_the_installed_sdk() -> None:
+    monitor = FakeMonitor()
+    made(monitor, providers={})
+    assert register_request(children(monitor)["demo:toy"]).version == package_version("pulumi-kubernetes")
 
 
 def test_the_options_of_the_component_hold_for_the_children() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pulumi
 import pytest
+from pulumi.errors import InputPropertyError
 
 from localcloud.standins.kubernetes.cluster.kubeconfig import Connection, Kubeconfig
 from localcloud.standins.kubernetes.helm.arguments import ChartArguments, Repository
@@ -21,7 +22,8 @@ from localcloud.standins.serve import PluginError
 
 CONNECTION = Connection("https://api.example", "c", ca_pem="CA", user={"token": "t"}, namespace="ctx")
 TARGET = Target(CONNECTION, "home", "v1.34.4", ("v1", "v1/Pod"))
-NO_SECRETS_ON_THE_COMMAND_LINE = "hunter2"
+PASSWORD = "hunter2"
+LACKING = Outcome(1, "", "Error: An error occurred while checking for chart dependencies. You may need to run")
 
 
 @dataclass
@@ -73,7 +75,6 @@ def test_a_chart_is_rendered_for_the_cluster_without_hooks_and_with_definitions(
         ({"namespace": "n"}, ["--namespace", "n"]),
         ({"version": "1.14.0"}, ["--version", "1.14.0"]),
         ({"devel": True}, ["--devel"]),
-        ({"dependency_update": True}, ["--dependency-update"]),
         ({"verify": True, "keyring": pulumi.FileAsset("ring.gpg")}, ["--verify", "--keyring", "ring.gpg"]),
         ({"plain_http": True}, ["--plain-http"]),
         ({"repository": Repository(url="https://charts.example")}, ["--repo", "https://charts.example"]),
@@ -106,32 +107,60 @@ def test_values_win_over_files_and_later_files_over_earlier_ones() -> None:
 
 def test_the_password_of_a_registry_reaches_helm_in_a_file() -> None:
     helm = FakeHelm()
-    repository = Repository(username="me", password=NO_SECRETS_ON_THE_COMMAND_LINE)
+    repository = Repository(username="me", password=PASSWORD)
     called(helm, chart="oci://registry.example/charts/demo", repository=repository)
     login = json.loads(helm.files["--registry-config"])["auths"]["registry.example"]["auth"]
-    assert base64.b64decode(login).decode() == "me:hunter2"
-    assert NO_SECRETS_ON_THE_COMMAND_LINE not in str(helm.calls)
+    assert base64.b64decode(login).decode() == f"me:{PASSWORD}"
+    assert PASSWORD not in str(helm.calls)
 
 
 def test_the_password_of_a_repository_reaches_helm_in_a_file() -> None:
     helm = FakeHelm()
-    repository = Repository("https://charts.example", "me", NO_SECRETS_ON_THE_COMMAND_LINE)
+    repository = Repository("https://charts.example", "me", PASSWORD)
     call = called(helm, repository=repository, version="1.0.0")
     assert helm.calls[0][:3] == ["repo", "update", "chart"]
     assert call[2] == "chart/demo"
     (entry,) = json.loads(helm.files["--repository-config"])["repositories"]
-    assert (entry["url"], entry["username"], entry["password"]) == ("https://charts.example", "me", "hunter2")
-    assert NO_SECRETS_ON_THE_COMMAND_LINE not in str(helm.calls)
+    assert (entry["url"], entry["username"], entry["password"]) == ("https://charts.example", "me", PASSWORD)
+    assert PASSWORD not in str(helm.calls)
 
 
-def test_what_a_lock_file_names_is_fetched_once(tmp_path: Path) -> None:
-    (tmp_path / "Chart.lock").write_text("")
-    missing = Outcome(1, "", "Error: An error occurred while checking for chart dependencies. You may need to run")
-    helm = FakeHelm([missing])
-    render(chart(chart=str(tmp_path)), TARGET, helm)
+def test_a_password_for_the_address_of_an_archive_is_refused() -> None:
+    repository = Repository(username="me", password=PASSWORD)
+    with pytest.raises(InputPropertyError) as caught:
+        render(chart(chart="https://charts.example/demo-1.0.0.tgz", repository=repository), TARGET, FakeHelm())
+    assert caught.value.property_path == "repositoryOpts.password"
+    assert "give repositoryOpts.repo" in caught.value.reason
+
+
+@pytest.mark.parametrize(
+    ("lock", "update", "command"),
+    [(True, False, ["build"]), (True, True, ["update"]), (False, True, ["update"])],
+    ids=["named-by-a-lock-file", "newer-than-the-lock-file", "without-a-lock-file"],
+)
+def test_charts_that_a_chart_lacks_are_fetched_once(
+    lock: bool, update: bool, command: list[str], tmp_path: Path
+) -> None:
+    if lock:
+        (tmp_path / "Chart.lock").write_text("")
+    helm = FakeHelm([LACKING])
+    assert render(chart(chart=str(tmp_path), dependency_update=update), TARGET, helm).manifest == "kind: A\n"
+    assert [call[:2] for call in helm.calls[1:2]] == [["dependency", *command]]
     assert [call[0] for call in helm.calls] == ["template", "dependency", "template"]
+    assert helm.calls[0] == helm.calls[2]
+
+
+def test_without_a_lock_file_nothing_is_fetched_unless_the_program_says_so() -> None:
     with pytest.raises(PluginError, match="checking for chart dependencies"):
-        render(chart(chart="no-folder"), TARGET, FakeHelm([missing]))
+        render(chart(chart="no-folder"), TARGET, FakeHelm([LACKING]))
+
+
+def test_what_helm_says_while_it_fetches_charts_is_no_part_of_the_manifest(tmp_path: Path) -> None:
+    """With --dependency-update, `helm template` writes its progress before the manifest."""
+    fetched = Outcome(0, "Saving 1 charts\nDeleting outdated charts\n", "")
+    helm = FakeHelm([LACKING, fetched])
+    assert render(chart(chart=str(tmp_path), dependency_update=True), TARGET, helm).manifest == "kind: A\n"
+    assert "--dependency-update" not in str(helm.calls)
 
 
 def test_an_error_is_helm_s_own_message() -> None:
