@@ -11,7 +11,8 @@ Without autoscale this depends on the spec alone. With it, the job also
 - gives room back, as many workers as core pods of other jobs wait for room, down to its minimum; after
   `snoozeSeconds` it gives more if they still wait, and otherwise returns to its size.
 
-A changed number in the spec, or a resumption, takes effect at once; growth starts again `snoozeSeconds` after the job has that size.
+A changed number in the spec, or a resumption, takes effect at once; growth starts again `snoozeSeconds` after the job
+has that size.
 """
 
 from __future__ import annotations

@@ -8,9 +8,21 @@ import pytest
 
 from contract.elasticjob import names
 from controller.act import stamp
-from controller.cluster.client import EVENTS, JOBS, NODES, PODS, SERVICES, Kind, Manifest, Ref
+from controller.cluster.client import (
+    EVENTS,
+    JOBS,
+    NODE_CLAIMS,
+    NODE_CLASSES,
+    NODE_POOLS,
+    NODES,
+    PODS,
+    SERVICES,
+    Kind,
+    Manifest,
+    Ref,
+)
 from controller.cluster.errors import Unavailable
-from tests.controller.fakes import jobs, virtual
+from tests.controller.fakes import jobs, karpenter, virtual
 from tests.controller.fakes.api import WRITES, Call
 from tests.controller.fakes.world import NODE, World
 
@@ -52,15 +64,16 @@ def test_a_cluster_at_rest_costs_no_request() -> None:
     virtual.run(main())
 
 
-def test_jobs_that_wait_for_room_cost_one_watch_and_then_no_request() -> None:
+def test_jobs_that_wait_for_room_cost_one_watch_of_each_of_karpenters_kinds_and_then_no_request() -> None:
     async def main() -> None:
         world = World(rooms=10)
         world.start()
         for number in range(50):
             world.apply(jobs.manifest(f"job-{number}"))
         await world.settle(120)
-        watches = [call for call in world.api.calls if call.kind == EVENTS and call.verb not in WRITES]
-        assert [call.verb for call in watches] == ["watch"]
+        for kind in (EVENTS, NODE_CLAIMS, NODE_POOLS, NODE_CLASSES):
+            calls = [call.verb for call in world.api.calls if call.kind == kind and call.verb not in WRITES]
+            assert calls == ["watch"], kind
         before = len(world.api.calls)
         await world.settle(3600)
         assert [str(call) for call in world.api.calls[before:]] == []
@@ -97,6 +110,26 @@ def test_a_job_says_why_karpenter_brings_no_node_until_its_worker_has_room() -> 
         world.add_node("node-1")
         await world.settle()
         assert "waiting" not in world.status()
+
+    virtual.run(main())
+
+
+def test_a_job_says_why_karpenter_can_bring_no_node_at_all_until_it_can() -> None:
+    async def main() -> None:
+        world = World(rooms=1)
+        world.start()
+        world.api.create(NODE_POOLS, karpenter.pool(*karpenter.POOL_UNREADY))
+        world.api.create(NODE_CLASSES, karpenter.node_class(*karpenter.NO_SUBNETS))
+        world.apply(jobs.manifest())
+        await world.settle()
+        (running,) = [each for each in world.status()["conditions"] if each["type"] == "Running"]
+        assert running["message"].endswith("SubnetsReady: SubnetSelector did not match any Subnets.")
+        assert world.status()["waiting"] == "SubnetsNotFound"
+        ready = {"status": {"conditions": [karpenter.READY]}}
+        for kind in (NODE_CLASSES, NODE_POOLS):
+            world.api.patch(Ref(kind, None, "workers"), ready, "status")
+        await world.settle()
+        assert world.status()["waiting"] == "Unschedulable"
 
     virtual.run(main())
 
