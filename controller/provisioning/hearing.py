@@ -26,6 +26,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
+from contract.elasticjob.names import NODE_STARTING
 from controller.cluster.client import (
     EVENTS,
     NODE_CLAIMS,
@@ -37,7 +38,6 @@ from controller.cluster.client import (
 )
 from controller.cluster.errors import ClusterError, Gone, NotFound, Refused
 from controller.cluster.mirror import FORBIDDEN_SECONDS, Key, Report, pause
-from controller.decide.observed import NODE_STARTING
 from controller.provisioning.conditions import launch, launched
 from controller.provisioning.pools import Pools
 from controller.provisioning.told import (

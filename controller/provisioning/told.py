@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+from contract.elasticjob.names import NODE_STARTING
 from controller.cluster.client import Manifest
 from controller.cluster.mirror import Key
-from controller.decide.observed import NODE_STARTING
 
 FAILED_SCHEDULING, NOMINATED, INSUFFICIENT_CAPACITY = "FailedScheduling", "Nominated", "InsufficientCapacityError"
 LIMITS = "NodePoolLimits"

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from contract.elasticjob.names import NODE_STARTING
 from controller.cluster.client import EVENTS, NODE_CLAIMS, NODE_CLASSES, NODE_POOLS, Kind, Ref
 from controller.cluster.errors import ClusterError, NotFound, Refused
 from controller.cluster.mirror import Key
-from controller.decide.observed import NODE_STARTING
 from controller.provisioning.conditions import NOT_READY
 from controller.provisioning.hearing import REMEMBERED, Hearing
 from controller.provisioning.told import LIMITS, Told

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.decide.observed import NODE_STARTING
+from contract.elasticjob.names import NODE_STARTING
 from controller.provisioning.told import (
     LIMITS,
     SETTLE,
