@@ -57,7 +57,8 @@ def short(message: str, seconds: float = 0, claim: str = "workers-x7k2p") -> dic
 
 
 def condition(type: str, status: str, reason: str = "", message: str = "") -> dict[str, Any]:
-    return {"type": type, "status": status, "reason": reason or type, "message": message}
+    turned = "2026-01-01T00:00:00Z"
+    return {"type": type, "status": status, "reason": reason or type, "message": message, "lastTransitionTime": turned}
 
 
 def resource(kind: Kind, name: str, *conditions: dict[str, Any], **spec: Any) -> dict[str, Any]:
@@ -109,3 +110,18 @@ NO_SUBNETS = (
     ),
     condition("Ready", "False", "UnhealthyDependents", "SubnetsReady=False, ValidationSucceeded=False"),
 )
+
+
+def broken() -> list[tuple[Kind, dict[str, Any]]]:
+    """Return a node class without subnets, and its NodePool, as an API server takes them."""
+    tagged = [{"tags": {"cluster": "any"}}]
+    classes = node_class(*NO_SUBNETS)
+    classes["spec"] = {
+        "amiSelectorTerms": [{"alias": "al2023@latest"}],
+        "subnetSelectorTerms": tagged,
+        "securityGroupSelectorTerms": tagged,
+        "role": "node",
+    }
+    pools = pool(*POOL_UNREADY)
+    pools["spec"]["template"]["spec"]["requirements"] = []
+    return [(NODE_CLASSES, classes), (NODE_POOLS, pools)]
