@@ -116,7 +116,7 @@ def heard(record: Record, event: Manifest, of_claim: Said | None) -> Record:
     if event["reason"] == FAILED_SCHEDULING:
         why = message.removeprefix("Failed to schedule pod, ")
         said = Said(at, Told(LIMITS if _LIMITED.search(why) else FAILED_SCHEDULING, why))
-        return replace(record, failure=latest(record.failure, said))
+        return record if record.failure is not None and at < record.failure.at else replace(record, failure=said)
     if at <= record.claimed:
         return record
     after = replace(record, claim=claim_of(event), claimed=at)
@@ -147,7 +147,7 @@ def shortage(event: Manifest) -> Said:
 
 
 def latest(before: Said | None, after: Said) -> Said:
-    """Return the later of two of a kind. If both have the same reason, the words are the earlier ones.
+    """Return the later of two shortages. If both have the same reason, the words are the earlier ones.
 
     With every attempt EC2 lists its errors in another order, and Karpenter cuts them off: without this, the status of
     each job that waits would be written again every few minutes.

@@ -68,6 +68,11 @@ def test_the_progress_says_why_a_job_does_not_run() -> None:
     )
 
 
+def written(view: JobView) -> Object:
+    """Return a job with the status that the controller writes."""
+    return {**job(), "status": codec.status_object(decide(view, world.NOW).status)}
+
+
 @pytest.mark.parametrize(
     ("view", "words"),
     [
@@ -78,12 +83,11 @@ def test_the_progress_says_why_a_job_does_not_run() -> None:
     ],
 )
 def test_what_the_controller_says_of_a_job_is_found_in_every_state(view: JobView, words: str) -> None:
-    status = codec.status_object(decide(view, world.NOW).status)
-    assert words in told(job(**status))
+    assert words in told(written(view))
 
 
 def test_of_a_job_that_cannot_be_read_it_is_said_what_to_mend() -> None:
-    broken = job(**codec.status_object(decide(world.view(world.job(1), world.running(0)), world.NOW).status))
+    broken = written(world.view(world.job(1), world.running(0)))
     assert not invalid(broken)
     broken["status"] = invalid_status(broken, "spec.sizes: 9 is wrong", world.NOW)
     assert (invalid(broken), told(broken)) == (True, "spec.sizes: 9 is wrong")

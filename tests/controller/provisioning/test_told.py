@@ -122,7 +122,14 @@ def test_events_may_come_in_any_order() -> None:
     assert after(*events) == after(*reversed(events))
 
 
-def test_the_same_cause_keeps_its_words() -> None:
+def test_why_no_instance_type_fits_is_told_in_the_newest_words() -> None:
+    """Who has mended one thing must see what the next one is."""
+    events = [failed(NO_OFFERING), failed("Failed to schedule pod, did not tolerate taint", 300)]
+    for each in (events, events[::-1]):
+        assert told(after(*each), at(301)).why == "did not tolerate taint"
+
+
+def test_the_same_shortage_keeps_its_words() -> None:
     first, second = (Said(at(seconds), Told("VcpuLimitExceeded", words)) for seconds, words in ((0, "a"), (200, "b")))
     assert latest(first, second) == latest(second, first) == Said(at(200), Told("VcpuLimitExceeded", "a"))
     other = Said(at(300), Told("InsufficientInstanceCapacity", "c"))
