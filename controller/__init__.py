@@ -15,9 +15,9 @@ act           carries out what was decided
 objects       the pods and the service of a job, as pure functions
 launchers     how a worker learns of its job
 store         what is known: jobs, pods, services, nodes
-provisioning  why no node comes for a pod, from Karpenter's events
 queues        which job of a queue may have pods
 work          the queue of jobs that are due
+provisioning/ why no node comes for a pod, in Karpenter's words
 cluster/      the door to the Kubernetes API: requests, mirrors, leader election
 observe/      log, Kubernetes events, metrics, probes
 """

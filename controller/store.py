@@ -27,7 +27,7 @@ from controller import objects
 from controller.cluster.client import JOBS, NODES, PODS, SERVICES, Cluster, Manifest, Source
 from controller.cluster.mirror import Change, Entry, Key, Mirror, Report
 from controller.decide.observed import JobView, NodeView, PodView, node_view, pod_view, type_keys
-from controller.provisioning import Hearing
+from controller.provisioning.hearing import Hearing
 from controller.queues import Queues
 
 SELECTOR = f"{names.LABEL_GROUP_NAME}={names.GROUP}"
@@ -241,10 +241,11 @@ class Store:
         if old is not None:
             _drop(self._pods, old.owner, old.key.name)
             if new is None or new.uid != old.uid:
-                self._hearing.waits(old.uid, False)
+                self._hearing.waits(old.key, old.uid, False)
         if new is not None and new.owner:
             self._pods.setdefault(new.owner, {})[new.key.name] = new.value
-            self._hearing.waits(new.uid, new.value.unschedulable_since is not None and not new.value.terminating)
+            waits = new.value.unschedulable_since is not None and not new.value.terminating
+            self._hearing.waits(new.key, new.uid, waits)
         if change.mine:
             return
         starts = new is not None and not new.value.terminating and new.value.phase in ("Pending", "Running")

@@ -11,9 +11,10 @@ from datetime import datetime, timedelta
 from cli.doctor.place import Place
 from cli.doctor.results import Outcome, Result, fine, skipped
 from cli.errors import NotFound
+from cli.job.waiting import ENDED, invalid, state_of, told
 from cli.kube import JOBS, PODS, SERVICES, Kind, Object, Selection
 from cli.show import moment, plural
-from cli.top.samples import core_count, newest_condition, pod_state, type_of
+from cli.top.samples import core_count, pod_state, type_of
 from contract import labels
 from contract.elasticjob import names
 from contract.elasticjob.model import Launcher, State
@@ -25,12 +26,12 @@ _ADDRESS = re.compile(r"(?:\w+://)?(?P<host>\[[^\]]+\]|[^:/,]+)(?::\d+)?/?")
 PATIENCE = timedelta(minutes=1)
 """A pod may wait this long before it is worth a word: images are pulled, nodes start."""
 
-_ENDED = (State.SUCCEEDED, State.FAILED)
 _QUOTA = "Ask AWS for a higher quota of vCPUs (the README names the quotas), or for fewer workers."
 _CAPACITY = (
     "Wait: Karpenter tries again every few minutes. With more instance types or zones (`surgeInstanceTypes`, "
     "`availabilityZones`) this is rarer."
 )
+_SET_UP = "The job isn't the cause, but Karpenter's set-up: see `kubectl describe nodeclaims,nodepools,ec2nodeclasses`."
 _IMAGE = "Correct the image's name in the job's template, or give its pods the right to pull it (imagePullSecrets)."
 _REMEDIES = {
     "Unschedulable": "Add nodes, or ask for fewer workers or less per worker: `tidewater job scale {job} N -n "
@@ -39,6 +40,11 @@ _REMEDIES = {
     "UnfulfillableCapacity": _CAPACITY,
     "VcpuLimitExceeded": _QUOTA,
     "MaxSpotInstanceCountExceeded": _QUOTA,
+    "VCPULimitExceeded": _QUOTA,
+    "SpotQuotaExceeded": _QUOTA,
+    "FailedScheduling": "Allow Karpenter instance types that fit the worker (in the stack: `surgeInstanceTypes`), or "
+    "ask for less per worker.",
+    names.NODE_STARTING: "Wait: a node takes a minute or two. If none comes, `kubectl describe nodeclaims` says why.",
     "NodePoolLimits": "Raise the NodePool's limit (in the stack: `maxWorkers`), or ask for fewer workers.",
     "ErrImagePull": _IMAGE,
     "ImagePullBackOff": _IMAGE,
@@ -68,7 +74,7 @@ def summed(findings: Sequence[Finding], all_is_well: str) -> Result:
 
 def etcd(place: Place) -> Result:
     """Check that the etcd of every job that has not ended is a Service with ready pods."""
-    jobs = [job for job in place.everywhere(JOBS) if state_of(job) not in _ENDED and rendezvous_is_etcd(job)]
+    jobs = [job for job in place.everywhere(JOBS) if state_of(job) not in ENDED and rendezvous_is_etcd(job)]
     services = {
         (job["metadata"]["namespace"], host): job["metadata"]["name"]
         for job in jobs
@@ -154,7 +160,7 @@ def waiting(place: Place) -> Result:
     by_job: dict[tuple[str, str], list[Object]] = defaultdict(list)
     for pod in place.everywhere(PODS, labels.selector({names.LABEL_GROUP_NAME: names.GROUP})):
         by_job[pod["metadata"]["namespace"], pod["metadata"]["labels"].get(names.LABEL_JOB_NAME, "")].append(pod)
-    live = [job for job in jobs.values() if state_of(job) not in _ENDED]
+    live = [job for job in jobs.values() if state_of(job) not in ENDED]
     now = place.clock.now()
     findings = [found for job in live for found in job_findings(job, by_job[_key(job)], now)]
     return summed(findings, f"{plural(len(live), 'job')} in progress, no pod waits" if live else "no job in progress")
@@ -164,28 +170,31 @@ def job_findings(job: Object, pods: Iterable[Object], now: datetime) -> list[Fin
     """Return why a job waits, or pods of it."""
     namespace, name = _key(job)
     found = []
-    newest = newest_condition(job)
-    if newest.get("reason") == names.Reason.INVALID:
+    if invalid(job):
         remedy = f"Correct the job: `kubectl edit ej {name} -n {namespace}`."
-        found.append(Finding(Outcome.MEND, f"job {namespace}/{name}: {newest.get('message', '')}", remedy))
+        found.append(Finding(Outcome.MEND, f"job {namespace}/{name}: {told(job)}", remedy))
     elif state_of(job) == State.QUEUED:
-        text = f"job {namespace}/{name} waits in its queue: {newest.get('message', '')}"
+        text = f"job {namespace}/{name} waits in its queue: {told(job)}"
         found.append(Finding(Outcome.NOTE, text, "It starts when all of its minimum fits: add nodes, or wait."))
     cause = _no_node(job)
     for (reason, message, core), names_of in sorted(_pending(job["spec"], pods, now).items()):
+        other = _REMEDY
         if reason == names.Reason.UNSCHEDULABLE and cause is not None:
-            reason, message = cause
+            (reason, message), other = cause, _SET_UP
         text = f"job {namespace}/{name}: {', '.join(names_of)} {reason}" + (f": {message}" if message else "")
-        remedy = _REMEDIES.get(reason, _REMEDY).format(job=name, namespace=namespace, pod=names_of[0])
-        found.append(Finding(Outcome.MEND if core else Outcome.NOTE, text, remedy))
+        remedy = _REMEDIES.get(reason, other).format(job=name, namespace=namespace, pod=names_of[0])
+        stops = core and reason != names.NODE_STARTING
+        found.append(Finding(Outcome.MEND if stops else Outcome.NOTE, text, remedy))
     return found
 
 
 def _no_node(job: Object) -> tuple[str, str] | None:
-    """Return why no node comes for the job's pods, in one word and in Karpenter's; None if it doesn't say so."""
-    before, told, words = str(newest_condition(job).get("message", "")).partition(" Karpenter: ")
+    """Return why no node is there for the job's pods, in one word and in Karpenter's; None if it doesn't say so."""
+    if (job.get("status") or {}).get("waiting") == names.NODE_STARTING:
+        return names.NODE_STARTING, ""
+    before, quotes, words = told(job).partition(" Karpenter: ")
     reason = re.search(r"found no room \((\w+)\)", before)
-    return (reason[1], f"Karpenter: {words}") if told and reason else None
+    return (reason[1], f"Karpenter: {words}") if quotes and reason else None
 
 
 def _pending(spec: Object, pods: Iterable[Object], now: datetime) -> dict[tuple[str, str, bool], list[str]]:
@@ -210,11 +219,6 @@ def _message(pod: Object) -> str:
             return str(message)
     conditions = {each["type"]: each for each in status.get("conditions") or []}
     return str(conditions.get("PodScheduled", {}).get("message", ""))
-
-
-def state_of(job: Object) -> str:
-    """Return a job's state; empty if the controller has not seen it."""
-    return str((job.get("status") or {}).get("state", ""))
 
 
 def _key(job: Object) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from cli.kube import Object
 from cli.show import plural
 from contract.elasticjob import names
 from contract.elasticjob.choices import State
+from contract.elasticjob.names import ConditionType, Reason
 
 ENDED = (State.SUCCEEDED, State.FAILED)
 
@@ -62,7 +63,7 @@ def judge(goal: Goal, job: Object | None) -> Verdict:
     if state in ENDED:
         # A job that has ended keeps no size: whoever waits for one wants to know that there are no workers.
         reached = goal is Goal.SUCCEEDED and state == State.SUCCEEDED
-        why = "" if reached else condition_message(job, state) or f"the job has {state.lower()}"
+        why = "" if reached else told(job) or f"the job has {state.lower()}"
         return Verdict(reached, seen, why, failed=state == State.FAILED)
     reached = {
         Goal.SUCCEEDED: False,
@@ -110,18 +111,28 @@ def summary(job: Object) -> str:
     """Return a job's state and size in a few words."""
     state = state_of(job)
     well = state == State.RUNNING and not status_of(job).get("waiting")
-    reason = "" if well or state in ENDED else condition_message(job, state)
+    reason = "" if well or state in ENDED else told(job)
     size = f"{active(job)} of {plural(replicas(job), 'worker')}"
     return f"{state}, {size}" + (f": {reason}" if reason else "")
 
 
-def condition_message(job: Object, state: str) -> str:
-    """Return the message of the condition of that type, else of the newest one that is true; empty if there is none."""
-    held = [each for each in status_of(job).get("conditions") or [] if each.get("status") == "True"]
-    own = [each for each in held if each.get("type") == state]
-    newest = sorted(held, key=lambda each: str(each.get("lastTransitionTime") or ""))
-    found = own or newest[-1:]
-    return str(found[0].get("message", "")) if found else ""
+def told(job: Object) -> str:
+    """Return what the controller says of the job, in a sentence or more; empty until it has seen it.
+
+    Its condition Running says so, whether that holds or not. If the job can't be read, Created says what to mend.
+    """
+    conditions = {each.get("type"): each for each in status_of(job).get("conditions") or []}
+    ended, created = conditions.get(state_of(job), {}), conditions.get(ConditionType.CREATED, {})
+    if state_of(job) in ENDED and ended.get("status") == "True":
+        return str(ended.get("message", ""))
+    running = {} if invalid(job) else conditions.get(ConditionType.RUNNING, {})
+    return str((running or created).get("message", ""))
+
+
+def invalid(job: Object) -> bool:
+    """Return whether the controller can't read the job."""
+    conditions = status_of(job).get("conditions") or []
+    return any(each.get("reason") == Reason.INVALID and each.get("status") == "False" for each in conditions)
 
 
 def status_of(job: Object) -> dict[str, Any]:

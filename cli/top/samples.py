@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from cli.job.lookup import last_seen
+from cli.job.waiting import told
 from cli.kube import Object
 from cli.show import moment
 from cli.top.scrape import Scraped
@@ -59,7 +60,7 @@ class Job:
     uid: str
     state: str
     message: str
-    """Of the newest condition that holds."""
+    """What the controller says of it."""
     waiting: str
     """What keeps workers from running, in one word; empty if nothing does."""
     desired: int
@@ -96,13 +97,12 @@ def job_sample(job: Object, pods: Iterable[Object], events: Iterable[Object], me
     """Return the job; `pods` are its own, `events` those about it."""
     meta, spec, status = job["metadata"], job["spec"], job.get("status") or {}
     replicas = int(_worker_spec(spec).get("replicas", 1))
-    newest = newest_condition(job)
     return Job(
         namespace=meta["namespace"],
         name=meta["name"],
         uid=meta["uid"],
-        state=str(status.get("state") or newest.get("type") or "New"),
-        message=str(newest.get("message", "")),
+        state=str(status.get("state") or "New"),
+        message=told(job),
         waiting=str(status.get("waiting", "")),
         desired=int(status.get("desired", replicas)),
         minimum=core_count(spec, names.WORKER),
@@ -114,13 +114,6 @@ def job_sample(job: Object, pods: Iterable[Object], events: Iterable[Object], me
         workers=workers(spec, pods, metrics),
         notes=tuple(sorted(map(note, events), key=lambda each: (each.at, each.key))),
     )
-
-
-def newest_condition(job: Object) -> Object:
-    """Return the condition of a job that became true last; empty if none holds."""
-    conditions: list[Object] = (job.get("status") or {}).get("conditions") or []
-    holding = [each for each in conditions if each.get("status") == "True"]
-    return max(holding, key=lambda each: str(each.get("lastTransitionTime", "")), default={})
 
 
 def workers(spec: Object, pods: Iterable[Object], metrics: Metrics) -> tuple[Worker, ...]:

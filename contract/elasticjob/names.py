@@ -89,6 +89,10 @@ class Reason(StrEnum):
     PERMANENT_FAILURE = "PermanentFailure"
 
 
+NODE_STARTING = "NodeStarting"
+"""What a job waits for, in one word, while all of its pods without room only wait for nodes that start."""
+
+
 def pod_name(job: str, type: str, index: int) -> str:
     """Return the name of the pod with this index, which is also its host name."""
     return f"{job}-{type.lower()}-{index}"

@@ -59,7 +59,7 @@ class Status:
     desired: Annotated[int, About("Number of workers that the controller aims for now.")] = 0
     settled_replicas: Annotated[
         int | None,
-        About("The wanted number of workers that was last reached, or need not be, since the job has finished."),
+        About("The wanted number of workers that was last reached, or with which the job finished; 0 while suspended."),
     ] = None
     restarts: Annotated[int, About("Failures that count against backoffLimit.")] = 0
     counted: Annotated[

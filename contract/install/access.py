@@ -28,6 +28,9 @@ CLUSTER_RULES: tuple[Manifest, ...] = (
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
     # `watch` is for those of Karpenter, which say why a pod gets no node.
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch", "watch"]},
+    # Their conditions say so where there is no event. A cluster without Karpenter has no such kinds.
+    {"apiGroups": ["karpenter.sh"], "resources": ["nodeclaims", "nodepools"], "verbs": ["watch"]},
+    {"apiGroups": ["karpenter.k8s.aws"], "resources": ["ec2nodeclasses"], "verbs": ["watch"]},
 )
 """In all namespaces."""
 

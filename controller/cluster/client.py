@@ -63,6 +63,9 @@ SERVICES = Kind("v1", "Service", "services")
 NODES = Kind("v1", "Node", "nodes", namespaced=False)
 EVENTS = Kind("v1", "Event", "events")
 LEASES = Kind("coordination.k8s.io/v1", "Lease", "leases")
+NODE_CLAIMS = Kind("karpenter.sh/v1", "NodeClaim", "nodeclaims", namespaced=False)
+NODE_POOLS = Kind("karpenter.sh/v1", "NodePool", "nodepools", namespaced=False)
+NODE_CLASSES = Kind("karpenter.k8s.aws/v1", "EC2NodeClass", "ec2nodeclasses", namespaced=False)
 JOBS = Kind(f"{names.GROUP}/{names.VERSION}", names.KIND, names.PLURAL)
 
 

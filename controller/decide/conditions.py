@@ -17,10 +17,10 @@ from datetime import datetime
 from contract.elasticjob import names
 from contract.elasticjob.choices import State
 from contract.elasticjob.model import ElasticJob
-from contract.elasticjob.names import ConditionType, Reason
+from contract.elasticjob.names import NODE_STARTING, ConditionType, Reason
 from contract.elasticjob.status import Condition, ReplicaStatus
 from controller.decide.crews import Crew
-from controller.decide.observed import NODE_STARTING, PodView
+from controller.decide.observed import PodView
 from controller.decide.situation import Situation
 
 LONGEST_QUOTE = 1000

@@ -110,7 +110,8 @@ def _ongoing(situation: Situation, plan: Plan) -> Decision:
     fate = Fate(
         state=state,
         conditions=conditions_of(job, state, sentence(situation, state, left), now),
-        settled=job.spec.worker.replicas if job.spec.suspend else settled(job, left[names.WORKER], situation.aim),
+        # Not the size that it had or will have: whoever resumes the job and waits for that would not wait at all.
+        settled=0 if job.spec.suspend else settled(job, left[names.WORKER], situation.aim),
         start_time=situation.start_time,
         waiting=waiting(situation, left),
     )

@@ -81,10 +81,6 @@ STUCK = {
 }
 
 
-NODE_STARTING = "NodeStarting"
-"""Why a pod has no room yet, in one word: a node is on its way."""
-
-
 class Admission(Enum):
     """What the queue allows a job. A job without a queue is always FREE."""
 

@@ -11,7 +11,8 @@ Without autoscale this depends on the spec alone. With it, the job also
 - gives room back, as many workers as core pods of other jobs wait for room, down to its minimum; after
   `snoozeSeconds` it gives more if they still wait, and otherwise returns to its size.
 
-A changed number in the spec takes effect at once; growth starts again `snoozeSeconds` after the job has that size.
+A changed number in the spec, or a resumption, takes effect at once; growth starts again `snoozeSeconds` after the job
+has that size.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def aim_of(view: JobView, worker: Crew, now: datetime) -> Aim:
     """Return the number of workers to aim for; `now` is in whole seconds."""
     spec = view.job.spec
     base = floor(spec, worker, worker.wanted)
-    if spec.autoscale:
+    if spec.autoscale and not spec.suspend:
         return _autoscaled(view, worker, base, now)
     return Aim(base, view.job.status.settled_replicas)
 

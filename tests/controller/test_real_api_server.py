@@ -23,11 +23,14 @@ import pytest
 
 from benchmarks.controller.plane import NO_PROXY, Plane
 from contract.elasticjob import crd, names
+from contract.install import access
 from controller.act import stamp
 from controller.cluster.client import (
     EVENTS,
     JOBS,
     LEASES,
+    NODE_CLASSES,
+    NODE_POOLS,
     PODS,
     SERVICES,
     Cluster,
@@ -46,7 +49,8 @@ from controller.observe.events import Recorder
 from controller.observe.log import Log
 from controller.observe.metrics import Metrics
 from controller.store import SELECTOR
-from tests.controller.fakes import jobs
+from scripts import toolchain
+from tests.controller.fakes import jobs, karpenter
 
 pytestmark = pytest.mark.e2e
 
@@ -129,6 +133,11 @@ class Cloud:
         pods = [name for name in await self.names(PODS) if name.startswith(f"{job}-worker-")]
         status = (await self.server.get(Ref(JOBS, jobs.NAMESPACE, job))).get("status", {})
         return (len(pods), status.get("replicas"), status.get("desired")) == (size, size, size)
+
+    async def waits(self, job: str, word: str) -> bool:
+        """Return whether a job's status says that it waits for this."""
+        status = (await self.server.get(Ref(JOBS, jobs.NAMESPACE, job))).get("status", {})
+        return bool(status.get("waiting") == word)
 
     async def leader(self) -> str:
         """Return the name of the replica that holds the Lease; empty if none does."""
@@ -301,6 +310,53 @@ def test_what_karpenter_said_before_a_worker_was_seen_to_wait_reaches_the_jobs_s
                 return "Karpenter: no instance type fits." in str(status) and status["waiting"] == "FailedScheduling"
 
             await until(told)
+
+    asyncio.run(main())
+
+
+@pytest.fixture
+def definitions(plane: Plane) -> Iterator[None]:
+    """Define Karpenter's kinds as its chart does."""
+    command = [str(toolchain.binary("helm")), "template", "crd", str(toolchain.charts() / "karpenter-crd")]
+    rendered = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    plane.kubectl("apply", "--server-side", "-f", "-", stdin=rendered)
+    kinds = [f"crd/{kind}" for kind in ("nodeclaims.karpenter.sh", "nodepools.karpenter.sh")]
+    plane.kubectl("wait", "--for=condition=Established", *kinds, "crd/ec2nodeclasses.karpenter.k8s.aws")
+    yield
+    plane.kubectl("delete", "-f", "-", stdin=rendered)
+
+
+def test_with_its_own_rights_alone_it_reads_in_karpenters_objects_why_no_node_comes(
+    plane: Plane, definitions: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account, role = "least", {"apiGroup": access.RBAC, "kind": "ClusterRole", "name": "least"}
+    subjects = [{"apiGroup": access.RBAC, "kind": "User", "name": account}]
+    shared = {"apiVersion": f"{access.RBAC}/v1", "metadata": {"name": account}}
+    plane.apply(
+        shared | {"kind": "ClusterRole", "rules": list(access.CLUSTER_RULES)},
+        shared | {"kind": "ClusterRoleBinding", "roleRef": role, "subjects": subjects},
+    )
+
+    async def main() -> None:
+        async with cloud() as found:
+            for kind, made in karpenter.broken():
+                await found.server.create(kind, made)
+                await found.server.patch(
+                    Ref(kind, None, made["metadata"]["name"]), {"status": made["status"]}, "status"
+                )
+            monkeypatch.setenv("KUBECONFIG", str(plane.kubeconfig(account, with_rights=False)))
+            async with controller():
+                await found.server.create(JOBS, jobs.manifest())
+                await until(lambda: found.settled("imagenet", 2))
+                waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+                since = {"lastTransitionTime": stamp(datetime.now(UTC))}
+                pod = Ref(PODS, jobs.NAMESPACE, "imagenet-worker-1")
+                await found.server.patch(pod, {"status": {"conditions": [waits | since]}}, "status")
+                await until(lambda: found.waits("imagenet", "SubnetsNotFound"))
+                ready = {"status": {"conditions": [karpenter.READY]}}
+                for kind in (NODE_CLASSES, NODE_POOLS):
+                    await found.server.patch(Ref(kind, None, "workers"), ready, "status")
+                await until(lambda: found.waits("imagenet", "Unschedulable"))
 
     asyncio.run(main())
 

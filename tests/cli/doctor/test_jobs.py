@@ -77,6 +77,9 @@ def test_without_jobs_the_stacks_own_etcd_is_checked(here: Surroundings) -> None
     assert jobs.etcd(here.place).outcome is Outcome.MEND
 
 
+CREATED = {"type": "Created", "status": "True", "reason": "ElasticJobCreated", "message": "ElasticJob j is created."}
+
+
 def test_a_core_worker_without_room_stops_the_job_and_a_surge_worker_does_not(here: Surroundings) -> None:
     here.cluster.objects |= {"elasticjobs": [job()], "pods": [pod(0), unschedulable(1)]}
     surge = jobs.waiting(here.place)
@@ -99,6 +102,21 @@ def test_a_worker_for_which_no_node_comes_is_told_in_karpenters_words_with_their
     assert (found.outcome, "higher quota" in found.remedy) == (Outcome.NOTE, True)
 
 
+def test_what_is_wrong_with_karpenters_set_up_is_not_to_be_mended_in_the_job(here: Surroundings) -> None:
+    said = "0 of 2 workers run: 2 found no room (AMINotFound). Karpenter: EC2NodeClass workers isn't ready: no AMI."
+    told = {"type": "Running", "status": "False", "message": said}
+    waits = job(waiting="AMINotFound", conditions=[CREATED, told])
+    here.cluster.objects |= {"elasticjobs": [waits], "pods": [unschedulable(0), unschedulable(1)]}
+    found = jobs.waiting(here.place)
+    assert (found.outcome, "ec2nodeclasses" in found.remedy) == (Outcome.MEND, True)
+
+
+def test_a_core_worker_whose_node_starts_has_nothing_to_be_mended(here: Surroundings) -> None:
+    here.cluster.objects |= {"elasticjobs": [job(waiting="NodeStarting")], "pods": [unschedulable(0)]}
+    found = jobs.waiting(here.place)
+    assert (found.outcome, "kubectl describe nodeclaims" in found.remedy) == (Outcome.NOTE, True)
+
+
 def test_a_pod_that_was_made_just_now_may_wait(here: Surroundings) -> None:
     young = unschedulable(0)
     young["metadata"]["creationTimestamp"] = "2026-11-23T10:11:30Z"
@@ -118,11 +136,10 @@ def test_an_image_that_cannot_be_pulled_is_told_with_the_words_of_the_kubelet(he
 
 
 def test_a_queued_and_an_invalid_job_say_why(here: Surroundings) -> None:
-    def condition(kind: str, reason: str, message: str) -> list[dict[str, str]]:
-        return [{"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": "2"}]
-
-    queued = job("queued", state="Queued", conditions=condition("Created", "ElasticJobQueued", "2 jobs are before it"))
-    invalid = job("invalid", conditions=condition("Failed", "ElasticJobInvalid", "spec.sizes: 9 is above maxReplicas"))
+    waits = {"type": "Running", "status": "False", "reason": "ElasticJobQueued", "message": "2 jobs are before it"}
+    queued = job("queued", state="Queued", conditions=[CREATED, waits])
+    unread = {"type": "Created", "status": "False", "reason": "ElasticJobInvalid", "message": "spec.sizes: 9 is wrong"}
+    invalid = job("invalid", conditions=[unread])
     here.cluster.objects["elasticjobs"] = [queued]
     assert (jobs.waiting(here.place).outcome, "2 jobs are before it" in jobs.waiting(here.place).text) == (
         Outcome.NOTE,

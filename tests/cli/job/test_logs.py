@@ -55,7 +55,7 @@ def test_a_worker_that_waits_to_be_started_again_shows_its_last_run(run: Run, cl
 
 
 def test_a_job_without_pods_says_why(run: Run, cluster: FakeCluster) -> None:
-    waits = {"type": "Created", "status": "True", "message": "waits for its turn in queue q"}
+    waits = {"type": "Running", "status": "False", "message": "waits for its turn in queue q"}
     cluster.put(JOBS, job(state="Queued", conditions=[waits]))
     result = run("job", "logs", "digits")
     assert result.exit_code == 0

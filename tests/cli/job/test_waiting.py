@@ -8,11 +8,15 @@ import pytest
 
 from cli.access.answers import refused
 from cli.errors import Answer
-from cli.job.waiting import Goal, judge
+from cli.job.waiting import Goal, invalid, judge, told
 from cli.kube import JOBS, Object
-from contract.elasticjob import names
+from contract.elasticjob import codec, names
+from controller.decide.decision import decide
+from controller.decide.observed import JobView
+from controller.loop import invalid_status
 from tests.cli.conftest import Run
 from tests.cli.fake import FakeCluster, job, running
+from tests.controller.decide import world
 
 FAILED: dict[str, Any] = {
     "state": "Failed",
@@ -58,10 +62,35 @@ def test_a_job_that_has_ended_has_no_size() -> None:
 
 
 def test_the_progress_says_why_a_job_does_not_run() -> None:
-    waits = {"type": "Created", "status": "True", "message": "waits for room in queue q"}
+    waits = {"type": "Running", "status": "False", "message": "waits for room in queue q"}
     assert judge(Goal.RUNNING, job(state="Queued", conditions=[waits])).seen == (
         "Queued, 0 of 2 workers: waits for room in queue q"
     )
+
+
+def written(view: JobView) -> Object:
+    """Return a job with the status that the controller writes."""
+    return {**job(), "status": codec.status_object(decide(view, world.NOW).status)}
+
+
+@pytest.mark.parametrize(
+    ("view", "words"),
+    [
+        pytest.param(world.view(world.job(2), [world.pod(0, "Pending")]), "j is starting. 0 of 2", id="new"),
+        pytest.param(world.view(world.job(2, suspend=True)), "j is suspended.", id="suspended"),
+        pytest.param(world.view(world.job(2, low=1), world.running(0)), "j is running. 1 of 2", id="short"),
+        pytest.param(world.view(world.job(1), [world.pod(0, "Succeeded")]), "j has succeeded.", id="succeeded"),
+    ],
+)
+def test_what_the_controller_says_of_a_job_is_found_in_every_state(view: JobView, words: str) -> None:
+    assert words in told(written(view))
+
+
+def test_of_a_job_that_cannot_be_read_it_is_said_what_to_mend() -> None:
+    broken = written(world.view(world.job(1), world.running(0)))
+    assert not invalid(broken)
+    broken["status"] = invalid_status(broken, "spec.sizes: 9 is wrong", world.NOW)
+    assert (invalid(broken), told(broken)) == (True, "spec.sizes: 9 is wrong")
 
 
 def test_the_progress_says_why_a_running_job_does_not_have_its_size() -> None:

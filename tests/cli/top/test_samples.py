@@ -70,15 +70,6 @@ def test_a_job_that_no_controller_has_seen_is_new_and_has_the_size_of_its_spec()
     assert (found.state, found.desired, found.minimum, found.maximum, found.active) == ("New", 2, 2, 2, 0)
 
 
-def test_the_message_is_that_of_the_newest_condition_that_holds() -> None:
-    conditions = [
-        {"type": "Created", "status": "True", "message": "made", "lastTransitionTime": "2026-11-23T10:00:00Z"},
-        {"type": "Restarting", "status": "True", "message": "again", "lastTransitionTime": "2026-11-23T10:02:00Z"},
-        {"type": "Running", "status": "False", "message": "ran", "lastTransitionTime": "2026-11-23T10:03:00Z"},
-    ]
-    assert job_sample(job(conditions=conditions), [], [], {}).message == "again"
-
-
 def test_metrics_belong_to_the_pod_of_that_name_and_namespace() -> None:
     scraped = Scraped({9464: Reading(at=1.0)})
     found = job_sample(job(), [pod(0), pod(1)], [], {("training", "digits-worker-1"): scraped})

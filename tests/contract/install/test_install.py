@@ -101,6 +101,9 @@ def test_only_the_pods_mount_the_accounts_token() -> None:
         pytest.param("watch", "nodes", id="sees-doomed-nodes"),
         pytest.param("create", "events", id="writes-events"),
         pytest.param("watch", "events", id="hears-why-no-node-comes"),
+        pytest.param("watch", "nodeclaims", id="hears-why-the-cloud-gives-no-instance"),
+        pytest.param("watch", "nodepools", id="hears-why-none-can-be-asked-for"),
+        pytest.param("watch", "ec2nodeclasses", id="hears-which-subnet-or-image-is-missing"),
     ],
 )
 def test_it_may_do_its_work(verb: str, resource: str) -> None:
@@ -115,6 +118,8 @@ def test_it_may_do_nothing_else() -> None:
         assert not allowed(verb, "nodes")
     for verb in ("get", "list", "delete"):
         assert not allowed(verb, "events")
+    for verb in ("get", "list", "create", "update", "patch", "delete"):
+        assert not any(allowed(verb, kind) for kind in ("nodeclaims", "nodepools", "ec2nodeclasses"))
     for resource in ("secrets", "configmaps", "pods/exec", "leases"):
         assert not any(allowed(verb, resource) for verb in ("get", "list", "watch", "create", "update"))
 

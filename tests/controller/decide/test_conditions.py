@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from contract.elasticjob.choices import State
 from contract.elasticjob.model import ReplicaSpec
+from contract.elasticjob.names import NODE_STARTING
 from contract.elasticjob.status import ReplicaStatus, Status
 from controller.decide.actions import Emit
 from controller.decide.decision import decide
-from controller.decide.observed import NODE_STARTING, PodView
+from controller.decide.observed import PodView
 from tests.controller.decide.world import NOW, after, ago, condition, events, holds, job, later, pod, running, view
 
 

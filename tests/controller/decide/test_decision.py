@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from contract.elasticjob.choices import State
 from contract.elasticjob.model import ReplicaSpec
 from controller.decide.actions import CreatePod, CreateService, DeletePod
@@ -76,3 +78,15 @@ def test_a_suspended_job_without_pods_rests() -> None:
     suspended = after(job(2, suspend=True))
     decision = decide(view(suspended), NOW)
     assert (decision.actions, decision.again) == ((), None)
+
+
+@pytest.mark.parametrize("autoscale", [False, True])
+def test_a_job_that_is_resumed_has_its_size_only_when_its_workers_run(autoscale: bool) -> None:
+    """Also if it had the same size before: until it is seen that it is resumed, the status says 0."""
+    ran = after(job(1, high=3, autoscale=autoscale), *running(0))
+    assert ran.status.settled_replicas == 1
+    suspended = after(replace(ran, spec=replace(ran.spec, suspend=True)), *running(0))
+    assert suspended.status.settled_replicas == 0
+    resumed = after(replace(suspended, spec=replace(suspended.spec, suspend=False)))
+    assert resumed.status.settled_replicas == 0
+    assert after(resumed, *running(0)).status.settled_replicas == 1

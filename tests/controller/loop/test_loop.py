@@ -7,8 +7,16 @@ import asyncio
 import pytest
 
 from contract.elasticjob import names
-from controller.act import stamp
-from controller.cluster.client import EVENTS, JOBS, NODES, PODS, SERVICES, Kind, Manifest, Ref
+from controller.cluster.client import (
+    EVENTS,
+    JOBS,
+    NODES,
+    PODS,
+    SERVICES,
+    Kind,
+    Manifest,
+    Ref,
+)
 from controller.cluster.errors import Unavailable
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import WRITES, Call
@@ -48,73 +56,6 @@ def test_a_cluster_at_rest_costs_no_request() -> None:
         before = len(world.api.calls)
         await world.settle(3600)
         assert [str(call) for call in world.api.calls[before:]] == []
-
-    virtual.run(main())
-
-
-def test_jobs_that_wait_for_room_cost_one_watch_and_then_no_request() -> None:
-    async def main() -> None:
-        world = World(rooms=10)
-        world.start()
-        for number in range(50):
-            world.apply(jobs.manifest(f"job-{number}"))
-        await world.settle(120)
-        watches = [call for call in world.api.calls if call.kind == EVENTS and call.verb not in WRITES]
-        assert [call.verb for call in watches] == ["watch"]
-        before = len(world.api.calls)
-        await world.settle(3600)
-        assert [str(call) for call in world.api.calls[before:]] == []
-
-    virtual.run(main())
-
-
-def test_a_job_says_why_karpenter_brings_no_node_until_its_worker_has_room() -> None:
-    async def main() -> None:
-        world = World(rooms=1)
-        world.start()
-        world.apply(jobs.manifest())
-        await world.settle()
-        assert world.status()["waiting"] == "Unschedulable"
-        said = {
-            "metadata": {"name": "said", "namespace": jobs.NAMESPACE},
-            "involvedObject": {
-                "kind": "Pod",
-                "namespace": jobs.NAMESPACE,
-                "name": "imagenet-worker-1",
-                "uid": world.uids()["imagenet-worker-1"],
-            },
-            "source": {"component": "karpenter"},
-            "reason": "FailedScheduling",
-            "message": "Failed to schedule pod, no instance type has enough resources",
-            "lastTimestamp": stamp(virtual.now()),
-        }
-        world.api.create(EVENTS, said)
-        await world.settle()
-        (running,) = [each for each in world.status()["conditions"] if each["type"] == "Running"]
-        assert running["message"].endswith(" Karpenter: no instance type has enough resources.")
-        assert (world.status()["state"], world.status()["waiting"]) == ("Running", "FailedScheduling")
-        world.rooms = 2
-        world.add_node("node-1")
-        await world.settle()
-        assert "waiting" not in world.status()
-
-    virtual.run(main())
-
-
-def test_the_workers_of_a_node_leave_as_soon_as_karpenter_deletes_it() -> None:
-    async def main() -> None:
-        world = World()
-        world.start()
-        world.apply(jobs.manifest())
-        await world.settle()
-        taint = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
-        node = {"metadata": {"deletionTimestamp": stamp(virtual.now())}, "spec": {"taints": [taint]}}
-        world.api.patch(Ref(NODES, None, NODE), node)
-        await asyncio.sleep(0.1)
-        assert {str(call) for call in world.api.calls if call.verb == "delete"} == {
-            "delete pods imagenet-worker-0",
-            "delete pods imagenet-worker-1",
-        }
 
     virtual.run(main())
 

@@ -79,7 +79,7 @@ def check_rest(cluster: Simulation, job: ElasticJob) -> None:
         return
     assert not any(pod.terminating for pod in view.pods)
     if job.spec.suspend:
-        assert (view.pods, job.status.state) == ((), State.SUSPENDED)
+        assert (view.pods, job.status.state, job.status.settled_replicas) == ((), State.SUSPENDED, 0)
         return
     worker = sorted_[names.WORKER]
     for crew in sorted_.values():
