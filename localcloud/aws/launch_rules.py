@@ -23,8 +23,10 @@ def install() -> None:
     from moto.ec2.models import EC2Backend
     from moto.ec2.models.instances import Instance
     from moto.ec2.models.subnets import Subnet
+    from moto.ec2.responses import instances
 
     _complete_launches(EC2Backend)
+    instances.filter_iam_instance_profiles = _known_profile  # RunInstances asks before the launch
     fleets.install()
     _count_boots(Instance)
     _choose_addresses(Subnet)
@@ -81,8 +83,8 @@ def _tag_interfaces(instances: Iterable[Any], template: Mapping[str, Any], given
             interface.add_tags(tags)
 
 
-def _wanted(backend: Any, template: Mapping[str, Any], made: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return the instance type, the zone and the market of a launch."""
+def _wanted(backend: Any, template: Mapping[str, Any], made: Mapping[str, Any]) -> tuple[str, str | None, str]:
+    """Return the instance type, the zone, if one is named, and the market of a launch."""
     of_template = template.get("InstanceType") if made.get("is_instance_type_default") else None
     interfaces = [nic["SubnetId"] for nic in made.get("nics") or [] if nic.get("SubnetId")]
     subnet = made.get("subnet_id") or (interfaces[0] if interfaces else None)
@@ -90,7 +92,7 @@ def _wanted(backend: Any, template: Mapping[str, Any], made: Mapping[str, Any]) 
     spot = made.get("instance_market_options") or made.get("lifecycle") == capacity.SPOT
     return (
         str(of_template or made.get("instance_type") or ""),
-        str(zone or f"{backend.region_name}a"),
+        str(zone) if zone else None,
         capacity.SPOT if spot else capacity.ON_DEMAND,
     )
 
@@ -103,11 +105,24 @@ def _prepared_profile(template: Mapping[str, Any], given: Mapping[str, Any]) -> 
 
 
 def _profile(backend: Any, asked: Mapping[str, Any]) -> Any:
-    from moto.ec2.utils import filter_iam_instance_profiles
+    return _known_profile(backend.account_id, backend.partition, asked["arn"], asked["name"])
 
-    if not any(asked.values()):
-        return None
-    return filter_iam_instance_profiles(backend.account_id, backend.partition, asked["arn"], asked["name"])
+
+def _known_profile(
+    account_id: str, partition: str, iam_instance_profile_arn: str | None, iam_instance_profile_name: str | None
+) -> Any:
+    """Return moto's instance profile, None if none is named; raise EC2's error, which clients know, not IAM's."""
+    from moto.ec2.exceptions import EC2ClientError
+    from moto.ec2.utils import filter_iam_instance_profiles
+    from moto.iam.exceptions import NotFoundException
+
+    arn, name = iam_instance_profile_arn, iam_instance_profile_name
+    try:
+        return filter_iam_instance_profiles(account_id, partition, arn, name)
+    except NotFoundException as error:
+        field, kind = ("arn", "ARN") if arn else ("name", "name")
+        text = f"Value ({arn or name}) for parameter iamInstanceProfile.{field} is invalid."
+        raise EC2ClientError("InvalidParameterValue", f"{text} Invalid IAM Instance Profile {kind}") from error
 
 
 def _count_boots(instance: Any) -> None:

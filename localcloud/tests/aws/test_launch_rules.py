@@ -129,6 +129,25 @@ def test_run_instances_takes_user_data_and_profile_from_the_request_or_the_templ
     ec2.terminate_instances(InstanceIds=[own["InstanceId"], found.id])
 
 
+@pytest.mark.parametrize("profile", [{"Name": "none"}, {"Arn": f"{PROFILE}-none"}], ids=["name", "ARN"])
+def test_an_unknown_profile_is_refused_with_the_error_that_clients_know(ec2: Any, profile: dict[str, str]) -> None:
+    plain = {"ImageId": IMAGE, "InstanceType": "m5.large", "MinCount": 1, "MaxCount": 1}
+    with pytest.raises(ec2.exceptions.ClientError, match=r"InvalidParameterValue.*Invalid IAM Instance Profile"):
+        ec2.run_instances(**plain, IamInstanceProfile=profile)
+
+
+def test_user_data_that_is_not_in_base64_keeps_no_other_instance_from_being_seen(
+    ec2: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = {"ImageId": IMAGE, "InstanceType": "m5.large", "MinCount": 1, "MaxCount": 1}
+    identity = ec2.run_instances(**plain)["Instances"][0]["InstanceId"]
+    from moto.ec2.models import ec2_backends
+
+    monkeypatch.setattr(ec2_backends[ACCOUNT][REGION].get_instance_by_id(identity), "user_data", "#!/bin/sh\necho é")
+    assert seen(identity).user_data == "#!/bin/sh\necho é".encode()
+    ec2.terminate_instances(InstanceIds=[identity])
+
+
 def test_an_address_is_not_used_again_at_once(ec2: Any, template: str, subnet: str) -> None:
     (first,) = fleet(ec2, template, subnet, "on-demand")
     address = seen(first).private_ip
