@@ -103,7 +103,8 @@ def unsupported(instance_type: str, zone: str, zones: Iterable[str]) -> str:
     """Return EC2's message for an instance type that the zone doesn't offer; `zones` are those that do."""
     return (
         f"Your requested instance type ({instance_type}) is not supported in your requested Availability Zone "
-        f"({zone}). Please retry your request by not specifying an Availability Zone or choosing {', '.join(sorted(zones))}."
+        f"({zone}). Please retry your request by not specifying an Availability Zone or choosing "
+        f"{', '.join(sorted(zones))}."
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from localcloud.tests.aws import fakes
@@ -63,6 +64,21 @@ def test_unknown_keys_are_refused_with_each_services_own_error(
 
 def test_a_wrong_secret_is_refused(endpoint: str) -> None:
     refused("SignatureDoesNotMatch", session(endpoint, "localcloud", "guess")("sts").get_caller_identity)
+
+
+@pytest.mark.parametrize(
+    ("service", "call", "params", "code"),
+    [
+        ("ec2", "describe_instances", {"NextToken": "none"}, "InternalError"),
+        ("fis", "list_actions", {}, "NotImplemented"),
+    ],
+)
+def test_an_operation_that_fails_in_moto_is_an_error_of_its_service(
+    endpoint: str, service: str, call: str, params: dict[str, str], code: str
+) -> None:
+    made: Any = boto3.Session("localcloud", "localcloud", region_name=REGION)
+    client = made.client(service, endpoint_url=endpoint, config=Config(retries={"max_attempts": 0}))
+    assert "moto" in refused(code, lambda: getattr(client, call)(**params))
 
 
 @pytest.fixture(scope="module")
