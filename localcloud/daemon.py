@@ -207,9 +207,8 @@ def _followers(instance: Instance, eks: Any, interruptions: Any) -> dict[str, Ca
     def instances_changed(_: Any) -> None:
         self_managed.look(eks)
 
-    def experiment_started(call: Any) -> None:
-        template = str(call.operation.params.get("experimentTemplateId", ""))
-        fis.started(interruptions, instance.account, instance.region, template)
+    def experiment_started(_: Any) -> None:
+        fis.started(interruptions, instance.account, instance.region)
 
     def file_system_deleted(call: Any) -> None:
         from moto.efs.models import efs_backends
