@@ -7,7 +7,6 @@ Clients such as Karpenter read these lists to choose instance types, and to find
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from math import isfinite
 from typing import Any, Final
 
 from localcloud.aws.compute import prices
+from localcloud.aws.pages import page
 
 ALL: Final = 1_000_000
 LINUX: Final = "Linux/UNIX"
@@ -131,17 +131,6 @@ def matches(item: Mapping[str, Any], filters: Mapping[str, Any], names: Mapping[
 def offering_matches(_: Any, offering: Mapping[str, Any], filters: Mapping[str, Any], __: str) -> bool:
     """Return whether an offering of an instance type matches the filters; moto knows no wildcards in them."""
     return matches(offering, filters, OFFERING_FILTERS, "DescribeInstanceTypeOfferings")
-
-
-def page(items: Sequence[Any], token: str | None, size: int) -> tuple[Sequence[Any], str | None]:
-    """Return a page of a list, and the token of the next one.
-
-    Raises:
-        ValueError: The token is not one of these.
-    """
-    start = int(base64.b64decode(token, validate=True)) if token else 0
-    end = start + size
-    return items[start:end], base64.b64encode(str(end).encode()).decode() if end < len(items) else None
 
 
 def status_matches(values: Mapping[str, Sequence[str]], filters: Mapping[str, Sequence[str]]) -> bool:

@@ -9,7 +9,6 @@ from typing import Any
 import boto3
 import pytest
 
-from localcloud.aws.compute.listings import page
 from localcloud.tests.aws.account import serve_account
 from localcloud.tests.aws.fakes import REGION
 
@@ -152,11 +151,3 @@ def test_only_the_instance_profiles_of_a_path_are_listed(client: Clients) -> Non
     listed = iam.list_instance_profiles(PathPrefix=f"/karpenter/{REGION}/demo/")["InstanceProfiles"]
     assert [each["InstanceProfileName"] for each in listed] == ["surge"]
     assert len(iam.list_instance_profiles()["InstanceProfiles"]) == 2
-
-
-def test_a_page_ends_where_the_next_one_begins() -> None:
-    first, token = page("abcde", None, 2)
-    second, last = page("abcde", token, 3)
-    assert (first, second, last) == ("ab", "cde", None)
-    with pytest.raises(ValueError, match=r"."):
-        page("abc", "?", 1)
