@@ -12,6 +12,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from localcloud.aws.ec2 import AMI
 from localcloud.tests.aws import fakes
 from localcloud.tests.aws.account import serve_account
 from localcloud.tests.aws.fakes import ACCOUNT, REGION
@@ -208,7 +209,7 @@ def test_a_gateway_endpoint_is_deleted_with_its_routes(operator: Clients, vpc: s
 
 def test_a_terminated_instances_interface_is_deleted(operator: Clients, vpc: str) -> None:
     ec2, where = operator("ec2"), subnet(operator, vpc)
-    made = ec2.run_instances(ImageId="ami-1", MinCount=1, MaxCount=1, SubnetId=where, InstanceType="m5.large")
+    made = ec2.run_instances(ImageId=AMI, MinCount=1, MaxCount=1, SubnetId=where, InstanceType="m5.large")
     ec2.terminate_instances(InstanceIds=[made["Instances"][0]["InstanceId"]])
     ec2.delete_subnet(SubnetId=where)
 

@@ -166,6 +166,28 @@ def test_a_full_subnet_is_reported_as_on_aws(ec2: Any, template: str, subnet: st
     ec2.terminate_instances(InstanceIds=launched)
 
 
+def test_instances_of_one_call_are_launched_all_or_none(ec2: Any, subnet: str) -> None:
+    before = MotoEc2(ACCOUNT, REGION).instances().keys()
+    with pytest.raises(ec2.exceptions.ClientError, match="InsufficientFreeAddressesInSubnet"):
+        ec2.run_instances(ImageId=IMAGE, InstanceType="m5.large", SubnetId=subnet, MinCount=12, MaxCount=12)
+    assert MotoEc2(ACCOUNT, REGION).instances().keys() == before
+
+
+def test_the_image_can_be_named_by_its_parameter_and_must_exist(ec2: Any, subnet: str) -> None:
+    plain = {"InstanceType": "m5.large", "SubnetId": subnet, "MinCount": 1, "MaxCount": 1}
+    parameter = "resolve:ssm:/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64/standard/recommended/image_id"
+    ec2.create_launch_template(LaunchTemplateName="resolved", LaunchTemplateData={"ImageId": parameter})
+    launched = [
+        ec2.run_instances(**plain, **image)["Instances"][0]
+        for image in ({"ImageId": parameter}, {"LaunchTemplate": {"LaunchTemplateName": "resolved"}})
+    ]
+    assert [each["ImageId"] for each in launched] == [IMAGE, IMAGE]
+    ec2.terminate_instances(InstanceIds=[each["InstanceId"] for each in launched])
+    for unknown, text in (("ami-0123456789abcdef0", r"InvalidAMIID\.NotFound"), (f"{parameter}s", "does not exist")):
+        with pytest.raises(ec2.exceptions.ClientError, match=text):
+            ec2.run_instances(**plain, ImageId=unknown)
+
+
 def test_boots_are_counted(ec2: Any, template: str, subnet: str) -> None:
     (identity,) = fleet(ec2, template, subnet, "on-demand")
     ec2.reboot_instances(InstanceIds=[identity])
