@@ -27,7 +27,8 @@ def install() -> None:
     from moto.ec2.responses import instances
 
     _complete_launches(EC2Backend)
-    instances.filter_iam_instance_profiles = _known_profile  # RunInstances asks before the launch
+    # RunInstances asks for the profile before the launch.
+    instances.filter_iam_instance_profiles = _known_profile  # type: ignore[attr-defined]
     fleets.install()
     _count_boots(Instance)
     _choose_addresses(Subnet)

@@ -53,8 +53,8 @@ def install() -> None:
         setattr(InstanceResponse, method.__name__, method)
     _filter_statuses(EC2Backend)
     utils.filter_dict_attribute_mapping["instance-lifecycle"] = "lifecycle"
-    utils.instance_value_in_filter_values = is_wanted
-    InstanceTypeOfferingBackend.matches_filters = offering_matches  # type: ignore[method-assign]
+    utils.instance_value_in_filter_values = is_wanted  # type: ignore[assignment]
+    InstanceTypeOfferingBackend.matches_filters = offering_matches  # type: ignore[assignment,method-assign]
 
 
 def describe_spot_price_history(self: Any) -> Any:

@@ -92,6 +92,17 @@ def product(name: str, region: str, size: Mapping[str, Any]) -> Mapping[str, Any
         "vcpu": str(size["VCpuInfo"]["DefaultVCpus"]),
     }
     sku = hashlib.sha256(f"{region} {name}".encode()).hexdigest()[:16].upper()
+    family = "Compute Instance (bare metal)" if metal else "Compute Instance"
+    return {
+        "product": {"productFamily": family, "attributes": own, "sku": sku},
+        "serviceCode": SERVICE_CODE,
+        "terms": {"OnDemand": _offers(name, sku)},
+        "version": PUBLISHED[:10].replace("-", ""),
+        "publicationDate": PUBLISHED,
+    }
+
+
+def _offers(name: str, sku: str) -> Mapping[str, Any]:
     term, rate = f"{sku}.{OFFER}", f"{sku}.{OFFER}.{RATE}"
     price = {
         "unit": "Hrs",
@@ -109,14 +120,7 @@ def product(name: str, region: str, size: Mapping[str, Any]) -> Mapping[str, Any
         "termAttributes": {},
         "priceDimensions": {rate: price},
     }
-    family = "Compute Instance (bare metal)" if metal else "Compute Instance"
-    return {
-        "product": {"productFamily": family, "attributes": own, "sku": sku},
-        "serviceCode": SERVICE_CODE,
-        "terms": {"OnDemand": {term: offer}},
-        "version": PUBLISHED[:10].replace("-", ""),
-        "publicationDate": PUBLISHED,
-    }
+    return {term: offer}
 
 
 def attributes(found: Mapping[str, Any]) -> Mapping[str, str]:
