@@ -205,7 +205,8 @@ def _addresses(subnet: Any) -> tuple[ipaddress.IPv4Network, range, set[str]]:
     """Return a subnet's network, the numbers of the addresses that instances can have, and the addresses in use."""
     network = ipaddress.IPv4Network(subnet.cidr_block)
     interfaces = list(subnet.ec2_backend.enis.values())
-    taken = {*subnet._subnet_ips, *(interface.private_ip_address for interface in interfaces)}
+    known = (interface.private_ip_address for interface in interfaces)
+    taken = {*subnet._subnet_ips, *(address for address in known if address)}
     return network, range(FIRST_HOST, network.num_addresses - 1), taken
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from math import isfinite
 from typing import Any, Final
 
@@ -112,10 +113,15 @@ def is_wanted(value: Any, wanted: Sequence[str]) -> bool:
 
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html#Filtering_Resources_CLI
     """
+    values = [str(each).lower() if isinstance(each, bool) else str(each) for each in _listed(value) if each is not None]
+    return any(_pattern(pattern).match(each) for pattern in wanted for each in values)
+
+
+@lru_cache(maxsize=1024)
+def _pattern(text: str) -> re.Pattern[str]:
     from moto.ec2.utils import simple_aws_filter_to_re
 
-    values = [str(each).lower() if isinstance(each, bool) else str(each) for each in _listed(value) if each is not None]
-    return any(re.match(simple_aws_filter_to_re(pattern), each) for pattern in wanted for each in values)
+    return re.compile(simple_aws_filter_to_re(text))
 
 
 def matches(item: Mapping[str, Any], filters: Mapping[str, Any], names: Mapping[str, str], operation: str) -> bool:
