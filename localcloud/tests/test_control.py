@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -84,3 +85,14 @@ def test_a_request_that_is_signed_for_another_service_is_refused(instance: Insta
 def test_without_a_daemon_the_remedy_is_named(instance: Instance) -> None:
     with pytest.raises(NotRunning, match="python -m localcloud start"):
         control.call(instance, "echo", {})
+
+
+def test_a_daemon_that_does_not_answer_in_time_is_not_taken_for_a_missing_one(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "TIMEOUT_SECONDS", 0.2)
+    over = threading.Event()
+    with served(instance, {"wait": lambda _: over.wait()}) as cloud:
+        with pytest.raises(CloudError, match="no answer within"):
+            control.call(cloud, "wait", {})
+        over.set()
