@@ -51,7 +51,9 @@ def call(instance: Instance, command: str, params: Mapping[str, Any]) -> Any:
             return json.loads(answer.read())
     except urllib.error.HTTPError as error:
         raise CloudError(_message(error)) from error
-    except urllib.error.URLError as error:
+    except TimeoutError as error:
+        raise CloudError(f"no answer within {TIMEOUT_SECONDS:.0f} s: `localcloud logs daemon` may say why") from error
+    except OSError as error:
         raise NotRunning(
             f"no localcloud runs for {instance.state}: start it with `python -m localcloud start`"
         ) from error

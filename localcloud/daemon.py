@@ -86,13 +86,10 @@ class _Cloud:
     """The parts of a running daemon, wired together."""
 
     def __init__(self, instance: Instance, supervisor: Supervisor) -> None:
-        from localcloud.aws import commands, moto_rules, webhooks
-        from localcloud.aws.compute.pricing import PricingService
+        from localcloud.aws import moto_rules, webhooks
         from localcloud.aws.ec2 import MotoEc2
-        from localcloud.aws.eks import service
         from localcloud.aws.eks.machine import KubeMachine, webhook
         from localcloud.aws.eks.state import Eks, Settings
-        from localcloud.aws.gateway import Gateway, Service
         from localcloud.aws.principals import EFS_DRIVER_ACTIONS, MotoPrincipals
         from localcloud.kube.network import Network
 
@@ -118,15 +115,7 @@ class _Cloud:
         listener = _server(instance.host_address, 0, webhooks.application(self.eks, instance.cloud_endpoint), context)
         port = listener.server_port
         self._network.allow(port)
-        interruptions = _interruptions(instance, self.eks)
-        own = control.application(principals, commands.commands(interruptions, account, region))
-        apps = [
-            (_is_status, self._status),
-            (service.is_auth_call, service.auth_app(self.eks)),
-            (control.is_command, own),
-        ]
-        services: dict[str, Service] = {"eks": service.EksService(self.eks), "pricing": PricingService()}
-        gateway = Gateway(account, principals, services, apps, _followers(instance, self.eks, interruptions))
+        gateway = self._gateway(principals)
         self._servers = [
             listener,
             _server("127.0.0.1", instance.port, gateway),
@@ -134,6 +123,23 @@ class _Cloud:
         ]
         for server in self._servers:
             threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def _gateway(self, principals: Any) -> Any:
+        from localcloud.aws import commands
+        from localcloud.aws.compute.pricing import PricingService
+        from localcloud.aws.eks import service
+        from localcloud.aws.gateway import Gateway, Service
+
+        instance, account = self._instance, self._instance.account
+        interruptions = _interruptions(instance, self.eks)
+        own = control.application(principals, commands.commands(interruptions, account, instance.region))
+        apps = [
+            (_is_status, self._status),
+            (service.is_auth_call, service.auth_app(self.eks)),
+            (control.is_command, own),
+        ]
+        services: dict[str, Service] = {"eks": service.EksService(self.eks), "pricing": PricingService()}
+        return Gateway(account, principals, services, apps, _followers(instance, self.eks, interruptions))
 
     def stop(self) -> None:
         """End everything; connections are refused from the beginning."""
@@ -207,9 +213,8 @@ def _followers(instance: Instance, eks: Any, interruptions: Any) -> dict[str, Ca
     def instances_changed(_: Any) -> None:
         self_managed.look(eks)
 
-    def experiment_started(call: Any) -> None:
-        template = str(call.operation.params.get("experimentTemplateId", ""))
-        fis.started(interruptions, instance.account, instance.region, template)
+    def experiment_started(_: Any) -> None:
+        fis.started(interruptions, instance.account, instance.region)
 
     def file_system_deleted(call: Any) -> None:
         from moto.efs.models import efs_backends

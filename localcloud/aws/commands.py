@@ -16,6 +16,8 @@ from localcloud.control import Command
 from localcloud.errors import CloudError
 
 EVENTS: Final = ("notice", "rebalance", "retire")
+MOST_SECONDS: Final = 24 * 3600
+"""A day: nobody waits longer, and a timer can't wait for ever."""
 
 
 def commands(interruptions: Interruptions, account: str, region: str) -> Mapping[str, Command]:
@@ -72,8 +74,8 @@ def change_capacity(ec2: Any, params: Mapping[str, Any]) -> Mapping[str, Any]:
 def _seconds(given: Any) -> float:
     if given is None:
         return NOTICE_SECONDS
-    if isinstance(given, bool) or not isinstance(given, int | float) or given < 0:
-        raise CloudError(f"after {given!r} must be a number of seconds, 0 or more")
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= MOST_SECONDS:
+        raise CloudError(f"after {given!r} must be a number of seconds, from 0 to {MOST_SECONDS}")
     return float(given)
 
 

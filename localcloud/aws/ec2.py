@@ -6,7 +6,6 @@ The daemon uses moto's backend (`MotoEc2`); tests pass a fake that keeps state.
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -212,11 +211,8 @@ class MotoEc2:
         return _seen(reservation.instances[0])
 
     def _run(self, spec: LaunchSpec) -> Any:
-        template = (
-            {"LaunchTemplateId": spec.launch_template["id"], "Version": spec.launch_template["version"]}
-            if (spec.launch_template)
-            else {}
-        )
+        chosen = spec.launch_template
+        template = {"LaunchTemplateId": chosen["id"], "Version": chosen["version"]} if chosen else {}
         return self._backend.run_instances(
             AMI,
             1,
@@ -268,5 +264,5 @@ def _decoded(user_data: Any) -> bytes:
     """Return user data as the instance sees it. moto doesn't check that of Auto Scaling's launch configurations."""
     try:
         return base64.b64decode(str(user_data or ""), validate=True)
-    except binascii.Error:
+    except ValueError:  # also text that is not ASCII
         return str(user_data).encode()

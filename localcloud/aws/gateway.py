@@ -77,11 +77,25 @@ class Gateway:
         self, call: Authorized, environ: dict[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
         operation = call.operation
-        result = _moto(operation.backend)(outgoing.environ(operation, call.access_key, environ), start_response)
-        follower = self._followers.get(f"{operation.service}:{operation.name}")
-        if follower is not None:
-            follower(call)
+        name = f"{operation.service}:{operation.name}"
+        try:
+            result = _moto(operation.backend)(outgoing.environ(operation, call.access_key, environ), start_response)
+        except NotImplementedError as error:
+            response = replies.refusal("unsupported", f"moto: {error}", operation.service)
+            return response(environ, start_response)
+        except Exception as error:
+            log.exception("%s failed in moto", name)
+            response = replies.refusal("failed", f"{name} failed in moto: {error!r}", operation.service)
+            return response(environ, start_response)
+        try:
+            self._followers.get(name, _nothing)(call)
+        except Exception:
+            # The operation is done: an error would make clients try it again.
+            log.exception("what follows %s failed", name)
         return result
+
+
+def _nothing(_: Authorized) -> None: ...
 
 
 @cache

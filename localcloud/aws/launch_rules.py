@@ -16,6 +16,7 @@ from localcloud.aws.compute import capacity, fleets, shortages
 # AWS reserves the first four addresses of a subnet and the last one.
 # https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html
 FIRST_HOST = 4
+BY_PARAMETER = "resolve:ssm:"
 
 
 def install() -> None:
@@ -23,8 +24,11 @@ def install() -> None:
     from moto.ec2.models import EC2Backend
     from moto.ec2.models.instances import Instance
     from moto.ec2.models.subnets import Subnet
+    from moto.ec2.responses import instances
 
     _complete_launches(EC2Backend)
+    # RunInstances asks for the profile before the launch.
+    instances.filter_iam_instance_profiles = _known_profile  # type: ignore[attr-defined]
     fleets.install()
     _count_boots(Instance)
     _choose_addresses(Subnet)
@@ -41,10 +45,13 @@ def _complete_launches(backend: Any) -> None:
         asked = {name: given.get(f"iam_instance_profile_{name}") for name in ("name", "arn")}
         profile = _profile(self, asked if any(asked.values()) else _prepared_profile(template, given))
         made = {**_from_template(template, given), "region_name": self.region_name}
-        shortages.refuse(self, *_wanted(self, template, made))
+        image, subnet = _image(self, image_id or template.get("ImageId")), _subnet(self, made)
+        shortages.refuse(self, *_wanted(template, made, subnet))
+        if subnet is not None and _free(subnet) < count:
+            raise _full(subnet)
         if profile is not None:
             made["iam_instance_profile"] = {"Arn": profile.arn, "Id": profile.id}
-        reservation = original(self, image_id, count, user_data, security_group_names, **made)
+        reservation = original(self, image, count, user_data, security_group_names, **made)
         # moto's RunInstances associates the profile of the request with the first instance itself.
         rest = reservation.instances[1:] if any(asked.values()) else reservation.instances
         for instance in rest if profile is not None else ():
@@ -81,16 +88,42 @@ def _tag_interfaces(instances: Iterable[Any], template: Mapping[str, Any], given
             interface.add_tags(tags)
 
 
-def _wanted(backend: Any, template: Mapping[str, Any], made: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return the instance type, the zone and the market of a launch."""
-    of_template = template.get("InstanceType") if made.get("is_instance_type_default") else None
+def _image(backend: Any, given: str | None) -> str | None:
+    """Return the id of an image that exists; an SSM parameter can name it.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/using-systems-manager-parameter-to-find-AMI.html
+    """
+    from moto.ec2.exceptions import EC2ClientError
+    from moto.ssm.models import ssm_backends
+
+    if given is None:
+        return None
+    image = given
+    if given.startswith(BY_PARAMETER):
+        name = given.removeprefix(BY_PARAMETER)
+        found = ssm_backends[backend.account_id][backend.region_name].get_parameter(name)
+        if found is None:
+            raise EC2ClientError("InvalidParameterValue", f"The parameter {name} of ImageId {given} does not exist")
+        image = str(found.value)
+    backend.describe_images(ami_ids=[image])  # raises EC2's error for an unknown one
+    return image
+
+
+def _subnet(backend: Any, made: Mapping[str, Any]) -> Any:
+    """Return moto's subnet of a launch, or None if it names none."""
     interfaces = [nic["SubnetId"] for nic in made.get("nics") or [] if nic.get("SubnetId")]
-    subnet = made.get("subnet_id") or (interfaces[0] if interfaces else None)
-    zone = backend.get_subnet(subnet).availability_zone if subnet else made.get("placement")
+    named = made.get("subnet_id") or (interfaces[0] if interfaces else None)
+    return backend.get_subnet(named) if named else None
+
+
+def _wanted(template: Mapping[str, Any], made: Mapping[str, Any], subnet: Any) -> tuple[str, str | None, str]:
+    """Return the instance type, the zone, if one is named, and the market of a launch."""
+    of_template = template.get("InstanceType") if made.get("is_instance_type_default") else None
+    zone = subnet.availability_zone if subnet is not None else made.get("placement")
     spot = made.get("instance_market_options") or made.get("lifecycle") == capacity.SPOT
     return (
         str(of_template or made.get("instance_type") or ""),
-        str(zone or f"{backend.region_name}a"),
+        str(zone) if zone else None,
         capacity.SPOT if spot else capacity.ON_DEMAND,
     )
 
@@ -103,11 +136,24 @@ def _prepared_profile(template: Mapping[str, Any], given: Mapping[str, Any]) -> 
 
 
 def _profile(backend: Any, asked: Mapping[str, Any]) -> Any:
-    from moto.ec2.utils import filter_iam_instance_profiles
+    return _known_profile(backend.account_id, backend.partition, asked["arn"], asked["name"])
 
-    if not any(asked.values()):
-        return None
-    return filter_iam_instance_profiles(backend.account_id, backend.partition, asked["arn"], asked["name"])
+
+def _known_profile(
+    account_id: str, partition: str, iam_instance_profile_arn: str | None, iam_instance_profile_name: str | None
+) -> Any:
+    """Return moto's instance profile, None if none is named; raise EC2's error, which clients know, not IAM's."""
+    from moto.ec2.exceptions import EC2ClientError
+    from moto.ec2.utils import filter_iam_instance_profiles
+    from moto.iam.exceptions import NotFoundException
+
+    arn, name = iam_instance_profile_arn, iam_instance_profile_name
+    try:
+        return filter_iam_instance_profiles(account_id, partition, arn, name)
+    except NotFoundException as error:
+        field, kind = ("arn", "ARN") if arn else ("name", "name")
+        text = f"Value ({arn or name}) for parameter iamInstanceProfile.{field} is invalid."
+        raise EC2ClientError("InvalidParameterValue", f"{text} Invalid IAM Instance Profile {kind}") from error
 
 
 def _count_boots(instance: Any) -> None:
@@ -138,12 +184,7 @@ def _next_address(subnet: Any, instance: Any) -> str:
 
     With moto's choice a new instance would get a terminated one's address, and so its name in Kubernetes.
     """
-    from moto.ec2.exceptions import EC2ClientError
-
-    network = ipaddress.ip_network(subnet.cidr_block)
-    interfaces = list(subnet.ec2_backend.enis.values())
-    taken = {*subnet._subnet_ips, *(interface.private_ip_address for interface in interfaces)}
-    usable = range(FIRST_HOST, network.num_addresses - 1)
+    network, usable, taken = _addresses(subnet)
     last = getattr(subnet, "_last_address", FIRST_HOST - 1)
     for number in (*range(last + 1, usable.stop), *usable):
         address = str(network[number])
@@ -152,7 +193,28 @@ def _next_address(subnet: Any, instance: Any) -> str:
             subnet._unused_ips.discard(address)
             subnet._subnet_ips[address] = instance
             return address
-    raise EC2ClientError(
+    raise _full(subnet)
+
+
+def _free(subnet: Any) -> int:
+    network, usable, taken = _addresses(subnet)
+    return len(usable) - sum(ipaddress.ip_address(address) in network for address in taken)
+
+
+def _addresses(subnet: Any) -> tuple[ipaddress.IPv4Network, range, set[str]]:
+    """Return a subnet's network, the numbers of the addresses that instances can have, and the addresses in use."""
+    network = ipaddress.IPv4Network(subnet.cidr_block)
+    interfaces = list(subnet.ec2_backend.enis.values())
+    known = (interface.private_ip_address for interface in interfaces)
+    taken = {*subnet._subnet_ips, *(address for address in known if address)}
+    return network, range(FIRST_HOST, network.num_addresses - 1), taken
+
+
+def _full(subnet: Any) -> Exception:
+    from moto.ec2.exceptions import EC2ClientError
+
+    error: Exception = EC2ClientError(
         "InsufficientFreeAddressesInSubnet",
         f"There are not enough free addresses in subnet '{subnet.id}' to satisfy the requested number of instances.",
     )
+    return error

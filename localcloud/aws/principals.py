@@ -1,4 +1,4 @@
-"""Find the owner of credentials and the owner's policies. Only this module reads moto's IAM and STS.
+"""Find the owner of credentials and the owner's policies, in moto's IAM and STS.
 
 principals = MotoPrincipals(account="123456789012", region="us-west-2")
 principals.create_operator(instance.credentials())
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from localcloud.aws.requests.resources import PARTITION, MotoResources
 from localcloud.instance import Credentials
 
 OPERATOR = "operator"
-PARTITION = "aws"
 # The calls that the EFS driver makes before it mounts a volume.
 EFS_DRIVER_ACTIONS = (
     "elasticfilesystem:DescribeFileSystems",
@@ -165,10 +165,8 @@ class MotoPrincipals:
 
     def role_of_profile(self, profile_arn: str) -> str | None:
         """See `Principals.role_of_profile`."""
-        for profile in list(self._iam().instance_profiles.values()):
-            if profile.arn == profile_arn and profile.roles:
-                return str(profile.roles[0].arn)
-        return None
+        found = MotoResources(self._account).profile(profile_arn)
+        return found.role_arn if found is not None else None
 
     def assume(self, role_arn: str, session_name: str, seconds: int) -> SessionCredentials:
         """See `Principals.assume`."""

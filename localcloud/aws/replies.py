@@ -34,6 +34,7 @@ CODES: Mapping[str, tuple[int, Mapping[str, str]]] = {
     "bucket": (400, {"json": "InvalidBucketName"}),
     "xml": (400, {"json": "MalformedXML"}),
     "unsupported": (501, {"json": "NotImplemented"}),
+    "failed": (500, {"s3": "InternalError", "ec2": "InternalError", "json": "InternalFailure"}),
     "unidentified": (
         400,
         {"s3": "MethodNotAllowed", "query": "InvalidAction", "json": "UnknownOperationException"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -19,17 +20,22 @@ EVERYTHING = {"Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]
 @contextlib.contextmanager
 def served(
     instance: Instance, commands: Mapping[str, Command], policy: Mapping[str, Any] = EVERYTHING
-) -> Iterator[None]:
-    """Serve the commands on the instance's endpoint; its operator has this policy."""
+) -> Iterator[Instance]:
+    """Serve the commands to the instance's operator, who has this policy, on a port that no other program has.
+
+    The port is in the instance's record, and in the instance that is yielded.
+    """
     from werkzeug.serving import make_server
 
     keys = instance.credentials()
     operator = replace(OPERATOR, secret=keys.secret_key, policies=(policy,))
     app = control.application(FakePrincipals(keys={keys.access_key: operator}), commands)
-    server = make_server("127.0.0.1", instance.port, app, threaded=True)
+    server = make_server("127.0.0.1", 0, app, threaded=True)
+    record = instance.state / "instance.json"
+    record.write_text(json.dumps({**json.loads(record.read_text()), "port": server.server_port}))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield
+        yield replace(instance, port=server.server_port)
     finally:
         server.shutdown()
         server.server_close()

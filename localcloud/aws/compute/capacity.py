@@ -10,13 +10,14 @@ The error: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/troubleshooting-l
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from localcloud.errors import CloudError
 
 CODE: Final = "InsufficientInstanceCapacity"
+UNSUPPORTED: Final = "Unsupported"
 SPOT: Final = "spot"
 ON_DEMAND: Final = "on-demand"
 MARKETS: Final = (SPOT, ON_DEMAND)
@@ -47,10 +48,6 @@ class Shortage:
             and self.market in (None, market)
             and any(fnmatchcase(instance_type, pattern) for pattern in self.types)
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the shortage as `parse` reads it."""
-        return {**asdict(self), "types": list(self.types)}
 
 
 def parse(given: Mapping[str, Any], known_types: Collection[str], known_zones: Collection[str]) -> Shortage:
@@ -102,9 +99,18 @@ def refusal(
     )
 
 
+def unsupported(instance_type: str, zone: str, zones: Iterable[str]) -> str:
+    """Return EC2's message for an instance type that the zone doesn't offer; `zones` are those that do."""
+    return (
+        f"Your requested instance type ({instance_type}) is not supported in your requested Availability Zone "
+        f"({zone}). Please retry your request by not specifying an Availability Zone or choosing "
+        f"{', '.join(sorted(zones))}."
+    )
+
+
 def described(shortage: Shortage) -> str:
     """Return the shortage as a line for people."""
     where = f"in {shortage.zone}" if shortage.zone else "in every zone"
     markets = {SPOT: "Spot", ON_DEMAND: "On-Demand", None: "Spot and On-Demand"}
-    types = ", ".join(name for name in shortage.types) if shortage.types != ("*",) else "every instance type"
+    types = ", ".join(shortage.types) if shortage.types != ("*",) else "every instance type"
     return f"no capacity for {types} {where} ({markets[shortage.market]})"

@@ -2,8 +2,8 @@
 
     install()    # once, before the first request; called by `launch_rules`
 
-EC2 tries the overrides one after the other. An override without capacity or without addresses is an error in the
-answer of an instant fleet, not an HTTP error, and the next override is tried.
+EC2 tries the overrides one after the other. When the launch of one is refused, for want of capacity or for another
+reason, this is an error in the answer of an instant fleet, not an HTTP error, and the next override is tried.
 https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateFleet.html
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-fleet-allocation-strategy.html
 """
@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from localcloud.aws.compute import capacity, prices
 
-# The errors of a launch that EC2 reports per override.
-PER_OVERRIDE: Final = (capacity.CODE, "InsufficientFreeAddressesInSubnet")
+# What EC2 calls the error of a type that the zone doesn't have when a fleet launches it.
+UNSUPPORTED_IN_FLEET: Final = "InvalidFleetConfiguration"
+FLEET_TAG: Final = "aws:ec2:fleet-id"
 DIVERSIFIED: Final = "diversified"
 PRIORITIZED: Final = ("prioritized", "capacity-optimized-prioritized")
 
@@ -70,7 +71,7 @@ def _keep_tags(fleet: Any) -> None:
 def _launch_in_order(fleet: Any) -> None:
     def create_on_demand_requests(self: Any, weight_to_add: float) -> None:
         def launch(spec: Any) -> None:
-            reservation = _run(self.ec2_backend, spec, fleet_id=self.id)
+            reservation = _run(self.ec2_backend, spec, self.id)
             self.on_demand_instances += [
                 {"id": reservation.id, "instance": instance, "launch_spec": spec} for instance in reservation.instances
             ]
@@ -94,6 +95,10 @@ def _launch(fleet: Any, weight: float, market: str, strategy: str, launch: Calla
         spec.tag_specifications |= {
             kind: {**spec.tag_specifications.get(kind, {}), **tags} for kind, tags in requested.items()
         }
+        if "InstanceRequirements" in (spec.overrides or {}):
+            raise EC2ClientError(
+                "UnsupportedOperation", "InstanceRequirements are not supported by this cloud: name instance types"
+            )
     given = [{"InstanceType": spec.instance_type, **(spec.overrides or {})} for spec in fleet.launch_specs]
     left = [fleet.launch_specs[index] for index in ordered(given, strategy)]
     added = 0.0
@@ -102,8 +107,6 @@ def _launch(fleet: Any, weight: float, market: str, strategy: str, launch: Calla
         try:
             launch(spec)
         except EC2ClientError as error:
-            if error.code not in PER_OVERRIDE:
-                raise
             errors, found = vars(fleet).setdefault("errors", []), _error(spec, market, error)
             errors += [] if found in errors else [found]
             left.remove(spec)
@@ -147,15 +150,18 @@ def _launch_spot_from_template(spot_request: Any) -> None:
         spec = self.launch_spec
         if spec is None or not spec.launch_template_spec:
             return launch_one(self)
-        reservation = _run(self.ec2_backend, spec, spot_fleet_id=self.spot_fleet_id, instance_market_options="spot")
+        reservation = _run(self.ec2_backend, spec, self.spot_fleet_id, instance_market_options="spot")
         return reservation.instances[0]
 
     spot_request.launch_instance = launch_instance
 
 
-def _run(backend: Any, spec: Any, **more: Any) -> Any:
+def _run(backend: Any, spec: Any, fleet: str, **more: Any) -> Any:
     """Run one instance of a fleet: `spec` is its launch template merged with one of its overrides."""
-    named = spec.launch_template_spec
+    named, overrides = spec.launch_template_spec, spec.overrides or {}
+    zone = overrides.get("AvailabilityZone") or (overrides.get("Placement") or {}).get("AvailabilityZone")
+    tags = {**spec.tag_specifications}
+    tags["instance"] = {**tags.get("instance", {}), FLEET_TAG: fleet}
     return backend.run_instances(
         spec.image_id,
         1,
@@ -164,8 +170,9 @@ def _run(backend: Any, spec: Any, **more: Any) -> Any:
         instance_type=spec.instance_type,
         is_instance_type_default=False,
         subnet_id=spec.subnet_id,
+        placement=zone,
         launch_template={key: named[key] for key in ("LaunchTemplateId", "Version") if key in named},
-        tags=spec.tag_specifications,
+        tags=tags,
         **more,
     )
 
@@ -191,7 +198,7 @@ def _error(spec: Any, market: str, error: Any) -> dict[str, Any]:
     return {
         "LaunchTemplateAndOverrides": launched,
         "Lifecycle": market,
-        "ErrorCode": error.code,
+        "ErrorCode": UNSUPPORTED_IN_FLEET if error.code == capacity.UNSUPPORTED else error.code,
         "ErrorMessage": error.message,
     }
 

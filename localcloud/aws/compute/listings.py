@@ -7,16 +7,26 @@ Clients such as Karpenter read these lists to choose instance types, and to find
 
 from __future__ import annotations
 
-import base64
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from math import isfinite
 from typing import Any, Final
 
 from localcloud.aws.compute import prices
+from localcloud.aws.pages import page
 
 ALL: Final = 1_000_000
 LINUX: Final = "Linux/UNIX"
+# The fields that the lists' filters are about.
+OFFERING_FILTERS: Final = {"location": "Location", "instance-type": "InstanceType"}
+SPOT_FILTERS: Final = {
+    "availability-zone": "AvailabilityZone",
+    "instance-type": "InstanceType",
+    "product-description": "ProductDescription",
+    "spot-price": "SpotPrice",
+}
 # The items of a page if the call doesn't say how many.
 PAGES: Final = {
     "describe_instance_types": ("InstanceTypes", 100),
@@ -28,7 +38,9 @@ PAGES: Final = {
 
 def install() -> None:
     """Wrap moto's methods. Call this once per process."""
+    from moto.ec2 import utils
     from moto.ec2.models import EC2Backend
+    from moto.ec2.models.instance_types import InstanceTypeOfferingBackend
     from moto.ec2.responses.instances import InstanceResponse
     from moto.ec2.responses.launch_templates import LaunchTemplates
     from moto.ec2.responses.spot_instances import SpotInstances
@@ -41,6 +53,9 @@ def install() -> None:
     for method in (describe_capacity_reservations, describe_placement_groups):
         setattr(InstanceResponse, method.__name__, method)
     _filter_statuses(EC2Backend)
+    utils.filter_dict_attribute_mapping["instance-lifecycle"] = "lifecycle"
+    utils.instance_value_in_filter_values = is_wanted  # type: ignore[assignment]
+    InstanceTypeOfferingBackend.matches_filters = offering_matches  # type: ignore[assignment,method-assign]
 
 
 def describe_spot_price_history(self: Any) -> Any:
@@ -50,11 +65,11 @@ def describe_spot_price_history(self: Any) -> Any:
     """
     from moto.core.responses import ActionResult
 
-    filters = dict(self._filters_from_querystring())
-    products = [*self._get_param("ProductDescriptions", []), *filters.pop("product-description", [])]
+    filters, products = self._filters_from_querystring(), self._get_param("ProductDescriptions", [])
     zone = self._get_param("AvailabilityZone")
+    # On AWS the product has another name in accounts from before there were VPCs.
     known = not products or any(each.startswith(LINUX) for each in products)
-    offerings = self.ec2_backend.describe_spot_price_history(self._get_param("InstanceTypes", []), filters)
+    offerings = self.ec2_backend.describe_spot_price_history(self._get_param("InstanceTypes", []), {})
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     history = [
         {
@@ -67,6 +82,7 @@ def describe_spot_price_history(self: Any) -> Any:
         for offering in (offerings if known else [])
         if zone in (None, offering["Location"]) and isfinite(prices.on_demand_of(offering["InstanceType"]))
     ]
+    history = [each for each in history if matches(each, filters, SPOT_FILTERS, "DescribeSpotPriceHistory")]
     return ActionResult({"SpotPriceHistory": history})
 
 
@@ -92,15 +108,35 @@ def describe_placement_groups(self: Any) -> Any:
     return ActionResult({"PlacementGroups": []})
 
 
-def page(items: Sequence[Any], token: str | None, size: int) -> tuple[Sequence[Any], str | None]:
-    """Return a page of a list, and the token of the next one.
+def is_wanted(value: Any, wanted: Sequence[str]) -> bool:
+    """Return whether a value, or one of several, has one of a filter's values; `*` and `?` are wildcards.
 
-    Raises:
-        ValueError: The token is not one of these.
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html#Filtering_Resources_CLI
     """
-    start = int(base64.b64decode(token, validate=True)) if token else 0
-    end = start + size
-    return items[start:end], base64.b64encode(str(end).encode()).decode() if end < len(items) else None
+    values = [str(each).lower() if isinstance(each, bool) else str(each) for each in _listed(value) if each is not None]
+    return any(_pattern(pattern).match(each) for pattern in wanted for each in values)
+
+
+@lru_cache(maxsize=1024)
+def _pattern(text: str) -> re.Pattern[str]:
+    from moto.ec2.utils import simple_aws_filter_to_re
+
+    return re.compile(simple_aws_filter_to_re(text))
+
+
+def matches(item: Mapping[str, Any], filters: Mapping[str, Any], names: Mapping[str, str], operation: str) -> bool:
+    """Return whether an item of a list matches all filters; `names` has the field of each filter."""
+    from moto.ec2.exceptions import FilterNotImplementedError
+
+    for name in filters:
+        if name not in names:
+            raise FilterNotImplementedError(name, operation)
+    return all(is_wanted(item[names[name]], _listed(wanted)) for name, wanted in filters.items())
+
+
+def offering_matches(_: Any, offering: Mapping[str, Any], filters: Mapping[str, Any], __: str) -> bool:
+    """Return whether an offering of an instance type matches the filters; moto knows no wildcards in them."""
+    return matches(offering, filters, OFFERING_FILTERS, "DescribeInstanceTypeOfferings")
 
 
 def status_matches(values: Mapping[str, Sequence[str]], filters: Mapping[str, Sequence[str]]) -> bool:
@@ -155,3 +191,7 @@ def _status(instance: Any) -> Mapping[str, Sequence[str]]:
         found[f"{name}.status"] = (status["Status"],)
         found[f"{name}.reachability"] = tuple(detail["Status"] for detail in status.get("Details", ()))
     return found
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]

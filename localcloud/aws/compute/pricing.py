@@ -8,10 +8,9 @@ using-price-list-query-api.html); the prices are those of `prices`.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from werkzeug.wrappers import Response
@@ -19,6 +18,7 @@ from werkzeug.wrappers import Response
 from localcloud.aws import replies
 from localcloud.aws.access import Authorized
 from localcloud.aws.compute import prices
+from localcloud.aws.pages import page
 
 SERVICE_CODE: Final = "AmazonEC2"
 MAX_RESULTS: Final = 100
@@ -26,6 +26,16 @@ MAX_RESULTS: Final = 100
 OFFER: Final = "JRTCKXETXF"
 RATE: Final = "6YS6EN2CT7"
 PUBLISHED: Final = "2026-01-01T00:00:00Z"
+
+Filter = Mapping[str, Any]
+# https://docs.aws.amazon.com/aws-cost-management/latest/APIReference/API_pricing_Filter.html
+FILTERS: Final[Mapping[str, Callable[[str, str], bool]]] = {
+    "TERM_MATCH": lambda own, wanted: own == wanted,
+    "EQUALS": lambda own, wanted: own == wanted,
+    "CONTAINS": lambda own, wanted: wanted in own,
+    "ANY_OF": lambda own, wanted: own in wanted.split(","),
+    "NONE_OF": lambda own, wanted: own not in wanted.split(","),
+}
 
 
 class PricingService:
@@ -40,29 +50,35 @@ class PricingService:
             return replies.json_error(
                 400, "InvalidParameterException", f"this cloud has prices of the ServiceCode {SERVICE_CODE} only"
             )
-        wanted = {str(each["Field"]).lower(): str(each["Value"]) for each in params.get("Filters") or []}
-        found = [product for product in products(wanted.get("regioncode", "")) if matches(product, wanted)]
+        filters = params.get("Filters") or []
+        for unknown in {str(each.get("Type")) for each in filters} - FILTERS.keys():
+            message = f"the filter's Type {unknown} is none of {', '.join(FILTERS)}"
+            return replies.json_error(400, "InvalidParameterException", message)
+        found = [json.dumps(each) for each in products(filters) if matches(attributes(each), filters)]
         try:
-            page = _page([json.dumps(product) for product in found], params)
+            size = min(int(params.get("MaxResults") or MAX_RESULTS), MAX_RESULTS)
+            listed, following = page(found, params.get("NextToken"), size)
         except ValueError:
             return replies.json_error(400, "InvalidNextTokenException", "The NextToken is not one of this API")
-        return Response(json.dumps({"FormatVersion": "aws_v1", **page}), content_type="application/x-amz-json-1.1")
+        answer = {"FormatVersion": "aws_v1", "PriceList": listed, **({"NextToken": following} if following else {})}
+        return Response(json.dumps(answer), content_type="application/x-amz-json-1.1")
 
 
-def products(region: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the products of a region: its instance types with Linux, On-Demand."""
+def products(filters: Sequence[Filter]) -> Iterator[Mapping[str, Any]]:
+    """Yield instance types with Linux, On-Demand: of the regions that the filters allow."""
     from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
 
-    for offering in INSTANCE_TYPE_OFFERINGS["region"].get(region, []):
-        name = str(offering["InstanceType"])
-        if name in INSTANCE_TYPES:
-            yield product(name, region, INSTANCE_TYPES[name])
+    regional = [each for each in filters if str(each["Field"]).lower() == "regioncode"]
+    for region, offerings in INSTANCE_TYPE_OFFERINGS["region"].items():
+        if matches({"regioncode": region}, regional):
+            names = (str(offering["InstanceType"]) for offering in offerings)
+            yield from (product(name, region, INSTANCE_TYPES[name]) for name in names if name in INSTANCE_TYPES)
 
 
 def product(name: str, region: str, size: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return an instance type in the form of the price list."""
     metal = bool(size.get("BareMetal"))
-    attributes = {
+    own = {
         "capacitystatus": "Used",
         "instanceType": name,
         "instanceFamily": name.partition(".")[0],
@@ -76,6 +92,17 @@ def product(name: str, region: str, size: Mapping[str, Any]) -> Mapping[str, Any
         "vcpu": str(size["VCpuInfo"]["DefaultVCpus"]),
     }
     sku = hashlib.sha256(f"{region} {name}".encode()).hexdigest()[:16].upper()
+    family = "Compute Instance (bare metal)" if metal else "Compute Instance"
+    return {
+        "product": {"productFamily": family, "attributes": own, "sku": sku},
+        "serviceCode": SERVICE_CODE,
+        "terms": {"OnDemand": _offers(name, sku)},
+        "version": PUBLISHED[:10].replace("-", ""),
+        "publicationDate": PUBLISHED,
+    }
+
+
+def _offers(name: str, sku: str) -> Mapping[str, Any]:
     term, rate = f"{sku}.{OFFER}", f"{sku}.{OFFER}.{RATE}"
     price = {
         "unit": "Hrs",
@@ -93,26 +120,19 @@ def product(name: str, region: str, size: Mapping[str, Any]) -> Mapping[str, Any
         "termAttributes": {},
         "priceDimensions": {rate: price},
     }
-    family = "Compute Instance (bare metal)" if metal else "Compute Instance"
-    return {
-        "product": {"productFamily": family, "attributes": attributes, "sku": sku},
-        "serviceCode": SERVICE_CODE,
-        "terms": {"OnDemand": {term: offer}},
-        "version": PUBLISHED[:10].replace("-", ""),
-        "publicationDate": PUBLISHED,
-    }
+    return {term: offer}
 
 
-def matches(found: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
-    """Return whether a product has these values; `wanted` has the fields' names in lower case."""
+def attributes(found: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the fields of a product that filters can name, their names in lower case."""
     own = {key.lower(): value for key, value in found["product"]["attributes"].items()}
-    own |= {"productfamily": found["product"]["productFamily"], "sku": found["product"]["sku"]}
-    return all(own.get(field) == value for field, value in wanted.items())
+    return own | {"productfamily": found["product"]["productFamily"], "sku": found["product"]["sku"]}
 
 
-def _page(items: list[str], params: Mapping[str, Any]) -> dict[str, Any]:
-    token = params.get("NextToken")
-    start = int(base64.b64decode(token, validate=True)) if token else 0
-    end = start + min(int(params.get("MaxResults") or MAX_RESULTS), MAX_RESULTS)
-    following = {"NextToken": base64.b64encode(str(end).encode()).decode()} if end < len(items) else {}
-    return {"PriceList": items[start:end], **following}
+def matches(own: Mapping[str, str], filters: Sequence[Filter]) -> bool:
+    """Return whether fields have the values of all filters; a field that is not there has none."""
+    return all(
+        (value := own.get(str(each["Field"]).lower())) is not None
+        and FILTERS[str(each["Type"])](value, str(each["Value"]))
+        for each in filters
+    )

@@ -1,4 +1,4 @@
-"""Refuse launches for which there is no capacity, whoever asks: RunInstances, fleets, Auto Scaling, node groups.
+"""Refuse launches for which a zone has no capacity, or not the type: RunInstances, fleets, Auto Scaling, node groups.
 
     shortages.add(backend, {"types": ["m5.large"]})     # backend: moto's EC2 of one account and region
     shortages.refuse(backend, "m5.large", "us-west-2a", "spot")
@@ -42,14 +42,18 @@ def restore(backend: Any) -> None:
     setattr(backend, _ATTRIBUTE, ())
 
 
-def refuse(backend: Any, instance_type: str, zone: str, market: str) -> None:
-    """Raise EC2's error if there is no capacity for an instance."""
+def refuse(backend: Any, instance_type: str, zone: str | None, market: str) -> None:
+    """Raise EC2's error if a zone doesn't offer an instance type, or has no capacity for it.
+
+    Args:
+        zone: None if the launch names none; then it is the region's first one, as in moto.
+    """
     from moto.ec2.exceptions import EC2ClientError
 
-    known = shown(backend)
-    if not known:
-        return
-    message = capacity.refusal(known, instance_type, zone, market, _zones(backend, instance_type))
+    zones = _zones(backend, instance_type)
+    if zone is not None and zones and zone not in zones:
+        raise EC2ClientError(capacity.UNSUPPORTED, capacity.unsupported(instance_type, zone, zones))
+    message = capacity.refusal(shown(backend), instance_type, zone or f"{backend.region_name}a", market, zones)
     if message is not None:
         raise EC2ClientError(capacity.CODE, message)
 

@@ -6,7 +6,6 @@ immutable and are replaced.
 
 from __future__ import annotations
 
-import base64
 import secrets
 import threading
 import time
@@ -16,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from localcloud.aws import pages
 from localcloud.aws.ec2 import Ec2
 from localcloud.aws.eks.errors import in_use, invalid, not_found
 from localcloud.aws.eks.machine import Addons, ControlPlane, Machine, Node
@@ -216,14 +216,12 @@ def page(items: list[Any], params: Mapping[str, Any], key: str) -> Json:
     """Return one page of a list and the token for the next page."""
     token = params.get("nextToken")
     try:
-        start = int(base64.b64decode(token, validate=True)) if token else 0
+        found, following = pages.page(items, token, int(params.get("maxResults") or MAX_RESULTS))
     except ValueError as error:
         raise invalid(
             f"nextToken {token!r} was not returned by this API: use the nextToken of the previous page"
         ) from error
-    end = start + int(params.get("maxResults") or MAX_RESULTS)
-    following = base64.b64encode(str(end).encode()).decode() if end < len(items) else None
-    return {key: items[start:end], **({"nextToken": following} if following else {})}
+    return {key: found, **({"nextToken": following} if following else {})}
 
 
 def checked_tags(tags: Any) -> Tags:

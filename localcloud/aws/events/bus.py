@@ -33,9 +33,7 @@ def install() -> None:
     original = rule.send_to_targets
 
     def send_to_targets(self: Any, original_event: Any, transform_input: bool = True) -> None:
-        if self.state == "DISABLED" or not self.event_pattern.get_pattern():
-            return
-        if not self.event_pattern.matches_event(readable(original_event)):
+        if not _wants(self, original_event):
             return
         for target in list(self.targets):
             try:
@@ -102,6 +100,16 @@ def message(target: Mapping[str, Any], event: Mapping[str, Any]) -> str:
         known: Any = {**shown, "ingestion-time": shown["time"]}
         return _compact(EventTemplateParser.parse(template, paths, known))
     return _compact(shown)
+
+
+def _wants(rule: Any, event: Mapping[str, Any]) -> bool:
+    if rule.state == "DISABLED" or not rule.event_pattern.get_pattern():
+        return False
+    try:
+        return bool(rule.event_pattern.matches_event(readable(event)))
+    except Exception as error:
+        log.warning("rule %s: its pattern could not be compared with an event: %r", rule.name, error)
+        return False
 
 
 def _to_queue(rule: Any, target: Mapping[str, Any], event: Mapping[str, Any]) -> None:

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
+from localcloud.aws.compute.capacity import SPOT
 from localcloud.aws.events import bus, messages, states
 from localcloud.errors import CloudError
 
@@ -24,7 +25,6 @@ log = logging.getLogger(__name__)
 # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html
 NOTICE_SECONDS: Final = 120.0
 REASON: Final = "Server.SpotInstanceTermination"
-SPOT: Final = "spot"
 
 Schedule = Callable[[float, Callable[[], None]], None]
 
@@ -113,6 +113,7 @@ class Interruptions:
             log.info("instance %s is interrupted: it ends in %.0f s", identity, seconds)
             bus.publish(messages.spot_interruption(states.subject(instance), now, str(uuid.uuid4())))
             self._schedule(seconds, partial(self._end, identity))
+        for identity in instances:
             self._noticed(identity)
         return dict.fromkeys(instances, f"{end:%Y-%m-%dT%H:%M:%SZ}")
 

@@ -33,16 +33,26 @@ MADE = ("instance", "volume", "network-interface")
 SPOT_REQUEST = "spot-instances-request"
 # The resource types of ids, by their prefix.
 KINDS = {
+    "acl": "network-acl",
     "ami": "image",
+    "dopt": "dhcp-options",
+    "eipalloc": "elastic-ip",
     "eni": "network-interface",
     "fleet": "fleet",
     "i": "instance",
+    "igw": "internet-gateway",
+    "key": "key-pair",
     "lt": "launch-template",
+    "nat": "natgateway",
+    "rtb": "route-table",
     "sg": "security-group",
+    "sgr": "security-group-rule",
     "sir": SPOT_REQUEST,
+    "snap": "snapshot",
     "subnet": "subnet",
     "vol": "volume",
     "vpc": "vpc",
+    "vpce": "vpc-endpoint",
 }
 # Resources that can belong to another account; their ARNs have none.
 WITHOUT_ACCOUNT = ("image", "snapshot")

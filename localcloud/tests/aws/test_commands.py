@@ -35,6 +35,8 @@ def given() -> Iterator[dict[str, Command]]:
         pytest.param({"instances": "i-1"}, "ids of instances", id="no list"),
         pytest.param({"instances": ["i-1"], "event": "explode"}, "'explode' is none of notice", id="event"),
         pytest.param({"instances": ["i-1"], "after": -1}, "after -1 must be", id="before now"),
+        pytest.param({"instances": ["i-1"], "after": 1e10}, "from 0 to 86400", id="never"),
+        pytest.param({"instances": ["i-1"], "after": float("nan")}, "after nan must be", id="not a number"),
         pytest.param({"instances": ["i-1"], "after": "soon"}, "after 'soon' must be", id="no number"),
         pytest.param({"instances": ["i-1"]}, "no instance i-1", id="unknown"),
         pytest.param({"instances": ["i-1"], "event": "retire"}, "no instance i-1", id="nothing to retire"),

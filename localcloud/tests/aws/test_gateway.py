@@ -9,8 +9,10 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from localcloud.aws.ec2 import AMI
 from localcloud.tests.aws import fakes
 from localcloud.tests.aws.account import serve_account
 from localcloud.tests.aws.fakes import ACCOUNT, REGION
@@ -63,6 +65,21 @@ def test_unknown_keys_are_refused_with_each_services_own_error(
 
 def test_a_wrong_secret_is_refused(endpoint: str) -> None:
     refused("SignatureDoesNotMatch", session(endpoint, "localcloud", "guess")("sts").get_caller_identity)
+
+
+@pytest.mark.parametrize(
+    ("service", "call", "params", "code"),
+    [
+        ("ec2", "describe_instances", {"NextToken": "none"}, "InternalError"),
+        ("fis", "list_actions", {}, "NotImplemented"),
+    ],
+)
+def test_an_operation_that_fails_in_moto_is_an_error_of_its_service(
+    endpoint: str, service: str, call: str, params: dict[str, str], code: str
+) -> None:
+    made: Any = boto3.Session("localcloud", "localcloud", region_name=REGION)
+    client = made.client(service, endpoint_url=endpoint, config=Config(retries={"max_attempts": 0}))
+    assert "moto" in refused(code, lambda: getattr(client, call)(**params))
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +209,7 @@ def test_a_gateway_endpoint_is_deleted_with_its_routes(operator: Clients, vpc: s
 
 def test_a_terminated_instances_interface_is_deleted(operator: Clients, vpc: str) -> None:
     ec2, where = operator("ec2"), subnet(operator, vpc)
-    made = ec2.run_instances(ImageId="ami-1", MinCount=1, MaxCount=1, SubnetId=where, InstanceType="m5.large")
+    made = ec2.run_instances(ImageId=AMI, MinCount=1, MaxCount=1, SubnetId=where, InstanceType="m5.large")
     ec2.terminate_instances(InstanceIds=[made["Instances"][0]["InstanceId"]])
     ec2.delete_subnet(SubnetId=where)
 

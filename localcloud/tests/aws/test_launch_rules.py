@@ -129,6 +129,25 @@ def test_run_instances_takes_user_data_and_profile_from_the_request_or_the_templ
     ec2.terminate_instances(InstanceIds=[own["InstanceId"], found.id])
 
 
+@pytest.mark.parametrize("profile", [{"Name": "none"}, {"Arn": f"{PROFILE}-none"}], ids=["name", "ARN"])
+def test_an_unknown_profile_is_refused_with_the_error_that_clients_know(ec2: Any, profile: dict[str, str]) -> None:
+    plain = {"ImageId": IMAGE, "InstanceType": "m5.large", "MinCount": 1, "MaxCount": 1}
+    with pytest.raises(ec2.exceptions.ClientError, match=r"InvalidParameterValue.*Invalid IAM Instance Profile"):
+        ec2.run_instances(**plain, IamInstanceProfile=profile)
+
+
+def test_user_data_that_is_not_in_base64_keeps_no_other_instance_from_being_seen(
+    ec2: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = {"ImageId": IMAGE, "InstanceType": "m5.large", "MinCount": 1, "MaxCount": 1}
+    identity = ec2.run_instances(**plain)["Instances"][0]["InstanceId"]
+    from moto.ec2.models import ec2_backends
+
+    monkeypatch.setattr(ec2_backends[ACCOUNT][REGION].get_instance_by_id(identity), "user_data", "#!/bin/sh\necho é")
+    assert seen(identity).user_data == "#!/bin/sh\necho é".encode()
+    ec2.terminate_instances(InstanceIds=[identity])
+
+
 def test_an_address_is_not_used_again_at_once(ec2: Any, template: str, subnet: str) -> None:
     (first,) = fleet(ec2, template, subnet, "on-demand")
     address = seen(first).private_ip
@@ -145,6 +164,28 @@ def test_a_full_subnet_is_reported_as_on_aws(ec2: Any, template: str, subnet: st
     with pytest.raises(ec2.exceptions.ClientError, match="InsufficientFreeAddressesInSubnet"):
         ec2.run_instances(**plain)
     ec2.terminate_instances(InstanceIds=launched)
+
+
+def test_instances_of_one_call_are_launched_all_or_none(ec2: Any, subnet: str) -> None:
+    before = MotoEc2(ACCOUNT, REGION).instances().keys()
+    with pytest.raises(ec2.exceptions.ClientError, match="InsufficientFreeAddressesInSubnet"):
+        ec2.run_instances(ImageId=IMAGE, InstanceType="m5.large", SubnetId=subnet, MinCount=12, MaxCount=12)
+    assert MotoEc2(ACCOUNT, REGION).instances().keys() == before
+
+
+def test_the_image_can_be_named_by_its_parameter_and_must_exist(ec2: Any, subnet: str) -> None:
+    plain = {"InstanceType": "m5.large", "SubnetId": subnet, "MinCount": 1, "MaxCount": 1}
+    parameter = "resolve:ssm:/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64/standard/recommended/image_id"
+    ec2.create_launch_template(LaunchTemplateName="resolved", LaunchTemplateData={"ImageId": parameter})
+    launched = [
+        ec2.run_instances(**plain, **image)["Instances"][0]
+        for image in ({"ImageId": parameter}, {"LaunchTemplate": {"LaunchTemplateName": "resolved"}})
+    ]
+    assert [each["ImageId"] for each in launched] == [IMAGE, IMAGE]
+    ec2.terminate_instances(InstanceIds=[each["InstanceId"] for each in launched])
+    for unknown, text in (("ami-0123456789abcdef0", r"InvalidAMIID\.NotFound"), (f"{parameter}s", "does not exist")):
+        with pytest.raises(ec2.exceptions.ClientError, match=text):
+            ec2.run_instances(**plain, ImageId=unknown)
 
 
 def test_boots_are_counted(ec2: Any, template: str, subnet: str) -> None:

@@ -92,7 +92,7 @@ def _document(text: bytes) -> Mapping[str, Any]:
         found = next(iter(yaml.safe_load_all(text)), None)
         # Kubernetes reads YAML as JSON: keys are strings, and there are no dates.
         found = json.loads(json.dumps(found, default=str))
-    except (yaml.YAMLError, ValueError, TypeError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:  # the last one: deep nesting
         raise BadNodeConfig(f"its NodeConfig is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(found, dict):
         raise BadNodeConfig("its NodeConfig is not a mapping")

@@ -172,6 +172,52 @@ def test_everything_that_a_fleet_launches_has_its_tags(ec2: Any, subnets: dict[s
             assert [each["Value"] for each in found if each["Key"] == "of"] == [kind] * len(identities)
 
 
+def test_an_override_that_ec2_refuses_is_an_error_in_the_answer(ec2: Any, subnets: dict[str, str]) -> None:
+    answer = fleet(ec2, {**subnets, f"{REGION}c": "subnet-0123456789abcdef0"}, ["m5.large"], count=30)
+    assert "InvalidSubnetID.NotFound" in {code for code, _, _, _ in refused(answer)}
+    assert launched(answer) == ["m5.large"] * len(answer["Instances"])
+    ended = [identity for each in answer["Instances"] for identity in each["InstanceIds"]]
+    ec2.terminate_instances(InstanceIds=ended)
+
+
+def test_a_type_that_the_zone_does_not_offer_is_refused(ec2: Any, subnets: dict[str, str]) -> None:
+    vpc = ec2.describe_subnets(SubnetIds=list(subnets.values()))["Subnets"][0]["VpcId"]
+    far = ec2.create_subnet(VpcId=vpc, CidrBlock="10.6.9.0/28", AvailabilityZone=f"{REGION}d")["Subnet"]["SubnetId"]
+    answer = fleet(ec2, {f"{REGION}d": far}, ["g5.xlarge"])
+    assert [code for code, _, _, _ in refused(answer)] == ["InvalidFleetConfiguration"]
+    plain = {"ImageId": IMAGE, "InstanceType": "g5.xlarge", "MinCount": 1, "MaxCount": 1}
+    with pytest.raises(ec2.exceptions.ClientError, match=r"\(Unsupported\).*not supported.*choosing us-west-2a"):
+        ec2.run_instances(**plain, SubnetId=far)
+
+
+def test_the_zone_of_an_override_applies_without_a_subnet(ec2: Any) -> None:
+    template = {"LaunchTemplateName": "template", "Version": "$Latest"}
+    overrides = [{"InstanceType": "m5.large", "AvailabilityZone": f"{REGION}b"}]
+    answer = ec2.create_fleet(
+        Type="instant",
+        LaunchTemplateConfigs=[{"LaunchTemplateSpecification": template, "Overrides": overrides}],
+        TargetCapacitySpecification={"DefaultTargetCapacityType": "spot", "TotalTargetCapacity": 1},
+    )
+    filters = [{"Name": "tag:aws:ec2:fleet-id", "Values": [answer["FleetId"]]}]
+    (found,) = ec2.describe_instances(Filters=filters)["Reservations"][0]["Instances"]
+    assert (found["Placement"]["AvailabilityZone"], found["InstanceLifecycle"]) == (f"{REGION}b", "spot")
+
+
+def test_requirements_instead_of_types_are_refused_and_launch_nothing(ec2: Any) -> None:
+    before = len(living(ec2))
+    template = {"LaunchTemplateName": "template", "Version": "$Latest"}
+    needs = {"VCpuCount": {"Min": 8}, "MemoryMiB": {"Min": 4096}}
+    with pytest.raises(ec2.exceptions.ClientError, match="InstanceRequirements are not supported"):
+        ec2.create_fleet(
+            Type="instant",
+            LaunchTemplateConfigs=[
+                {"LaunchTemplateSpecification": template, "Overrides": [{"InstanceRequirements": needs}]}
+            ],
+            TargetCapacitySpecification={"DefaultTargetCapacityType": "spot", "TotalTargetCapacity": 1},
+        )
+    assert len(living(ec2)) == before
+
+
 def test_a_dry_run_is_answered_as_one(ec2: Any, subnets: dict[str, str]) -> None:
     with pytest.raises(ec2.exceptions.ClientError, match="DryRunOperation"):
         fleet(ec2, subnets, ["m5.large"], DryRun=True)

@@ -9,7 +9,6 @@ from typing import Any
 import boto3
 import pytest
 
-from localcloud.aws.compute.listings import page
 from localcloud.tests.aws.account import serve_account
 from localcloud.tests.aws.fakes import REGION
 
@@ -63,6 +62,44 @@ def test_offerings_name_their_places(client: Clients, kind: str, place: str) -> 
     assert place in [each["Location"] for one in pages for each in one["InstanceTypeOfferings"]]
 
 
+def test_filters_can_have_wildcards(client: Clients) -> None:
+    ec2, filters = client("ec2"), [{"Name": "instance-type", "Values": ["m5.?large", "c5.4*"]}]
+    offered = ec2.describe_instance_type_offerings(Filters=filters)["InstanceTypeOfferings"]
+    assert {each["InstanceType"] for each in offered} == {"m5.xlarge", "c5.4xlarge"}
+    prices = ec2.describe_spot_price_history(
+        Filters=[
+            *filters,
+            {"Name": "product-description", "Values": ["Linux*"]},
+            {"Name": "availability-zone", "Values": ["*a"]},
+        ]
+    )["SpotPriceHistory"]
+    assert {(each["InstanceType"], each["AvailabilityZone"][-1]) for each in prices} == {
+        ("m5.xlarge", "a"),
+        ("c5.4xlarge", "a"),
+    }
+
+
+def test_spot_instances_are_found(client: Clients) -> None:
+    ec2 = client("ec2")
+    plain = {"ImageId": IMAGE, "InstanceType": "m5.large", "MinCount": 1, "MaxCount": 1}
+    other = ec2.run_instances(**plain)["Instances"][0]["InstanceId"]
+    spot = ec2.run_instances(**plain, InstanceMarketOptions={"MarketType": "spot"})["Instances"][0]["InstanceId"]
+    filters = [{"Name": "instance-lifecycle", "Values": ["spot"]}, {"Name": "instance-type", "Values": ["m5.*"]}]
+    pages = ec2.get_paginator("describe_instances").paginate(Filters=filters, PaginationConfig={"PageSize": 5})
+    found = [each["InstanceId"] for one in pages for many in one["Reservations"] for each in many["Instances"]]
+    assert found == [spot]
+    ec2.terminate_instances(InstanceIds=[other, spot])
+
+
+def test_a_filter_that_moto_lacks_is_an_error_that_names_it(client: Clients) -> None:
+    ec2, filters = client("ec2"), [{"Name": "hibernation-options.configured", "Values": ["true"]}]
+    launched = ec2.run_instances(ImageId=IMAGE, InstanceType="m5.large", MinCount=1, MaxCount=1)["Instances"][0]
+    for call in (ec2.describe_instances, ec2.describe_instance_type_offerings, ec2.describe_spot_price_history):
+        with pytest.raises(ec2.exceptions.ClientError, match=r"NotImplemented.*hibernation-options\.configured"):
+            call(Filters=filters)
+    ec2.terminate_instances(InstanceIds=[launched["InstanceId"]])
+
+
 def test_launch_templates_are_found_by_tag_in_pages(client: Clients) -> None:
     ec2 = client("ec2")
     for number in range(17):
@@ -114,11 +151,3 @@ def test_only_the_instance_profiles_of_a_path_are_listed(client: Clients) -> Non
     listed = iam.list_instance_profiles(PathPrefix=f"/karpenter/{REGION}/demo/")["InstanceProfiles"]
     assert [each["InstanceProfileName"] for each in listed] == ["surge"]
     assert len(iam.list_instance_profiles()["InstanceProfiles"]) == 2
-
-
-def test_a_page_ends_where_the_next_one_begins() -> None:
-    first, token = page("abcde", None, 2)
-    second, last = page("abcde", token, 3)
-    assert (first, second, last) == ("ab", "cde", None)
-    with pytest.raises(ValueError, match=r"."):
-        page("abc", "?", 1)

@@ -79,6 +79,34 @@ def test_one_type_can_be_asked_for(pricing: Any) -> None:
     assert products(pricing, operatingSystem="Windows") == {}
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        ("EQUALS", "m5.large", {"m5.large"}),
+        ("CONTAINS", "m5.4x", {"m5.4xlarge"}),
+        ("ANY_OF", "m5.large,c5.large", {"m5.large", "c5.large"}),
+    ],
+)
+def test_filters_compare_as_their_type_says(pricing: Any, kind: str, value: str, expected: set[str]) -> None:
+    def found(wanted: str) -> set[str]:
+        region = {"Type": "TERM_MATCH", "Field": "regionCode", "Value": REGION}
+        filters = [region, {"Type": wanted, "Field": "instanceType", "Value": value}]
+        pages = pricing.get_paginator("get_products").paginate(ServiceCode="AmazonEC2", Filters=filters)
+        listed = [json.loads(text) for one in pages for text in one["PriceList"]]
+        return {each["product"]["attributes"]["instanceType"] for each in listed}
+
+    assert found(kind) == expected
+    if kind == "ANY_OF":
+        assert found("NONE_OF") == products(pricing).keys() - expected
+
+
+def test_without_a_region_all_have_prices(pricing: Any) -> None:
+    filters = [{"Type": "TERM_MATCH", "Field": "instanceType", "Value": "m5.large"}]
+    listed = pricing.get_products(ServiceCode="AmazonEC2", Filters=filters)["PriceList"]
+    regions = {json.loads(each)["product"]["attributes"]["regionCode"] for each in listed}
+    assert {REGION, "us-east-1", "eu-west-1"} <= regions
+
+
 def test_a_foreign_token_and_another_service_are_refused(pricing: Any) -> None:
     with pytest.raises(pricing.exceptions.InvalidNextTokenException):
         pricing.get_products(ServiceCode="AmazonEC2", NextToken="!")

@@ -141,6 +141,21 @@ def test_a_rule_gets_only_what_matches_its_pattern(client: Clients, queue: Calla
     assert received(client, others) == []
 
 
+def test_a_pattern_that_cannot_be_compared_fails_no_launch(
+    client: Clients, queue: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from moto.events.models import EventPattern
+
+    def fail(*_: Any) -> bool:
+        raise RecursionError
+
+    url = queue(STATES)
+    with monkeypatch.context() as patched:
+        patched.setattr(EventPattern, "matches_event", fail)
+        assert run(client)
+    assert received(client, url) == []
+
+
 def test_a_disabled_rule_gets_nothing(client: Clients, queue: Callable[..., str]) -> None:
     url = queue(STATES, state="DISABLED")
     run(client)

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from localcloud.aws.events.fis import ACTION, Candidate, planned
+from localcloud.aws.events.fis import ACTION, BadExperiment, Candidate, planned
 
 WORKER = {"role": "worker", "team": "a"}
 CANDIDATES = [
-    Candidate("i-1", "spot", WORKER),
-    Candidate("i-2", "spot", WORKER),
+    Candidate("i-1", "spot", WORKER, {"Placement.AvailabilityZone": "us-west-2a"}),
+    Candidate("i-2", "spot", WORKER, {"Placement.AvailabilityZone": "us-west-2b"}),
     Candidate("i-3", None, WORKER),
     Candidate("i-4", "spot", {"role": "other"}),
 ]
@@ -34,6 +34,14 @@ def action(duration: str = "PT2M", kind: str = ACTION) -> dict[str, Any]:
         pytest.param({"resourceArns": [f"{ARN}i-1", f"{ARN}i-3", f"{ARN}i-9"]}, ["i-1"], id="by ARN"),
         pytest.param({"resourceTags": {"role": "worker"}}, ["i-1", "i-2"], id="by tag"),
         pytest.param({"resourceTags": {"role": "worker", "team": "b"}}, [], id="by all tags"),
+        pytest.param(
+            {
+                "resourceTags": {"role": "worker"},
+                "filters": [{"path": "Placement.AvailabilityZone", "values": ["us-west-2b", "us-west-2c"]}],
+            },
+            ["i-2"],
+            id="by a filter",
+        ),
         pytest.param({}, [], id="nothing"),
     ],
 )
@@ -52,3 +60,16 @@ def test_the_selection_mode_says_how_many(mode: str, number: int) -> None:
 def test_other_actions_have_no_effect() -> None:
     target = {"resourceTags": {"role": "worker"}, "selectionMode": "ALL"}
     assert planned({"chosen": target}, action(kind="aws:ec2:stop-instances"), CANDIDATES) == []
+
+
+@pytest.mark.parametrize(
+    ("target", "duration", "text"),
+    [
+        pytest.param({}, "PT1M", "'PT1M' must be from PT2M to PT15M", id="duration"),
+        pytest.param({"filters": [{"path": "Tags", "values": ["a"]}]}, "PT2M", "filter Tags is none of", id="filter"),
+    ],
+)
+def test_what_is_not_understood_interrupts_nothing(target: dict[str, Any], duration: str, text: str) -> None:
+    chosen = {"resourceTags": {"role": "worker"}, "selectionMode": "ALL", **target}
+    with pytest.raises(BadExperiment, match=text):
+        planned({"chosen": chosen}, action(duration), CANDIDATES)

@@ -151,6 +151,18 @@ def test_termination_protection_does_not_keep_ec2_from_taking_a_spot_instance(wo
     assert world.instance(identity)["State"]["Name"] == "terminated"
 
 
+def test_every_instance_ends_even_if_one_is_gone_when_its_notice_is_passed_on(world: World) -> None:
+    def fail(identity: str) -> None:
+        raise KeyError(identity)
+
+    interruptions = Interruptions(ACCOUNT, REGION, fail, schedule=world.clock.schedule)
+    identities = [world.run(), world.run()]
+    with pytest.raises(KeyError):
+        interruptions.notice(identities)
+    world.clock.run()
+    assert {world.instance(each)["State"]["Name"] for each in identities} == {"terminated"}
+
+
 def test_none_is_interrupted_if_one_of_them_cannot_be(world: World) -> None:
     spot, on_demand = world.run(), world.run(spot=False)
     with pytest.raises(NotInterruptible, match=f"instance {on_demand} is On-Demand"):
@@ -187,6 +199,7 @@ def test_an_experiment_of_fis_interrupts_the_instances_of_its_target(world: Worl
     target = {
         "resourceType": "aws:ec2:spot-instance",
         "resourceArns": [f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/{identity}"],
+        "filters": [{"path": "State.Name", "values": ["running"]}],
         "selectionMode": "ALL",
     }
     action = {
@@ -202,9 +215,13 @@ def test_an_experiment_of_fis_interrupts_the_instances_of_its_target(world: Worl
         targets={"chosen": target},
         actions={"end": action},
     )["experimentTemplate"]["id"]
-    assert client.start_experiment(clientToken="s", experimentTemplateId=template)["experiment"]["id"]
-    fis.started(world.interruptions, ACCOUNT, REGION, template)
-    fis.started(world.interruptions, ACCOUNT, REGION, "unknown")
+    preview = {"actionsMode": "skip-all"}
+    client.start_experiment(clientToken="p", experimentTemplateId=template, experimentOptions=preview)
+    fis.started(world.interruptions, ACCOUNT, REGION)
+    assert world.events() == []
+    for _ in range(2):  # the second one is the first one sent again
+        assert client.start_experiment(clientToken="s", experimentTemplateId=template)["experiment"]["id"]
+        fis.started(world.interruptions, ACCOUNT, REGION)
     assert world.events() == [
         ("EC2 Instance Rebalance Recommendation", identity),
         ("EC2 Spot Instance Interruption Warning", identity),

@@ -130,6 +130,7 @@ def test_a_fleet_also_needs_the_permission_to_run_its_instances() -> None:
             id="instances",
         ),
         pytest.param("CreateTags", {"ResourceId_1": "vol-1"}, ["volume/vol-1"], id="a known id"),
+        pytest.param("CreateTags", {"ResourceId_1": "rtb-1"}, ["route-table/rtb-1"], id="of a network"),
         pytest.param("CreateTags", {"ResourceId_1": "tgw-1"}, [UNKNOWN_RESOURCE], id="an unknown id"),
     ],
 )

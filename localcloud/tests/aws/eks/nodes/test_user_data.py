@@ -109,11 +109,12 @@ def test_the_name_of_the_node_can_be_the_instance_id() -> None:
         (PLAIN.replace(b"- --v=2", b"- 2"), "must be strings"),
         (PLAIN.replace(b"Y2VydGlmaWNhdGU=", b"no"), "certificateAuthority"),
         (PLAIN.replace(b"spec:", b"spec"), "is not YAML"),
+        (PLAIN + b"  x: " + b"[" * 5000, "is not YAML"),
         (multipart(b"- apiVersion"), "not a mapping"),
         (b'Content-Type: multipart/mixed; boundary="x"\n\nnothing', "boundary"),
         (gzip.compress(PLAIN)[:20] + b"x" * 9, "gzip"),
     ],
-    ids=["kind", "name", "flags", "certificate", "yaml", "mapping", "boundary", "gzip"],
+    ids=["kind", "name", "flags", "certificate", "yaml", "nesting", "mapping", "boundary", "gzip"],
 )
 def test_a_node_config_that_cannot_be_read_says_why(text: bytes, reason: str) -> None:
     with pytest.raises(BadNodeConfig, match=reason):
