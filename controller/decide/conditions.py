@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from contract.elasticjob import names
 from contract.elasticjob.choices import State
@@ -22,6 +22,10 @@ from contract.elasticjob.status import Condition, ReplicaStatus
 from controller.decide.crews import Crew
 from controller.decide.observed import PodView
 from controller.decide.situation import Situation
+
+PATIENCE = timedelta(seconds=5)
+"""So long a pod without room counts as one that starts, unless Karpenter says something of it. Karpenter collects pods
+for a second and more before it does (its BATCH_IDLE_DURATION), and nobody needs a warning on each resize."""
 
 LONGEST_QUOTE = 1000
 """Characters of what the API server or Karpenter says that go into a condition."""
@@ -91,8 +95,8 @@ def shortfall(situation: Situation, crews: Mapping[str, Crew]) -> str:
     """Return sentences on what keeps the job from the number of pods aimed for; empty if it has them."""
     parts = []
     for crew in crews.values():
-        if short := _short(crew, situation.size(crew)):
-            parts += [short, *_quotes(crew)]
+        if short := _short(crew, situation):
+            parts += [short, *_quotes(crew, situation.now)]
     if situation.view.refusal:
         parts.append(f" The API server refuses a pod: {situation.view.refusal[:LONGEST_QUOTE]}")
     if situation.view.service_refusal:
@@ -113,7 +117,8 @@ def waiting(situation: Situation, crews: Mapping[str, Crew]) -> str:
         return Reason.FAILED_CREATE_POD.value
     short = [crew for crew in crews.values() if len(crew.active) + len(crew.done) < situation.size(crew)]
     words = [pod.stuck for crew in short for pod in _stuck(crew)]
-    words += [pod.unschedulable_reason or Reason.UNSCHEDULABLE.value for crew in short for pod in _roomless(crew)]
+    roomless = [pod for crew in short for pod in _roomless(crew, situation.now)]
+    words += [pod.unschedulable_reason or Reason.UNSCHEDULABLE.value for pod in roomless]
     # That a node is on its way is the better news, and mends itself.
     return min(words, key=lambda word: word == NODE_STARTING, default="")
 
@@ -128,28 +133,42 @@ def warnings(situation: Situation, crews: Mapping[str, Crew]) -> dict[Reason, st
     for crew in crews.values():
         if len(crew.active) + len(crew.done) >= min(crew.wanted, situation.size(crew)):
             continue
-        short = _short(crew, situation.size(crew)).strip()
-        if roomless := [pod for pod in _roomless(crew) if pod.unschedulable_reason != NODE_STARTING]:
-            quotes = "".join(_quotes(crew)).strip() or roomless[0].unschedulable_why
+        short = _short(crew, situation).strip()
+        roomless = [pod for pod in _roomless(crew, situation.now) if pod.unschedulable_reason != NODE_STARTING]
+        if roomless:
+            quotes = "".join(_quotes(crew, situation.now)).strip() or roomless[0].unschedulable_why
             found[Reason.UNSCHEDULABLE].append(f"{short} {quotes}".strip())
         if stuck := _stuck(crew):
             found[Reason.PODS_NOT_STARTING].append(f"{short} {stuck[0].stuck_why}".strip())
     return {reason: " ".join(parts) for reason, parts in found.items()}
 
 
-def _roomless(crew: Crew) -> list[PodView]:
-    return [pod for pod in sorted(crew.unplaced, key=lambda pod: pod.index) if pod.unschedulable_since is not None]
+def next_told(crews: Mapping[str, Crew], now: datetime) -> datetime | None:
+    """Return when another pod will no longer count as one that starts; None if there is no such time."""
+    times = [_told_at(pod) for crew in crews.values() for pod in crew.unplaced]
+    return min((time for time in times if time is not None and time > now), default=None)
+
+
+def _told_at(pod: PodView) -> datetime | None:
+    if pod.unschedulable_since is None or pod.unschedulable_reason:
+        return pod.unschedulable_since
+    return pod.unschedulable_since + PATIENCE
+
+
+def _roomless(crew: Crew, now: datetime) -> list[PodView]:
+    told = [pod for pod in crew.unplaced if (time := _told_at(pod)) is not None and time <= now]
+    return sorted(told, key=lambda pod: pod.index)
 
 
 def _stuck(crew: Crew) -> list[PodView]:
     return [pod for pod in crew.live if pod.stuck]
 
 
-def _short(crew: Crew, size: int) -> str:
-    active, done = len(crew.active), len(crew.done)
+def _short(crew: Crew, situation: Situation) -> str:
+    size, active, done = situation.size(crew), len(crew.active), len(crew.done)
     if active + done >= size:
         return ""
-    roomless = Counter(_lacks(pod) for pod in _roomless(crew))
+    roomless = Counter(_lacks(pod) for pod in _roomless(crew, situation.now))
     numbers = {
         **roomless,
         **{f"can't start ({cause})": number for cause, number in Counter(pod.stuck for pod in _stuck(crew)).items()},
@@ -171,12 +190,12 @@ def _lacks(pod: PodView) -> str:
     return f"found no room ({pod.unschedulable_reason})" if pod.unschedulable_reason else "found no room"
 
 
-def _quotes(crew: Crew) -> list[str]:
+def _quotes(crew: Crew, now: datetime) -> list[str]:
     """Return what Karpenter says of the pods for which it brings no node, once for each reason.
 
     The scheduler's words are not quoted here: they change with every pod in the cluster, and the status with them.
     """
-    why = {pod.unschedulable_reason: pod.unschedulable_why for pod in reversed(_roomless(crew))}
+    why = {pod.unschedulable_reason: pod.unschedulable_why for pod in reversed(_roomless(crew, now))}
     told = [(reason, why[reason]) for reason in sorted(why) if reason not in ("", NODE_STARTING)]
     return [f" Karpenter: {text[:LONGEST_QUOTE].rstrip()}" + ("" if text.endswith(".") else ".") for _, text in told]
 

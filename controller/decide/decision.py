@@ -22,7 +22,7 @@ from contract.elasticjob.model import ElasticJob
 from contract.elasticjob.names import ConditionType, Reason
 from contract.elasticjob.status import Condition, ReplicaStatus, Status
 from controller.decide.actions import Action, CreatePod, CreateService, Decision, DeleteJob, DeletePod, Emit
-from controller.decide.conditions import REASONS, conditions_of, sentence, state_of, waiting, warnings
+from controller.decide.conditions import REASONS, conditions_of, next_told, sentence, state_of, waiting, warnings
 from controller.decide.crews import Crew, crews
 from controller.decide.finish import Outcome, cleaning, deadline, outcome
 from controller.decide.moving import departures
@@ -121,7 +121,7 @@ def _ongoing(situation: Situation, plan: Plan) -> Decision:
     first: tuple[Action, ...] = (CreateService(),) if service else ()
     events = (*_events(situation, state), *_warnings(situation, left, status))
     actions = (*first, *_forced(plan.deletes, view), *plan.creates, *events)
-    times = [time for time in plan.again if time is not None]
+    times = [time for time in (*plan.again, next_told(left, now)) if time is not None]
     return Decision(_dated(status, old, now), actions, min(times, default=None))
 
 

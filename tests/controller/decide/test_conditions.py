@@ -9,6 +9,7 @@ from contract.elasticjob.model import ReplicaSpec
 from contract.elasticjob.names import NODE_STARTING
 from contract.elasticjob.status import ReplicaStatus, Status
 from controller.decide.actions import Emit
+from controller.decide.conditions import PATIENCE
 from controller.decide.decision import decide
 from controller.decide.observed import PodView
 from tests.controller.decide.world import NOW, after, ago, condition, events, holds, job, later, pod, running, view
@@ -48,6 +49,23 @@ def test_an_event_warns_of_pods_without_room_in_the_schedulers_words_when_their_
     told = replace(job(2, low=1), status=first.status)
     assert events(decide(view(told, pods), later(60))) == []
     assert "Unschedulable" in events(decide(view(told, pods[1:]), later(60)))
+
+
+def test_a_pod_that_has_just_found_no_room_counts_as_one_that_starts_since_a_node_may_be_on_its_way() -> None:
+    pods = (pod(0), pod(1, "Pending", unschedulable_since=NOW))
+    first = decide(view(job(2, low=1), pods), NOW)
+    assert message(first.status) == "ElasticJob j is running. 1 of 2 workers run: 1 starting."
+    assert (first.status.waiting, "Unschedulable" in events(first)) == ("", False)
+    told = replace(job(2, low=1), status=first.status)
+    assert first.again == NOW + PATIENCE
+    second = decide(view(told, pods), NOW + PATIENCE)
+    assert message(second.status) == "ElasticJob j is running. 1 of 2 workers run: 1 found no room."
+    assert (second.status.waiting, events(second), second.again) == ("Unschedulable", ["Unschedulable"], None)
+
+
+def test_what_karpenter_says_of_a_pod_is_told_at_once() -> None:
+    quota = pod(1, "Pending", unschedulable_since=NOW, unschedulable_reason="VcpuLimitExceeded", unschedulable_why="V")
+    assert decide(view(job(2, low=1), (pod(0), quota)), NOW).status.waiting == "VcpuLimitExceeded"
 
 
 def test_a_pod_that_can_not_start_is_told_with_its_cause_and_warned_of_in_the_kubelets_words() -> None:
@@ -132,7 +150,7 @@ def test_the_status_says_in_one_word_what_the_job_waits_for() -> None:
 
 
 def test_a_job_that_has_finished_waits_for_nothing() -> None:
-    waits = after(job(2, low=1), pod(0), roomless(1))
+    waits = after(job(2, low=1), pod(0), roomless(1), at=NOW)
     done = decide(view(waits, (pod(0, "Succeeded"), roomless(1))), NOW).status
     assert (waits.status.waiting, done.state, done.waiting) == ("Unschedulable", State.SUCCEEDED, "")
 
