@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -54,6 +56,8 @@ class Checkout:
     """A working copy at `path`; its cloud's state lives in `path/.localcloud`."""
 
     path: Path
+    _shells: dict[str, dict[str, str]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The environments of activated shells, by the cloud that they were activated for."""
 
     @classmethod
     def copy_to(cls, path: Path) -> Checkout:
@@ -90,12 +94,30 @@ class Checkout:
         dropped = ("LOCALCLOUD_", "PULUMI_", "AWS_", "KUBECONFIG")
         return {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
 
+    def activated(self) -> dict[str, str]:
+        """Return the environment of a shell of somebody who has activated it once, for the cloud that there is."""
+        known = self.state / "instance.json"
+        cloud = known.read_text() if known.exists() else ""
+        if cloud not in self._shells:
+            print_it = [sys.executable, "-c", "import json, os; print(json.dumps(dict(os.environ)))"]
+            made = subprocess.run(
+                ["bash", "-c", f". ./activate >/dev/null && exec {shlex.join(print_it)}"],
+                cwd=self.path,
+                env=self.environment(),
+                text=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                check=True,
+            )
+            self._shells[cloud] = json.loads(made.stdout)
+        return self._shells[cloud]
+
     def start(self, command: str, **more: Any) -> subprocess.Popen[str]:
         """Start `command` in an activated shell, in its own process group."""
         return subprocess.Popen(
-            ["bash", "-c", f". ./activate >/dev/null || exit\n{command}"],
+            ["bash", "-c", command],
             cwd=self.path,
-            env=self.environment(),
+            env=self.activated(),
             text=True,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
