@@ -82,13 +82,6 @@ class Cloud:
         reservations = self.client("ec2").describe_instances(Filters=LIVING)["Reservations"]
         return [each for reservation in reservations for each in reservation["Instances"]]
 
-    def localcloud(self, *arguments: str) -> str:
-        """Run localcloud's command line."""
-        command = [sys.executable, "-m", "localcloud", *arguments, "--state", str(self.instance.state)]
-        done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
     def wait(self, what: str, condition: Callable[[], Any], seconds: float = WAIT_SECONDS) -> None:
         """Wait for a condition; the end of Karpenter's log says why it didn't come."""
         deadline = time.monotonic() + seconds
@@ -106,21 +99,6 @@ class Cloud:
 def pod(name: str) -> dict[str, Any]:
     """Return a pod that only a node of the pool can run."""
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": _pod_spec()}
-
-
-def deployment(name: str) -> dict[str, Any]:
-    """Return a deployment of one such pod, so that a drained one is made again."""
-    labels = {"app": name}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": _pod_spec()},
-        },
-    }
 
 
 def node_class(subnets: list[str], group: str) -> dict[str, Any]:
