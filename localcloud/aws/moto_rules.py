@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from localcloud.aws import efs_rules, eks_images, launch_rules, s3_rules
-from localcloud.aws.compute import listings
+from localcloud.aws import efs_rules, eks_images, s3_rules
+from localcloud.aws.compute import launch_rules, listings
 from localcloud.aws.events import bus, states
 from localcloud.aws.requests import outgoing
 

@@ -1,7 +1,8 @@
-"""What EC2 does about capacity, fleets, prices and lists, and moto doesn't.
+"""What EC2 does about launches, capacity, fleets, prices and lists, and moto doesn't.
 
-capacity   which instance types have none, where, and what EC2 says then; pure
-fleets     how a fleet chooses among its overrides, and the errors in its answer; shortages: refuses a launch
-prices     what an instance type costs; pure. pricing: the Pricing API
-listings   pages of long lists, the filters of DescribeInstanceStatus, and lists that moto lacks
+launch_rules   what an instance has from its first moment, and which launches are refused
+capacity       which instance types have none, where, and what EC2 says then; pure
+fleets         how a fleet chooses among its overrides, and the errors in its answer; shortages: refuses a launch
+prices         what an instance type costs; pure. pricing: the Pricing API
+listings       pages of long lists, the filters of DescribeInstanceStatus, and lists that moto lacks
 """
