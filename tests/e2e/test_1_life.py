@@ -124,14 +124,13 @@ def test_a_size_set_by_kubectl_holds_until_pulumi_writes_the_job(checkout: Check
 
 
 def test_a_terminated_node_is_replaced_while_training_continues(checkout: Checkout) -> None:
-    lost = running_workers(checkout)[0]  # as above, without a warning
+    lost = running_workers(checkout)[0]
     node = node_of(checkout, lost)
     survivors = {name: who for name, who in identities(checkout).items() if name != lost}
-    step = latest_step(checkout)
+    generation, step = latest_generation(checkout), latest_step(checkout)
     instance = checkout.json(f"kubectl get node {node} -o json")["spec"]["providerID"]
     checkout.run(f"aws ec2 terminate-instances --instance-ids {instance.rsplit('/', 1)[1]}")
-    wait_for_world(checkout, 2, of=survivors)
-    wait_for_world(checkout, 3, of=survivors, seconds=180)
+    wait_for_world(checkout, 3, of=survivors, after=generation, seconds=300)
     assert survivors.items() <= identities(checkout).items()
     assert latest_step(checkout) > step
     assert_steps_only_grow(checkout)
