@@ -1,10 +1,14 @@
-"""Delete objects in a bucket whose versioning is suspended as S3 does.
+"""Delete objects in a bucket with versions as S3 does.
 
     install()    # once, before the first request
 
-moto treats such a bucket like one that never had versions: deleting one version deletes all of them, and fails if one
-of them is a delete marker. A bucket with old versions could then not be emptied after a stack had suspended its
-versioning. S3's rules: https://docs.aws.amazon.com/AmazonS3/latest/userguide/DeletingObjectsfromVersioningSuspendedBuckets.html
+moto ends a listing of versions whose last page named a version that has been deleted since. So a bucket with more
+versions than fit a page could not be emptied page by page, which is what most clients do.
+
+moto treats a bucket whose versioning is suspended like one that never had versions: deleting one version deletes all
+of them, and fails if one of them is a delete marker. A bucket with old versions could then not be emptied after a stack
+had suspended its versioning. S3's rules:
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/DeletingObjectsfromVersioningSuspendedBuckets.html
 """
 
 from __future__ import annotations
@@ -16,10 +20,14 @@ _NULL = "null"
 
 
 def install() -> None:
-    """Wrap moto's method. Call this once per process."""
+    """Wrap moto's methods. Call this once per process."""
     from moto.s3.models import S3Backend
 
-    backend: Any = S3Backend
+    _delete_in_suspended(S3Backend)
+    _list_after_deleted(S3Backend)
+
+
+def _delete_in_suspended(backend: Any) -> None:
     original = backend.delete_object
 
     def delete_object(self: Any, bucket_name: str, key_name: str, version_id: str | None = None, **more: Any) -> Any:
@@ -37,6 +45,27 @@ def install() -> None:
         return bool(versions), {"version-id": _NULL, "delete-marker": "true"}
 
     backend.delete_object = delete_object
+
+
+def _list_after_deleted(backend: Any) -> None:
+    original = backend.list_object_versions
+
+    def list_object_versions(
+        self: Any, bucket_name: str, key_marker: str | None = None, version_id_marker: str | None = None, **more: Any
+    ) -> Any:
+        keys = self.get_bucket(bucket_name).keys
+        if version_id_marker and version_id_marker not in [each.version_id for each in keys.getlist(key_marker, [])]:
+            # After what comes before the key: its versions that are left may be listed twice, and none is left out.
+            key_marker = max((key for key in keys if key < key_marker), default=None)
+            # The oldest version is the last of its key in a listing.
+            version_id_marker = min(keys.getlist(key_marker), key=_written).version_id if key_marker else None
+        return original(self, bucket_name, key_marker=key_marker, version_id_marker=version_id_marker, **more)
+
+    backend.list_object_versions = list_object_versions
+
+
+def _written(version: Any) -> Any:
+    return version.last_modified
 
 
 def _marker(latest: Any) -> Any:

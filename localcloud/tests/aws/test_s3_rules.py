@@ -1,4 +1,4 @@
-"""A bucket whose versioning is suspended deletes objects as S3 does."""
+"""A bucket with versions deletes objects as S3 does."""
 
 from __future__ import annotations
 
@@ -86,3 +86,15 @@ def test_a_bucket_without_versions_deletes_objects_as_before(s3: Any) -> None:
     s3.put_object(Bucket="plain", Key="a", Body=b"")
     s3.delete_object(Bucket="plain", Key="a")
     s3.delete_bucket(Bucket="plain")
+
+
+def test_a_bucket_is_emptied_while_its_versions_are_listed_page_by_page(s3: Any) -> None:
+    for key in ("a", "b", "c"):
+        for body in (b"1", b"2", b"3"):
+            s3.put_object(Bucket=BUCKET, Key=key, Body=body)
+    s3.delete_object(Bucket=BUCKET, Key="b")
+    pages = s3.get_paginator("list_object_versions").paginate(Bucket=BUCKET, PaginationConfig={"PageSize": 2})
+    for page in pages:
+        for each in [*page.get("Versions", []), *page.get("DeleteMarkers", [])]:
+            s3.delete_object(Bucket=BUCKET, Key=each["Key"], VersionId=each["VersionId"])
+    assert listed(s3) == []
