@@ -320,4 +320,4 @@ def test_a_destroy_that_is_killed_while_nodes_drain_is_completed_by_the_next(
     left = [item for item in host_leftovers(instance, stack.state) if "/kube-apiserver " not in item]
     assert [item for item in left if "kubelet" in item or "containerd" in item or "node" in item] == []
     stack.run("python -m localcloud stop")
-    assert host_leftovers(instance, stack.state) == []
+    wait_until("nothing on the host", lambda: not host_leftovers(instance, stack.state))
