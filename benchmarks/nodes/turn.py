@@ -51,7 +51,8 @@ def make(turn: Turn, folder: Path, add: Add) -> None:
     """Make a turn; always stop its cloud."""
     checkout = Checkout.copy_to(folder)
     try:
-        checkout.run("python -m localcloud start && pulumi stack select --create local")
+        checkout.run("python -m localcloud start")
+        checkout.run("pulumi stack select --create local")  # in a shell that knows the cloud
         for key, value in {**SETTINGS, "surgeNodes": turn.system}.items():
             checkout.run(f"pulumi config set {key} {value}")
         checkout.make("up")
