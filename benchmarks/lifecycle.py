@@ -1,9 +1,9 @@
 """Measures the life of a stack on the one-machine cloud from the outside, as a user experiences it.
 
-    python -m benchmarks.lifecycle            # five lives, about four minutes each
+    python -m benchmarks.lifecycle            # five lives each with Karpenter and a node group, about 20 minutes
     python -m benchmarks.lifecycle --runs 1
 
-Uses a copy of the checkout with its own cloud. It measures, in seconds:
+Uses copies of the checkout with their own clouds, the two values of `surgeNodes` in turns. It measures, in seconds:
 
 - first step: `make up` on a warm machine with nothing running, to the first step in a worker's log;
 - no-op up: `pulumi up --yes` when nothing has changed;
@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -30,6 +30,8 @@ from tests.e2e.checkout import Checkout
 from tests.e2e.training import node_of, running_workers, wait_for_world
 
 CREATED = re.compile(r"^ \+ +(\S+) (\S+) created \(([\d.]+)s\)", re.MULTILINE)
+SYSTEMS = ("karpenter", "nodegroup")
+"""The values of the setting `surgeNodes`."""
 SLOWEST = 8
 """Number of resources to list for each run."""
 SDKS = "import pulumi, pulumi_eks, pulumi_kubernetes.batch.v1, pulumi_kubernetes.core.v1, " + ", ".join(
@@ -68,9 +70,11 @@ def node_ready(checkout: Checkout, node: str) -> float:
     return _epoch(ready["lastTransitionTime"])
 
 
-def one_life(directory: Path) -> dict[str, float]:
+def one_life(directory: Path, system: str) -> dict[str, float]:
     """Create, resize and destroy one stack. Return seconds by measure."""
     checkout = Checkout.copy_to(directory)
+    settings = checkout.path / "Pulumi.local.yaml"
+    settings.write_text(settings.read_text().replace("config:\n", f"config:\n  tidewater:surgeNodes: {system}\n", 1))
     try:
         begin = time.time()
         printed = checkout.make("up").text
@@ -120,21 +124,26 @@ def setup_rows() -> list[Row]:
 def main() -> None:
     """Run the lives one after another and publish the rows."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=5, help="how many lives (default: 5)")
+    parser.add_argument("--runs", type=int, default=5, help="how many lives of each (default: 5)")
     runs = parser.parse_args().runs
-    lives = []
+    lives: dict[str, list[dict[str, float]]] = {system: [] for system in SYSTEMS}
     for number in range(1, runs + 1):
-        with tempfile.TemporaryDirectory(prefix="lifecycle-") as directory:
-            lives.append(one_life(Path(directory) / "tidewater"))
-        print(f"life {number} of {runs}: {lives[-1]}", flush=True)
-    # The slowest resources may differ between runs.
-    measures = dict.fromkeys(measure for life in lives for measure in life)
-    rows = [
-        Row.of(measure, "tidewater", [life[measure] for life in lives if measure in life], unit="s")
-        for measure in measures
-    ]
+        # The other one is first in every second turn, so that neither always has the warmer machine.
+        for system in SYSTEMS if number % 2 else reversed(SYSTEMS):
+            with tempfile.TemporaryDirectory(prefix="lifecycle-") as directory:
+                lives[system].append(one_life(Path(directory) / "tidewater", system))
+            print(f"life {number} of {runs}, {system}: {lives[system][-1]}", flush=True)
+    rows = [row for system in SYSTEMS for row in life_rows(system, lives[system])]
     rows.append(Row.of("import of the SDKs", "pulumi SDKs", import_seconds(runs), unit="s"))
     publish("lifecycle", rows + setup_rows())
+
+
+def life_rows(system: str, lives: Sequence[dict[str, float]]) -> list[Row]:
+    """Return a row for each measure. The slowest resources may differ between lives."""
+    measures = dict.fromkeys(measure for life in lives for measure in life)
+    return [
+        Row.of(measure, system, [life[measure] for life in lives if measure in life], unit="s") for measure in measures
+    ]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Wait until the workers train: the step in their logs grows, or the job reports that it has finished.
+"""Wait until the workers train: they report a step that they have done since, or that the job has finished.
 
-`decide` is the pure decision; `await_training` observes the workers and waits.
+`newest_report` reads their logs; `await_training` observes the workers and waits.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from scripts.session import Session, UpError
@@ -16,26 +16,6 @@ from scripts.session import Session, UpError
 DEADLINE_SECONDS = 300.0
 _INTERVAL_SECONDS = 0.2
 _REPORT_SECONDS = 10.0
-
-
-@dataclass(frozen=True)
-class Seen:
-    """The workers' state at one moment."""
-
-    pods: Mapping[str, str] = field(default_factory=dict)
-    """Name to phase, or the reason why it waits."""
-    step: int = 0
-    line: str = ""
-    """The newest step report."""
-    finished: bool = False
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name} {doing}" for name, doing in self.pods.items()) or "no worker pods yet"
-
-
-def decide(first: Seen | None, now: Seen) -> bool:
-    """Return whether training progresses: it has finished, or a report is newer than the first one seen."""
-    return now.finished or (first is not None and now.step > first.step)
 
 
 def doing(pod: Mapping[str, Any]) -> str:
@@ -52,25 +32,20 @@ def doing(pod: Mapping[str, Any]) -> str:
     return str(status.get("phase", "Unknown"))
 
 
-def newest_step(lines: Iterable[str]) -> tuple[int, str]:
-    """Return the highest step among the logfmt step reports, and its line; 0 and "" if there is none."""
-    best = (0, "")
+def newest_report(lines: Iterable[str], since: datetime) -> str:
+    """Return the newest line by which the job trains: a step reported after `since`, or its end; "" if there is none.
+
+    A job stays finished, so its end counts whenever it was.
+    """
+    newest, best = since, ""
     for line in lines:
-        head = line.split(" ", 1)[0]
-        if head.startswith("step=") and head[5:].isdigit():
-            best = max(best, (int(head[5:]), line))
+        fields = dict(pair.partition("=")[::2] for pair in line.split())
+        if fields.get("event") == "finished":
+            return line
+        # Events have the number of their step too.
+        if line.startswith("step=") and "time" in fields and datetime.fromisoformat(fields["time"]) > newest:
+            newest, best = datetime.fromisoformat(fields["time"]), line
     return best
-
-
-def look(session: Session, namespace: str, selector: str) -> Seen:
-    """Return the current state of the worker pods, from their status and the ends of their logs."""
-    workers = ("-n", namespace, "-l", selector)
-    pods = json.loads(session.ask("kubectl", "get", "pods", *workers, "-o", "json"))["items"]
-    states = {pod["metadata"]["name"]: doing(pod) for pod in pods}
-    # A container that hasn't started yet has no log, which is no error here.
-    lines = session.ask("kubectl", "logs", *workers, "--tail=20", "--ignore-errors").splitlines()
-    step, line = newest_step(lines)
-    return Seen(states, step, line, any(line.startswith("event=finished") for line in lines))
 
 
 def await_training(session: Session, outputs: Mapping[str, Any]) -> None:
@@ -80,23 +55,29 @@ def await_training(session: Session, outputs: Mapping[str, Any]) -> None:
         UpError: it doesn't within `DEADLINE_SECONDS`; the message has the pods' state and where to look.
     """
     namespace, selector = str(outputs["namespace"]), str(outputs["workerSelector"])
-    begin = time.monotonic()
-    first: Seen | None = None
+    workers = ("-n", namespace, "-l", selector)
+    begin, since = time.monotonic(), datetime.now(UTC)
     next_report = begin + _REPORT_SECONDS
     while True:
-        now = look(session, namespace, selector)
-        if decide(first, now):
-            print(now.line or "the job has finished")
+        # A container that hasn't started yet has no log, which is no error here.
+        log = session.ask("kubectl", "logs", *workers, "--tail=20", "--ignore-errors")
+        if report := newest_report(log.splitlines(), since):
+            print(report)
             return
-        if first is None and now.step > 0:
-            first = now
         elapsed = time.monotonic() - begin
         if elapsed > DEADLINE_SECONDS:
             raise UpError(
-                f"no training step in {DEADLINE_SECONDS:.0f} s ({now}): `. ./activate`, then "
+                f"no training step in {DEADLINE_SECONDS:.0f} s ({states(session, workers)}): `. ./activate`, then "
                 f"`kubectl describe pods -n {namespace} -l {selector}`, the same with `logs`, and `localcloud logs`"
             )
         if time.monotonic() > next_report:
+            now = states(session, workers)
             print(f"waiting for the first training steps, {elapsed:.0f} s: {now}", flush=True)
             next_report += _REPORT_SECONDS
         time.sleep(_INTERVAL_SECONDS)
+
+
+def states(session: Session, workers: Iterable[str]) -> str:
+    """Return what the worker pods are doing, in words."""
+    pods = json.loads(session.ask("kubectl", "get", "pods", *workers, "-o", "json"))["items"]
+    return ", ".join(f"{pod['metadata']['name']} {doing(pod)}" for pod in pods) or "no worker pods yet"

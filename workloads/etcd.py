@@ -144,7 +144,7 @@ def _container(namespace: str, members: int, image: str) -> Manifest:
             {"name": "client", "containerPort": CLIENT_PORT},
             {"name": "peer", "containerPort": PEER_PORT},
         ],
-        "readinessProbe": probe("/readyz", periodSeconds=2, timeoutSeconds=5, failureThreshold=3),
+        "readinessProbe": probe("/readyz", periodSeconds=1, timeoutSeconds=5, failureThreshold=3),
         "livenessProbe": probe(
             "/livez", initialDelaySeconds=30, periodSeconds=10, timeoutSeconds=5, failureThreshold=6
         ),

@@ -24,8 +24,10 @@ If it is killed on the way, the next `pulumi destroy` begins with the step that 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 
@@ -143,6 +145,20 @@ def controller_values(args: KarpenterArgs) -> Manifest:
         },
         "settings": {"clusterName": args.stack.name, "interruptionQueue": args.queue},
     }
+
+
+def look_every_second(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
+    """Let the kubelet look every second whether the controller is ready; a transform of the chart's objects.
+
+    The chart has no value for it. With Kubernetes' ten seconds `pulumi up` waits that long for a controller that is
+    ready after five.
+    """
+    if args.type_ != "kubernetes:apps/v1:Deployment":
+        return None
+    props: Any = copy.deepcopy(args.props)
+    for container in props["spec"]["template"]["spec"]["containers"]:
+        container["readinessProbe"] |= {"initialDelaySeconds": 0, "periodSeconds": 1}
+    return pulumi.ResourceTransformResult(props, args.opts)
 
 
 def node_class_manifest(stack: settings.Settings, surge: settings.Surge, site: Site) -> Manifest:
@@ -273,16 +289,17 @@ class Karpenter(pulumi.ComponentResource):
         super().__init__("tidewater:workloads:Karpenter", name, None, opts)
         charts = args.surge.charts
 
-        def install(chart: str, values: Manifest, *after: pulumi.Resource) -> pulumi.Resource:
+        def install(chart: str, values: Manifest, opts: pulumi.ResourceOptions) -> pulumi.Resource:
             address = f"{charts.rstrip('/')}/{chart}"
             # Karpenter's published chart has its definitions too, and those of two charts would be the same objects.
             release = objects.Release(
                 chart, args.namespace, address, chart_version(charts), values, definitions=chart == DEFINITIONS
             )
-            return objects.register_chart(release, opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)))
+            return objects.register_chart(release, opts=opts)
 
-        definitions = install(DEFINITIONS, {})
-        install("karpenter", controller_values(args), definitions)
+        definitions = install(DEFINITIONS, {}, pulumi.ResourceOptions(parent=self))
+        controller = pulumi.ResourceOptions(parent=self, depends_on=[definitions], transforms=[look_every_second])
+        install("karpenter", controller_values(args), controller)
         self.register_outputs({})
 
 

@@ -154,7 +154,7 @@ def _dns_container(configuration: Mapping[str, Any]) -> dict[str, Any]:
         "ports": ports,
         "resources": configuration.get("resources", resources),
         "volumeMounts": [{"name": "config", "mountPath": "/etc/coredns", "readOnly": True}],
-        "readinessProbe": {"httpGet": ready, "periodSeconds": 2},
+        "readinessProbe": {"httpGet": ready, "periodSeconds": 1},
         "livenessProbe": {"httpGet": healthy, "initialDelaySeconds": 60, "timeoutSeconds": 5, "failureThreshold": 5},
         "securityContext": {
             "allowPrivilegeEscalation": False,

@@ -161,11 +161,10 @@ class ControlPlane:
         self._prepare()
         self._spawn("etcd", config.etcd_flags(self._plan))
         self._spawn("kube-apiserver", config.apiserver_flags(self._plan))
-        self._wait_until("/livez/ping", deadline)
-        # These two start while the API server finishes its own start.
+        # Earlier they would be refused, and try again only after seconds.
+        self._wait_until("/readyz", deadline)
         self._spawn("kube-controller-manager", config.controller_manager_flags(self._plan))
         self._spawn("kube-scheduler", config.scheduler_flags(self._plan))
-        self._wait_until("/readyz", deadline)
         # Pods need their namespace's service account, which appears once the controllers run.
         self._wait_until("/api/v1/namespaces/default/serviceaccounts/default", deadline)
         if self.spec.pod_identity:

@@ -131,6 +131,9 @@ def controller_manager_flags(plan: Plan) -> list[str]:
         f"--cluster-signing-cert-file={pki / 'ca.crt'}",
         f"--cluster-signing-key-file={pki / 'ca.key'}",
         "--allocate-node-cidrs=false",
+        # With the default of 20 calls a second its controllers take five seconds to start one after the other.
+        "--kube-api-qps=200",
+        "--kube-api-burst=300",
         "--node-monitor-period=2s",
         "--node-monitor-grace-period=16s",
         "--terminated-pod-gc-threshold=100",

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from scripts.progress import Seen, decide, doing, newest_step
+from scripts.progress import doing, newest_report
+
+SINCE = datetime(2026, 11, 23, 20, 0, 10, tzinfo=UTC)
+OLD = "step=100 epoch=1 rank=0 time=2026-11-23T20:00:09.999Z"
+NEW = "step=40 epoch=0 rank=1 time=2026-11-23T20:00:10.422Z"
+NEWER = "step=60 epoch=0 rank=0 time=2026-11-23T20:00:11.001Z"
+FINISHED = "event=finished step=200 time=2026-11-23T19:00:00.000Z"
 
 
 @pytest.mark.parametrize(
-    ("first", "now", "progresses"),
+    ("lines", "newest"),
     [
-        pytest.param(None, Seen(), False, id="nothing yet"),
-        pytest.param(None, Seen(step=40), False, id="one report may be an old one"),
-        pytest.param(Seen(step=40), Seen(step=40), False, id="the same report"),
-        pytest.param(Seen(step=40), Seen(step=60), True, id="a newer one"),
-        pytest.param(None, Seen(finished=True), True, id="a finished job stays finished"),
+        pytest.param([], "", id="nothing yet"),
+        pytest.param([OLD], "", id="a report of before"),
+        pytest.param([OLD, NEW], NEW, id="a step of since then, though a lower one: from a checkpoint"),
+        pytest.param([NEWER, NEW, OLD], NEWER, id="the logs of several workers come in any order"),
+        pytest.param(["event=resized step=40 time=2026-11-23T20:00:11.000Z", "step=7", "noise ="], "", id="no report"),
+        pytest.param([OLD, FINISHED], FINISHED, id="a finished job stays finished"),
     ],
 )
-def test_training_progresses_when_a_report_is_newer_than_the_first_seen(
-    first: Seen | None, now: Seen, progresses: bool
-) -> None:
-    assert decide(first, now) is progresses
-
-
-def test_the_newest_step_report_is_found_among_events() -> None:
-    lines = ["event=joined generation=1", "step=20 epoch=0", "step=100 epoch=1 world_size=2", "noise step=999"]
-    assert newest_step(lines) == (100, "step=100 epoch=1 world_size=2")
-    assert newest_step(["event=joined"]) == (0, "")
+def test_training_progresses_when_a_step_was_reported_since_then(lines: list[str], newest: str) -> None:
+    assert newest_report(lines, SINCE) == newest
 
 
 def waiting(reason: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
+import pulumi
 import pytest
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
@@ -22,6 +23,7 @@ NODE_POOL = "kubernetes:karpenter.sh/v1:NodePool"
 NODE_CLASS = "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"
 JOB = "kubernetes:elastic.pytorch.org/v1alpha1:ElasticJob"
 MONDAY = datetime(2026, 11, 23)
+OPTIONS = pulumi.ResourceOptions()
 SITE = karpenter.Site("node-role", ["subnet-a", "subnet-b"], "sg-1", "/dev/xvda", 100)
 
 
@@ -83,9 +85,7 @@ def active(budget: dict[str, Any], now: datetime) -> bool:
         pytest.param(settings.Window("tue", 20, 0, 4), "Tue 20:00", "Wed 00:00", id="until-midnight"),
         pytest.param(settings.Window("sat", 23, 15, 2), "Sat 23:15", "Sun 01:15", id="over-the-end-of-crons-week"),
         pytest.param(settings.Window("sun", 12, 0, 24), "Sun 12:00", "Mon 12:00", id="a-whole-day"),
-        pytest.param(
-            settings.Window("sat", 0, 0, 24), "Sat 00:00", "Sun 00:00", id="a-whole-day-to-the-end-of-crons-week"
-        ),
+        pytest.param(settings.Window("sat", 0, 0, 24), "Sat 00:00", "Sun 00:00", id="the-last-day-of-crons-week"),
     ],
 )
 def test_drifted_nodes_go_one_at_a_time_within_the_window_and_not_at_all_outside(
@@ -279,20 +279,18 @@ def test_the_controllers_image_is_the_one_that_was_set(image: str, repository: s
     assert karpenter.image_values(image) == {"repository": repository, "tag": tag, "digest": digest}
 
 
+def controller(**changes: Any) -> dict[str, Any]:
+    """The values for the controller's chart."""
+    return karpenter.controller_values(karpenter.KarpenterArgs(*parsed(**changes), "queue", "kube-system", "karpenter"))
+
+
 def test_the_controller_runs_twice_where_there_are_two_nodes_for_it() -> None:
-    for nodes, replicas in ((1, 1), (2, 2), (3, 2)):
-        stack, surge = parsed(systemNodes=nodes)
-        args = karpenter.KarpenterArgs(stack, surge, "queue", "kube-system", "karpenter")
-        values = karpenter.controller_values(args)
-        assert values["replicas"] == replicas
-        assert values["nodeSelector"] == {labels.NODE_ROLE: labels.NODE_ROLE_SYSTEM}
+    assert [controller(systemNodes=nodes)["replicas"] for nodes in (1, 2, 3)] == [1, 2, 2]
+    assert controller()["nodeSelector"] == {labels.NODE_ROLE: labels.NODE_ROLE_SYSTEM}
 
 
 def test_the_controller_need_not_ask_its_node_for_the_region() -> None:
-    stack, surge = parsed(region="eu-west-1")
-    args = karpenter.KarpenterArgs(stack, surge, "queue", "kube-system", "karpenter")
-    environment = karpenter.controller_values(args)["controller"]["env"]
-    assert {"name": "AWS_REGION", "value": "eu-west-1"} in environment
+    assert {"name": "AWS_REGION", "value": "eu-west-1"} in controller(region="eu-west-1")["controller"]["env"]
 
 
 def test_a_registry_is_asked_for_a_version_and_a_folder_has_its_own() -> None:
@@ -332,6 +330,14 @@ def test_karpenter_gets_the_stacks_role_and_reads_the_stacks_queue(deployed: gra
         "clusterName": deployed.outputs["clusterName"],
         "interruptionQueue": queue.inputs["name"],
     }
+
+
+def test_the_kubelet_sees_within_a_second_that_the_controller_is_ready() -> None:
+    spec = {"template": {"spec": {"containers": [{"readinessProbe": {"initialDelaySeconds": 5}}]}}}
+    args = pulumi.ResourceTransformArgs(True, "kubernetes:apps/v1:Deployment", "", {"spec": spec}, OPTIONS)
+    changed: Any = karpenter.look_every_second(args)
+    probe = {"initialDelaySeconds": 0, "periodSeconds": 1}
+    assert changed.props["spec"]["template"]["spec"]["containers"] == [{"readinessProbe": probe}]
 
 
 def test_pulumi_waits_until_karpenter_accepts_its_objects(deployed: graph.Graph) -> None:
