@@ -29,6 +29,8 @@ COMMAND_TIMEOUT_SECONDS = 600
 STACK = "local"
 SETTLE_SECONDS = 1.5
 """Resources that are quick to make exist by then; the resource whose creation was printed is still being made."""
+SHOWN_LINES = 60
+"""Of the output of a command that failed. Reports of whole runs are often cut after some hundred lines."""
 SHORT_TRAINING = "--epochs 30"
 """Arguments of the trainer that end within seconds, with the accuracy that the long run reaches too."""
 
@@ -48,7 +50,10 @@ class Output:
     text: str
 
     def __str__(self) -> str:
-        return f"$ {self.command}\n{self.text}\n[exit {self.status}]"
+        """Return the command and the end of its output, where a command says why it failed."""
+        lines = self.text.splitlines()
+        left_out = [f"… {len(lines) - SHOWN_LINES} lines"] if len(lines) > SHOWN_LINES else []
+        return "\n".join([f"$ {self.command}", *left_out, *lines[-SHOWN_LINES:], f"[exit {self.status}]"])
 
 
 @dataclass(frozen=True)
