@@ -98,7 +98,8 @@ def _compare(
     halves = divmod(int(drift.checksum(state.tensors(), group.device)) % 2**64, 2**32)
     checks = _table(parts, generation, rank, halves)
     highest = max(positions)
-    voters = [each for each, position in enumerate(positions) if position == highest]
+    # A rank that missed a generation votes, too: `state` is equal only if the others have made no step without it.
+    voters = [each for each, position in enumerate(positions) if position.state == highest.state]
     found = drift.judge([tuple(checks[each]) for each in voters])
     drifted = frozenset(voters[index] for index in found or ())
     names = [generation.members[each].worker for each in sorted(drifted)]
