@@ -55,6 +55,7 @@ def synchronise(parts: Parts, generation: Generation, rank: int, exchange: Excha
     rows = _table(parts, generation, rank, (*state.position(generation.lineage), state.micro_batch, int(state.suspect)))
     positions = [Position(*position) for *position, _, _ in rows]
     if any(row[-1] for row in rows):
+        state.suspect = state.present  # if the exchange fails, the next generation compares, whoever is lost
         drifted = _compare(parts, generation, rank, positions, exchange, log)
         positions = [Position() if each in drifted else position for each, position in enumerate(positions)]
     else:

@@ -195,6 +195,8 @@ class Ranks:
         self.confirmed = 0
 
     def tally(self, values: list[float]) -> list[float]:
+        if not self._tables:
+            raise GroupBroken("a peer is lost")
         theirs = [number for row in self._tables.pop(0) for number in row]
         return [*theirs, *values[len(theirs) :]]
 
@@ -280,6 +282,16 @@ def test_of_two_that_differ_both_are_named_although_one_missed_a_generation(monk
     second = Suspecting(sum_of(5), here=6, stale=0)
     with pytest.raises(Drifted, match="the states of a, c differ, and no majority"):
         second.synchronise(monkeypatch, "mend")
+
+
+def test_all_ranks_compare_again_if_the_exchange_of_the_checksums_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank that was interrupted before it saw the difference learns of it here; those that saw it may be lost now."""
+    third = Suspecting(sum_of(5), sum_of(5), here=5)
+    third.state.suspect = False
+    third.group._tables = [[[*AFTER_100, 1.0], [*AFTER_100, 0.0]]]
+    with pytest.raises(GroupBroken):
+        third.synchronise(monkeypatch, "mend")
+    assert third.state.suspect
 
 
 def test_ranks_that_are_equal_after_all_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
