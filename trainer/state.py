@@ -56,6 +56,11 @@ class Position(NamedTuple):
     """Steps at the last evaluation. If a rank missed the end of an evaluation, the ranks would act differently after
     it."""
 
+    @property
+    def state(self) -> tuple[int, int, int]:
+        """Which state it is: ranks with an equal value must have equal models and optimizers, bit for bit."""
+        return self.current, self.applied_in, self.steps
+
 
 class State:
     """The training state of one process.

@@ -89,6 +89,11 @@ def verdict(step: int, drifted: Sequence[str], workers: Sequence[str], good: int
     """
     if drifted:
         found = f"after step {step} the state of {', '.join(drifted)} differs from that of the other workers"
+    elif len(workers) == 1:
+        found = (
+            f"after step {step} the state of {workers[0]} differed from that of workers that are gone now, and no "
+            "majority shows which one is right"
+        )
     else:
         found = f"after step {step} the states of {', '.join(workers)} differ, and no majority shows which one is right"
     back = (

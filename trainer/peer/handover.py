@@ -55,6 +55,7 @@ def synchronise(parts: Parts, generation: Generation, rank: int, exchange: Excha
     rows = _table(parts, generation, rank, (*state.position(generation.lineage), state.micro_batch, int(state.suspect)))
     positions = [Position(*position) for *position, _, _ in rows]
     if any(row[-1] for row in rows):
+        state.suspect = state.present  # if the exchange fails, the next generation compares, whoever is lost
         drifted = _compare(parts, generation, rank, positions, exchange, log)
         positions = [Position() if each in drifted else position for each, position in enumerate(positions)]
     else:
@@ -98,7 +99,8 @@ def _compare(
     halves = divmod(int(drift.checksum(state.tensors(), group.device)) % 2**64, 2**32)
     checks = _table(parts, generation, rank, halves)
     highest = max(positions)
-    voters = [each for each, position in enumerate(positions) if position == highest]
+    # A rank that missed a generation votes, too: `state` is equal only if the others have made no step without it.
+    voters = [each for each, position in enumerate(positions) if position.state == highest.state]
     found = drift.judge([tuple(checks[each]) for each in voters])
     drifted = frozenset(voters[index] for index in found or ())
     names = [generation.members[each].worker for each in sorted(drifted)]

@@ -78,3 +78,9 @@ def test_the_verdict_names_workers_and_the_checkpoint_before() -> None:
     said = verdict(300, [], ["a", "b"], 0)
     assert said.startswith("after step 300 the states of a, b differ, and no majority")
     assert "there is no checkpoint before" in said
+
+
+def test_the_verdict_on_a_worker_whose_peers_are_gone_says_so() -> None:
+    assert verdict(300, [], ["a"], 200).startswith(
+        "after step 300 the state of a differed from that of workers that are gone now, and no majority"
+    )

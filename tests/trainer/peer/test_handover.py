@@ -195,6 +195,8 @@ class Ranks:
         self.confirmed = 0
 
     def tally(self, values: list[float]) -> list[float]:
+        if not self._tables:
+            raise GroupBroken("a peer is lost")
         theirs = [number for row in self._tables.pop(0) for number in row]
         return [*theirs, *values[len(theirs) :]]
 
@@ -205,14 +207,17 @@ class Ranks:
 C = Member("c", "c", "127.0.0.1", 1, "signature", 0)
 THREE = Generation(6, 9, (A, B, C), "lost")
 AFTER_100 = [1.0, 4.0, 101.0, 1.0, 0.0, 0.0]
+LEFT_BEHIND = [1.0, 4.0, 101.0, 0.0, 0.0, 0.0]
+"""The same state, of a rank that missed a generation."""
 
 
 class Suspecting:
     """The parts of the third of three ranks, which suspects that the states differ; the others' checksums are given."""
 
-    def __init__(self, *others: int, here: int) -> None:
+    def __init__(self, *others: int, here: int, stale: int | None = None) -> None:
         self.group = Ranks(
-            [[*AFTER_100, 0.0]] * len(others), [[float(number) for number in divmod(each, 2**32)] for each in others]
+            [[*(LEFT_BEHIND if rank == stale else AFTER_100), 0.0] for rank in range(len(others))],
+            [[float(number) for number in divmod(each, 2**32)] for each in others],
         )
         value = torch.tensor([float(here)], dtype=torch.float64)
         self.state = SimpleNamespace(
@@ -264,6 +269,29 @@ def test_a_rank_that_differs_from_the_majority_gets_its_state(monkeypatch: pytes
     assert ("drifted", "c") in third.events
     assert third.synced == [0], "it must not pass for a member that has the state"
     assert not third.state.suspect
+
+
+def test_a_rank_that_missed_a_generation_has_a_vote_if_its_state_is_as_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stood still for a moment after the comparison. Without its vote the other two would have no majority."""
+    third = Suspecting(sum_of(5), sum_of(5), here=6, stale=1)
+    assert third.synchronise(monkeypatch, "mend") == [A.host]
+    assert ("drifted", "c") in third.events
+
+
+def test_of_two_that_differ_both_are_named_although_one_missed_a_generation(monkeypatch: pytest.MonkeyPatch) -> None:
+    second = Suspecting(sum_of(5), here=6, stale=0)
+    with pytest.raises(Drifted, match="the states of a, c differ, and no majority"):
+        second.synchronise(monkeypatch, "mend")
+
+
+def test_all_ranks_compare_again_if_the_exchange_of_the_checksums_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank that was interrupted before it saw the difference learns of it here; those that saw it may be lost now."""
+    third = Suspecting(sum_of(5), sum_of(5), here=5)
+    third.state.suspect = False
+    third.group._tables = [[[*AFTER_100, 1.0], [*AFTER_100, 0.0]]]
+    with pytest.raises(GroupBroken):
+        third.synchronise(monkeypatch, "mend")
+    assert third.state.suspect
 
 
 def test_ranks_that_are_equal_after_all_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

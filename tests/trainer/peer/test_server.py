@@ -256,11 +256,11 @@ def test_a_forked_process_does_not_keep_its_parents_server_alive() -> None:
     code = (
         "import os, sys, time\nfrom trainer.peer.server import PeerServer\n"
         "from trainer.peer.handshake import Identity\nserver = PeerServer(Identity(b'secret'))\nserver.start()\n"
-        "child = os.fork()\nif not child: time.sleep(60)\nprint(server.port, child, flush=True)\ntime.sleep(60)\n"
+        "if not os.fork(): print(server.port, os.getpid(), flush=True)\ntime.sleep(60)\n"
     )
     with process(code) as parent:
         assert parent.stdout
-        port, child = map(int, parent.stdout.readline().split())
+        port, child = map(int, parent.stdout.readline().split())  # the child's line: it runs, and has closed its copies
         try:
             assert not is_gone(at(port))
             parent.kill()
