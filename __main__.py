@@ -36,7 +36,8 @@ def main() -> None:
     name, training, space = stack.name, stack.training, stack.training.namespace
 
     account = connect(stack)
-    network = Network(name, NetworkArgs(account.region, stack.network, stack.instance_types), account.options())
+    zones = NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines.zones)
+    network = Network(name, zones, account.options())
     key = Encryption(name, EncryptionArgs(account), account.options())
     bucket = Bucket(name, BucketArgs(key.arn, protect=stack.protect), account.options())
     identity = Identity(name, IdentityArgs(account, training, bucket.arn, key.arn), account.options())
@@ -85,7 +86,7 @@ def surge_nodes(
     access = KarpenterAccess(stack.name, KarpenterAccessArgs(account, surge), account.options(cluster))
     install = KarpenterArgs(stack, surge, access.queue_name, KARPENTER_NAMESPACE, KARPENTER_ACCOUNT)
     karpenter = Karpenter("karpenter", install, platform.options(access))
-    subnets, security_group = network.private_subnet_ids, cluster.security_group_id
+    subnets, security_group = network.worker_subnet_ids, cluster.security_group_id
     site = Site(access.node_role_name, subnets, security_group, ROOT_DEVICE, WORKER_DISK_GIB)
     after = platform.options(*node_needs, access, karpenter)
     return SurgeNodes("surge-nodes", SurgeNodesArgs(stack, surge, site), after)

@@ -18,6 +18,7 @@ import pulumi
 import pulumi_aws as aws
 
 import settings
+from infra import worker_zones
 from settings import hardware
 
 PUBLIC_PREFIX = 24
@@ -86,11 +87,12 @@ def check_offerings(
 
 @dataclass(frozen=True)
 class NetworkArgs:
-    """The region, the VPC's settings, and the instance types that its zones must have, by the key that names them."""
+    """The region, the VPC's settings, the instance types by the key that names them, and the zones for the workers."""
 
     region: str
     network: settings.Network
     instance_types: Mapping[str, Sequence[str]]
+    worker_zones: int | tuple[str, ...]
 
 
 class Network(pulumi.ComponentResource):
@@ -102,6 +104,8 @@ class Network(pulumi.ComponentResource):
     vpc_id: pulumi.Output[str]
     public_subnet_ids: list[pulumi.Output[str]]
     private_subnet_ids: list[pulumi.Output[str]]
+    worker_subnet_ids: list[pulumi.Output[str]]
+    """Those of the private subnets in which the workers' nodes are."""
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions) -> None:
         wanted = args.network
@@ -126,11 +130,13 @@ class Network(pulumi.ComponentResource):
             opts=self._child,
         )
         plan = plan_subnets(wanted.cidr, wanted.zone_count)
-        zones = self._with_offerings(self._zones(wanted), args.instance_types)
+        offered = self._offered(args.instance_types)
+        zones = self._with_offerings(self._zones(wanted), offered, args.instance_types)
         public = self._subnets("public", plan.public, zones)
         private = self._subnets("private", plan.private, zones)
         self.public_subnet_ids = [subnet.id for subnet in public]
         self.private_subnet_ids = [subnet.id for subnet in private]
+        self.worker_subnet_ids = self._of_workers(private, offered, args)
         tables = self._route(public, private, per_zone=wanted.nat_per_zone)
         aws.ec2.VpcEndpoint(
             f"{name}-s3",
@@ -156,19 +162,39 @@ class Network(pulumi.ComponentResource):
             found.names.apply(partial(zone_name, index=index, wanted=wanted.zones)) for index in range(wanted.zones)
         ]
 
-    def _with_offerings(
-        self, zones: list[pulumi.Input[str]], wanted: Mapping[str, Sequence[str]]
-    ) -> list[pulumi.Input[str]]:
+    def _offered(self, wanted: Mapping[str, Sequence[str]]) -> pulumi.Output[list[tuple[str, str]]]:
+        """Return the pairs of an instance type and a zone that has it."""
         names = sorted({name for types in wanted.values() for name in types})
         found = aws.ec2.get_instance_type_offerings_output(
             filters=[{"name": "instance-type", "values": names}],
             location_type="availability-zone",
             opts=pulumi.InvokeOutputOptions(parent=self),
         )
-        checked = pulumi.Output.all(found.instance_types, found.locations, *zones).apply(
-            lambda given: check_offerings(given[2:], list(zip(given[0], given[1], strict=True)), wanted)
+        return pulumi.Output.all(found.instance_types, found.locations).apply(
+            lambda given: list(zip(given[0], given[1], strict=True))
         )
+
+    def _with_offerings(
+        self,
+        zones: list[pulumi.Input[str]],
+        offered: pulumi.Output[list[tuple[str, str]]],
+        wanted: Mapping[str, Sequence[str]],
+    ) -> list[pulumi.Input[str]]:
+        checked = pulumi.Output.all(offered, *zones).apply(lambda given: check_offerings(given[1:], given[0], wanted))
         return [checked[index] for index in range(len(zones))]
+
+    def _of_workers(
+        self, private: list[aws.ec2.Subnet], offered: pulumi.Output[list[tuple[str, str]]], args: NetworkArgs
+    ) -> list[pulumi.Output[str]]:
+        asked = args.worker_zones
+        # From the zones alone, which a preview knows: it reports a mistake although no subnet exists yet.
+        indices = pulumi.Output.all(offered, *(subnet.availability_zone for subnet in private)).apply(
+            lambda given: worker_zones.choose(given[1:], given[0], args.instance_types, asked)
+        )
+        chosen = pulumi.Output.all(indices, *(subnet.id for subnet in private)).apply(
+            lambda given: [given[1:][index] for index in given[0]]
+        )
+        return [chosen[index] for index in range(asked if isinstance(asked, int) else len(asked))]
 
     def _subnets(self, kind: str, ranges: tuple[str, ...], zones: list[pulumi.Input[str]]) -> list[aws.ec2.Subnet]:
         # EKS and its load balancer controller look for these tags.

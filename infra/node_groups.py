@@ -73,7 +73,7 @@ def worker_group(stack: settings.Settings, network: Network, identity: Identity)
     return NodeGroupArgs(
         cluster_name=stack.name,
         role_arn=identity.node_role_arn,
-        subnet_ids=network.private_subnet_ids,
+        subnet_ids=network.worker_subnet_ids,
         kubernetes_version=stack.cluster.version,
         nodes=stack.workers.nodes,
         disk_gib=WORKER_DISK_GIB,

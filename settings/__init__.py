@@ -6,6 +6,7 @@ stack = settings.parse(mapping, stack="local")     # anywhere else: the same, as
 model      the configuration as a tree of frozen dataclasses
 parsing    makes that tree from keys and values
 nodes      the part of `parsing` for the workers and all nodes
+machines   the part of `parsing` for what the worker nodes have in common
 reader     typed access to keys; collects the mistakes
 hardware   facts about instance types
 """
@@ -17,6 +18,7 @@ from settings.model import (
     ConfigurationError,
     Dataset,
     Images,
+    Machines,
     Network,
     Nodes,
     Settings,
@@ -34,6 +36,7 @@ __all__ = [
     "ConfigurationError",
     "Dataset",
     "Images",
+    "Machines",
     "Network",
     "Nodes",
     "Settings",

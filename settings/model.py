@@ -93,6 +93,14 @@ class Workers:
 
 
 @dataclass(frozen=True)
+class Machines:
+    """What the worker nodes have in common, whoever brings them."""
+
+    zones: int | tuple[str, ...]
+    """How many of the stack's zones they are in, or which."""
+
+
+@dataclass(frozen=True)
 class Window:
     """Some hours of every week, in UTC."""
 
@@ -190,6 +198,7 @@ class Settings:
     cluster: Cluster
     system: Nodes
     workers: Workers
+    machines: Machines
     surge: Surge | None
     """None if the worker node group has all worker nodes."""
     training: Training

@@ -1,0 +1,69 @@
+"""The workers' nodes are in as few zones as the settings say, and these have their types."""
+
+from __future__ import annotations
+
+import pulumi
+import pytest
+
+from infra import worker_zones
+from tests import graph
+
+ZONES = ["a", "b", "c"]
+G5 = {"instanceTypes": ["g5.xlarge"]}
+BOTH = {"instanceTypes": ["g5.xlarge"], "surgeInstanceTypes": ["p5.48xlarge"]}
+OFFERED = [("g5.xlarge", "a"), ("g5.xlarge", "c"), ("p5.48xlarge", "c"), ("m5.large", "b")]
+
+
+def test_it_is_the_first_zone_that_has_the_type() -> None:
+    assert worker_zones.choose(ZONES, OFFERED, G5, 1) == [0]
+
+
+def test_a_zone_that_has_all_types_comes_before_one_that_has_some() -> None:
+    assert worker_zones.choose(ZONES, OFFERED, BOTH, 1) == [2]
+
+
+def test_of_several_zones_those_are_chosen_that_have_most() -> None:
+    assert worker_zones.choose(ZONES, OFFERED, G5, 2) == [0, 2]
+
+
+def test_what_system_nodes_need_does_not_matter() -> None:
+    assert worker_zones.choose(ZONES, OFFERED, {**G5, "systemInstanceTypes": ["m5.large"]}, 1) == [0]
+
+
+def test_named_zones_are_taken_as_they_are() -> None:
+    assert worker_zones.choose(ZONES, OFFERED, BOTH, ("c", "a")) == [0, 2]
+
+
+def test_types_that_no_zone_has_together_are_an_error_that_says_where_they_are() -> None:
+    apart = [("g5.xlarge", "a"), ("p5.48xlarge", "c")]
+    message = (
+        "surgeInstanceTypes = p5.48xlarge: the workers are in a, which doesn't have it; it is in c. Name that zone"
+    )
+    with pytest.raises(pulumi.RunError, match=message):
+        worker_zones.choose(ZONES, apart, BOTH, 1)
+    assert worker_zones.choose(ZONES, apart, BOTH, 2) == [0, 2]
+
+
+def test_a_named_zone_without_a_type_is_an_error() -> None:
+    with pytest.raises(pulumi.RunError, match="instanceTypes = g5.xlarge: the workers are in b"):
+        worker_zones.choose(ZONES, OFFERED, G5, ("b",))
+
+
+@pytest.mark.parametrize(
+    ("asked", "subnets"),
+    [("1", ["0"]), ("3", ["0", "1", "2"]), ("us-west-2c", ["2"]), ("us-west-2c,us-west-2a", ["0", "2"])],
+)
+def test_worker_nodes_of_both_kinds_are_in_the_workers_zones(asked: str, subnets: list[str]) -> None:
+    own = graph.stack_config("Pulumi.aws.yaml.example")
+    config = {**own, "availabilityZones": "us-west-2a,us-west-2b,us-west-2c", "workerZones": asked}
+    deployed = graph.deploy(config, stack="production")
+    ids = [f"tidewater-production-private-{index}-id" for index in subnets]
+    assert deployed.one("aws:eks/nodeGroup:NodeGroup", "workers").inputs["subnetIds"] == ids
+    spec = deployed.one("kubernetes:karpenter.k8s.aws/v1:EC2NodeClass").inputs["spec"]
+    assert spec["subnetSelectorTerms"] == [{"id": each} for each in ids]
+
+
+def test_the_rest_of_the_stack_is_in_all_zones() -> None:
+    deployed = graph.deploy(graph.stack_config("Pulumi.aws.yaml.example"), stack="production")
+    assert len(deployed.one("aws:eks/nodeGroup:NodeGroup", "system").inputs["subnetIds"]) == 3
+    assert len(deployed.all("aws:efs/mountTarget:MountTarget")) == 3

@@ -1,0 +1,42 @@
+"""What the worker nodes have in common, and every mistake about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import settings
+from tests import graph
+
+NAMED = {"availabilityZones": "us-west-2a,us-west-2b"}
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "no zone": ({"workerZones": "0"}, "workerZones = 0: must be from 1 to 2, the number of availabilityZones"),
+    "more zones than there are": ({"workerZones": "3"}, "workerZones = 3: must be from 1 to 2"),
+    "named zone of unnamed ones": (
+        {"workerZones": "us-west-2a"},
+        "workerZones = us-west-2a: zones can be named only if availabilityZones names zones too",
+    ),
+    "zone of which there is no subnet": (
+        {**NAMED, "workerZones": "us-west-2c"},
+        r"us-west-2c: not among availabilityZones \(us-west-2a, us-west-2b\)",
+    ),
+    "zone twice": ({**NAMED, "workerZones": "us-west-2a,us-west-2a"}, "must name each zone once"),
+    "zones as nothing": ({"workerZones": ""}, 'workerZones = "": must be a count of zones, or names'),
+}
+
+
+@pytest.mark.parametrize(("config", "message"), BAD.values(), ids=BAD.keys())
+def test_a_mistake_names_its_key_its_value_and_the_remedy(config: dict[str, Any], message: str) -> None:
+    with pytest.raises(settings.ConfigurationError, match=message):
+        settings.parse({**graph.defaults(), **config}, stack="local")
+
+
+def test_workers_are_in_one_zone_unless_more_are_asked_for() -> None:
+    def zones(**config: Any) -> int | tuple[str, ...]:
+        return settings.parse({**graph.defaults(), **config}, stack="local").machines.zones
+
+    assert zones() == 1
+    assert zones(workerZones=2) == 2
+    assert zones(**NAMED, workerZones="us-west-2b, us-west-2a") == ("us-west-2b", "us-west-2a")
