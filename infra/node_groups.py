@@ -142,5 +142,7 @@ class NodeGroup(pulumi.ComponentResource):
             # The provider's default tags apply to the template, but not to what is launched from it.
             tag_specifications=[{"resource_type": kind, "tags": tags} for kind in ("instance", "volume")],
             tags=tags,
-            opts=pulumi.ResourceOptions(parent=self),
+            # Tags that are edited later would make a new version of the template, with which EKS replaces every node:
+            # https://github.com/terraform-aws-modules/terraform-aws-eks/issues/2514
+            opts=pulumi.ResourceOptions(parent=self, ignore_changes=["tagSpecifications"]),
         )

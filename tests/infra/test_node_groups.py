@@ -8,6 +8,7 @@ from contract import labels
 from tests import graph
 
 GROUP = "aws:eks/nodeGroup:NodeGroup"
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +64,25 @@ def test_nodes_without_gpus_get_the_standard_image() -> None:
     assert group["amiType"] == "AL2023_x86_64_STANDARD"
 
 
+def test_an_edited_tag_makes_no_new_version_of_a_launch_template(production: graph.Graph) -> None:
+    own = graph.stack_config("Pulumi.aws.yaml.example")
+    edited = graph.deploy({**own, "tags": {"CostCentre": "operations"}}, stack="production")
+    for before in production.all(TEMPLATE):
+        after = edited.one(TEMPLATE, before.name)
+        changed = {name for name in before.inputs if before.inputs[name] != after.inputs[name]}
+        assert changed - set(after.ignored) == {"tags"}  # the template's own, which are in no version
+
+
+def test_an_edited_tag_changes_nothing_of_a_node_group_but_its_tags(production: graph.Graph) -> None:
+    own = graph.stack_config("Pulumi.aws.yaml.example")
+    edited = graph.deploy({**own, "tags": {"CostCentre": "operations"}}, stack="production")
+    for before in production.all(GROUP):
+        after = edited.one(GROUP, before.name)
+        assert {name for name in before.inputs if before.inputs[name] != after.inputs[name]} == {"tags"}
+
+
 def test_instances_and_volumes_carry_the_tags(production: graph.Graph) -> None:
-    for template in production.all("aws:ec2/launchTemplate:LaunchTemplate"):
+    for template in production.all(TEMPLATE):
         for specification in template.inputs["tagSpecifications"]:
             assert specification["tags"]["Stack"] == "production"
             assert specification["tags"]["CostCentre"] == "research"

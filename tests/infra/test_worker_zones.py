@@ -45,7 +45,7 @@ def test_types_that_no_zone_has_together_are_an_error_that_says_where_they_are()
 
 
 def test_a_named_zone_without_a_type_is_an_error() -> None:
-    with pytest.raises(pulumi.RunError, match="instanceTypes = g5.xlarge: the workers are in b"):
+    with pytest.raises(pulumi.RunError, match=r"instanceTypes = g5\.xlarge: the workers are in b"):
         worker_zones.choose(ZONES, OFFERED, G5, ("b",))
 
 
