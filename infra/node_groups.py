@@ -29,6 +29,16 @@ ROOT_DEVICE = "/dev/xvda"
 SYSTEM_DISK_GIB = 60
 """The dataset job runs on these nodes in the trainer's image, which takes about 20 GiB with CUDA."""
 
+UPDATE_MINUTES = 120
+"""How long Pulumi waits until EKS has replaced the nodes of a group."""
+
+NODE_MINUTES = 15
+"""How long EKS drains a node that it replaces, at most: few take more than a minute, and a new one starts in five.
+https://docs.aws.amazon.com/eks/latest/userguide/managed-node-update-behavior.html"""
+
+MOST_UNAVAILABLE = 100
+"""EKS's limit. https://docs.aws.amazon.com/eks/latest/APIReference/API_NodegroupUpdateConfig.html"""
+
 WORKER_DISK_GIB = 100
 """The trainer's image, and scratch space."""
 
@@ -43,6 +53,7 @@ class NodeGroupArgs:
     kubernetes_version: str
     nodes: settings.Nodes
     disk_gib: int
+    update_strategy: str
     labels: Mapping[str, str]
     taint: str | None
     tags: Mapping[str, str]
@@ -57,6 +68,7 @@ def system_group(stack: settings.Settings, network: Network, identity: Identity)
         kubernetes_version=stack.cluster.version,
         nodes=stack.system,
         disk_gib=SYSTEM_DISK_GIB,
+        update_strategy="DEFAULT",
         labels={labels.NODE_ROLE: labels.NODE_ROLE_SYSTEM},
         taint=None,
         tags=stack.all_tags,
@@ -77,10 +89,17 @@ def worker_group(stack: settings.Settings, network: Network, identity: Identity)
         kubernetes_version=stack.cluster.version,
         nodes=stack.workers.nodes,
         disk_gib=WORKER_DISK_GIB,
+        update_strategy=stack.machines.update_strategy,
         labels={labels.NODE_ROLE: labels.NODE_ROLE_WORKER, **core},
         taint=labels.TAINT_WORKER,
         tags=stack.all_tags,
     )
+
+
+def most_unavailable(nodes: int) -> int:
+    """Return how many nodes EKS may replace at a time: so many that a group of any size is done in time."""
+    rounds = UPDATE_MINUTES // NODE_MINUTES
+    return min(MOST_UNAVAILABLE, max(1, -(-nodes // rounds)))
 
 
 class NodeGroup(pulumi.ComponentResource):
@@ -103,7 +122,10 @@ class NodeGroup(pulumi.ComponentResource):
                 "min_size": args.nodes.minimum,
                 "max_size": args.nodes.maximum,
             },
-            update_config={"max_unavailable": 1},
+            update_config={
+                "max_unavailable": most_unavailable(args.nodes.maximum),
+                "update_strategy": args.update_strategy,
+            },
             node_repair_config={"enabled": True},
             labels=dict(args.labels),
             taints=[{"key": args.taint, "value": "true", "effect": "NO_SCHEDULE"}] if args.taint else None,
@@ -111,7 +133,8 @@ class NodeGroup(pulumi.ComponentResource):
             tags={**args.tags, "Name": name},
             # Spot capacity may take a while to come, and EKS drains a node for up to 15 minutes.
             opts=pulumi.ResourceOptions(
-                parent=self, custom_timeouts=pulumi.CustomTimeouts(create="30m", update="60m", delete="30m")
+                parent=self,
+                custom_timeouts=pulumi.CustomTimeouts(create="30m", update=f"{UPDATE_MINUTES}m", delete="30m"),
             ),
         )
         self.register_outputs({})

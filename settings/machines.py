@@ -1,19 +1,26 @@
 """The part of `parsing` for what the worker nodes have in common, whoever brings them.
 
-machines = machines.machines(read, network)
+machines.machines(read, network, workers).zones      # 1
 """
 
 from __future__ import annotations
 
 import re
 
-from settings.model import Machines, Network
+from settings.model import Machines, Network, Workers
 from settings.reader import Reader
 
 
-def machines(read: Reader, network: Network) -> Machines:
+def machines(read: Reader, network: Network, workers: Workers) -> Machines:
     """Return what the worker nodes have in common."""
-    return Machines(zones=_zones(read, network))
+    return Machines(zones=_zones(read, network), update_strategy=_update_strategy(read, workers))
+
+
+def _update_strategy(read: Reader, workers: Workers) -> str:
+    asked = read.choice("updateStrategy", ("auto", "DEFAULT", "MINIMAL"))
+    if asked != "auto":
+        return asked
+    return "MINIMAL" if workers.gpus else "DEFAULT"
 
 
 def _zones(read: Reader, network: Network) -> int | tuple[str, ...]:

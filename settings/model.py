@@ -98,6 +98,8 @@ class Machines:
 
     zones: int | tuple[str, ...]
     """How many of the stack's zones they are in, or which."""
+    update_strategy: str
+    """DEFAULT or MINIMAL: whether EKS starts a new node before it ends the old one, or after."""
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def parse(config: Mapping[str, Any], *, stack: str) -> Settings:
         cluster=_cluster(read),
         system=nodes.system(read),
         workers=(workers := nodes.workers(read)),
-        machines=machines.machines(read, network),
+        machines=machines.machines(read, network, workers),
         surge=nodes.surge(read, workers),
         training=_training(read),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contract import labels
+from infra.node_groups import NODE_MINUTES, UPDATE_MINUTES, most_unavailable
 from tests import graph
 
 GROUP = "aws:eks/nodeGroup:NodeGroup"
@@ -45,11 +46,26 @@ def test_a_core_without_nodes_has_a_size_that_eks_accepts() -> None:
     assert group["scalingConfig"] == {"desiredSize": 0, "minSize": 0, "maxSize": 1}
 
 
-def test_worker_nodes_are_replaced_one_at_a_time_and_repaired(production: graph.Graph) -> None:
+def test_a_worker_node_is_replaced_without_a_further_instance_and_repaired(production: graph.Graph) -> None:
     group = production.one(GROUP, "workers").inputs
     assert group["amiType"] == "AL2023_x86_64_NVIDIA"
-    assert group["updateConfig"] == {"maxUnavailable": 1}
+    assert group["updateConfig"] == {"maxUnavailable": 1, "updateStrategy": "MINIMAL"}
     assert group["nodeRepairConfig"] == {"enabled": True}
+
+
+def test_a_system_node_is_replaced_when_the_new_one_is_there(production: graph.Graph) -> None:
+    group = production.one(GROUP, "system").inputs
+    assert group["updateConfig"] == {"maxUnavailable": 1, "updateStrategy": "DEFAULT"}
+
+
+@pytest.mark.parametrize("nodes", [1, 8, 9, 16, 100, 800])
+def test_a_group_of_any_size_is_replaced_in_time(nodes: int) -> None:
+    rounds = -(-nodes // most_unavailable(nodes))
+    assert rounds * NODE_MINUTES <= UPDATE_MINUTES
+
+
+def test_no_more_nodes_are_replaced_at_a_time_than_eks_accepts() -> None:
+    assert most_unavailable(1000) == 100
 
 
 def test_only_pods_that_tolerate_the_taint_run_on_worker_nodes(production: graph.Graph) -> None:

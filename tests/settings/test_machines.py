@@ -23,6 +23,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         r"us-west-2c: not among availabilityZones \(us-west-2a, us-west-2b\)",
     ),
     "zone twice": ({**NAMED, "workerZones": "us-west-2a,us-west-2a"}, "must name each zone once"),
+    "strategy": ({"updateStrategy": "minimal"}, "updateStrategy = minimal: must be auto or DEFAULT or MINIMAL"),
     "zones as nothing": ({"workerZones": ""}, 'workerZones = "": must be a count of zones, or names'),
 }
 
@@ -40,3 +41,18 @@ def test_workers_are_in_one_zone_unless_more_are_asked_for() -> None:
     assert zones() == 1
     assert zones(workerZones=2) == 2
     assert zones(**NAMED, workerZones="us-west-2b, us-west-2a") == ("us-west-2b", "us-west-2a")
+
+
+@pytest.mark.parametrize(
+    ("config", "strategy"),
+    [
+        ({}, "MINIMAL"),
+        ({"gpusPerWorker": 0, "instanceTypes": ["m6i.xlarge"]}, "DEFAULT"),
+        ({"updateStrategy": "DEFAULT"}, "DEFAULT"),
+        ({"updateStrategy": "MINIMAL", "gpusPerWorker": 0, "instanceTypes": ["m6i.xlarge"]}, "MINIMAL"),
+    ],
+)
+def test_nodes_with_gpus_are_replaced_without_further_instances_unless_it_is_set(
+    config: dict[str, Any], strategy: str
+) -> None:
+    assert settings.parse({**graph.defaults(), **config}, stack="local").machines.update_strategy == strategy
