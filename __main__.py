@@ -15,7 +15,7 @@ from infra.karpenter import NAMESPACE as KARPENTER_NAMESPACE
 from infra.karpenter import SERVICE_ACCOUNT as KARPENTER_ACCOUNT
 from infra.karpenter import KarpenterAccess, KarpenterAccessArgs
 from infra.network import Network, NetworkArgs
-from infra.node_groups import ROOT_DEVICE, WORKER_DISK_GIB, NodeGroup, system_group, worker_group
+from infra.node_groups import ROOT_DEVICE, NodeGroup, system_group, worker_group
 from infra.outputs import Platform, kubernetes_platform
 from infra.shared_storage import SharedStorage, SharedStorageArgs
 from workloads.access import TrainerAccess, TrainerAccessArgs
@@ -87,7 +87,7 @@ def surge_nodes(
     install = KarpenterArgs(stack, surge, access.queue_name, KARPENTER_NAMESPACE, KARPENTER_ACCOUNT)
     karpenter = Karpenter("karpenter", install, platform.options(access))
     subnets, security_group = network.worker_subnet_ids, cluster.security_group_id
-    site = Site(access.node_role_name, subnets, security_group, ROOT_DEVICE, WORKER_DISK_GIB)
+    site = Site(access.node_role_name, subnets, security_group, ROOT_DEVICE)
     after = platform.options(*node_needs, access, karpenter)
     return SurgeNodes("surge-nodes", SurgeNodesArgs(stack, surge, site), after)
 

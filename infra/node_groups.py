@@ -26,7 +26,7 @@ ROOT_DEVICE = "/dev/xvda"
 """The root device of the AL2023 images."""
 
 
-SYSTEM_DISK_GIB = 60
+SYSTEM_DISK = settings.Disk(gib=60)
 """The dataset job runs on these nodes in the trainer's image, which takes about 20 GiB with CUDA."""
 
 UPDATE_MINUTES = 120
@@ -39,9 +39,6 @@ https://docs.aws.amazon.com/eks/latest/userguide/managed-node-update-behavior.ht
 MOST_UNAVAILABLE = 100
 """EKS's limit. https://docs.aws.amazon.com/eks/latest/APIReference/API_NodegroupUpdateConfig.html"""
 
-WORKER_DISK_GIB = 100
-"""The trainer's image, and scratch space."""
-
 
 @dataclass(frozen=True)
 class NodeGroupArgs:
@@ -52,7 +49,7 @@ class NodeGroupArgs:
     subnet_ids: Sequence[pulumi.Input[str]]
     kubernetes_version: str
     nodes: settings.Nodes
-    disk_gib: int
+    disk: settings.Disk
     update_strategy: str
     labels: Mapping[str, str]
     taint: str | None
@@ -67,7 +64,7 @@ def system_group(stack: settings.Settings, network: Network, identity: Identity)
         subnet_ids=network.private_subnet_ids,
         kubernetes_version=stack.cluster.version,
         nodes=stack.system,
-        disk_gib=SYSTEM_DISK_GIB,
+        disk=SYSTEM_DISK,
         update_strategy="DEFAULT",
         labels={labels.NODE_ROLE: labels.NODE_ROLE_SYSTEM},
         taint=None,
@@ -88,7 +85,7 @@ def worker_group(stack: settings.Settings, network: Network, identity: Identity)
         subnet_ids=network.worker_subnet_ids,
         kubernetes_version=stack.cluster.version,
         nodes=stack.workers.nodes,
-        disk_gib=WORKER_DISK_GIB,
+        disk=stack.machines.disk,
         update_strategy=stack.machines.update_strategy,
         labels={labels.NODE_ROLE: labels.NODE_ROLE_WORKER, **core},
         taint=labels.TAINT_WORKER,
@@ -153,8 +150,10 @@ class NodeGroup(pulumi.ComponentResource):
                 {
                     "device_name": ROOT_DEVICE,
                     "ebs": {
-                        "volume_size": args.disk_gib,
+                        "volume_size": args.disk.gib,
                         "volume_type": "gp3",
+                        "iops": args.disk.iops,
+                        "throughput": args.disk.throughput,
                         "encrypted": "true",
                         "delete_on_termination": "true",
                     },

@@ -87,6 +87,18 @@ KUBERNETES_VERSIONS = ("1.33", "1.34", "1.35")
 """Versions that have AL2023 node images and that the manifests are written for.
 https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html"""
 
+DISK_GIB = range(50, 16_384 + 1)
+"""From what system, images and checkpoint uploads take, to what every EBS client accepts."""
+
+DISK_IOPS = range(3_000, 80_000 + 1)
+DISK_THROUGHPUT = range(125, 2_000 + 1)
+"""In MiB/s. The lowest IOPS and throughput of a gp3 volume are part of its price; more is charged for.
+https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html"""
+
+DISK_IOPS_PER_GIB = 500
+DISK_IOPS_PER_THROUGHPUT = 4
+"""A gp3 volume has at most 500 IOPS for each GiB, and at most 0.25 MiB/s for each of its IOPS. Same source."""
+
 LOG_RETENTION_DAYS = (365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653)
 """The retentions of a year and more that CloudWatch Logs accepts.
 https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutRetentionPolicy.html"""

@@ -7,13 +7,33 @@ from __future__ import annotations
 
 import re
 
-from settings.model import Machines, Network, Workers
+from settings import hardware
+from settings.model import Disk, Machines, Network, Workers
 from settings.reader import Reader
 
 
 def machines(read: Reader, network: Network, workers: Workers) -> Machines:
     """Return what the worker nodes have in common."""
-    return Machines(zones=_zones(read, network), update_strategy=_update_strategy(read, workers))
+    return Machines(
+        zones=_zones(read, network),
+        update_strategy=_update_strategy(read, workers),
+        disk=_disk(read),
+    )
+
+
+def _disk(read: Reader) -> Disk:
+    def within(key: str, limits: range) -> int:
+        return read.integer(key, limits.start, limits.stop - 1)
+
+    gib, iops = within("diskGib", hardware.DISK_GIB), within("diskIops", hardware.DISK_IOPS)
+    throughput = within("diskThroughput", hardware.DISK_THROUGHPUT)
+    most = gib * hardware.DISK_IOPS_PER_GIB
+    if iops > most:
+        read.wrong("diskIops", iops, f"a gp3 disk of {gib} GiB has at most {most}; raise diskGib")
+    least = throughput * hardware.DISK_IOPS_PER_THROUGHPUT
+    if iops < least:
+        read.wrong("diskThroughput", throughput, f"needs diskIops of {least} or more, which is {iops}")
+    return Disk(gib, iops, throughput)
 
 
 def _update_strategy(read: Reader, workers: Workers) -> str:

@@ -93,6 +93,16 @@ class Workers:
 
 
 @dataclass(frozen=True)
+class Disk:
+    """The root disk of a node, a gp3 volume: container images, and what pods write outside of volumes."""
+
+    gib: int
+    iops: int = hardware.DISK_IOPS.start
+    throughput: int = hardware.DISK_THROUGHPUT.start
+    """In MiB/s."""
+
+
+@dataclass(frozen=True)
 class Machines:
     """What the worker nodes have in common, whoever brings them."""
 
@@ -100,6 +110,7 @@ class Machines:
     """How many of the stack's zones they are in, or which."""
     update_strategy: str
     """DEFAULT or MINIMAL: whether EKS starts a new node before it ends the old one, or after."""
+    disk: Disk
 
 
 @dataclass(frozen=True)

@@ -81,14 +81,13 @@ DRAIN_MINUTES = 30
 
 @dataclass(frozen=True)
 class Site:
-    """What the AWS side has made for the nodes, and their disk."""
+    """What the AWS side has made for the nodes."""
 
     role: Text
     """Name of the nodes' role, not its ARN."""
     subnet_ids: Sequence[Text]
     security_group_id: Text
     root_device: str
-    disk_gib: int
 
 
 @dataclass(frozen=True)
@@ -166,6 +165,7 @@ def node_class_manifest(stack: settings.Settings, surge: settings.Surge, site: S
 
     The image is pinned, so that a release of another one changes nothing by itself.
     """
+    disk = stack.machines.disk
     return {
         "apiVersion": f"{AWS}/v1",
         "kind": "EC2NodeClass",
@@ -185,8 +185,10 @@ def node_class_manifest(stack: settings.Settings, surge: settings.Surge, site: S
                 {
                     "deviceName": site.root_device,
                     "ebs": {
-                        "volumeSize": f"{site.disk_gib}Gi",
+                        "volumeSize": f"{disk.gib}Gi",
                         "volumeType": "gp3",
+                        "iops": disk.iops,
+                        "throughput": disk.throughput,
                         "encrypted": True,
                         "deleteOnTermination": True,
                     },

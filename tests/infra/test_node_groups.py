@@ -75,6 +75,19 @@ def test_only_pods_that_tolerate_the_taint_run_on_worker_nodes(production: graph
     assert "taints" not in production.one(GROUP, "system").inputs
 
 
+def test_the_workers_disks_are_as_large_and_as_fast_as_the_settings_say(production: graph.Graph) -> None:
+    own = graph.stack_config("Pulumi.aws.yaml.example")
+    fast = graph.deploy({**own, "diskGib": 500, "diskIops": 6000, "diskThroughput": 750}, stack="production")
+    assert _disk(fast, "workers") == (500, 6000, 750)
+    assert _disk(fast, "system") == _disk(production, "system") == (60, 3000, 125)
+    assert _disk(production, "workers") == (100, 3000, 125)
+
+
+def _disk(deployed: graph.Graph, group: str) -> tuple[int, int, int]:
+    (mapping,) = deployed.one(TEMPLATE, group).inputs["blockDeviceMappings"]
+    return mapping["ebs"]["volumeSize"], mapping["ebs"]["iops"], mapping["ebs"]["throughput"]
+
+
 def test_nodes_without_gpus_get_the_standard_image() -> None:
     group = graph.deploy(graph.stack_config("Pulumi.local.yaml")).one(GROUP, "workers").inputs
     assert group["amiType"] == "AL2023_x86_64_STANDARD"

@@ -24,6 +24,17 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "zone twice": ({**NAMED, "workerZones": "us-west-2a,us-west-2a"}, "must name each zone once"),
     "strategy": ({"updateStrategy": "minimal"}, "updateStrategy = minimal: must be auto or DEFAULT or MINIMAL"),
+    "no disk": ({"diskGib": 0}, "diskGib = 0: must be from 50 to 16384"),
+    "IOPS below gp3's": ({"diskIops": 100}, "diskIops = 100: must be from 3000 to 80000"),
+    "throughput below gp3's": ({"diskThroughput": 100}, "diskThroughput = 100: must be from 125 to 2000"),
+    "more IOPS than the size allows": (
+        {"diskIops": 60000},
+        "diskIops = 60000: a gp3 disk of 100 GiB has at most 50000; raise diskGib",
+    ),
+    "more throughput than the IOPS allow": (
+        {"diskThroughput": 1000},
+        "diskThroughput = 1000: needs diskIops of 4000 or more, which is 3000",
+    ),
     "zones as nothing": ({"workerZones": ""}, 'workerZones = "": must be a count of zones, or names'),
 }
 

@@ -32,7 +32,9 @@ def _inline(cidr: str) -> Callable[[World], Tree]:
 
 
 def _template(size: int) -> Callable[[World], Tree]:
-    disk = {"deviceName": "/dev/xvda", "ebs": {"volumeSize": size, "encrypted": "true", "deleteOnTermination": "true"}}
+    speed = {"volumeType": "gp3", "iops": 6000, "throughput": 250}
+    ebs = {"volumeSize": size, "encrypted": "true", "deleteOnTermination": "true", **speed}
+    disk = {"deviceName": "/dev/xvda", "ebs": ebs}
     options = {"httpTokens": "required", "httpPutResponseHopLimit": 1, "httpEndpoint": "enabled"}
     tags = [{"resourceType": "instance", "tags": {"Name": "worker"}}]
     inputs = {"blockDeviceMappings": [disk], "metadataOptions": options, "tagSpecifications": tags}
