@@ -85,6 +85,12 @@ def check_offerings(
     return list(zones)
 
 
+def _pairs(both: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the first half's items, each with that of the second half."""
+    half = len(both) // 2
+    return list(zip(both[:half], both[half:], strict=True))
+
+
 @dataclass(frozen=True)
 class NetworkArgs:
     """The region, the VPC's settings, the instance types by the key that names them, and the zones for the workers."""
@@ -186,13 +192,24 @@ class Network(pulumi.ComponentResource):
     def _of_workers(
         self, private: list[aws.ec2.Subnet], offered: pulumi.Output[list[tuple[str, str]]], args: NetworkArgs
     ) -> list[pulumi.Output[str]]:
-        asked = args.worker_zones
+        asked, types = args.worker_zones, args.instance_types
         # From the zones alone, which a preview knows: it reports a mistake although no subnet exists yet.
-        indices = pulumi.Output.all(offered, *(subnet.availability_zone for subnet in private)).apply(
-            lambda given: worker_zones.choose(given[1:], given[0], args.instance_types, asked)
+        zones = [subnet.availability_zone for subnet in private]
+        names = pulumi.Output.all(offered, *zones).apply(
+            lambda given: worker_zones.choose(given[1:], given[0], types, asked)
         )
-        chosen = pulumi.Output.all(indices, *(subnet.id for subnet in private)).apply(
-            lambda given: [given[1:][index] for index in given[0]]
+        if isinstance(asked, int):
+            # The value of the first update stays in the state: https://www.pulumi.com/docs/iac/concepts/stash/
+            kept = pulumi.Stash(
+                f"{self._name}-worker-zones",
+                input=names,
+                opts=pulumi.ResourceOptions(parent=self, ignore_changes=["input"]),
+            )
+            names = pulumi.Output.all(offered, kept.output, *zones).apply(
+                lambda given: worker_zones.choose(given[2:], given[0], types, asked, given[1])
+            )
+        chosen = pulumi.Output.all(names, *zones, *(subnet.id for subnet in private)).apply(
+            lambda given: [id_ for zone, id_ in _pairs(given[1:]) if zone in given[0]]
         )
         return [chosen[index] for index in range(asked if isinstance(asked, int) else len(asked))]
 

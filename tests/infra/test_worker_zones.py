@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+
 import pulumi
 import pytest
 
@@ -15,23 +17,54 @@ OFFERED = [("g5.xlarge", "a"), ("g5.xlarge", "c"), ("p5.48xlarge", "c"), ("m5.la
 
 
 def test_it_is_the_first_zone_that_has_the_type() -> None:
-    assert worker_zones.choose(ZONES, OFFERED, G5, 1) == [0]
+    assert worker_zones.choose(ZONES, OFFERED, G5, 1) == ["a"]
 
 
 def test_a_zone_that_has_all_types_comes_before_one_that_has_some() -> None:
-    assert worker_zones.choose(ZONES, OFFERED, BOTH, 1) == [2]
+    assert worker_zones.choose(ZONES, OFFERED, BOTH, 1) == ["c"]
 
 
 def test_of_several_zones_those_are_chosen_that_have_most() -> None:
-    assert worker_zones.choose(ZONES, OFFERED, G5, 2) == [0, 2]
+    assert worker_zones.choose(ZONES, OFFERED, G5, 2) == ["a", "c"]
 
 
 def test_what_system_nodes_need_does_not_matter() -> None:
-    assert worker_zones.choose(ZONES, OFFERED, {**G5, "systemInstanceTypes": ["m5.large"]}, 1) == [0]
+    assert worker_zones.choose(ZONES, OFFERED, {**G5, "systemInstanceTypes": ["m5.large"]}, 1) == ["a"]
+
+
+def test_a_choice_is_kept_when_aws_offers_the_types_elsewhere_too() -> None:
+    grown = [*OFFERED, ("p5.48xlarge", "a")]
+    assert worker_zones.choose(ZONES, grown, BOTH, 1) == ["a"]
+    assert worker_zones.choose(ZONES, grown, BOTH, 1, kept=["c"]) == ["c"]
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        pytest.param(["b"], id="it does not have the types of today"),
+        pytest.param(["d"], id="the stack no longer has the zone"),
+        pytest.param(["a", "c"], id="another number of zones is asked for"),
+    ],
+)
+def test_a_choice_that_no_longer_fits_is_made_anew(kept: list[str]) -> None:
+    assert worker_zones.choose(ZONES, OFFERED, BOTH, 1, kept) == ["c"]
+
+
+def test_an_update_after_aws_offers_the_types_elsewhere_leaves_the_nodes_where_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = graph.stack_config("Pulumi.local.yaml")
+    monkeypatch.setattr(graph, "STASHED", {"tidewater-local-worker-zones": ["us-west-2b"]})
+    program = lambda: runpy.run_path(str(graph.ROOT / "__main__.py"), run_name="__main__")  # noqa: E731
+    deployed = graph.run(program, config)
+    group = deployed.one("aws:eks/nodeGroup:NodeGroup", "workers")
+    assert group.inputs["subnetIds"] == ["tidewater-local-private-1-id"]
+    stash = next(each for each in deployed.all("pulumi:index:Stash") if each.name.endswith("worker-zones"))
+    assert stash.ignored == ("input",)
 
 
 def test_named_zones_are_taken_as_they_are() -> None:
-    assert worker_zones.choose(ZONES, OFFERED, BOTH, ("c", "a")) == [0, 2]
+    assert worker_zones.choose(ZONES, OFFERED, BOTH, ("c", "a")) == ["a", "c"]
 
 
 def test_types_that_no_zone_has_together_are_an_error_that_says_where_they_are() -> None:
@@ -41,7 +74,7 @@ def test_types_that_no_zone_has_together_are_an_error_that_says_where_they_are()
     )
     with pytest.raises(pulumi.RunError, match=message):
         worker_zones.choose(ZONES, apart, BOTH, 1)
-    assert worker_zones.choose(ZONES, apart, BOTH, 2) == [0, 2]
+    assert worker_zones.choose(ZONES, apart, BOTH, 2) == ["a", "c"]
 
 
 def test_a_named_zone_without_a_type_is_an_error() -> None:
