@@ -84,12 +84,12 @@ class Workers:
     sized_by_pulumi: bool
     """Whether `pulumi up` sets the number of a running job; else `kubectl scale` or an HPA sets it in the cluster."""
     minimum: int
-    """The workers that the core has nodes for; 0 if it has none."""
+    """The fewest with which training goes on; 0 if the job may be suspended."""
     maximum: int
     gpus: int
     per_node: int
     nodes: Nodes
-    """The worker node group. With a `Surge` it is the core: the nodes for `minimum` workers, always On-Demand."""
+    """The worker node group. With a `Surge` it is the core: nodes for `minimum` workers or fewer, always On-Demand."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Surge:
     instance_types: tuple[str, ...]
     """Empty: any type like the smallest of the core's."""
     maximum: int
-    """The number of nodes for the workers between `Workers.minimum` and `Workers.maximum`."""
+    """The number of nodes for the workers that the core has no nodes for, up to `Workers.maximum`."""
     window: Window | None
     """When nodes that no longer match the configuration may be replaced; None: never."""
     charts: str
