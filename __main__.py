@@ -36,7 +36,7 @@ def main() -> None:
     name, training, space = stack.name, stack.training, stack.training.namespace
 
     account = connect(stack)
-    zones = NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines.zones)
+    zones = NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines)
     network = Network(name, zones, account.options())
     key = Encryption(name, EncryptionArgs(account), account.options())
     bucket = Bucket(name, BucketArgs(key.arn, protect=stack.protect), account.options())
@@ -83,11 +83,12 @@ def surge_nodes(
 ) -> SurgeNodes:
     """Make Karpenter, what it needs of AWS, and the nodes that it may bring."""
     network, _, cluster = node_needs
-    access = KarpenterAccess(stack.name, KarpenterAccessArgs(account, surge), account.options(cluster))
+    needs = KarpenterAccessArgs(account, surge, placement_group=stack.machines.placement_group)
+    access = KarpenterAccess(stack.name, needs, account.options(cluster))
     install = KarpenterArgs(stack, surge, access.queue_name, KARPENTER_NAMESPACE, KARPENTER_ACCOUNT)
     karpenter = Karpenter("karpenter", install, platform.options(access))
     subnets, security_group = network.worker_subnet_ids, cluster.security_group_id
-    site = Site(access.node_role_name, subnets, security_group, ROOT_DEVICE)
+    site = Site(access.node_role_name, subnets, security_group, ROOT_DEVICE, network.placement_group)
     after = platform.options(*node_needs, access, karpenter)
     return SurgeNodes("surge-nodes", SurgeNodesArgs(stack, surge, site), after)
 

@@ -93,12 +93,12 @@ def _pairs(both: Sequence[str]) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class NetworkArgs:
-    """The region, the VPC's settings, the instance types by the key that names them, and the zones for the workers."""
+    """The region, the VPC's settings, the instance types by the key that names them, and the settings of worker nodes."""
 
     region: str
     network: settings.Network
     instance_types: Mapping[str, Sequence[str]]
-    worker_zones: int | tuple[str, ...]
+    machines: settings.Machines
 
 
 class Network(pulumi.ComponentResource):
@@ -112,6 +112,8 @@ class Network(pulumi.ComponentResource):
     private_subnet_ids: list[pulumi.Output[str]]
     worker_subnet_ids: list[pulumi.Output[str]]
     """Those of the private subnets in which the workers' nodes are."""
+    placement_group: pulumi.Output[str] | None
+    """Name of the group that the workers' nodes are in; None if they are in none."""
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions) -> None:
         wanted = args.network
@@ -143,6 +145,7 @@ class Network(pulumi.ComponentResource):
         self.public_subnet_ids = [subnet.id for subnet in public]
         self.private_subnet_ids = [subnet.id for subnet in private]
         self.worker_subnet_ids = self._of_workers(private, offered, args)
+        self.placement_group = self._placement_group() if args.machines.placement_group else None
         tables = self._route(public, private, per_zone=wanted.nat_per_zone)
         aws.ec2.VpcEndpoint(
             f"{name}-s3",
@@ -192,7 +195,7 @@ class Network(pulumi.ComponentResource):
     def _of_workers(
         self, private: list[aws.ec2.Subnet], offered: pulumi.Output[list[tuple[str, str]]], args: NetworkArgs
     ) -> list[pulumi.Output[str]]:
-        asked, types = args.worker_zones, args.instance_types
+        asked, types = args.machines.zones, args.instance_types
         # From the zones alone, which a preview knows: it reports a mistake although no subnet exists yet.
         zones = [subnet.availability_zone for subnet in private]
         names = pulumi.Output.all(offered, *zones).apply(
@@ -212,6 +215,10 @@ class Network(pulumi.ComponentResource):
             lambda given: [id_ for zone, id_ in _pairs(given[1:]) if zone in given[0]]
         )
         return [chosen[index] for index in range(asked if isinstance(asked, int) else len(asked))]
+
+    def _placement_group(self) -> pulumi.Output[str]:
+        name = f"{self._name}-workers"
+        return aws.ec2.PlacementGroup(name, strategy="cluster", tags={"Name": name}, opts=self._child).name
 
     def _subnets(self, kind: str, ranges: tuple[str, ...], zones: list[pulumi.Input[str]]) -> list[aws.ec2.Subnet]:
         # EKS and its load balancer controller look for these tags.

@@ -50,6 +50,7 @@ class NodeGroupArgs:
     kubernetes_version: str
     nodes: settings.Nodes
     disk: settings.Disk
+    placement_group: pulumi.Input[str] | None
     update_strategy: str
     labels: Mapping[str, str]
     taint: str | None
@@ -65,6 +66,7 @@ def system_group(stack: settings.Settings, network: Network, identity: Identity)
         kubernetes_version=stack.cluster.version,
         nodes=stack.system,
         disk=SYSTEM_DISK,
+        placement_group=None,
         update_strategy="DEFAULT",
         labels={labels.NODE_ROLE: labels.NODE_ROLE_SYSTEM},
         taint=None,
@@ -86,6 +88,7 @@ def worker_group(stack: settings.Settings, network: Network, identity: Identity)
         kubernetes_version=stack.cluster.version,
         nodes=stack.workers.nodes,
         disk=stack.machines.disk,
+        placement_group=network.placement_group,
         update_strategy=stack.machines.update_strategy,
         labels={labels.NODE_ROLE: labels.NODE_ROLE_WORKER, **core},
         taint=labels.TAINT_WORKER,
@@ -159,6 +162,7 @@ class NodeGroup(pulumi.ComponentResource):
                     },
                 }
             ],
+            placement={"group_name": args.placement_group} if args.placement_group is not None else None,
             monitoring={"enabled": True},
             update_default_version=True,
             # The provider's default tags apply to the template, but not to what is launched from it.

@@ -18,7 +18,16 @@ def machines(read: Reader, network: Network, workers: Workers) -> Machines:
         zones=_zones(read, network),
         update_strategy=_update_strategy(read, workers),
         disk=_disk(read),
+        placement_group=_placement_group(read),
     )
+
+
+def _placement_group(read: Reader) -> bool:
+    asked, zones = read.boolean("placementGroup"), str(read.config.get("workerZones", ""))
+    # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/placement-strategies.html#placement-groups-limitations-cluster
+    if asked and (zones != "1" if zones.isdigit() else "," in zones):
+        read.wrong("placementGroup", "true", f"needs one zone, and workerZones is {zones}; set it to 1 or to one name")
+    return asked
 
 
 def _disk(read: Reader) -> Disk:

@@ -111,6 +111,8 @@ class Machines:
     update_strategy: str
     """DEFAULT or MINIMAL: whether EKS starts a new node before it ends the old one, or after."""
     disk: Disk
+    placement_group: bool
+    """Whether their instances are near each other in one zone."""
 
 
 @dataclass(frozen=True)

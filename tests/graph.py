@@ -166,6 +166,8 @@ def _computed(args: mocks.MockResourceArgs) -> dict[str, Any]:
         computed |= {"output": STASHED.get(args.name, args.inputs["input"])}
     if args.typ == "aws:kms/key:Key":
         computed |= {"keyId": f"{args.name}-key-id"}
+    if args.typ == "aws:ec2/placementGroup:PlacementGroup":
+        computed |= {"name": f"name of {args.name}"}
     if args.typ == "aws:ec2/launchTemplate:LaunchTemplate":
         computed |= {"latestVersion": 1}
     if args.typ in ("aws:iam/role:Role", "aws:cloudwatch/eventRule:EventRule"):

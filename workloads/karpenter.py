@@ -88,6 +88,7 @@ class Site:
     subnet_ids: Sequence[Text]
     security_group_id: Text
     root_device: str
+    placement_group: Text | None = None
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,7 @@ def node_class_manifest(stack: settings.Settings, surge: settings.Surge, site: S
             "amiSelectorTerms": [{"alias": f"al2023@{surge.ami_version}"}],
             "subnetSelectorTerms": [{"id": subnet} for subnet in site.subnet_ids],
             "securityGroupSelectorTerms": [{"id": site.security_group_id}],
+            **({"placementGroupSelector": {"name": site.placement_group}} if site.placement_group is not None else {}),
             "metadataOptions": {
                 "httpEndpoint": "enabled",
                 "httpProtocolIPv6": "disabled",

@@ -78,7 +78,7 @@ def test_subnets_are_in_the_zones_that_were_checked_for_the_types_of_all_nodes(m
     def program() -> None:
         stack = settings.load()
         account = connect(stack)
-        args = network.NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines.zones)
+        args = network.NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines)
         network.Network(stack.name, args, account.options())
 
     monkeypatch.setattr(network, "check_offerings", checked)

@@ -88,6 +88,21 @@ def _disk(deployed: graph.Graph, group: str) -> tuple[int, int, int]:
     return mapping["ebs"]["volumeSize"], mapping["ebs"]["iops"], mapping["ebs"]["throughput"]
 
 
+def test_workers_are_in_a_placement_group_if_the_settings_say_so(production: graph.Graph) -> None:
+    own = graph.stack_config("Pulumi.aws.yaml.example")
+    near = graph.deploy({**own, "placementGroup": True}, stack="production")
+    group = near.one("aws:ec2/placementGroup:PlacementGroup")
+    assert group.inputs["strategy"] == "cluster"
+    assert near.one(TEMPLATE, "workers").inputs["placement"] == {"groupName": f"name of {group.name}"}
+    node_class = near.one("kubernetes:karpenter.k8s.aws/v1:EC2NodeClass")
+    assert node_class.inputs["spec"]["placementGroupSelector"] == {"name": f"name of {group.name}"}
+    for nodes in (near.one(GROUP, "workers"), node_class):
+        assert near.needs(nodes, group), "a group with instances can't be deleted"
+    assert "placement" not in near.one(TEMPLATE, "system").inputs
+    assert not production.all("aws:ec2/placementGroup:PlacementGroup")
+    assert "placement" not in production.one(TEMPLATE, "workers").inputs
+
+
 def test_nodes_without_gpus_get_the_standard_image() -> None:
     group = graph.deploy(graph.stack_config("Pulumi.local.yaml")).one(GROUP, "workers").inputs
     assert group["amiType"] == "AL2023_x86_64_STANDARD"

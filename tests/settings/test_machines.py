@@ -35,6 +35,14 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"diskThroughput": 1000},
         "diskThroughput = 1000: needs diskIops of 4000 or more, which is 3000",
     ),
+    "placement group over zones": (
+        {"placementGroup": True, "workerZones": 2},
+        "placementGroup = true: needs one zone, and workerZones is 2; set it to 1",
+    ),
+    "placement group over named zones": (
+        {**NAMED, "placementGroup": True, "workerZones": NAMED["availabilityZones"]},
+        "placementGroup = true: needs one zone, and workerZones is us-west-2a,us-west-2b",
+    ),
     "zones as nothing": ({"workerZones": ""}, 'workerZones = "": must be a count of zones, or names'),
 }
 

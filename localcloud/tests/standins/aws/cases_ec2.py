@@ -153,6 +153,12 @@ EC2_CASES = [
         lambda world: {"securityGroupId": world.group("other"), "ipProtocol": "-1", "cidrIpv4": "1.0.0.0/8"},
     ),
     Case(
+        "aws:ec2/placementGroup:PlacementGroup",
+        lambda world: {"strategy": "cluster", "tags": {"a": "1", "b": "2"}},
+        lambda world: {"strategy": "cluster", "tags": {"a": "3"}},
+        lambda world: {"strategy": "spread"},
+    ),
+    Case(
         "aws:ec2/launchTemplate:LaunchTemplate",
         _template(50),
         _template(60),
