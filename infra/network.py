@@ -93,7 +93,7 @@ def _pairs(both: Sequence[str]) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class NetworkArgs:
-    """The region, the VPC's settings, the instance types by the key that names them, and the settings of worker nodes."""
+    """The region, the VPC's settings, the instance types by the key that names them, and the workers' machines."""
 
     region: str
     network: settings.Network

@@ -22,6 +22,11 @@ class InstanceType:
     gpu: str = ""
 
     @property
+    def has_instance_store(self) -> bool:
+        """Return whether it has NVMe disks of its own: of these types, all with GPUs do, and no other."""
+        return self.gpus > 0
+
+    @property
     def schedulable_cpu_millis(self) -> int:
         """Return the CPU that the stack's pods can request, in thousandths of a vCPU.
 

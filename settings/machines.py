@@ -1,6 +1,6 @@
 """The part of `parsing` for what the worker nodes have in common, whoever brings them.
 
-machines.machines(read, network, workers).zones      # 1
+machines.machines(read, network, workers, surge).zones      # 1
 """
 
 from __future__ import annotations
@@ -8,18 +8,27 @@ from __future__ import annotations
 import re
 
 from settings import hardware
-from settings.model import Disk, Machines, Network, Workers
+from settings.model import Disk, Machines, Network, Surge, Workers
 from settings.reader import Reader
 
 
-def machines(read: Reader, network: Network, workers: Workers) -> Machines:
+def machines(read: Reader, network: Network, workers: Workers, surge: Surge | None) -> Machines:
     """Return what the worker nodes have in common."""
     return Machines(
         zones=_zones(read, network),
         update_strategy=_update_strategy(read, workers),
         disk=_disk(read),
         placement_group=_placement_group(read),
+        instance_store=_instance_store(read, workers, surge),
     )
+
+
+def _instance_store(read: Reader, workers: Workers, surge: Surge | None) -> bool:
+    asked = read.boolean("instanceStore")
+    for name in (*workers.nodes.instance_types, *(surge.instance_types if surge else ())):
+        if asked and not hardware.INSTANCE_TYPES[name].has_instance_store:
+            read.wrong("instanceStore", "true", f"{name} has no disks of its own; set it to false or take another type")
+    return asked
 
 
 def _placement_group(read: Reader) -> bool:

@@ -113,6 +113,8 @@ class Machines:
     disk: Disk
     placement_group: bool
     """Whether their instances are near each other in one zone."""
+    instance_store: bool
+    """Whether images and scratch space are on the NVMe disks that belong to the instances."""
 
 
 @dataclass(frozen=True)

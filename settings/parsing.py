@@ -75,8 +75,8 @@ def parse(config: Mapping[str, Any], *, stack: str) -> Settings:
         cluster=_cluster(read),
         system=nodes.system(read),
         workers=(workers := nodes.workers(read)),
-        machines=machines.machines(read, network, workers),
-        surge=nodes.surge(read, workers),
+        surge=(surge := nodes.surge(read, workers)),
+        machines=machines.machines(read, network, workers, surge),
         training=_training(read),
     )
     read.finish()

@@ -196,6 +196,7 @@ def node_class_manifest(stack: settings.Settings, surge: settings.Surge, site: S
                     },
                 }
             ],
+            **({"instanceStorePolicy": "RAID0"} if stack.machines.instance_store else {}),
             "detailedMonitoring": False,
             "tags": {**stack.all_tags, "Name": f"{stack.name}-surge"},
         },

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import email
+import json
+
 import pytest
 
 from contract import labels
@@ -9,6 +13,7 @@ from infra.node_groups import NODE_MINUTES, UPDATE_MINUTES, most_unavailable
 from tests import graph
 
 GROUP = "aws:eks/nodeGroup:NodeGroup"
+NODE_CLASS = "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 
 
@@ -81,6 +86,9 @@ def test_the_workers_disks_are_as_large_and_as_fast_as_the_settings_say(producti
     assert _disk(fast, "workers") == (500, 6000, 750)
     assert _disk(fast, "system") == _disk(production, "system") == (60, 3000, 125)
     assert _disk(production, "workers") == (100, 3000, 125)
+    (mapping,) = fast.one(NODE_CLASS).inputs["spec"]["blockDeviceMappings"]
+    ebs = mapping["ebs"]
+    assert (ebs["volumeSize"], ebs["iops"], ebs["throughput"]) == ("500Gi", 6000, 750)
 
 
 def _disk(deployed: graph.Graph, group: str) -> tuple[int, int, int]:
@@ -94,13 +102,27 @@ def test_workers_are_in_a_placement_group_if_the_settings_say_so(production: gra
     group = near.one("aws:ec2/placementGroup:PlacementGroup")
     assert group.inputs["strategy"] == "cluster"
     assert near.one(TEMPLATE, "workers").inputs["placement"] == {"groupName": f"name of {group.name}"}
-    node_class = near.one("kubernetes:karpenter.k8s.aws/v1:EC2NodeClass")
+    node_class = near.one(NODE_CLASS)
     assert node_class.inputs["spec"]["placementGroupSelector"] == {"name": f"name of {group.name}"}
     for nodes in (near.one(GROUP, "workers"), node_class):
         assert near.needs(nodes, group), "a group with instances can't be deleted"
     assert "placement" not in near.one(TEMPLATE, "system").inputs
     assert not production.all("aws:ec2/placementGroup:PlacementGroup")
     assert "placement" not in production.one(TEMPLATE, "workers").inputs
+
+
+def test_scratch_is_on_the_instances_own_disks_if_the_settings_say_so(production: graph.Graph) -> None:
+    own = graph.stack_config("Pulumi.aws.yaml.example")
+    local = graph.deploy({**own, "instanceStore": True}, stack="production")
+    (part,) = email.message_from_bytes(
+        base64.b64decode(local.one(TEMPLATE, "workers").inputs["userData"])
+    ).get_payload()
+    assert part.get_content_type() == "application/node.eks.aws"
+    assert json.loads(part.get_payload())["spec"] == {"instance": {"localStorage": {"strategy": "RAID0"}}}
+    assert local.one(NODE_CLASS).inputs["spec"]["instanceStorePolicy"] == "RAID0"
+    assert "userData" not in local.one(TEMPLATE, "system").inputs
+    assert "userData" not in production.one(TEMPLATE, "workers").inputs
+    assert "instanceStorePolicy" not in production.one(NODE_CLASS).inputs["spec"]
 
 
 def test_nodes_without_gpus_get_the_standard_image() -> None:

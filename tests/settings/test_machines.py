@@ -43,6 +43,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {**NAMED, "placementGroup": True, "workerZones": NAMED["availabilityZones"]},
         "placementGroup = true: needs one zone, and workerZones is us-west-2a,us-west-2b",
     ),
+    "instance store of a type without one": (
+        {"instanceStore": True, "gpusPerWorker": 0, "instanceTypes": ["m6i.xlarge"]},
+        "instanceStore = true: m6i.xlarge has no disks of its own",
+    ),
     "zones as nothing": ({"workerZones": ""}, 'workerZones = "": must be a count of zones, or names'),
 }
 

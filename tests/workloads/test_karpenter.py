@@ -258,12 +258,6 @@ def test_disks_are_encrypted_and_end_with_their_instance() -> None:
     assert mapping["ebs"]["deleteOnTermination"] is True
 
 
-def test_disks_are_as_large_and_as_fast_as_the_settings_say() -> None:
-    (mapping,) = node_class(diskGib=500, diskIops=6000, diskThroughput=750)["blockDeviceMappings"]
-    disk = mapping["ebs"]
-    assert (disk["volumeSize"], disk["iops"], disk["throughput"]) == ("500Gi", 6000, 750)
-
-
 def test_what_karpenter_makes_carries_the_stacks_tags() -> None:
     tags = node_class()["tags"]
     assert {"Stack": "dev", "ManagedBy": "pulumi", "CostCentre": "research"}.items() <= tags.items()
