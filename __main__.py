@@ -22,6 +22,7 @@ from workloads.access import TrainerAccess, TrainerAccessArgs
 from workloads.bundle import Code, CodeArgs, pack
 from workloads.controller import Controller, ControllerArgs
 from workloads.dataset import Dataset, DatasetArgs
+from workloads.efa import EfaPlugin, EfaPluginArgs
 from workloads.etcd import Etcd, EtcdArgs
 from workloads.exports import Exported, export
 from workloads.karpenter import Karpenter, KarpenterArgs, Site, SurgeNodes, SurgeNodesArgs
@@ -62,9 +63,11 @@ def main() -> None:
         ControllerArgs(training.images.controller, namespace.priorities.controller),
         platform.options(namespace),
     )
+    if stack.machines.efa:
+        EfaPlugin("efa-plugin", EfaPluginArgs(training.images.efa_plugin), platform.options(namespace))
     # Nodes with GPUs cost money, so they come when there is something to train on.
     worker_nodes: list[pulumi.Resource] = [
-        NodeGroup(f"{name}-workers", worker_group(stack, network, identity), account.options(*node_needs, dataset))
+        NodeGroup(f"{name}-workers", worker_group(stack, *node_needs), account.options(*node_needs, dataset))
     ]
     if stack.surge is not None:
         worker_nodes.append(surge_nodes(stack, stack.surge, account, node_needs, platform))

@@ -19,6 +19,7 @@ import pulumi_aws as aws
 
 import settings
 from contract import labels
+from infra.cluster import Cluster
 from infra.identity import Identity
 from infra.network import Network
 
@@ -52,6 +53,8 @@ class NodeGroupArgs:
     kubernetes_version: str
     nodes: settings.Nodes
     disk: settings.Disk
+    interfaces: Sequence[Mapping[str, object]]
+    """None for the one that every instance has."""
     instance_store: bool
     placement_group: pulumi.Input[str] | None
     update_strategy: str
@@ -69,6 +72,7 @@ def system_group(stack: settings.Settings, network: Network, identity: Identity)
         kubernetes_version=stack.cluster.version,
         nodes=stack.system,
         disk=SYSTEM_DISK,
+        interfaces=(),
         instance_store=False,
         placement_group=None,
         update_strategy="DEFAULT",
@@ -78,7 +82,7 @@ def system_group(stack: settings.Settings, network: Network, identity: Identity)
     )
 
 
-def worker_group(stack: settings.Settings, network: Network, identity: Identity) -> NodeGroupArgs:
+def worker_group(stack: settings.Settings, network: Network, identity: Identity, cluster: Cluster) -> NodeGroupArgs:
     """Return the group of the workers' nodes: all of them, or the core if Karpenter brings the others.
 
     Only a core is labelled as one. Where there are no other nodes, workers have nothing to prefer, and a group that
@@ -92,6 +96,7 @@ def worker_group(stack: settings.Settings, network: Network, identity: Identity)
         kubernetes_version=stack.cluster.version,
         nodes=stack.workers.nodes,
         disk=stack.machines.disk,
+        interfaces=interfaces(stack.machines.efa, cluster.security_group_id),
         instance_store=stack.machines.instance_store,
         placement_group=network.placement_group,
         update_strategy=stack.machines.update_strategy,
@@ -105,6 +110,29 @@ def most_unavailable(nodes: int) -> int:
     """Return how many nodes EKS may replace at a time: so many that a group of any size is done in time."""
     rounds = UPDATE_MINUTES // NODE_MINUTES
     return min(MOST_UNAVAILABLE, max(1, -(-nodes // rounds)))
+
+
+def interfaces(efa: int, security_group_id: pulumi.Input[str]) -> list[Mapping[str, object]]:
+    """Return a node's network interfaces if it has EFAs: an ordinary one for pods, and one EFA on each network card.
+
+    The EFAs take no address. All are in the cluster's security group: EKS does not add it to interfaces that a template
+    lists, and it has the rules that EFA needs, all traffic from and to itself.
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html
+    https://docs.aws.amazon.com/eks/latest/userguide/sec-group-reqs.html
+    """
+    if not efa:
+        return []
+    places = [(0, 0, "interface"), (0, 1, "efa-only"), *((card, 0, "efa-only") for card in range(1, efa))]
+    return [
+        {
+            "network_card_index": card,
+            "device_index": device,
+            "interface_type": kind,
+            "security_groups": [security_group_id],
+            "delete_on_termination": "true",
+        }
+        for card, device, kind in places
+    ]
 
 
 def user_data() -> str:
@@ -192,6 +220,7 @@ class NodeGroup(pulumi.ComponentResource):
             ],
             placement={"group_name": args.placement_group} if args.placement_group is not None else None,
             user_data=user_data() if args.instance_store else None,
+            network_interfaces=list(args.interfaces) or None,
             monitoring={"enabled": True},
             update_default_version=True,
             # The provider's default tags apply to the template, but not to what is launched from it.

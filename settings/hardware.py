@@ -20,6 +20,8 @@ class InstanceType:
     memory_gib: int
     gpus: int = 0
     gpu: str = ""
+    efa: int = 0
+    """Elastic Fabric Adapters, at most one for each network card."""
 
     @property
     def has_instance_store(self) -> bool:
@@ -67,25 +69,25 @@ INSTANCE_TYPES: dict[str, InstanceType] = {
     "g4dn.xlarge": InstanceType(4, 16, 1, "T4"),
     "g4dn.2xlarge": InstanceType(8, 32, 1, "T4"),
     "g4dn.4xlarge": InstanceType(16, 64, 1, "T4"),
-    "g4dn.8xlarge": InstanceType(32, 128, 1, "T4"),
-    "g4dn.12xlarge": InstanceType(48, 192, 4, "T4"),
+    "g4dn.8xlarge": InstanceType(32, 128, 1, "T4", 1),
+    "g4dn.12xlarge": InstanceType(48, 192, 4, "T4", 1),
     "g5.xlarge": InstanceType(4, 16, 1, "A10G"),
     "g5.2xlarge": InstanceType(8, 32, 1, "A10G"),
     "g5.4xlarge": InstanceType(16, 64, 1, "A10G"),
-    "g5.8xlarge": InstanceType(32, 128, 1, "A10G"),
-    "g5.12xlarge": InstanceType(48, 192, 4, "A10G"),
-    "g5.48xlarge": InstanceType(192, 768, 8, "A10G"),
+    "g5.8xlarge": InstanceType(32, 128, 1, "A10G", 1),
+    "g5.12xlarge": InstanceType(48, 192, 4, "A10G", 1),
+    "g5.48xlarge": InstanceType(192, 768, 8, "A10G", 1),
     "g6.xlarge": InstanceType(4, 16, 1, "L4"),
     "g6.2xlarge": InstanceType(8, 32, 1, "L4"),
     "g6.4xlarge": InstanceType(16, 64, 1, "L4"),
-    "g6.12xlarge": InstanceType(48, 192, 4, "L4"),
-    "g6.48xlarge": InstanceType(192, 768, 8, "L4"),
+    "g6.12xlarge": InstanceType(48, 192, 4, "L4", 1),
+    "g6.48xlarge": InstanceType(192, 768, 8, "L4", 1),
     "g6e.xlarge": InstanceType(4, 32, 1, "L40S"),
     "g6e.2xlarge": InstanceType(8, 64, 1, "L40S"),
-    "g6e.12xlarge": InstanceType(48, 384, 4, "L40S"),
-    "g6e.48xlarge": InstanceType(192, 1536, 8, "L40S"),
-    "p4d.24xlarge": InstanceType(96, 1152, 8, "A100"),
-    "p5.48xlarge": InstanceType(192, 2048, 8, "H100"),
+    "g6e.12xlarge": InstanceType(48, 384, 4, "L40S", 1),
+    "g6e.48xlarge": InstanceType(192, 1536, 8, "L40S", 4),
+    "p4d.24xlarge": InstanceType(96, 1152, 8, "A100", 4),
+    "p5.48xlarge": InstanceType(192, 2048, 8, "H100", 32),
 }
 
 KUBERNETES_VERSIONS = ("1.33", "1.34", "1.35")

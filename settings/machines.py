@@ -20,7 +20,30 @@ def machines(read: Reader, network: Network, workers: Workers, surge: Surge | No
         disk=_disk(read),
         placement_group=_placement_group(read),
         instance_store=_instance_store(read, workers, surge),
+        efa=_efa(read, workers, surge),
     )
+
+
+def _efa(read: Reader, workers: Workers, surge: Surge | None) -> int:
+    """Return the adapters of each node: all that it can have. The launch template of the core is one for all types."""
+    if not read.boolean("efa"):
+        return 0
+    _check_one_zone(read, "efa")
+    if not workers.gpus:
+        read.wrong("efa", "true", "is for NCCL, and workers without GPUs use gloo; set it to false")
+        return 0
+    names = (*workers.nodes.instance_types, *(surge.instance_types if surge else ()))
+    counts = {name: hardware.INSTANCE_TYPES[name].efa for name in names}
+    lacking = [name for name, count in counts.items() if not count]
+    least = min(counts.values(), default=0)
+    if lacking:
+        read.wrong("efa", "true", f"{', '.join(lacking)} can have no EFA; take larger types, or set it to false")
+    elif len(set(counts.values())) > 1:
+        told = ", ".join(f"{name} has {count}" for name, count in counts.items())
+        read.wrong("efa", "true", f"all types must have the same number of EFAs; {told}")
+    elif least % workers.per_node:
+        read.wrong("workersPerNode", workers.per_node, f"does not divide the {least} EFAs of each node")
+    return least
 
 
 def _instance_store(read: Reader, workers: Workers, surge: Surge | None) -> bool:
@@ -32,11 +55,16 @@ def _instance_store(read: Reader, workers: Workers, surge: Surge | None) -> bool
 
 
 def _placement_group(read: Reader) -> bool:
-    asked, zones = read.boolean("placementGroup"), str(read.config.get("workerZones", ""))
     # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/placement-strategies.html#placement-groups-limitations-cluster
-    if asked and (zones != "1" if zones.isdigit() else "," in zones):
-        read.wrong("placementGroup", "true", f"needs one zone, and workerZones is {zones}; set it to 1 or to one name")
+    if asked := read.boolean("placementGroup"):
+        _check_one_zone(read, "placementGroup")
     return asked
+
+
+def _check_one_zone(read: Reader, key: str) -> None:
+    zones = str(read.config.get("workerZones", ""))
+    if zones != "1" if zones.isdigit() else "," in zones:
+        read.wrong(key, "true", f"needs one zone, and workerZones is {zones}; set it to 1 or to one name")
 
 
 def _disk(read: Reader) -> Disk:

@@ -115,6 +115,8 @@ class Machines:
     """Whether their instances are near each other in one zone."""
     instance_store: bool
     """Whether images and scratch space are on the NVMe disks that belong to the instances."""
+    efa: int
+    """Elastic Fabric Adapters of each node; 0 if they are not used."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,7 @@ class Images:
     fetch: str
     etcd: str
     controller: str
+    efa_plugin: str
 
 
 @dataclass(frozen=True)

@@ -156,6 +156,7 @@ def _training(read: Reader) -> Training:
             fetch=read.image("fetchImage"),
             etcd=read.image("etcdImage"),
             controller=read.image("controllerImage"),
+            efa_plugin=read.image("efaPluginImage"),
         ),
     )
 

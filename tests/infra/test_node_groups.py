@@ -13,6 +13,7 @@ from infra.node_groups import NODE_MINUTES, UPDATE_MINUTES, most_unavailable
 from tests import graph
 
 GROUP = "aws:eks/nodeGroup:NodeGroup"
+ELASTIC_JOB = "kubernetes:elastic.pytorch.org/v1alpha1:ElasticJob"
 NODE_CLASS = "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 
@@ -123,6 +124,30 @@ def test_scratch_is_on_the_instances_own_disks_if_the_settings_say_so(production
     assert "userData" not in local.one(TEMPLATE, "system").inputs
     assert "userData" not in production.one(TEMPLATE, "workers").inputs
     assert "instanceStorePolicy" not in production.one(NODE_CLASS).inputs["spec"]
+
+
+def test_workers_have_an_efa_on_each_network_card_if_the_settings_say_so(production: graph.Graph) -> None:
+    own = graph.stack_config("Pulumi.aws.yaml.example")
+    config = {**own, "efa": True, "instanceTypes": ["p4d.24xlarge"], "gpusPerWorker": 8, "capacityType": "ON_DEMAND"}
+    fast = graph.deploy(config, stack="production")
+    interfaces = fast.one(TEMPLATE, "workers").inputs["networkInterfaces"]
+    places = [(each["networkCardIndex"], each["deviceIndex"], each["interfaceType"]) for each in interfaces]
+    assert places == [(0, 0, "interface"), *((card, int(card == 0), "efa-only") for card in range(4))]
+    assert all(each["securityGroups"] == [graph.NODES_SECURITY_GROUP] for each in interfaces)
+    container = fast.one(ELASTIC_JOB).inputs["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    for asked in ("requests", "limits"):
+        assert container["resources"][asked]["vpc.amazonaws.com/efa"] == "4"
+    plugin = next(each for each in fast.all("kubernetes:apps/v1:DaemonSet") if "efa" in each.name)
+    pod = plugin.inputs["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == config["efaPluginImage"]
+    assert pod["nodeSelector"] == {labels.NODE_ROLE: labels.NODE_ROLE_WORKER}
+    assert "networkInterfaces" not in fast.one(TEMPLATE, "system").inputs
+
+
+def test_without_efa_there_is_nothing_of_it(production: graph.Graph) -> None:
+    assert "networkInterfaces" not in production.one(TEMPLATE, "workers").inputs
+    assert not [each for each in production.all("kubernetes:apps/v1:DaemonSet") if "efa" in each.name]
+    assert "vpc.amazonaws.com/efa" not in str(production.one(ELASTIC_JOB).inputs)
 
 
 def test_nodes_without_gpus_get_the_standard_image() -> None:

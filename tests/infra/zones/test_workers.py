@@ -7,7 +7,7 @@ import runpy
 import pulumi
 import pytest
 
-from infra import worker_zones
+from infra.zones import workers as worker_zones
 from tests import graph
 
 ZONES = ["a", "b", "c"]
