@@ -15,13 +15,14 @@ from infra.karpenter import NAMESPACE as KARPENTER_NAMESPACE
 from infra.karpenter import SERVICE_ACCOUNT as KARPENTER_ACCOUNT
 from infra.karpenter import KarpenterAccess, KarpenterAccessArgs
 from infra.network import Network, NetworkArgs
-from infra.node_groups import ROOT_DEVICE, WORKER_DISK_GIB, NodeGroup, system_group, worker_group
+from infra.node_groups import ROOT_DEVICE, NodeGroup, system_group, worker_group
 from infra.outputs import Platform, kubernetes_platform
 from infra.shared_storage import SharedStorage, SharedStorageArgs
 from workloads.access import TrainerAccess, TrainerAccessArgs
 from workloads.bundle import Code, CodeArgs, pack
 from workloads.controller import Controller, ControllerArgs
 from workloads.dataset import Dataset, DatasetArgs
+from workloads.efa import EfaPlugin, EfaPluginArgs
 from workloads.etcd import Etcd, EtcdArgs
 from workloads.exports import Exported, export
 from workloads.karpenter import Karpenter, KarpenterArgs, Site, SurgeNodes, SurgeNodesArgs
@@ -36,7 +37,8 @@ def main() -> None:
     name, training, space = stack.name, stack.training, stack.training.namespace
 
     account = connect(stack)
-    network = Network(name, NetworkArgs(account.region, stack.network, stack.instance_types), account.options())
+    zones = NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines)
+    network = Network(name, zones, account.options())
     key = Encryption(name, EncryptionArgs(account), account.options())
     bucket = Bucket(name, BucketArgs(key.arn, protect=stack.protect), account.options())
     identity = Identity(name, IdentityArgs(account, training, bucket.arn, key.arn), account.options())
@@ -61,9 +63,11 @@ def main() -> None:
         ControllerArgs(training.images.controller, namespace.priorities.controller),
         platform.options(namespace),
     )
+    if stack.machines.efa:
+        EfaPlugin("efa-plugin", EfaPluginArgs(training.images.efa_plugin), platform.options(namespace))
     # Nodes with GPUs cost money, so they come when there is something to train on.
     worker_nodes: list[pulumi.Resource] = [
-        NodeGroup(f"{name}-workers", worker_group(stack, network, identity), account.options(*node_needs, dataset))
+        NodeGroup(f"{name}-workers", worker_group(stack, *node_needs), account.options(*node_needs, dataset))
     ]
     if stack.surge is not None:
         worker_nodes.append(surge_nodes(stack, stack.surge, account, node_needs, platform))
@@ -82,11 +86,12 @@ def surge_nodes(
 ) -> SurgeNodes:
     """Make Karpenter, what it needs of AWS, and the nodes that it may bring."""
     network, _, cluster = node_needs
-    access = KarpenterAccess(stack.name, KarpenterAccessArgs(account, surge), account.options(cluster))
+    needs = KarpenterAccessArgs(account, surge, placement_group=stack.machines.placement_group)
+    access = KarpenterAccess(stack.name, needs, account.options(cluster))
     install = KarpenterArgs(stack, surge, access.queue_name, KARPENTER_NAMESPACE, KARPENTER_ACCOUNT)
     karpenter = Karpenter("karpenter", install, platform.options(access))
-    subnets, security_group = network.private_subnet_ids, cluster.security_group_id
-    site = Site(access.node_role_name, subnets, security_group, ROOT_DEVICE, WORKER_DISK_GIB)
+    subnets, security_group = network.worker_subnet_ids, cluster.security_group_id
+    site = Site(access.node_role_name, subnets, security_group, ROOT_DEVICE, network.placement_group)
     after = platform.options(*node_needs, access, karpenter)
     return SurgeNodes("surge-nodes", SurgeNodesArgs(stack, surge, site), after)
 

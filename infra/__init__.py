@@ -2,6 +2,7 @@
 
 account          the AWS provider and the account behind it
 network          VPC, subnets, routes, NAT gateways
+zones            in which zones things are
 encryption       the KMS key
 bucket           the S3 bucket for code and checkpoints
 identity         IAM roles of nodes, the EFS CSI driver and the training pods

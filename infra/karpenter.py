@@ -42,10 +42,11 @@ EVENTS: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class KarpenterAccessArgs:
-    """The account, and the nodes that Karpenter brings."""
+    """The account, the nodes that Karpenter brings, and whether these are in a placement group."""
 
     account: Account
     surge: settings.Surge
+    placement_group: bool = False
 
 
 class KarpenterAccess(pulumi.ComponentResource):
@@ -65,7 +66,7 @@ class KarpenterAccess(pulumi.ComponentResource):
         self._child = pulumi.ResourceOptions(parent=self)
         nodes = self._node_role()
         queue = self._queue()
-        self._controller(nodes.arn, queue.arn, spot=args.surge.capacity_type == "SPOT")
+        self._controller(nodes.arn, queue.arn, args)
         self.queue_name = queue.name
         self.node_role_name = nodes.name
         self.register_outputs({"queueName": queue.name, "nodeRoleName": nodes.name})
@@ -116,13 +117,16 @@ class KarpenterAccess(pulumi.ComponentResource):
             )
         return queue
 
-    def _controller(self, node_role_arn: pulumi.Output[str], queue_arn: pulumi.Output[str], *, spot: bool) -> None:
+    def _controller(
+        self, node_role_arn: pulumi.Output[str], queue_arn: pulumi.Output[str], args: KarpenterAccessArgs
+    ) -> None:
+        spot, group = args.surge.capacity_type == "SPOT", args.placement_group
         name = f"{self._name}-karpenter"
         trust = pods_trust(self._name, self._account, NAMESPACE, SERVICE_ACCOUNT)
         role = make_role(name, f"Karpenter's controller of {self._name}", trust, (), self._account, self._child)
 
         def document(scope: karpenter.Scope, found: list[str]) -> policies.Document:
-            return karpenter.controller(scope, karpenter.Uses(found[0], found[1], spot=spot))
+            return karpenter.controller(scope, karpenter.Uses(found[0], found[1], spot=spot, placement_group=group))
 
         policy = self._document(document, queue_arn, node_role_arn)
         aws.iam.RolePolicy(name, role=role.name, policy=policy, opts=self._child)

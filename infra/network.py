@@ -18,6 +18,7 @@ import pulumi
 import pulumi_aws as aws
 
 import settings
+from infra.zones import workers as worker_zones
 from settings import hardware
 
 PUBLIC_PREFIX = 24
@@ -84,13 +85,20 @@ def check_offerings(
     return list(zones)
 
 
+def _pairs(both: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the first half's items, each with that of the second half."""
+    half = len(both) // 2
+    return list(zip(both[:half], both[half:], strict=True))
+
+
 @dataclass(frozen=True)
 class NetworkArgs:
-    """The region, the VPC's settings, and the instance types that its zones must have, by the key that names them."""
+    """The region, the VPC's settings, the instance types by the key that names them, and the workers' machines."""
 
     region: str
     network: settings.Network
     instance_types: Mapping[str, Sequence[str]]
+    machines: settings.Machines
 
 
 class Network(pulumi.ComponentResource):
@@ -102,6 +110,10 @@ class Network(pulumi.ComponentResource):
     vpc_id: pulumi.Output[str]
     public_subnet_ids: list[pulumi.Output[str]]
     private_subnet_ids: list[pulumi.Output[str]]
+    worker_subnet_ids: list[pulumi.Output[str]]
+    """Those of the private subnets in which the workers' nodes are."""
+    placement_group: pulumi.Output[str] | None
+    """Name of the group that the workers' nodes are in; None if they are in none."""
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions) -> None:
         wanted = args.network
@@ -126,11 +138,14 @@ class Network(pulumi.ComponentResource):
             opts=self._child,
         )
         plan = plan_subnets(wanted.cidr, wanted.zone_count)
-        zones = self._with_offerings(self._zones(wanted), args.instance_types)
+        offered = self._offered(args.instance_types)
+        zones = self._with_offerings(self._zones(wanted), offered, args.instance_types)
         public = self._subnets("public", plan.public, zones)
         private = self._subnets("private", plan.private, zones)
         self.public_subnet_ids = [subnet.id for subnet in public]
         self.private_subnet_ids = [subnet.id for subnet in private]
+        self.worker_subnet_ids = self._of_workers(private, offered, args)
+        self.placement_group = self._placement_group() if args.machines.placement_group else None
         tables = self._route(public, private, per_zone=wanted.nat_per_zone)
         aws.ec2.VpcEndpoint(
             f"{name}-s3",
@@ -156,19 +171,54 @@ class Network(pulumi.ComponentResource):
             found.names.apply(partial(zone_name, index=index, wanted=wanted.zones)) for index in range(wanted.zones)
         ]
 
-    def _with_offerings(
-        self, zones: list[pulumi.Input[str]], wanted: Mapping[str, Sequence[str]]
-    ) -> list[pulumi.Input[str]]:
+    def _offered(self, wanted: Mapping[str, Sequence[str]]) -> pulumi.Output[list[tuple[str, str]]]:
+        """Return the pairs of an instance type and a zone that has it."""
         names = sorted({name for types in wanted.values() for name in types})
         found = aws.ec2.get_instance_type_offerings_output(
             filters=[{"name": "instance-type", "values": names}],
             location_type="availability-zone",
             opts=pulumi.InvokeOutputOptions(parent=self),
         )
-        checked = pulumi.Output.all(found.instance_types, found.locations, *zones).apply(
-            lambda given: check_offerings(given[2:], list(zip(given[0], given[1], strict=True)), wanted)
+        return pulumi.Output.all(found.instance_types, found.locations).apply(
+            lambda given: list(zip(given[0], given[1], strict=True))
         )
+
+    def _with_offerings(
+        self,
+        zones: list[pulumi.Input[str]],
+        offered: pulumi.Output[list[tuple[str, str]]],
+        wanted: Mapping[str, Sequence[str]],
+    ) -> list[pulumi.Input[str]]:
+        checked = pulumi.Output.all(offered, *zones).apply(lambda given: check_offerings(given[1:], given[0], wanted))
         return [checked[index] for index in range(len(zones))]
+
+    def _of_workers(
+        self, private: list[aws.ec2.Subnet], offered: pulumi.Output[list[tuple[str, str]]], args: NetworkArgs
+    ) -> list[pulumi.Output[str]]:
+        asked, types = args.machines.zones, args.instance_types
+        # From the zones alone, which a preview knows: it reports a mistake although no subnet exists yet.
+        zones = [subnet.availability_zone for subnet in private]
+        names = pulumi.Output.all(offered, *zones).apply(
+            lambda given: worker_zones.choose(given[1:], given[0], types, asked)
+        )
+        if isinstance(asked, int):
+            # The value of the first update stays in the state: https://www.pulumi.com/docs/iac/concepts/stash/
+            kept = pulumi.Stash(
+                f"{self._name}-worker-zones",
+                input=names,
+                opts=pulumi.ResourceOptions(parent=self, ignore_changes=["input"]),
+            )
+            names = pulumi.Output.all(offered, kept.output, *zones).apply(
+                lambda given: worker_zones.choose(given[2:], given[0], types, asked, given[1])
+            )
+        chosen = pulumi.Output.all(names, *zones, *(subnet.id for subnet in private)).apply(
+            lambda given: [id_ for zone, id_ in _pairs(given[1:]) if zone in given[0]]
+        )
+        return [chosen[index] for index in range(asked if isinstance(asked, int) else len(asked))]
+
+    def _placement_group(self) -> pulumi.Output[str]:
+        name = f"{self._name}-workers"
+        return aws.ec2.PlacementGroup(name, strategy="cluster", tags={"Name": name}, opts=self._child).name
 
     def _subnets(self, kind: str, ranges: tuple[str, ...], zones: list[pulumi.Input[str]]) -> list[aws.ec2.Subnet]:
         # EKS and its load balancer controller look for these tags.

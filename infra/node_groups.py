@@ -9,6 +9,8 @@ node's credentials.
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +19,7 @@ import pulumi_aws as aws
 
 import settings
 from contract import labels
+from infra.cluster import Cluster
 from infra.identity import Identity
 from infra.network import Network
 
@@ -26,11 +29,18 @@ ROOT_DEVICE = "/dev/xvda"
 """The root device of the AL2023 images."""
 
 
-SYSTEM_DISK_GIB = 60
+SYSTEM_DISK = settings.Disk(gib=60)
 """The dataset job runs on these nodes in the trainer's image, which takes about 20 GiB with CUDA."""
 
-WORKER_DISK_GIB = 100
-"""The trainer's image, and scratch space."""
+UPDATE_MINUTES = 120
+"""How long Pulumi waits until EKS has replaced the nodes of a group."""
+
+NODE_MINUTES = 15
+"""How long EKS drains a node that it replaces, at most: few take more than a minute, and a new one starts in five.
+https://docs.aws.amazon.com/eks/latest/userguide/managed-node-update-behavior.html"""
+
+MOST_UNAVAILABLE = 100
+"""EKS's limit. https://docs.aws.amazon.com/eks/latest/APIReference/API_NodegroupUpdateConfig.html"""
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,12 @@ class NodeGroupArgs:
     subnet_ids: Sequence[pulumi.Input[str]]
     kubernetes_version: str
     nodes: settings.Nodes
-    disk_gib: int
+    disk: settings.Disk
+    interfaces: Sequence[Mapping[str, object]]
+    """None for the one that every instance has."""
+    instance_store: bool
+    placement_group: pulumi.Input[str] | None
+    update_strategy: str
     labels: Mapping[str, str]
     taint: str | None
     tags: Mapping[str, str]
@@ -56,14 +71,18 @@ def system_group(stack: settings.Settings, network: Network, identity: Identity)
         subnet_ids=network.private_subnet_ids,
         kubernetes_version=stack.cluster.version,
         nodes=stack.system,
-        disk_gib=SYSTEM_DISK_GIB,
+        disk=SYSTEM_DISK,
+        interfaces=(),
+        instance_store=False,
+        placement_group=None,
+        update_strategy="DEFAULT",
         labels={labels.NODE_ROLE: labels.NODE_ROLE_SYSTEM},
         taint=None,
         tags=stack.all_tags,
     )
 
 
-def worker_group(stack: settings.Settings, network: Network, identity: Identity) -> NodeGroupArgs:
+def worker_group(stack: settings.Settings, network: Network, identity: Identity, cluster: Cluster) -> NodeGroupArgs:
     """Return the group of the workers' nodes: all of them, or the core if Karpenter brings the others.
 
     Only a core is labelled as one. Where there are no other nodes, workers have nothing to prefer, and a group that
@@ -73,14 +92,70 @@ def worker_group(stack: settings.Settings, network: Network, identity: Identity)
     return NodeGroupArgs(
         cluster_name=stack.name,
         role_arn=identity.node_role_arn,
-        subnet_ids=network.private_subnet_ids,
+        subnet_ids=network.worker_subnet_ids,
         kubernetes_version=stack.cluster.version,
         nodes=stack.workers.nodes,
-        disk_gib=WORKER_DISK_GIB,
+        disk=stack.machines.disk,
+        interfaces=interfaces(stack.machines.efa, cluster.security_group_id),
+        instance_store=stack.machines.instance_store,
+        placement_group=network.placement_group,
+        update_strategy=stack.machines.update_strategy,
         labels={labels.NODE_ROLE: labels.NODE_ROLE_WORKER, **core},
         taint=labels.TAINT_WORKER,
         tags=stack.all_tags,
     )
+
+
+def most_unavailable(nodes: int) -> int:
+    """Return how many nodes EKS may replace at a time: so many that a group of any size is done in time."""
+    rounds = UPDATE_MINUTES // NODE_MINUTES
+    return min(MOST_UNAVAILABLE, max(1, -(-nodes // rounds)))
+
+
+def interfaces(efa: int, security_group_id: pulumi.Input[str]) -> list[Mapping[str, object]]:
+    """Return a node's network interfaces if it has EFAs: an ordinary one for pods, and one EFA on each network card.
+
+    The EFAs take no address. All are in the cluster's security group: EKS does not add it to interfaces that a template
+    lists, and it has the rules that EFA needs, all traffic from and to itself.
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html
+    https://docs.aws.amazon.com/eks/latest/userguide/sec-group-reqs.html
+    """
+    if not efa:
+        return []
+    places = [(0, 0, "interface"), (0, 1, "efa-only"), *((card, 0, "efa-only") for card in range(1, efa))]
+    return [
+        {
+            "network_card_index": card,
+            "device_index": device,
+            "interface_type": kind,
+            "security_groups": [security_group_id],
+            "delete_on_termination": "true",
+        }
+        for card, device, kind in places
+    ]
+
+
+def user_data() -> str:
+    """Return what nodeadm merges into EKS's configuration of a node: local disks become one RAID 0. In Base64.
+
+    containerd and kubelet then keep their state there: images, logs, and what pods write outside of volumes.
+    https://awslabs.github.io/amazon-eks-ami/nodeadm/doc/examples/#enabling-instance-store
+    """
+    storage = {"instance": {"localStorage": {"strategy": "RAID0"}}}
+    config = {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": storage}
+    lines = (
+        "MIME-Version: 1.0",
+        'Content-Type: multipart/mixed; boundary="BOUNDARY"',  # EKS accepts MIME multipart only
+        "",
+        "--BOUNDARY",
+        "Content-Type: application/node.eks.aws",
+        "",
+        json.dumps(config),
+        "",
+        "--BOUNDARY--",
+        "",
+    )
+    return base64.b64encode("\n".join(lines).encode()).decode()
 
 
 class NodeGroup(pulumi.ComponentResource):
@@ -103,7 +178,10 @@ class NodeGroup(pulumi.ComponentResource):
                 "min_size": args.nodes.minimum,
                 "max_size": args.nodes.maximum,
             },
-            update_config={"max_unavailable": 1},
+            update_config={
+                "max_unavailable": most_unavailable(args.nodes.maximum),
+                "update_strategy": args.update_strategy,
+            },
             node_repair_config={"enabled": True},
             labels=dict(args.labels),
             taints=[{"key": args.taint, "value": "true", "effect": "NO_SCHEDULE"}] if args.taint else None,
@@ -111,7 +189,8 @@ class NodeGroup(pulumi.ComponentResource):
             tags={**args.tags, "Name": name},
             # Spot capacity may take a while to come, and EKS drains a node for up to 15 minutes.
             opts=pulumi.ResourceOptions(
-                parent=self, custom_timeouts=pulumi.CustomTimeouts(create="30m", update="60m", delete="30m")
+                parent=self,
+                custom_timeouts=pulumi.CustomTimeouts(create="30m", update=f"{UPDATE_MINUTES}m", delete="30m"),
             ),
         )
         self.register_outputs({})
@@ -130,17 +209,24 @@ class NodeGroup(pulumi.ComponentResource):
                 {
                     "device_name": ROOT_DEVICE,
                     "ebs": {
-                        "volume_size": args.disk_gib,
+                        "volume_size": args.disk.gib,
                         "volume_type": "gp3",
+                        "iops": args.disk.iops,
+                        "throughput": args.disk.throughput,
                         "encrypted": "true",
                         "delete_on_termination": "true",
                     },
                 }
             ],
+            placement={"group_name": args.placement_group} if args.placement_group is not None else None,
+            user_data=user_data() if args.instance_store else None,
+            network_interfaces=list(args.interfaces) or None,
             monitoring={"enabled": True},
             update_default_version=True,
             # The provider's default tags apply to the template, but not to what is launched from it.
             tag_specifications=[{"resource_type": kind, "tags": tags} for kind in ("instance", "volume")],
             tags=tags,
-            opts=pulumi.ResourceOptions(parent=self),
+            # Tags that are edited later would make a new version of the template, with which EKS replaces every node:
+            # https://github.com/terraform-aws-modules/terraform-aws-eks/issues/2514
+            opts=pulumi.ResourceOptions(parent=self, ignore_changes=["tagSpecifications"]),
         )

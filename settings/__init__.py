@@ -6,6 +6,7 @@ stack = settings.parse(mapping, stack="local")     # anywhere else: the same, as
 model      the configuration as a tree of frozen dataclasses
 parsing    makes that tree from keys and values
 nodes      the part of `parsing` for the workers and all nodes
+machines   the part of `parsing` for what the worker nodes have in common
 reader     typed access to keys; collects the mistakes
 hardware   facts about instance types
 """
@@ -16,7 +17,9 @@ from settings.model import (
     Cluster,
     ConfigurationError,
     Dataset,
+    Disk,
     Images,
+    Machines,
     Network,
     Nodes,
     Settings,
@@ -33,7 +36,9 @@ __all__ = [
     "Cluster",
     "ConfigurationError",
     "Dataset",
+    "Disk",
     "Images",
+    "Machines",
     "Network",
     "Nodes",
     "Settings",

@@ -20,6 +20,13 @@ class InstanceType:
     memory_gib: int
     gpus: int = 0
     gpu: str = ""
+    efa: int = 0
+    """Elastic Fabric Adapters, at most one for each network card."""
+
+    @property
+    def has_instance_store(self) -> bool:
+        """Return whether it has NVMe disks of its own: of these types, all with GPUs do, and no other."""
+        return self.gpus > 0
 
     @property
     def schedulable_cpu_millis(self) -> int:
@@ -62,30 +69,42 @@ INSTANCE_TYPES: dict[str, InstanceType] = {
     "g4dn.xlarge": InstanceType(4, 16, 1, "T4"),
     "g4dn.2xlarge": InstanceType(8, 32, 1, "T4"),
     "g4dn.4xlarge": InstanceType(16, 64, 1, "T4"),
-    "g4dn.8xlarge": InstanceType(32, 128, 1, "T4"),
-    "g4dn.12xlarge": InstanceType(48, 192, 4, "T4"),
+    "g4dn.8xlarge": InstanceType(32, 128, 1, "T4", 1),
+    "g4dn.12xlarge": InstanceType(48, 192, 4, "T4", 1),
     "g5.xlarge": InstanceType(4, 16, 1, "A10G"),
     "g5.2xlarge": InstanceType(8, 32, 1, "A10G"),
     "g5.4xlarge": InstanceType(16, 64, 1, "A10G"),
-    "g5.8xlarge": InstanceType(32, 128, 1, "A10G"),
-    "g5.12xlarge": InstanceType(48, 192, 4, "A10G"),
-    "g5.48xlarge": InstanceType(192, 768, 8, "A10G"),
+    "g5.8xlarge": InstanceType(32, 128, 1, "A10G", 1),
+    "g5.12xlarge": InstanceType(48, 192, 4, "A10G", 1),
+    "g5.48xlarge": InstanceType(192, 768, 8, "A10G", 1),
     "g6.xlarge": InstanceType(4, 16, 1, "L4"),
     "g6.2xlarge": InstanceType(8, 32, 1, "L4"),
     "g6.4xlarge": InstanceType(16, 64, 1, "L4"),
-    "g6.12xlarge": InstanceType(48, 192, 4, "L4"),
-    "g6.48xlarge": InstanceType(192, 768, 8, "L4"),
+    "g6.12xlarge": InstanceType(48, 192, 4, "L4", 1),
+    "g6.48xlarge": InstanceType(192, 768, 8, "L4", 1),
     "g6e.xlarge": InstanceType(4, 32, 1, "L40S"),
     "g6e.2xlarge": InstanceType(8, 64, 1, "L40S"),
-    "g6e.12xlarge": InstanceType(48, 384, 4, "L40S"),
-    "g6e.48xlarge": InstanceType(192, 1536, 8, "L40S"),
-    "p4d.24xlarge": InstanceType(96, 1152, 8, "A100"),
-    "p5.48xlarge": InstanceType(192, 2048, 8, "H100"),
+    "g6e.12xlarge": InstanceType(48, 384, 4, "L40S", 1),
+    "g6e.48xlarge": InstanceType(192, 1536, 8, "L40S", 4),
+    "p4d.24xlarge": InstanceType(96, 1152, 8, "A100", 4),
+    "p5.48xlarge": InstanceType(192, 2048, 8, "H100", 32),
 }
 
 KUBERNETES_VERSIONS = ("1.33", "1.34", "1.35")
 """Versions that have AL2023 node images and that the manifests are written for.
 https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html"""
+
+DISK_GIB = range(50, 16_384 + 1)
+"""From what system, images and checkpoint uploads take, to what every EBS client accepts."""
+
+DISK_IOPS = range(3_000, 80_000 + 1)
+DISK_THROUGHPUT = range(125, 2_000 + 1)
+"""In MiB/s. The lowest IOPS and throughput of a gp3 volume are part of its price; more is charged for.
+https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html"""
+
+DISK_IOPS_PER_GIB = 500
+DISK_IOPS_PER_THROUGHPUT = 4
+"""A gp3 volume has at most 500 IOPS for each GiB, and at most 0.25 MiB/s for each of its IOPS. Same source."""
 
 LOG_RETENTION_DAYS = (365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653)
 """The retentions of a year and more that CloudWatch Logs accepts.

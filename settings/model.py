@@ -84,12 +84,39 @@ class Workers:
     sized_by_pulumi: bool
     """Whether `pulumi up` sets the number of a running job; else `kubectl scale` or an HPA sets it in the cluster."""
     minimum: int
-    """The workers that the core has nodes for; 0 if it has none."""
+    """The fewest with which training goes on; 0 if the job may be suspended."""
     maximum: int
     gpus: int
     per_node: int
     nodes: Nodes
-    """The worker node group. With a `Surge` it is the core: the nodes for `minimum` workers, always On-Demand."""
+    """The worker node group. With a `Surge` it is the core: nodes for `minimum` workers or fewer, always On-Demand."""
+
+
+@dataclass(frozen=True)
+class Disk:
+    """The root disk of a node, a gp3 volume: container images, and what pods write outside of volumes."""
+
+    gib: int
+    iops: int = hardware.DISK_IOPS.start
+    throughput: int = hardware.DISK_THROUGHPUT.start
+    """In MiB/s."""
+
+
+@dataclass(frozen=True)
+class Machines:
+    """What the worker nodes have in common, whoever brings them."""
+
+    zones: int | tuple[str, ...]
+    """How many of the stack's zones they are in, or which."""
+    update_strategy: str
+    """DEFAULT or MINIMAL: whether EKS starts a new node before it ends the old one, or after."""
+    disk: Disk
+    placement_group: bool
+    """Whether their instances are near each other in one zone."""
+    instance_store: bool
+    """Whether images and scratch space are on the NVMe disks that belong to the instances."""
+    efa: int
+    """Elastic Fabric Adapters of each node; 0 if they are not used."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +139,7 @@ class Surge:
     instance_types: tuple[str, ...]
     """Empty: any type like the smallest of the core's."""
     maximum: int
-    """The number of nodes for the workers between `Workers.minimum` and `Workers.maximum`."""
+    """The number of nodes for the workers that the core has no nodes for, up to `Workers.maximum`."""
     window: Window | None
     """When nodes that no longer match the configuration may be replaced; None: never."""
     charts: str
@@ -146,6 +173,7 @@ class Images:
     fetch: str
     etcd: str
     controller: str
+    efa_plugin: str
 
 
 @dataclass(frozen=True)
@@ -190,6 +218,7 @@ class Settings:
     cluster: Cluster
     system: Nodes
     workers: Workers
+    machines: Machines
     surge: Surge | None
     """None if the worker node group has all worker nodes."""
     training: Training

@@ -5,7 +5,7 @@
     surge = nodes.surge(read, workers)
 
 With `surgeNodes: karpenter` the worker node group is the core: it has the nodes for `minWorkers`, whatever `workers`
-is, and Karpenter brings the nodes above. With `nodegroup` that group has all worker nodes.
+is, or fewer, and Karpenter brings the nodes above. With `nodegroup` that group has all worker nodes.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ def workers(read: Reader) -> Workers:
     now, least, most = (nodes_for(number, per_node) for number in (count, minimum, maximum))
     types = _instance_types(read, "instanceTypes", at_least_one=True)
     capacity_type = _capacity_type(read)
+    core = _core(read, least, karpenter=karpenter)
     if karpenter:
-        group = Nodes(least, least, max(1, least), types, ON_DEMAND)  # EKS refuses a maximum of 0
+        group = Nodes(core, core, max(1, core), types, ON_DEMAND)  # EKS refuses a maximum of 0
     else:
         group = Nodes(now, least, most, types, capacity_type)
     found = Workers(
@@ -59,11 +60,11 @@ def workers(read: Reader) -> Workers:
 
 def surge(read: Reader, workers: Workers) -> Surge | None:
     """Return the nodes that Karpenter brings; None if it brings none."""
-    least, most = (nodes_for(number, workers.per_node) for number in (workers.minimum, workers.maximum))
+    core, most = workers.nodes.minimum, nodes_for(workers.maximum, workers.per_node)
     found = Surge(
         capacity_type=_capacity_type(read),
         instance_types=_instance_types(read, "surgeInstanceTypes", at_least_one=False),
-        maximum=most - least,
+        maximum=most - core,
         window=_window(read),
         charts=read.text("karpenterCharts", _CHARTS, "an oci:// address or a folder"),
         image=read.image("karpenterImage"),
@@ -83,6 +84,18 @@ def nodes_for(workers: int, per_node: int) -> int:
 
 def _karpenter(read: Reader) -> bool:
     return read.choice("surgeNodes", ("karpenter", "nodegroup")) == "karpenter"
+
+
+def _core(read: Reader, least: int, *, karpenter: bool) -> int:
+    """Return the nodes of the core: as many as minWorkers need, or fewer."""
+    text = read.text("coreNodes", r"all|\d{1,4}", "a number of nodes, or all")
+    if text in ("", "all"):
+        return least
+    if not karpenter:
+        read.wrong("coreNodes", text, "has an effect only with surgeNodes karpenter; remove it")
+    elif int(text) > least:
+        read.wrong("coreNodes", text, f"must be from 0 to {least}, the number of nodes for minWorkers")
+    return int(text)
 
 
 def _capacity_type(read: Reader) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import pulumi
 
 from contract.install.pods import NAMESPACE
-from settings import hardware, nodes
+from settings import hardware, machines, nodes
 from settings.model import (
     MAX_JOB_NAME_LENGTH,
     MAX_NAME_LENGTH,
@@ -71,11 +71,12 @@ def parse(config: Mapping[str, Any], *, stack: str) -> Settings:
         profile=read.text("profile", r"[\w.@-]*", "the name of an AWS profile"),
         tags=tags,
         protect=read.boolean("protect"),
-        network=_network(read),
+        network=(network := _network(read)),
         cluster=_cluster(read),
         system=nodes.system(read),
         workers=(workers := nodes.workers(read)),
-        surge=nodes.surge(read, workers),
+        surge=(surge := nodes.surge(read, workers)),
+        machines=machines.machines(read, network, workers, surge),
         training=_training(read),
     )
     read.finish()
@@ -155,6 +156,7 @@ def _training(read: Reader) -> Training:
             fetch=read.image("fetchImage"),
             etcd=read.image("etcdImage"),
             controller=read.image("controllerImage"),
+            efa_plugin=read.image("efaPluginImage"),
         ),
     )
 

@@ -81,14 +81,14 @@ DRAIN_MINUTES = 30
 
 @dataclass(frozen=True)
 class Site:
-    """What the AWS side has made for the nodes, and their disk."""
+    """What the AWS side has made for the nodes."""
 
     role: Text
     """Name of the nodes' role, not its ARN."""
     subnet_ids: Sequence[Text]
     security_group_id: Text
     root_device: str
-    disk_gib: int
+    placement_group: Text | None = None
 
 
 @dataclass(frozen=True)
@@ -166,6 +166,7 @@ def node_class_manifest(stack: settings.Settings, surge: settings.Surge, site: S
 
     The image is pinned, so that a release of another one changes nothing by itself.
     """
+    disk = stack.machines.disk
     return {
         "apiVersion": f"{AWS}/v1",
         "kind": "EC2NodeClass",
@@ -175,6 +176,7 @@ def node_class_manifest(stack: settings.Settings, surge: settings.Surge, site: S
             "amiSelectorTerms": [{"alias": f"al2023@{surge.ami_version}"}],
             "subnetSelectorTerms": [{"id": subnet} for subnet in site.subnet_ids],
             "securityGroupSelectorTerms": [{"id": site.security_group_id}],
+            **({"placementGroupSelector": {"name": site.placement_group}} if site.placement_group is not None else {}),
             "metadataOptions": {
                 "httpEndpoint": "enabled",
                 "httpProtocolIPv6": "disabled",
@@ -185,13 +187,16 @@ def node_class_manifest(stack: settings.Settings, surge: settings.Surge, site: S
                 {
                     "deviceName": site.root_device,
                     "ebs": {
-                        "volumeSize": f"{site.disk_gib}Gi",
+                        "volumeSize": f"{disk.gib}Gi",
                         "volumeType": "gp3",
+                        "iops": disk.iops,
+                        "throughput": disk.throughput,
                         "encrypted": True,
                         "deleteOnTermination": True,
                     },
                 }
             ],
+            **({"instanceStorePolicy": "RAID0"} if stack.machines.instance_store else {}),
             "detailedMonitoring": False,
             "tags": {**stack.all_tags, "Name": f"{stack.name}-surge"},
         },

@@ -23,6 +23,7 @@ from contract.elasticjob.model import Launcher, RestartPolicy, SuccessPolicy
 from contract.pod_defaults import lost_node_tolerations
 from infra.outputs import TRAINER_SERVICE_ACCOUNT, checkpoints_folder
 from workloads import dataset, etcd, objects
+from workloads.efa import EFA_RESOURCE
 from workloads.manifests import (
     BUNDLE,
     CODE_MOUNT,
@@ -69,6 +70,8 @@ class JobSpec:
     workers: settings.Workers
     prefers_core: bool
     """Whether its workers take the nodes that are always there before those that come and go."""
+    efa: int
+    """Elastic Fabric Adapters of each node."""
     images: settings.Images
     code_uri: Text
     service_account: str
@@ -98,6 +101,7 @@ def job_spec(stack: settings.Settings, code_uri: Text, checkpoints: Text, priori
         name=wanted.job,
         workers=stack.workers,
         prefers_core=stack.surge is not None,
+        efa=stack.machines.efa,
         images=wanted.images,
         code_uri=code_uri,
         service_account=TRAINER_SERVICE_ACCOUNT,
@@ -275,7 +279,7 @@ def worker_container(job: JobSpec) -> Manifest:
         "command": ["python3", BUNDLE, "train", f"--keep-checkpoints={job.keep_checkpoints}", *job.arguments],
         "env": environment(own),
         "ports": metrics.ports(job.processes),
-        "resources": resources(job.workers),
+        "resources": resources(job.workers, job.efa),
         "securityContext": CONFINED,
         "volumeMounts": [
             DATA_MOUNT,
@@ -302,10 +306,11 @@ def cpu_millis(workers: settings.Workers) -> int:
     return workers.nodes.smallest.schedulable_cpu_millis // workers.per_node
 
 
-def resources(workers: settings.Workers) -> Manifest:
-    """Return a worker's share of its node, so that exactly `per_node` workers fit on one."""
+def resources(workers: settings.Workers, efa: int = 0) -> Manifest:
+    """Return a worker's share of its node, which may have EFAs, so that exactly `per_node` workers fit on one."""
     memory = memory_mib(workers)
     gpus = {GPU_RESOURCE: str(workers.gpus)} if workers.gpus else {}
+    gpus |= {EFA_RESOURCE: str(efa // workers.per_node)} if efa else {}
     return {
         "requests": {
             "cpu": f"{cpu_millis(workers)}m",

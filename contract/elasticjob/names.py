@@ -85,6 +85,7 @@ class Reason(StrEnum):
     PODS_NOT_STARTING = "PodsNotStarting"
     BACKOFF_LIMIT = "BackoffLimitExceeded"
     DEADLINE = "DeadlineExceeded"
+    OUT_OF_MEMORY = "OutOfMemory"
     TOO_FEW_WORKERS = "TooFewWorkers"
     PERMANENT_FAILURE = "PermanentFailure"
 

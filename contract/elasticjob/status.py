@@ -65,6 +65,10 @@ class Status:
     counted: Annotated[
         Mapping[str, int], About("Of pods that still exist, by uid: how many of their failures are in restarts.")
     ] = field(default_factory=dict)
+    out_of_memory: Annotated[
+        Mapping[str, int],
+        About("By pod: how many times in a row it used more memory than its limit, each within ten minutes."),
+    ] = field(default_factory=dict)
     observed_generation: Annotated[int, About("The metadata.generation that this status is about.")] = 0
     start_time: Annotated[
         datetime | None, About("Since when the job is active: has been neither suspended nor queued.")

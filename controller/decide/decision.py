@@ -199,6 +199,7 @@ def _status(situation: Situation, standing: Standing, counts: Mapping[str, Repli
         settled_replicas=fate.settled,
         restarts=tally.restarts,
         counted=tally.counted,
+        out_of_memory=tally.out_of_memory,
         observed_generation=job.generation,
         start_time=fate.start_time,
         completion_time=fate.completion_time,

@@ -9,8 +9,8 @@ it is not counted. That includes a pod without any container status, which is wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
 
@@ -29,6 +29,14 @@ BACKOFF = timedelta(seconds=10)
 LONGEST_BACKOFF = timedelta(seconds=300)
 LONG_RUN = timedelta(minutes=10)
 """After a run of this length the back-off starts again at its shortest, as the kubelet's does."""
+
+MOST_OUT_OF_MEMORY = 5
+"""The job fails when pods of one name have used more memory than their limit so many times in a row.
+
+What a program needs in its first minutes it needs at every start, so more attempts would only cost nodes. Each of the
+five waits twice as long as the one before, in case that memory is short only for a while. A pod that ran for LONG_RUN
+before begins a new row, as does one that ended otherwise, and then backoffLimit is what ends the job.
+"""
 
 SHORTEST_LIFE = timedelta(seconds=5)
 """A disrupted pod is not replaced earlier than this after its creation, if a kubelet refuses each pod at once."""
@@ -52,6 +60,8 @@ class Tally:
     counted: dict[str, int]
     last_failure_time: datetime | None
     events: tuple[Emit, ...]
+    out_of_memory: Mapping[str, int] = field(default_factory=dict)
+    """By name of a pod: see `MOST_OUT_OF_MEMORY`."""
 
 
 def verdict(pod: PodView, replica: ReplicaSpec) -> Verdict:
@@ -85,6 +95,7 @@ def tally(status: Status, judged: Iterable[tuple[PodView, Verdict]], now: dateti
         now: in whole seconds.
     """
     restarts, counted, events = status.restarts, dict[str, int](), list[Emit]()
+    exhausted = dict(status.out_of_memory)
     for pod, meaning in judged:
         known = status.counted.get(pod.uid)
         failures = pod.restarts + (meaning is Verdict.RETRY)
@@ -94,10 +105,24 @@ def tally(status: Status, judged: Iterable[tuple[PodView, Verdict]], now: dateti
             failures = known or 0
         elif known is None or failures > known:
             events.append(_event(pod, meaning))
+            _count_memory(exhausted, pod)
         counted[pod.uid] = max(failures, known or 0)
         restarts += max(0, failures - (known or 0))
     failed = restarts > status.restarts
-    return Tally(restarts, counted, now if failed else status.last_failure_time, tuple(events))
+    return Tally(restarts, counted, now if failed else status.last_failure_time, tuple(events), exhausted)
+
+
+def _count_memory(exhausted: dict[str, int], pod: PodView) -> None:
+    """Add the pod's failure, which has not been counted before, to the row of its name, or end the row.
+
+    A pod whose node was lost says nothing about memory and leaves the row as it is. Nor does one that exited with 137
+    and without the reason: containerd sometimes learns too late why a container ended
+    (https://github.com/containerd/containerd/issues/8180).
+    """
+    row = exhausted.pop(pod.name, 0)
+    if pod.oom_killed:
+        long = pod.started is not None and pod.finished is not None and pod.finished - pod.started >= LONG_RUN
+        exhausted[pod.name] = 1 if long else row + 1
 
 
 def due(pod: PodView, meaning: Verdict, earlier: int, last_failure: datetime | None) -> datetime:

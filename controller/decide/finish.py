@@ -7,9 +7,9 @@ A job has succeeded when its success policy is met, even if other pods still run
 pod 0. If pod 0 has failed for good, or has left by shrinking, it is that of the lowest index that is left: in elastic
 training the others go on without it.
 
-A job has failed when fewer pods of a type than its minimum can ever run again, at its back-off limit, and at its
-deadline. A failed job keeps no pod running, whatever `cleanPodPolicy` says, and of no finished job a pod starts: both
-would hold machines, or begin a training that has ended.
+A job has failed when fewer pods of a type than its minimum can ever run again, when a pod exhausts its memory again and
+again, at its back-off limit, and at its deadline. A failed job keeps no pod running, whatever `cleanPodPolicy` says,
+and of no finished job a pod starts: both would hold machines, or begin a training that has ended.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from contract.elasticjob.model import ElasticJob
 from contract.elasticjob.names import Reason
 from controller.decide.actions import DeletePod
 from controller.decide.crews import Crew
+from controller.decide.exits import MOST_OUT_OF_MEMORY
 from controller.decide.observed import PodView
 from controller.decide.pods import delete_all
 from controller.decide.situation import Situation
@@ -44,6 +45,8 @@ def outcome(situation: Situation) -> Outcome | None:
         return Outcome(True, Reason.SUCCEEDED)
     if situation.job.spec.suspend:
         return None
+    if (memory := _out_of_memory(situation)) is not None:
+        return memory
     spec, restarts = situation.job.spec, situation.tally.restarts
     if restarts and restarts >= spec.backoff_limit:
         why = f"{restarts} failures were retried and backoffLimit is {spec.backoff_limit}"
@@ -111,6 +114,16 @@ def _lead_is_done(situation: Situation, crew: Crew) -> bool:
 def _awaited(situation: Situation, crew: Crew) -> bool:
     """Return whether pods of the type are still to be created, now or when the queue allows it."""
     return crew.size < situation.size(crew)
+
+
+def _out_of_memory(situation: Situation) -> Outcome | None:
+    """Return the failure of a job of which a pod uses more memory than its limit again and again."""
+    row = situation.tally.out_of_memory
+    name = max(row, key=lambda name: row[name], default="")
+    if not name or row[name] < MOST_OUT_OF_MEMORY:
+        return None
+    why = f"pod {name} used more memory than its limit {row[name]} times in a row"
+    return Outcome(False, Reason.OUT_OF_MEMORY, f"{why}; raise the limit in its template, or let its program use less")
 
 
 def _too_few(situation: Situation, crew: Crew) -> Outcome | None:

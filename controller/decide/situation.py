@@ -6,7 +6,7 @@ Everything in it follows from the view and the time; the rest of the decision re
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from contract.elasticjob import names
@@ -120,7 +120,7 @@ def situation_of(view: JobView, now: datetime) -> Situation:
         crews=sorted_,
         kept=kept,
         strays=[pod for pod in strays if not pod.terminating],
-        tally=tally(view.job.status, judged, now),
+        tally=_tally(view, tally(view.job.status, judged, now)),
         aim=aim,
         standing=standing,
         now=now,
@@ -133,6 +133,11 @@ def _mover(view: JobView, worker: Crew, aim: Aim) -> PodView | None:
     if view.job.spec.suspend or view.admission is not Admission.FREE or _is_outdated(view):
         return None
     return mover(worker, aim.size, view.nodes, view.job.spec.rdzv_endpoint)
+
+
+def _tally(view: JobView, found: Tally) -> Tally:
+    """Forget how pods used memory whose template is being changed, or may be before the job is resumed."""
+    return replace(found, out_of_memory={}) if view.job.spec.suspend or _is_outdated(view) else found
 
 
 def _is_outdated(view: JobView) -> bool:

@@ -8,7 +8,8 @@ https://karpenter.sh/v1.14/reference/cloudformation/, compared with the requests
 from the template, they allow less, since this stack uses less:
 
 - EC2 resources are those of this account, and instance profiles those of this cluster; the template says any.
-- Capacity reservations and placement groups are left out: no node class here selects one, so Karpenter asks for none.
+- Capacity reservations are left out: no node class here selects one, so Karpenter asks for none. Placement groups are
+  allowed only if the node class selects one.
 - SSM parameters are those of the EKS images, which the alias `al2023@…` is looked up in.
 - AllowZonalShiftStatusReadOnly is left out: zonal shift is off, as in the chart's defaults.
 - Only EventBridge sends to the queue, and only for rules of this account.
@@ -72,20 +73,21 @@ class Scope:
 
 @dataclass(frozen=True)
 class Uses:
-    """What the controller uses: the queue, the role of its nodes, and whether these are Spot Instances."""
+    """What the controller uses: the queue, and for its nodes a role, perhaps Spot Instances and a placement group."""
 
     queue_arn: str
     node_role_arn: str
     spot: bool
+    placement_group: bool = False
 
 
 def controller(scope: Scope, uses: Uses) -> Document:
     """Return the policy of Karpenter's controller."""
     return document(
-        *_launches(scope),
+        *_launches(scope, placement_group=uses.placement_group),
         *_tags(scope),
         _deletions(scope),
-        *_look_ups(scope),
+        *_look_ups(scope, placement_group=uses.placement_group),
         _allow(
             "AllowInterruptionQueueActions",
             ["sqs:DeleteMessage", "sqs:GetQueueUrl", "sqs:ReceiveMessage"],
@@ -113,13 +115,14 @@ def _any(*tags: str) -> dict[str, str]:
     return dict.fromkeys(tags, "*")
 
 
-def _launches(scope: Scope) -> list[Document]:
+def _launches(scope: Scope, *, placement_group: bool) -> list[Document]:
     launch = ["ec2:RunInstances", "ec2:CreateFleet"]
+    group = ["placement-group"] if placement_group else []
     return [
         _allow(
             "AllowScopedEC2InstanceAccessActions",
             launch,
-            [*scope.public("image", "snapshot"), *scope.ec2("security-group", "subnet")],
+            [*scope.public("image", "snapshot"), *scope.ec2("security-group", "subnet", *group)],
         ),
         _allow(
             "AllowScopedEC2LaunchTemplateAccessActions",
@@ -177,7 +180,7 @@ def _deletions(scope: Scope) -> Document:
     )
 
 
-def _look_ups(scope: Scope) -> list[Document]:
+def _look_ups(scope: Scope, *, placement_group: bool) -> list[Document]:
     images = f"arn:{scope.partition}:ssm:{scope.region}::parameter/aws/service/eks/optimized-ami/*"
     cluster = f"arn:{scope.partition}:eks:{scope.region}:{scope.account}:cluster/{scope.cluster}"
     return [
@@ -190,6 +193,7 @@ def _look_ups(scope: Scope) -> list[Document]:
                 "ec2:DescribeInstanceTypeOfferings",
                 "ec2:DescribeInstanceTypes",
                 "ec2:DescribeLaunchTemplates",
+                *(["ec2:DescribePlacementGroups"] if placement_group else []),
                 "ec2:DescribeSecurityGroups",
                 "ec2:DescribeSpotPriceHistory",
                 "ec2:DescribeSubnets",

@@ -78,10 +78,11 @@ def test_subnets_are_in_the_zones_that_were_checked_for_the_types_of_all_nodes(m
     def program() -> None:
         stack = settings.load()
         account = connect(stack)
-        args = network.NetworkArgs(account.region, stack.network, stack.instance_types)
+        args = network.NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines)
         network.Network(stack.name, args, account.options())
 
     monkeypatch.setattr(network, "check_offerings", checked)
+    monkeypatch.setattr(network.worker_zones, "choose", lambda zones, *_: zones[:1])  # it would not know these zones
     zones = {each.inputs["availabilityZone"] for each in graph.run(program, graph.defaults()).all(SUBNET)}
     keys = "systemInstanceTypes, instanceTypes, surgeInstanceTypes"
     assert zones == {f"checked us-west-2a for {keys}", f"checked us-west-2b for {keys}"}

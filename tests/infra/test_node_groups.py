@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import email
+import json
+
 import pytest
 
 from contract import labels
+from infra.node_groups import NODE_MINUTES, UPDATE_MINUTES, most_unavailable
 from tests import graph
 
 GROUP = "aws:eks/nodeGroup:NodeGroup"
+ELASTIC_JOB = "kubernetes:elastic.pytorch.org/v1alpha1:ElasticJob"
+NODE_CLASS = "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +52,26 @@ def test_a_core_without_nodes_has_a_size_that_eks_accepts() -> None:
     assert group["scalingConfig"] == {"desiredSize": 0, "minSize": 0, "maxSize": 1}
 
 
-def test_worker_nodes_are_replaced_one_at_a_time_and_repaired(production: graph.Graph) -> None:
+def test_a_worker_node_is_replaced_without_a_further_instance_and_repaired(production: graph.Graph) -> None:
     group = production.one(GROUP, "workers").inputs
     assert group["amiType"] == "AL2023_x86_64_NVIDIA"
-    assert group["updateConfig"] == {"maxUnavailable": 1}
+    assert group["updateConfig"] == {"maxUnavailable": 1, "updateStrategy": "MINIMAL"}
     assert group["nodeRepairConfig"] == {"enabled": True}
+
+
+def test_a_system_node_is_replaced_when_the_new_one_is_there(production: graph.Graph) -> None:
+    group = production.one(GROUP, "system").inputs
+    assert group["updateConfig"] == {"maxUnavailable": 1, "updateStrategy": "DEFAULT"}
+
+
+@pytest.mark.parametrize("nodes", [1, 8, 9, 16, 100, 800])
+def test_a_group_of_any_size_is_replaced_in_time(nodes: int) -> None:
+    rounds = -(-nodes // most_unavailable(nodes))
+    assert rounds * NODE_MINUTES <= UPDATE_MINUTES
+
+
+def test_no_more_nodes_are_replaced_at_a_time_than_eks_accepts() -> None:
+    assert most_unavailable(1000) == 100
 
 
 def test_only_pods_that_tolerate_the_taint_run_on_worker_nodes(production: graph.Graph) -> None:
@@ -58,13 +81,99 @@ def test_only_pods_that_tolerate_the_taint_run_on_worker_nodes(production: graph
     assert "taints" not in production.one(GROUP, "system").inputs
 
 
+def test_the_workers_disks_are_as_large_and_as_fast_as_the_settings_say(production: graph.Graph) -> None:
+    own = graph.stack_config("Pulumi.aws.yaml.example")
+    fast = graph.deploy({**own, "diskGib": 500, "diskIops": 6000, "diskThroughput": 750}, stack="production")
+    assert _disk(fast, "workers") == (500, 6000, 750)
+    assert _disk(fast, "system") == _disk(production, "system") == (60, 3000, 125)
+    assert _disk(production, "workers") == (100, 3000, 125)
+    (mapping,) = fast.one(NODE_CLASS).inputs["spec"]["blockDeviceMappings"]
+    ebs = mapping["ebs"]
+    assert (ebs["volumeSize"], ebs["iops"], ebs["throughput"]) == ("500Gi", 6000, 750)
+
+
+def _disk(deployed: graph.Graph, group: str) -> tuple[int, int, int]:
+    (mapping,) = deployed.one(TEMPLATE, group).inputs["blockDeviceMappings"]
+    return mapping["ebs"]["volumeSize"], mapping["ebs"]["iops"], mapping["ebs"]["throughput"]
+
+
+def test_workers_are_in_a_placement_group_if_the_settings_say_so(production: graph.Graph) -> None:
+    own = graph.stack_config("Pulumi.aws.yaml.example")
+    near = graph.deploy({**own, "placementGroup": True}, stack="production")
+    group = near.one("aws:ec2/placementGroup:PlacementGroup")
+    assert group.inputs["strategy"] == "cluster"
+    assert near.one(TEMPLATE, "workers").inputs["placement"] == {"groupName": f"name of {group.name}"}
+    node_class = near.one(NODE_CLASS)
+    assert node_class.inputs["spec"]["placementGroupSelector"] == {"name": f"name of {group.name}"}
+    for nodes in (near.one(GROUP, "workers"), node_class):
+        assert near.needs(nodes, group), "a group with instances can't be deleted"
+    assert "placement" not in near.one(TEMPLATE, "system").inputs
+    assert not production.all("aws:ec2/placementGroup:PlacementGroup")
+    assert "placement" not in production.one(TEMPLATE, "workers").inputs
+
+
+def test_scratch_is_on_the_instances_own_disks_if_the_settings_say_so(production: graph.Graph) -> None:
+    own = graph.stack_config("Pulumi.aws.yaml.example")
+    local = graph.deploy({**own, "instanceStore": True}, stack="production")
+    (part,) = email.message_from_bytes(
+        base64.b64decode(local.one(TEMPLATE, "workers").inputs["userData"])
+    ).get_payload()
+    assert part.get_content_type() == "application/node.eks.aws"
+    assert json.loads(part.get_payload())["spec"] == {"instance": {"localStorage": {"strategy": "RAID0"}}}
+    assert local.one(NODE_CLASS).inputs["spec"]["instanceStorePolicy"] == "RAID0"
+    assert "userData" not in local.one(TEMPLATE, "system").inputs
+    assert "userData" not in production.one(TEMPLATE, "workers").inputs
+    assert "instanceStorePolicy" not in production.one(NODE_CLASS).inputs["spec"]
+
+
+def test_workers_have_an_efa_on_each_network_card_if_the_settings_say_so(production: graph.Graph) -> None:
+    own = graph.stack_config("Pulumi.aws.yaml.example")
+    config = {**own, "efa": True, "instanceTypes": ["p4d.24xlarge"], "gpusPerWorker": 8, "capacityType": "ON_DEMAND"}
+    fast = graph.deploy(config, stack="production")
+    interfaces = fast.one(TEMPLATE, "workers").inputs["networkInterfaces"]
+    places = [(each["networkCardIndex"], each["deviceIndex"], each["interfaceType"]) for each in interfaces]
+    assert places == [(0, 0, "interface"), *((card, int(card == 0), "efa-only") for card in range(4))]
+    assert all(each["securityGroups"] == [graph.NODES_SECURITY_GROUP] for each in interfaces)
+    container = fast.one(ELASTIC_JOB).inputs["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    for asked in ("requests", "limits"):
+        assert container["resources"][asked]["vpc.amazonaws.com/efa"] == "4"
+    plugin = next(each for each in fast.all("kubernetes:apps/v1:DaemonSet") if "efa" in each.name)
+    pod = plugin.inputs["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == config["efaPluginImage"]
+    assert pod["nodeSelector"] == {labels.NODE_ROLE: labels.NODE_ROLE_WORKER}
+    assert "networkInterfaces" not in fast.one(TEMPLATE, "system").inputs
+
+
+def test_without_efa_there_is_nothing_of_it(production: graph.Graph) -> None:
+    assert "networkInterfaces" not in production.one(TEMPLATE, "workers").inputs
+    assert not [each for each in production.all("kubernetes:apps/v1:DaemonSet") if "efa" in each.name]
+    assert "vpc.amazonaws.com/efa" not in str(production.one(ELASTIC_JOB).inputs)
+
+
 def test_nodes_without_gpus_get_the_standard_image() -> None:
     group = graph.deploy(graph.stack_config("Pulumi.local.yaml")).one(GROUP, "workers").inputs
     assert group["amiType"] == "AL2023_x86_64_STANDARD"
 
 
+def test_an_edited_tag_makes_no_new_version_of_a_launch_template(production: graph.Graph) -> None:
+    own = graph.stack_config("Pulumi.aws.yaml.example")
+    edited = graph.deploy({**own, "tags": {"CostCentre": "operations"}}, stack="production")
+    for before in production.all(TEMPLATE):
+        after = edited.one(TEMPLATE, before.name)
+        changed = {name for name in before.inputs if before.inputs[name] != after.inputs[name]}
+        assert changed - set(after.ignored) == {"tags"}  # the template's own, which are in no version
+
+
+def test_an_edited_tag_changes_nothing_of_a_node_group_but_its_tags(production: graph.Graph) -> None:
+    own = graph.stack_config("Pulumi.aws.yaml.example")
+    edited = graph.deploy({**own, "tags": {"CostCentre": "operations"}}, stack="production")
+    for before in production.all(GROUP):
+        after = edited.one(GROUP, before.name)
+        assert {name for name in before.inputs if before.inputs[name] != after.inputs[name]} == {"tags"}
+
+
 def test_instances_and_volumes_carry_the_tags(production: graph.Graph) -> None:
-    for template in production.all("aws:ec2/launchTemplate:LaunchTemplate"):
+    for template in production.all(TEMPLATE):
         for specification in template.inputs["tagSpecifications"]:
             assert specification["tags"]["Stack"] == "production"
             assert specification["tags"]["CostCentre"] == "research"

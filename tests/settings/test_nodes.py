@@ -36,6 +36,15 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         "Lower minWorkers, raise maxWorkers, set ON_DEMAND, or set surgeNodes to nodegroup",
     ),
     "limits below the core": ({"minWorkers": 9}, "maxWorkers = 8: must be at least minWorkers, which is 9"),
+    "more core nodes than the minimum needs": (
+        {"coreNodes": 2},
+        "coreNodes = 2: must be from 0 to 1, the number of nodes for minWorkers",
+    ),
+    "core nodes without Karpenter": (
+        {"coreNodes": 0, "surgeNodes": "nodegroup"},
+        "coreNodes = 0: has an effect only with surgeNodes karpenter",
+    ),
+    "core nodes as a word": ({"coreNodes": "some"}, "coreNodes = some: must be a number of nodes, or all"),
     "suspended but with a core": ({"workers": 0}, "workers = 0: must be from 1 to 8 (from minWorkers to maxWorkers)"),
     "no core of a node group": (
         {"minWorkers": 0, "surgeNodes": "nodegroup"},
@@ -96,6 +105,17 @@ def test_the_core_has_the_nodes_for_the_minimum_and_karpenter_may_bring_the_rest
     changes = {"instanceTypes": ["g5.12xlarge"], "workersPerNode": 4, "minWorkers": 5, "workers": 5, "maxWorkers": 17}
     assert sizes(parsed(**changes).workers.nodes) == (2, 2, 2)
     assert surge(**changes).maximum == 3
+
+
+@pytest.mark.parametrize(("nodes", "sizes_of_group"), [("0", (0, 0, 1)), (2, (2, 2, 2)), ("all", (4, 4, 4))])
+def test_a_core_may_start_with_fewer_nodes_and_karpenter_may_bring_those_too(
+    nodes: str | int, sizes_of_group: tuple[int, int, int]
+) -> None:
+    changes = {"coreNodes": nodes, "minWorkers": 4, "workers": 4, "maxWorkers": 9}
+    stack = parsed(**changes)
+    assert sizes(stack.workers.nodes) == sizes_of_group
+    assert stack.workers.minimum == 4, "training still waits for the minimum"
+    assert surge(**changes).maximum == 9 - sizes_of_group[0]
 
 
 def test_a_core_of_no_workers_has_no_node_and_a_maximum_that_eks_accepts() -> None:

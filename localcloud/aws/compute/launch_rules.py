@@ -11,7 +11,7 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from localcloud.aws.compute import capacity, fleets, shortages
+from localcloud.aws.compute import capacity, fleets, placement, shortages
 
 # AWS reserves the first four addresses of a subnet and the last one.
 # https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html
@@ -30,6 +30,7 @@ def install() -> None:
     # RunInstances asks for the profile before the launch.
     instances.filter_iam_instance_profiles = _known_profile  # type: ignore[attr-defined]
     fleets.install()
+    placement.install()
     _count_boots(Instance)
     _choose_addresses(Subnet)
 
@@ -45,6 +46,7 @@ def _complete_launches(backend: Any) -> None:
         asked = {name: given.get(f"iam_instance_profile_{name}") for name in ("name", "arn")}
         profile = _profile(self, asked if any(asked.values()) else _prepared_profile(template, given))
         made = {**_from_template(template, given), "region_name": self.region_name}
+        group = placement.wanted(self, template)
         image, subnet = _image(self, image_id or template.get("ImageId")), _subnet(self, made)
         shortages.refuse(self, *_wanted(template, made, subnet))
         if subnet is not None and _free(subnet) < count:
@@ -57,6 +59,8 @@ def _complete_launches(backend: Any) -> None:
         for instance in rest if profile is not None else ():
             self.associate_iam_instance_profile(instance.id, iam_instance_profile_arn=profile.arn)
         _tag_interfaces(reservation.instances, template, given)
+        if group is not None:
+            group.instances += reservation.instances
         return reservation
 
     backend.run_instances = run_instances

@@ -50,8 +50,7 @@ def install() -> None:
         for name in PAGES:
             if name in vars(owner):
                 _in_pages(owner, name, *PAGES[name])
-    for method in (describe_capacity_reservations, describe_placement_groups):
-        setattr(InstanceResponse, method.__name__, method)
+    InstanceResponse.describe_capacity_reservations = describe_capacity_reservations  # type: ignore[attr-defined]
     _filter_statuses(EC2Backend)
     utils.filter_dict_attribute_mapping["instance-lifecycle"] = "lifecycle"
     utils.instance_value_in_filter_values = is_wanted  # type: ignore[assignment]
@@ -95,17 +94,6 @@ def describe_capacity_reservations(self: Any) -> Any:
     for identity in self._get_param("CapacityReservationIds", []):
         raise EC2ClientError("InvalidCapacityReservationId.NotFound", f"The capacity reservation {identity} is unknown")
     return ActionResult({"CapacityReservations": []})
-
-
-def describe_placement_groups(self: Any) -> Any:
-    """DescribePlacementGroups: the account has none."""
-    from moto.core.responses import ActionResult
-    from moto.ec2.exceptions import EC2ClientError
-
-    self.error_on_dryrun()
-    for name in (*self._get_param("GroupNames", []), *self._get_param("GroupIds", [])):
-        raise EC2ClientError("InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown.")
-    return ActionResult({"PlacementGroups": []})
 
 
 def is_wanted(value: Any, wanted: Sequence[str]) -> bool:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from contract.elasticjob.choices import RestartPolicy, State
-from contract.elasticjob.model import ReplicaSpec
+from contract.elasticjob.model import ElasticJob, ReplicaSpec
+from contract.elasticjob.names import ConditionType
 from controller.decide.decision import decide
-from controller.decide.exits import Verdict, due, verdict
+from controller.decide.exits import MOST_OUT_OF_MEMORY, Verdict, due, verdict
+from controller.decide.observed import PodView
 from tests.controller.decide.world import (
     LONG_AGO,
     NOW,
     after,
     ago,
     changes,
+    condition,
     created,
     deleted,
     events,
@@ -157,6 +161,67 @@ def test_the_job_fails_at_the_back_off_limit() -> None:
     assert decision.status.state is State.FAILED
     assert "BackoffLimitExceeded" in events(decision)
     assert decide(view(job(3, low=1, backoff_limit=3), (*failed, pod(2))), NOW).status.state is State.RUNNING
+
+
+def exhausted(index: int = 1, ran: float = 60, **changes: Any) -> PodView:
+    """Return a pod that has just used more memory than its limit, after it ran for so many seconds."""
+    values = {"exit_code": 137, "oom_killed": True, "started": ago(ran), "finished": NOW, **changes}
+    return pod(index, "Failed", **values)
+
+
+def after_exhausting(of: ElasticJob, times: int, **changes: Any) -> ElasticJob:
+    """Return the job after its worker 1 has exhausted its memory so many times in a row, each time in a new pod."""
+    for attempt in range(times):
+        of = after(of, pod(0), exhausted(uid=f"attempt-{attempt}", **changes), at=NOW)
+    return of
+
+
+def test_a_job_fails_with_that_reason_when_a_worker_exhausts_its_memory_again_and_again() -> None:
+    tried = after_exhausting(job(2, low=1), MOST_OUT_OF_MEMORY - 1)
+    assert tried.status.state is State.RUNNING
+    last = decide(view(tried, (pod(0), exhausted(uid="last"))), NOW)
+    failed = condition(last.status, ConditionType.FAILED)
+    assert (last.status.state, failed is not None and failed.status) == (State.FAILED, "True")
+    assert failed is not None
+    assert "pod j-worker-1 used more memory than its limit 5 times in a row" in failed.message
+    assert "OutOfMemory" in events(last)
+
+
+def test_each_attempt_with_too_little_memory_waits_longer() -> None:
+    waits = []
+    for times in range(MOST_OUT_OF_MEMORY - 1):
+        tried = after_exhausting(job(2, low=1), times)
+        again = decide(view(tried, (pod(0), exhausted(uid="next"))), NOW).again
+        waits.append(again and (again - NOW).total_seconds())
+    assert waits == [10, 20, 40, 80]
+
+
+def test_workers_that_exhaust_their_memory_together_are_each_counted_by_themselves() -> None:
+    every = [exhausted(index) for index in range(MOST_OUT_OF_MEMORY + 1)]
+    assert decide(view(job(len(every), low=1), every), NOW).status.state is not State.FAILED
+
+
+def test_a_long_run_begins_a_new_row_of_exhausted_memory() -> None:
+    tried = after_exhausting(job(2, low=1), MOST_OUT_OF_MEMORY + 2, ran=600)
+    assert (tried.status.state, tried.status.out_of_memory) == (State.RUNNING, {"j-worker-1": 1})
+    assert tried.status.restarts == MOST_OUT_OF_MEMORY + 2
+
+
+def test_another_failure_ends_the_row_of_exhausted_memory_and_a_lost_node_does_not() -> None:
+    tried = after_exhausting(job(2, low=1), 3)
+    lost = after(tried, pod(0), pod(1, "Failed", exit_code=137, uid="lost"), at=NOW)
+    assert lost.status.out_of_memory == {"j-worker-1": 3}
+    assert after(lost, pod(0), pod(1, "Failed", exit_code=130, uid="other"), at=NOW).status.out_of_memory == {}
+
+
+@pytest.mark.parametrize("changed", ["template", "suspended"])
+def test_a_new_template_or_a_suspension_begins_a_new_row_of_exhausted_memory(changed: str) -> None:
+    tried = after_exhausting(job(2, low=1), 4)
+    if changed == "suspended":
+        tried = replace(tried, spec=replace(tried.spec, suspend=True))
+    old = replace(pod(0), template_hash="old")
+    hashes = {"Worker": "new" if changed == "template" else "old"}
+    assert decide(view(tried, (old,), template_hashes=hashes), NOW).status.out_of_memory == {}
 
 
 def test_a_limit_of_zero_allows_no_failure_and_a_start() -> None:

@@ -45,7 +45,15 @@ OURS, OTHERS = launch_tags(), launch_tags("other")
 OUR_PROFILE, OTHER_PROFILE = profile_tags(), profile_tags("other")
 
 
-def allowed(action: str, resource: str, *, spot: bool = True, region: str = REGION, **context: object) -> bool:
+def allowed(
+    action: str,
+    resource: str,
+    *,
+    spot: bool = True,
+    placement_group: bool = False,
+    region: str = REGION,
+    **context: object,
+) -> bool:
     """Return whether the policy allows a request with these tags (`wanted`), on something with those (`existing`)."""
     keys: dict[str, tuple[str, ...]] = {"aws:requestedregion": (region,)}
     for name, kind in (("wanted", "requesttag"), ("existing", "resourcetag")):
@@ -55,7 +63,7 @@ def allowed(action: str, resource: str, *, spot: bool = True, region: str = REGI
         if name == "wanted" and tags:
             keys["aws:tagkeys"] = tuple(tags)
     keys |= {name.replace("__", ":").lower(): (str(value),) for name, value in context.items()}
-    document = karpenter.controller(SCOPE, Uses(QUEUE, NODE_ROLE, spot=spot))
+    document = karpenter.controller(SCOPE, Uses(QUEUE, NODE_ROLE, spot=spot, placement_group=placement_group))
     return evaluate([document], Query(action, resource, keys)) is Decision.ALLOW
 
 
@@ -200,7 +208,7 @@ def test_the_policy_of_the_longest_names_fits_an_inline_policy() -> None:
     scope = Scope("aws-us-gov", "us-gov-west-1", ACCOUNT, cluster)
     queue = f"arn:aws-us-gov:sqs:us-gov-west-1:{ACCOUNT}:{cluster}"
     role = f"arn:aws-us-gov:iam::{ACCOUNT}:role/{'r' * 64}"
-    document = karpenter.controller(scope, Uses(queue, role, spot=True))
+    document = karpenter.controller(scope, Uses(queue, role, spot=True, placement_group=True))
     # IAM doesn't count white space.
     assert len(json.dumps(json.loads(to_json(document)), separators=(",", ":"))) <= LONGEST_INLINE_POLICY
 
@@ -217,3 +225,14 @@ def test_rules_of_the_account_send_to_the_queue_over_tls_and_nobody_else_does() 
     assert not sends("service:events.amazonaws.com", rule, tls="false")
     assert not sends("service:events.amazonaws.com", rule.replace(ACCOUNT, "999999999999"))
     assert not sends("service:sns.amazonaws.com", rule)
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_placement_groups_may_be_used_only_if_the_nodes_are_in_one(used: bool) -> None:
+    group = f"{EC2}:placement-group/workers"
+    for action, resource in (
+        ("ec2:RunInstances", group),
+        ("ec2:CreateFleet", group),
+        ("ec2:DescribePlacementGroups", "*"),
+    ):
+        assert allowed(action, resource, placement_group=used) is used

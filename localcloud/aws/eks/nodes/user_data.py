@@ -26,6 +26,7 @@ from localcloud.aws.eks.nodes.config import BadNodeConfig, NodeConfig
 
 GROUP = "node.eks.aws"
 MEDIA_TYPE = f"application/{GROUP}"
+STRATEGIES = ("", "RAID0", "Mount")
 GZIP_MAGIC = b"\x1f\x8b"
 # EC2 accepts 16 KiB (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html). This is for what is
 # compressed in it.
@@ -76,6 +77,11 @@ def _decoded(text: bytes) -> NodeConfig:
         )
     spec = _mapping(document, "spec")
     cluster, kubelet = _mapping(spec, "cluster"), _mapping(spec, "kubelet")
+    strategy = _string(_mapping(_mapping(spec, "instance"), "localStorage"), "strategy")
+    if strategy not in STRATEGIES:  # these instances have no disks of their own, and a strategy changes nothing
+        raise BadNodeConfig(
+            f"its NodeConfig's localStorage.strategy {strategy!r} is none of {', '.join(STRATEGIES[1:])}"
+        )
     return NodeConfig(
         cluster=_string(cluster, "name"),
         endpoint=_string(cluster, "apiServerEndpoint"),

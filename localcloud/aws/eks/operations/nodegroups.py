@@ -23,6 +23,9 @@ DEFAULT_AMI_TYPE = "AL2023_x86_64_STANDARD"
 DEFAULT_DISK_GIB = 20
 DEFAULT_INSTANCE_TYPE = "t3.medium"
 CAPACITY_TYPES = ("ON_DEMAND", "SPOT")
+AMOUNTS = ("maxUnavailable", "maxUnavailablePercentage")
+UPDATE_STRATEGIES = ("DEFAULT", "MINIMAL")
+MOST_UNAVAILABLE = 100
 EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
 
 
@@ -82,7 +85,7 @@ def update_config(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Jso
             scaling=_scaling({**group.scaling, **(params.get("scalingConfig") or {})}),
             labels=_updated_labels(group, params.get("labels") or {}),
             taints=_updated_taints(group, params.get("taints") or {}),
-            update_config=dict(params.get("updateConfig") or group.update_config),
+            update_config=_update_config(params.get("updateConfig") or group.update_config),
             node_repair_config=params.get("nodeRepairConfig") or group.node_repair_config,
             modified_at=time.time(),
         )
@@ -181,7 +184,7 @@ def _checked(eks: Eks, state: ClusterState, name: str, params: Mapping[str, Any]
         disk_size=None if template else int(params.get("diskSize") or DEFAULT_DISK_GIB),
         labels=dict(params.get("labels") or {}),
         taints=_taints(params.get("taints") or []),
-        update_config=dict(params.get("updateConfig") or {"maxUnavailable": 1}),
+        update_config=_update_config(params.get("updateConfig") or {"maxUnavailable": 1}),
         node_repair_config=params.get("nodeRepairConfig"),
         launch_template=template,
         remote_access=params.get("remoteAccess"),
@@ -234,6 +237,16 @@ def _scaling(given: Mapping[str, Any]) -> Json:
     if desired > high:
         raise invalid(f"desired capacity {desired} can't be greater than max size {high}")
     return {"minSize": low, "maxSize": high, "desiredSize": desired}
+
+
+def _update_config(given: Mapping[str, Any]) -> Json:
+    """Return how nodes are replaced. https://docs.aws.amazon.com/eks/latest/APIReference/API_NodegroupUpdateConfig.html"""
+    amounts = [key for key in AMOUNTS if given.get(key) is not None]
+    if len(amounts) != 1 or not 1 <= int(given[amounts[0]]) <= MOST_UNAVAILABLE:
+        raise invalid(f"updateConfig: one of {' and '.join(AMOUNTS)} must be from 1 to {MOST_UNAVAILABLE}")
+    if given.get("updateStrategy", "DEFAULT") not in UPDATE_STRATEGIES:
+        raise invalid(f"updateStrategy {given['updateStrategy']!r} is none of {', '.join(UPDATE_STRATEGIES)}")
+    return dict(given)
 
 
 def _taints(given: list[Any]) -> tuple[Json, ...]:

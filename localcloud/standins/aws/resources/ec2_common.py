@@ -7,6 +7,11 @@ from typing import Any
 
 from localcloud.standins.aws.entry import Call, absent_as_none, error_code, wait
 
+BUSY = frozenset(
+    "DependencyViolation InvalidParameterValue InvalidPlacementGroup.InUse ResourceInUse IncorrectState".split()
+)
+"""EC2's errors for a resource that something still uses."""
+
 
 def tag_specification(call: Call, kind: str) -> list[dict[str, Any]]:
     """Return `TagSpecifications` for a new resource; empty if there are no tags."""
@@ -47,7 +52,7 @@ def delete(call: Call, act: Callable[[], Any], what: str) -> None:
             code = error_code(error)
             if "NotFound" in code:
                 return True
-            if code not in ("DependencyViolation", "InvalidParameterValue", "ResourceInUse", "IncorrectState"):
+            if code not in BUSY:
                 raise
             last[:] = [error]
             return False

@@ -1,11 +1,11 @@
-"""EC2: launch templates."""
+"""EC2: launch templates and placement groups."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from localcloud.standins.aws.entry import Call, Entry, Naming, Tree, absent_as_none, ignore_absent, tag_map, words
-from localcloud.standins.aws.resources.ec2_common import tag_specification, update_tags
+from localcloud.standins.aws.resources.ec2_common import delete, first, tag_specification, update_tags
 
 _DATA: Final = words(
     "blockDeviceMappings capacityReservationSpecification cpuOptions creditSpecification disableApiStop"
@@ -122,7 +122,64 @@ def _delete(call: Call) -> None:
     ignore_absent(act, "InvalidLaunchTemplateId.NotFound")
 
 
+def _group_create(call: Call) -> str:
+    inputs = call.inputs
+    counts = {"PartitionCount": int(inputs["partitionCount"])} if inputs.get("partitionCount") else {}
+    level = {"SpreadLevel": inputs["spreadLevel"]} if inputs.get("spreadLevel") else {}
+    call.client("ec2").create_placement_group(
+        GroupName=inputs["name"],
+        Strategy=inputs["strategy"],
+        TagSpecifications=tag_specification(call, "placement-group"),
+        **counts,
+        **level,
+    )
+    return str(inputs["name"])
+
+
+def _group(call: Call) -> Tree | None:
+    code = "InvalidPlacementGroup.Unknown"
+    found: Tree | None = first(call, "describe_placement_groups", "PlacementGroups", code, GroupNames=[call.id])
+    return found
+
+
+def _group_read(call: Call) -> Tree | None:
+    group = _group(call)
+    if group is None:
+        return None
+    return {
+        "name": group["GroupName"],
+        "strategy": group["Strategy"],
+        "placementGroupId": group["GroupId"],
+        "arn": group["GroupArn"],
+        "partitionCount": group.get("PartitionCount") or 0,
+        "spreadLevel": group.get("SpreadLevel") or "",
+        "tags": tag_map(group.get("Tags")),
+    }
+
+
+def _group_update(call: Call) -> None:
+    update_tags(call, call.state["placementGroupId"])
+
+
+def _group_delete(call: Call) -> None:
+    act = lambda: ignore_absent(  # noqa: E731
+        lambda: call.client("ec2").delete_placement_group(GroupName=call.id), "InvalidPlacementGroup.Unknown"
+    )
+    delete(call, act, f"placement group {call.id}")
+
+
 ENTRIES: Final = [
+    Entry(
+        token="aws:ec2/placementGroup:PlacementGroup",
+        covers=words("name strategy partitionCount spreadLevel"),
+        replace_on=words("name strategy partitionCount spreadLevel"),
+        computed=words("partitionCount spreadLevel"),
+        naming=Naming(longest=255),
+        create=_group_create,
+        read=_group_read,
+        update=_group_update,
+        delete=_group_delete,
+    ),
     Entry(
         token="aws:ec2/launchTemplate:LaunchTemplate",
         covers=_DATA | words("name namePrefix description defaultVersion updateDefaultVersion"),

@@ -134,14 +134,11 @@ def test_no_running_instance_is_impaired_or_has_a_scheduled_event(client: Client
     assert found("instance-state-name", "stopped") == []
 
 
-def test_the_account_has_no_reservations_and_no_placement_groups(client: Clients) -> None:
+def test_the_account_has_no_reservations(client: Clients) -> None:
     ec2 = client("ec2")
     assert ec2.describe_capacity_reservations(MaxResults=1000)["CapacityReservations"] == []
-    assert ec2.describe_placement_groups()["PlacementGroups"] == []
     with pytest.raises(ec2.exceptions.ClientError, match=r"InvalidCapacityReservationId\.NotFound"):
         ec2.describe_capacity_reservations(CapacityReservationIds=["cr-1"])
-    with pytest.raises(ec2.exceptions.ClientError, match=r"InvalidPlacementGroup\.Unknown"):
-        ec2.describe_placement_groups(GroupNames=["g"])
 
 
 def test_only_the_instance_profiles_of_a_path_are_listed(client: Clients) -> None:

@@ -32,7 +32,9 @@ def _inline(cidr: str) -> Callable[[World], Tree]:
 
 
 def _template(size: int) -> Callable[[World], Tree]:
-    disk = {"deviceName": "/dev/xvda", "ebs": {"volumeSize": size, "encrypted": "true", "deleteOnTermination": "true"}}
+    speed = {"volumeType": "gp3", "iops": 6000, "throughput": 250}
+    ebs = {"volumeSize": size, "encrypted": "true", "deleteOnTermination": "true", **speed}
+    disk = {"deviceName": "/dev/xvda", "ebs": ebs}
     options = {"httpTokens": "required", "httpPutResponseHopLimit": 1, "httpEndpoint": "enabled"}
     tags = [{"resourceType": "instance", "tags": {"Name": "worker"}}]
     inputs = {"blockDeviceMappings": [disk], "metadataOptions": options, "tagSpecifications": tags}
@@ -149,6 +151,12 @@ EC2_CASES = [
         lambda world: {"securityGroupId": world.group(), "ipProtocol": "-1", "cidrIpv4": "1.0.0.0/8"},
         lambda world: {"securityGroupId": world.group(), "ipProtocol": "-1", "cidrIpv4": "2.0.0.0/8"},
         lambda world: {"securityGroupId": world.group("other"), "ipProtocol": "-1", "cidrIpv4": "1.0.0.0/8"},
+    ),
+    Case(
+        "aws:ec2/placementGroup:PlacementGroup",
+        lambda world: {"strategy": "cluster", "tags": {"a": "1", "b": "2"}},
+        lambda world: {"strategy": "cluster", "tags": {"a": "3"}},
+        lambda world: {"strategy": "spread"},
     ),
     Case(
         "aws:ec2/launchTemplate:LaunchTemplate",

@@ -95,6 +95,10 @@ def test_user_data_of_other_instances_has_no_node_config(text: bytes) -> None:
     assert parse(text) is None
 
 
+def test_a_node_may_join_its_local_disks() -> None:
+    assert parse(PLAIN + b"  instance: {localStorage: {strategy: RAID0}}\n") == CONFIG
+
+
 def test_the_name_of_the_node_can_be_the_instance_id() -> None:
     gated = parse(PLAIN + b"  featureGates: {InstanceIdNodeName: true}\n")
     assert gated is not None
@@ -113,8 +117,9 @@ def test_the_name_of_the_node_can_be_the_instance_id() -> None:
         (multipart(b"- apiVersion"), "not a mapping"),
         (b'Content-Type: multipart/mixed; boundary="x"\n\nnothing', "boundary"),
         (gzip.compress(PLAIN)[:20] + b"x" * 9, "gzip"),
+        (PLAIN + b"  instance: {localStorage: {strategy: RAID5}}\n", "'RAID5' is none of RAID0, Mount"),
     ],
-    ids=["kind", "name", "flags", "certificate", "yaml", "nesting", "mapping", "boundary", "gzip"],
+    ids=["kind", "name", "flags", "certificate", "yaml", "nesting", "mapping", "boundary", "gzip", "disks"],
 )
 def test_a_node_config_that_cannot_be_read_says_why(text: bytes, reason: str) -> None:
     with pytest.raises(BadNodeConfig, match=reason):

@@ -219,6 +219,10 @@ def test_the_node_role_gets_an_access_entry(world: World) -> None:
         ({"labels": {"node-role.kubernetes.io/worker": ""}}, "may not set the label node-role"),
         ({"capacityType": "CHEAP"}, "CHEAP"),
         ({"launchTemplate": {"id": "lt-x"}}, "lt-x"),
+        ({"updateConfig": {"updateStrategy": "MINIMAL"}}, "one of maxUnavailable and maxUnavailablePercentage"),
+        ({"updateConfig": {"maxUnavailable": 1, "maxUnavailablePercentage": 1}}, "maxUnavailablePercentage"),
+        ({"updateConfig": {"maxUnavailable": 101}}, "from 1 to 100"),
+        ({"updateConfig": {"maxUnavailable": 1, "updateStrategy": "SLOW"}}, "updateStrategy 'SLOW' is none of"),
     ],
     ids=lambda value: value if isinstance(value, str) else next(iter(value)),
 )
@@ -275,3 +279,8 @@ def test_a_node_group_name_can_be_used_only_once(world: World) -> None:
     world.nodegroup(0)
     with pytest.raises(EksError, match="NodeGroup already exists"):
         world.nodegroup(0)
+
+
+def test_how_nodes_are_replaced_is_kept_and_shown(world: World) -> None:
+    asked = {"maxUnavailablePercentage": 10, "updateStrategy": "MINIMAL"}
+    assert world.nodegroup(1, updateConfig=asked)["updateConfig"] == asked

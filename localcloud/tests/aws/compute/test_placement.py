@@ -1,0 +1,67 @@
+"""Placement groups exist, are named by launches, and stay while they have instances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+
+from localcloud.tests.aws.account import serve_account
+from localcloud.tests.aws.fakes import REGION
+
+IMAGE = "ami-0e15c10ca1c10ad00"
+
+
+@pytest.fixture(scope="module")
+def ec2() -> Iterator[Any]:
+    for endpoint in serve_account():
+        session: Any = boto3.Session("localcloud", "localcloud", region_name=REGION)
+        yield session.client("ec2", endpoint_url=endpoint)
+
+
+def launch(ec2: Any, placement: dict[str, str]) -> str:
+    data = {"ImageId": IMAGE, "InstanceType": "m5.large", "Placement": placement}
+    name = "-".join(("nodes", *placement, *placement.values()))
+    template = ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=data)["LaunchTemplate"]
+    launched = ec2.run_instances(
+        MinCount=1, MaxCount=1, LaunchTemplate={"LaunchTemplateId": template["LaunchTemplateId"]}
+    )
+    return str(launched["Instances"][0]["InstanceId"])
+
+
+def test_a_group_is_made_shown_and_deleted(ec2: Any) -> None:
+    tags = [{"ResourceType": "placement-group", "Tags": [{"Key": "a", "Value": "1"}]}]
+    ec2.create_placement_group(GroupName="near", Strategy="cluster", TagSpecifications=tags)
+    (group,) = ec2.describe_placement_groups(GroupNames=["near"])["PlacementGroups"]
+    assert (group["Strategy"], group["State"], group["Tags"]) == ("cluster", "available", [{"Key": "a", "Value": "1"}])
+    assert ec2.describe_placement_groups(GroupIds=[group["GroupId"]])["PlacementGroups"] == [group]
+    ec2.delete_placement_group(GroupName="near")
+    assert group not in ec2.describe_placement_groups()["PlacementGroups"]
+
+
+@pytest.mark.parametrize("name", ["GroupName", "GroupId"])
+def test_a_group_with_instances_is_not_deleted(ec2: Any, name: str) -> None:
+    group = ec2.create_placement_group(GroupName="near", Strategy="cluster")["PlacementGroup"]
+    instance = launch(ec2, {name: group[name]})
+    with pytest.raises(ec2.exceptions.ClientError, match=r"InvalidPlacementGroup\.InUse"):
+        ec2.delete_placement_group(GroupName="near")
+    ec2.terminate_instances(InstanceIds=[instance])
+    ec2.delete_placement_group(GroupName="near")
+
+
+def test_a_group_that_does_not_exist_is_an_error(ec2: Any) -> None:
+    for call in (
+        lambda: ec2.describe_placement_groups(GroupNames=["far"]),
+        lambda: ec2.delete_placement_group(GroupName="far"),
+        lambda: launch(ec2, {"GroupName": "far"}),
+    ):
+        with pytest.raises(ec2.exceptions.ClientError, match=r"InvalidPlacementGroup\.Unknown"):
+            call()
+
+
+def test_a_name_is_used_once(ec2: Any) -> None:
+    ec2.create_placement_group(GroupName="twice", Strategy="cluster")
+    with pytest.raises(ec2.exceptions.ClientError, match=r"InvalidPlacementGroup\.Duplicate"):
+        ec2.create_placement_group(GroupName="twice", Strategy="cluster")

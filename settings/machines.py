@@ -1,0 +1,106 @@
+"""The part of `parsing` for what the worker nodes have in common, whoever brings them.
+
+machines.machines(read, network, workers, surge).zones      # 1
+"""
+
+from __future__ import annotations
+
+import re
+
+from settings import hardware
+from settings.model import Disk, Machines, Network, Surge, Workers
+from settings.reader import Reader
+
+
+def machines(read: Reader, network: Network, workers: Workers, surge: Surge | None) -> Machines:
+    """Return what the worker nodes have in common."""
+    return Machines(
+        zones=_zones(read, network),
+        update_strategy=_update_strategy(read, workers),
+        disk=_disk(read),
+        placement_group=_placement_group(read),
+        instance_store=_instance_store(read, workers, surge),
+        efa=_efa(read, workers, surge),
+    )
+
+
+def _efa(read: Reader, workers: Workers, surge: Surge | None) -> int:
+    """Return the adapters of each node: all that it can have. The launch template of the core is one for all types."""
+    if not read.boolean("efa"):
+        return 0
+    _check_one_zone(read, "efa")
+    if not workers.gpus:
+        read.wrong("efa", "true", "is for NCCL, and workers without GPUs use gloo; set it to false")
+        return 0
+    names = (*workers.nodes.instance_types, *(surge.instance_types if surge else ()))
+    counts = {name: hardware.INSTANCE_TYPES[name].efa for name in names}
+    lacking = [name for name, count in counts.items() if not count]
+    least = min(counts.values(), default=0)
+    if lacking:
+        read.wrong("efa", "true", f"{', '.join(lacking)} can have no EFA; take larger types, or set it to false")
+    elif len(set(counts.values())) > 1:
+        told = ", ".join(f"{name} has {count}" for name, count in counts.items())
+        read.wrong("efa", "true", f"all types must have the same number of EFAs; {told}")
+    elif least % workers.per_node:
+        read.wrong("workersPerNode", workers.per_node, f"does not divide the {least} EFAs of each node")
+    return least
+
+
+def _instance_store(read: Reader, workers: Workers, surge: Surge | None) -> bool:
+    asked = read.boolean("instanceStore")
+    for name in (*workers.nodes.instance_types, *(surge.instance_types if surge else ())):
+        if asked and not hardware.INSTANCE_TYPES[name].has_instance_store:
+            read.wrong("instanceStore", "true", f"{name} has no disks of its own; set it to false or take another type")
+    return asked
+
+
+def _placement_group(read: Reader) -> bool:
+    # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/placement-strategies.html#placement-groups-limitations-cluster
+    if asked := read.boolean("placementGroup"):
+        _check_one_zone(read, "placementGroup")
+    return asked
+
+
+def _check_one_zone(read: Reader, key: str) -> None:
+    zones = str(read.config.get("workerZones", ""))
+    if zones != "1" if zones.isdigit() else "," in zones:
+        read.wrong(key, "true", f"needs one zone, and workerZones is {zones}; set it to 1 or to one name")
+
+
+def _disk(read: Reader) -> Disk:
+    def within(key: str, limits: range) -> int:
+        return read.integer(key, limits.start, limits.stop - 1)
+
+    gib, iops = within("diskGib", hardware.DISK_GIB), within("diskIops", hardware.DISK_IOPS)
+    throughput = within("diskThroughput", hardware.DISK_THROUGHPUT)
+    most = gib * hardware.DISK_IOPS_PER_GIB
+    if iops > most:
+        read.wrong("diskIops", iops, f"a gp3 disk of {gib} GiB has at most {most}; raise diskGib")
+    least = throughput * hardware.DISK_IOPS_PER_THROUGHPUT
+    if iops < least:
+        read.wrong("diskThroughput", throughput, f"needs diskIops of {least} or more, which is {iops}")
+    return Disk(gib, iops, throughput)
+
+
+def _update_strategy(read: Reader, workers: Workers) -> str:
+    asked = read.choice("updateStrategy", ("auto", "DEFAULT", "MINIMAL"))
+    if asked != "auto":
+        return asked
+    return "MINIMAL" if workers.gpus else "DEFAULT"
+
+
+def _zones(read: Reader, network: Network) -> int | tuple[str, ...]:
+    key, most = "workerZones", network.zone_count
+    text = read.text(key, r"\S.*", "a count of zones, or names with commas between them")
+    if re.fullmatch(r"\d+", text):
+        if not 1 <= int(text) <= most:
+            read.wrong(key, text, f"must be from 1 to {most}, the number of availabilityZones")
+        return int(text)
+    names = tuple(name.strip() for name in text.split(","))
+    if isinstance(network.zones, int):
+        read.wrong(key, text, "zones can be named only if availabilityZones names zones too, these among them")
+    elif strangers := [name for name in names if name not in network.zones]:
+        read.wrong(key, text, f"{', '.join(strangers)}: not among availabilityZones ({', '.join(network.zones)})")
+    if len(set(names)) != len(names):
+        read.wrong(key, text, "must name each zone once")
+    return names

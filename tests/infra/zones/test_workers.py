@@ -1,0 +1,102 @@
+"""The workers' nodes are in as few zones as the settings say, and these have their types."""
+
+from __future__ import annotations
+
+import runpy
+
+import pulumi
+import pytest
+
+from infra.zones import workers as worker_zones
+from tests import graph
+
+ZONES = ["a", "b", "c"]
+G5 = {"instanceTypes": ["g5.xlarge"]}
+BOTH = {"instanceTypes": ["g5.xlarge"], "surgeInstanceTypes": ["p5.48xlarge"]}
+OFFERED = [("g5.xlarge", "a"), ("g5.xlarge", "c"), ("p5.48xlarge", "c"), ("m5.large", "b")]
+
+
+def test_it_is_the_first_zone_that_has_the_type() -> None:
+    assert worker_zones.choose(ZONES, OFFERED, G5, 1) == ["a"]
+
+
+def test_a_zone_that_has_all_types_comes_before_one_that_has_some() -> None:
+    assert worker_zones.choose(ZONES, OFFERED, BOTH, 1) == ["c"]
+
+
+def test_of_several_zones_those_are_chosen_that_have_most() -> None:
+    assert worker_zones.choose(ZONES, OFFERED, G5, 2) == ["a", "c"]
+
+
+def test_what_system_nodes_need_does_not_matter() -> None:
+    assert worker_zones.choose(ZONES, OFFERED, {**G5, "systemInstanceTypes": ["m5.large"]}, 1) == ["a"]
+
+
+def test_a_choice_is_kept_when_aws_offers_the_types_elsewhere_too() -> None:
+    grown = [*OFFERED, ("p5.48xlarge", "a")]
+    assert worker_zones.choose(ZONES, grown, BOTH, 1) == ["a"]
+    assert worker_zones.choose(ZONES, grown, BOTH, 1, kept=["c"]) == ["c"]
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        pytest.param(["b"], id="it does not have the types of today"),
+        pytest.param(["d"], id="the stack no longer has the zone"),
+        pytest.param(["a", "c"], id="another number of zones is asked for"),
+    ],
+)
+def test_a_choice_that_no_longer_fits_is_made_anew(kept: list[str]) -> None:
+    assert worker_zones.choose(ZONES, OFFERED, BOTH, 1, kept) == ["c"]
+
+
+def test_an_update_after_aws_offers_the_types_elsewhere_leaves_the_nodes_where_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = graph.stack_config("Pulumi.local.yaml")
+    monkeypatch.setattr(graph, "STASHED", {"tidewater-local-worker-zones": ["us-west-2b"]})
+    program = lambda: runpy.run_path(str(graph.ROOT / "__main__.py"), run_name="__main__")  # noqa: E731
+    deployed = graph.run(program, config)
+    group = deployed.one("aws:eks/nodeGroup:NodeGroup", "workers")
+    assert group.inputs["subnetIds"] == ["tidewater-local-private-1-id"]
+    stash = next(each for each in deployed.all("pulumi:index:Stash") if each.name.endswith("worker-zones"))
+    assert stash.ignored == ("input",)
+
+
+def test_named_zones_are_taken_as_they_are() -> None:
+    assert worker_zones.choose(ZONES, OFFERED, BOTH, ("c", "a")) == ["a", "c"]
+
+
+def test_types_that_no_zone_has_together_are_an_error_that_says_where_they_are() -> None:
+    apart = [("g5.xlarge", "a"), ("p5.48xlarge", "c")]
+    message = (
+        "surgeInstanceTypes = p5.48xlarge: the workers are in a, which doesn't have it; it is in c. Name that zone"
+    )
+    with pytest.raises(pulumi.RunError, match=message):
+        worker_zones.choose(ZONES, apart, BOTH, 1)
+    assert worker_zones.choose(ZONES, apart, BOTH, 2) == ["a", "c"]
+
+
+def test_a_named_zone_without_a_type_is_an_error() -> None:
+    with pytest.raises(pulumi.RunError, match=r"instanceTypes = g5\.xlarge: the workers are in b"):
+        worker_zones.choose(ZONES, OFFERED, G5, ("b",))
+
+
+@pytest.mark.parametrize(
+    ("asked", "subnets"),
+    [("1", ["0"]), ("3", ["0", "1", "2"]), ("us-west-2c", ["2"]), ("us-west-2c,us-west-2a", ["0", "2"])],
+)
+def test_worker_nodes_of_both_kinds_are_in_the_workers_zones(asked: str, subnets: list[str]) -> None:
+    own = graph.stack_config("Pulumi.aws.yaml.example")
+    config = {**own, "availabilityZones": "us-west-2a,us-west-2b,us-west-2c", "workerZones": asked}
+    deployed = graph.deploy(config, stack="production")
+    ids = [f"tidewater-production-private-{index}-id" for index in subnets]
+    assert deployed.one("aws:eks/nodeGroup:NodeGroup", "workers").inputs["subnetIds"] == ids
+    spec = deployed.one("kubernetes:karpenter.k8s.aws/v1:EC2NodeClass").inputs["spec"]
+    assert spec["subnetSelectorTerms"] == [{"id": each} for each in ids]
+
+
+def test_the_rest_of_the_stack_is_in_all_zones() -> None:
+    deployed = graph.deploy(graph.stack_config("Pulumi.aws.yaml.example"), stack="production")
+    assert len(deployed.one("aws:eks/nodeGroup:NodeGroup", "system").inputs["subnetIds"]) == 3
+    assert len(deployed.all("aws:efs/mountTarget:MountTarget")) == 3

@@ -1,0 +1,105 @@
+"""What the worker nodes have in common, and every mistake about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import settings
+from tests import graph
+
+NAMED = {"availabilityZones": "us-west-2a,us-west-2b"}
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "no zone": ({"workerZones": "0"}, "workerZones = 0: must be from 1 to 2, the number of availabilityZones"),
+    "more zones than there are": ({"workerZones": "3"}, "workerZones = 3: must be from 1 to 2"),
+    "named zone of unnamed ones": (
+        {"workerZones": "us-west-2a"},
+        "workerZones = us-west-2a: zones can be named only if availabilityZones names zones too",
+    ),
+    "zone of which there is no subnet": (
+        {**NAMED, "workerZones": "us-west-2c"},
+        r"us-west-2c: not among availabilityZones \(us-west-2a, us-west-2b\)",
+    ),
+    "zone twice": ({**NAMED, "workerZones": "us-west-2a,us-west-2a"}, "must name each zone once"),
+    "strategy": ({"updateStrategy": "minimal"}, "updateStrategy = minimal: must be auto or DEFAULT or MINIMAL"),
+    "no disk": ({"diskGib": 0}, "diskGib = 0: must be from 50 to 16384"),
+    "IOPS below gp3's": ({"diskIops": 100}, "diskIops = 100: must be from 3000 to 80000"),
+    "throughput below gp3's": ({"diskThroughput": 100}, "diskThroughput = 100: must be from 125 to 2000"),
+    "more IOPS than the size allows": (
+        {"diskIops": 60000},
+        "diskIops = 60000: a gp3 disk of 100 GiB has at most 50000; raise diskGib",
+    ),
+    "more throughput than the IOPS allow": (
+        {"diskThroughput": 1000},
+        "diskThroughput = 1000: needs diskIops of 4000 or more, which is 3000",
+    ),
+    "placement group over zones": (
+        {"placementGroup": True, "workerZones": 2},
+        "placementGroup = true: needs one zone, and workerZones is 2; set it to 1",
+    ),
+    "placement group over named zones": (
+        {**NAMED, "placementGroup": True, "workerZones": NAMED["availabilityZones"]},
+        "placementGroup = true: needs one zone, and workerZones is us-west-2a,us-west-2b",
+    ),
+    "instance store of a type without one": (
+        {"instanceStore": True, "gpusPerWorker": 0, "instanceTypes": ["m6i.xlarge"]},
+        "instanceStore = true: m6i.xlarge has no disks of its own",
+    ),
+    "EFA of a type without one": (
+        {"efa": True},
+        "efa = true: g5.xlarge can have no EFA; take larger types, or set it to false",
+    ),
+    "EFA of a surge type without one": (
+        {"efa": True, "instanceTypes": ["g6.12xlarge"], "surgeInstanceTypes": ["g6.48xlarge", "g5.xlarge"]},
+        "efa = true: g5.xlarge can have no EFA",
+    ),
+    "types with different numbers of EFAs": (
+        {"efa": True, "instanceTypes": ["g6e.12xlarge", "g6e.48xlarge"]},
+        "efa = true: all types must have the same number of EFAs; g6e.12xlarge has 1, g6e.48xlarge has 4",
+    ),
+    "EFA without GPUs": (
+        {"efa": True, "gpusPerWorker": 0, "instanceTypes": ["m6i.xlarge"]},
+        "efa = true: is for NCCL, and workers without GPUs use gloo",
+    ),
+    "EFA over zones": (
+        {"efa": True, "workerZones": 2, "instanceTypes": ["p5.48xlarge"]},
+        "efa = true: needs one zone, and workerZones is 2",
+    ),
+    "EFAs that the workers of a node can't share": (
+        {"efa": True, "workersPerNode": 3, "instanceTypes": ["g6e.48xlarge"]},
+        "workersPerNode = 3: does not divide the 4 EFAs of each node",
+    ),
+    "zones as nothing": ({"workerZones": ""}, 'workerZones = "": must be a count of zones, or names'),
+}
+
+
+@pytest.mark.parametrize(("config", "message"), BAD.values(), ids=BAD.keys())
+def test_a_mistake_names_its_key_its_value_and_the_remedy(config: dict[str, Any], message: str) -> None:
+    with pytest.raises(settings.ConfigurationError, match=message):
+        settings.parse({**graph.defaults(), **config}, stack="local")
+
+
+def test_workers_are_in_one_zone_unless_more_are_asked_for() -> None:
+    def zones(**config: Any) -> int | tuple[str, ...]:
+        return settings.parse({**graph.defaults(), **config}, stack="local").machines.zones
+
+    assert zones() == 1
+    assert zones(workerZones=2) == 2
+    assert zones(**NAMED, workerZones="us-west-2b, us-west-2a") == ("us-west-2b", "us-west-2a")
+
+
+@pytest.mark.parametrize(
+    ("config", "strategy"),
+    [
+        ({}, "MINIMAL"),
+        ({"gpusPerWorker": 0, "instanceTypes": ["m6i.xlarge"]}, "DEFAULT"),
+        ({"updateStrategy": "DEFAULT"}, "DEFAULT"),
+        ({"updateStrategy": "MINIMAL", "gpusPerWorker": 0, "instanceTypes": ["m6i.xlarge"]}, "MINIMAL"),
+    ],
+)
+def test_nodes_with_gpus_are_replaced_without_further_instances_unless_it_is_set(
+    config: dict[str, Any], strategy: str
+) -> None:
+    assert settings.parse({**graph.defaults(), **config}, stack="local").machines.update_strategy == strategy

@@ -1,0 +1,77 @@
+"""EFA's device plug-in, by which a worker gets its node's Elastic Fabric Adapters.
+
+    EfaPlugin("efa-plugin", EfaPluginArgs(image), platform.options(namespace))
+
+The nodes of the core have the adapters by their launch template. Karpenter adds them to the nodes of pods that ask for
+them. https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+
+from contract import labels
+from workloads import objects
+from workloads.manifests import WORKER_NODES, Manifest, metadata
+
+EFA_RESOURCE = "vpc.amazonaws.com/efa"
+
+NAME = "aws-efa-k8s-device-plugin"
+
+
+def plugin_manifest(image: str) -> Manifest:
+    """Return the DaemonSet, on the worker nodes only, as EKS's chart `aws-efa-k8s-device-plugin` makes it.
+
+    It uses the kubelet's socket and looks at the adapters, so it runs as root with two host paths.
+    """
+    own = {labels.NAME: NAME}
+    paths = {"device-plugins": "/var/lib/kubelet/device-plugins", "infiniband": "/dev/infiniband"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": metadata(NAME, own, namespace="kube-system"),
+        "spec": {
+            "selector": {"matchLabels": own},
+            "updateStrategy": {"type": "RollingUpdate"},
+            "template": {
+                "metadata": {"labels": own},
+                "spec": {
+                    "priorityClassName": "system-node-critical",
+                    "hostNetwork": True,
+                    "nodeSelector": WORKER_NODES,
+                    "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
+                    "containers": [
+                        {
+                            "name": "device-plugin",
+                            "image": image,
+                            "resources": {"requests": {"cpu": "10m", "memory": "20Mi"}, "limits": {"memory": "128Mi"}},
+                            "securityContext": {
+                                "allowPrivilegeEscalation": False,
+                                "capabilities": {"drop": ["ALL"]},
+                            },
+                            "volumeMounts": [{"name": name, "mountPath": path} for name, path in paths.items()],
+                        }
+                    ],
+                    "volumes": [{"name": name, "hostPath": {"path": path}} for name, path in paths.items()],
+                },
+            },
+        },
+    }
+
+
+@dataclass(frozen=True)
+class EfaPluginArgs:
+    """The plug-in's image."""
+
+    image: str
+
+
+class EfaPlugin(pulumi.ComponentResource):
+    """The DaemonSet. It waits for nodes that have adapters."""
+
+    def __init__(self, name: str, args: EfaPluginArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("tidewater:workloads:EfaPlugin", name, None, opts)
+        objects.register(plugin_manifest(args.image), opts=pulumi.ResourceOptions(parent=self))
+        self.register_outputs({})
