@@ -119,8 +119,6 @@ class Surge:
     """An `oci://` address or a folder that has the charts `karpenter` and `karpenter-crd`."""
     image: str
     """Image of Karpenter's controller."""
-    ami_version: str
-    """Release of the AL2023 EKS image, for example v20260304."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +144,7 @@ class Images:
     fetch: str
     etcd: str
     controller: str
+    device_plugin: str
 
 
 @dataclass(frozen=True)
@@ -188,6 +187,8 @@ class Settings:
     protect: bool
     network: Network
     cluster: Cluster
+    node_image: str
+    """Release of EKS' AL2023 images, for example v20260304; of all nodes."""
     system: Nodes
     workers: Workers
     surge: Surge | None

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import pulumi
 
 import settings
-from contract import env, exit_codes, labels, leaving, metrics
+from contract import devices, env, exit_codes, labels, leaving, metrics
 from contract.elasticjob import names
 from contract.elasticjob.model import Launcher, RestartPolicy, SuccessPolicy
 from contract.pod_defaults import lost_node_tolerations
@@ -40,7 +40,7 @@ from workloads.manifests import (
     fetch_code,
     metadata,
 )
-from workloads.namespace import GPU_RESOURCE, PriorityClasses
+from workloads.namespace import PriorityClasses
 from workloads.storage import CLAIM
 
 BACKOFF_LIMIT = 20
@@ -249,7 +249,7 @@ def tolerations(*, gpus: bool) -> list[Manifest]:
     """Return tolerations: workers may run on the tainted worker nodes, and are evicted soon from a lost node."""
     found: list[Manifest] = [{"key": labels.TAINT_WORKER, "operator": "Exists", "effect": "NoSchedule"}]
     if gpus:
-        found.append({"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"})
+        found.append({"key": devices.GPU, "operator": "Exists", "effect": "NoSchedule"})
     return [*found, *lost_node_tolerations()]
 
 
@@ -263,6 +263,8 @@ def worker_container(job: JobSpec) -> Manifest:
         env.CHECKPOINTS: job.checkpoints,
         env.METRICS_PORT: str(metrics.FIRST_PORT),
         env.PROCESSES: str(job.processes),
+        # Images set it to `all`, which on older nodes gives every GPU of the node. GPUs come by the limit, through CDI.
+        "NVIDIA_VISIBLE_DEVICES": "void",
         "HOME": "/tmp",
         "USER": labels.APPLICATION,  # the image's passwd has no such user, and libraries ask for the name
         "OMP_NUM_THREADS": str(threads(job.workers)),
@@ -305,7 +307,7 @@ def cpu_millis(workers: settings.Workers) -> int:
 def resources(workers: settings.Workers) -> Manifest:
     """Return a worker's share of its node, so that exactly `per_node` workers fit on one."""
     memory = memory_mib(workers)
-    gpus = {GPU_RESOURCE: str(workers.gpus)} if workers.gpus else {}
+    gpus = {devices.GPU: str(workers.gpus)} if workers.gpus else {}
     return {
         "requests": {
             "cpu": f"{cpu_millis(workers)}m",

@@ -8,6 +8,7 @@ import pytest
 
 from localcloud.aws.eks import reconcile
 from localcloud.aws.eks.errors import EksError
+from localcloud.aws.eks_images import RELEASES
 from localcloud.tests.aws import fakes
 from localcloud.tests.aws.fakes import World
 
@@ -275,3 +276,19 @@ def test_a_node_group_name_can_be_used_only_once(world: World) -> None:
     world.nodegroup(0)
     with pytest.raises(EksError, match="NodeGroup already exists"):
         world.nodegroup(0)
+
+
+def test_a_group_keeps_the_release_that_it_is_given(world: World) -> None:
+    older = RELEASES[1]
+    assert world.nodegroup(1, releaseVersion=older)["releaseVersion"] == older
+    names = {"clusterName": "demo", "nodegroupName": "workers"}
+    world.turn(2)
+    world.call("UpdateNodegroupConfig", **names, labels={"addOrUpdateLabels": {"a": "b"}})
+    assert world.call("DescribeNodegroup", **names)["nodegroup"]["releaseVersion"] == older
+    world.call("UpdateNodegroupVersion", **names, releaseVersion=RELEASES[0])
+    assert world.call("DescribeNodegroup", **names)["nodegroup"]["releaseVersion"] == RELEASES[0]
+
+
+def test_a_release_that_eks_does_not_have_is_refused(world: World) -> None:
+    with pytest.raises(EksError, match=r"Requested release version 1\.34\.4-20200101 is not valid for kubernetes"):
+        world.nodegroup(1, releaseVersion="1.34.4-20200101")
