@@ -69,6 +69,7 @@ class NodeSpec:
         private_ip: The address of its EC2 instance.
         vcpus: Of the instance type; what pods may request, if the host has that much.
         memory_mib: Of the instance type, in MiB; see `vcpus`.
+        gpus: That the node shows to privileged containers; there is no hardware behind them.
         zone: Availability zone.
         labels: In addition to those that every node has.
         taints: Of Kubernetes or of the EKS API (`NO_SCHEDULE`).
@@ -86,6 +87,7 @@ class NodeSpec:
     cluster: str
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[Mapping[str, Any]] = ()
+    gpus: int = 0
     kubelet: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -74,7 +74,7 @@ def set_up(plan: dict[str, Any]) -> None:
     mount("tmpfs", str(root / "run"), "tmpfs", options="mode=755")
     mount("proc", str(root / "proc"), "proc")
     mount("sysfs", str(root / "sys"), "sysfs")
-    make_devices(root / "dev")
+    make_devices(root / "dev", plan["gpus"])
     bring_cgroups(root / CGROUP_ROOT, plan["cgroups"], plan["cgroup_links"])
     for source, target in plan["read_only"]:
         bind(source, root / target.lstrip("/"), read_only=True)
@@ -97,10 +97,14 @@ def enter(root: Path) -> None:
     os.chdir("/")
 
 
-def make_devices(folder: Path) -> None:
-    """Mount a /dev with the devices that any container may use."""
+def make_devices(folder: Path, gpus: int) -> None:
+    """Mount a /dev with the devices that any container may use, and those of GPUs.
+
+    Nothing is behind a GPU's device: it is another /dev/null. NVIDIA's own number could be that of a GPU of the host.
+    """
     mount("tmpfs", str(folder), "tmpfs", options="mode=755")
-    for name, (major, minor) in DEVICES.items():
+    names = [*(f"nvidia{number}" for number in range(gpus)), *(["nvidiactl"] if gpus else [])]
+    for name, (major, minor) in {**DEVICES, **dict.fromkeys(names, DEVICES["null"])}.items():
         os.mknod(folder / name, stat.S_IFCHR | 0o666, os.makedev(major, minor))
         (folder / name).chmod(0o600 if name == "kmsg" else 0o666)
     for name, target in DEVICE_LINKS.items():

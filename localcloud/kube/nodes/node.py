@@ -234,6 +234,7 @@ class Node:
         plan = {
             "hostname": self.spec.name,
             "root": str(self._root),
+            "gpus": self.spec.gpus,
             "overrides": config.KERNEL_OVERRIDES,
             **cgroups.for_init(self._cgroup),
             **rootfs.mounts(self._directory, sources, rootfs.Python.current()),

@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from localcloud.aws.ec2 import AMI
 from localcloud.aws.eks.errors import in_use, invalid, not_found
 from localcloud.aws.eks.model import NAME, Cluster, Json, Nodegroup, nodegroup_json, update_json
 from localcloud.aws.eks.nodes import config, user_data
 from localcloud.aws.eks.nodes.config import BadNodeConfig, NodeConfig
 from localcloud.aws.eks.operations import access_entries
 from localcloud.aws.eks.state import ClusterState, Eks, GroupState, checked_tags, page
-from localcloud.aws.eks_images import RELEASES
+from localcloud.aws.eks_images import RELEASES, image_of
 from localcloud.aws.principals import Principal
 
 RELEASE_VERSION = RELEASES[0]
@@ -131,13 +130,18 @@ def kubernetes_taints(group: Nodegroup) -> list[Json]:
     ]
 
 
+def image(group: Nodegroup) -> str:
+    """Return the id of the image of the group's nodes."""
+    return image_of(group.ami_type, group.release_version).id
+
+
 def node_labels(group: Nodegroup) -> dict[str, str]:
     """Return the labels of the group's nodes: the group's own and EKS's."""
     return {
         **group.labels,
         "eks.amazonaws.com/nodegroup": group.name,
         "eks.amazonaws.com/capacityType": group.capacity_type,
-        "eks.amazonaws.com/nodegroup-image": AMI,
+        "eks.amazonaws.com/nodegroup-image": image(group),
     }
 
 
