@@ -22,11 +22,13 @@ from workloads.access import TrainerAccess, TrainerAccessArgs
 from workloads.bundle import Code, CodeArgs, pack
 from workloads.controller import Controller, ControllerArgs
 from workloads.dataset import Dataset, DatasetArgs
-from workloads.efa import EfaPlugin, EfaPluginArgs
+from workloads.devices.check import GpuCheck, GpuCheckArgs, needed
+from workloads.devices.efa import EfaPlugin, EfaPluginArgs
+from workloads.devices.plugin import DevicePlugin, DevicePluginArgs
 from workloads.etcd import Etcd, EtcdArgs
 from workloads.exports import Exported, export
 from workloads.karpenter import Karpenter, KarpenterArgs, Site, SurgeNodes, SurgeNodesArgs
-from workloads.namespace import Namespace, NamespaceArgs
+from workloads.namespace import Namespace, NamespaceArgs, PriorityClasses
 from workloads.storage import Storage, StorageArgs
 from workloads.training import Training, TrainingArgs
 
@@ -48,12 +50,14 @@ def main() -> None:
     )
     # What a node needs must stay until the node is gone: its network interfaces would keep the VPC from being deleted.
     node_needs = (network, identity, cluster)
-    system_nodes = NodeGroup(f"{name}-system", system_group(stack, network, identity), account.options(*node_needs))
+    system_nodes = NodeGroup(
+        f"{name}-system", system_group(stack, account, network, identity), account.options(*node_needs)
+    )
     addons = Addons(name, AddonsArgs(name, identity.efs_csi_role_arn), account.options(system_nodes))
     platform = kubernetes_platform(name, account, cluster, after=[network, system_nodes, addons])
 
     code = Code("code", CodeArgs(pack(script=training.script), bucket.name), account.options(bucket))
-    namespace = Namespace(space, NamespaceArgs(gpus=stack.workers.gpus > 0), platform.options())
+    namespace = Namespace(space, NamespaceArgs(PriorityClasses(space)), platform.options())
     access = TrainerAccess(space, TrainerAccessArgs(name, identity.trainer_role_arn), platform.options(namespace))
     storage = Storage(space, StorageArgs(f"{name}-{space}", files.volume_handle), platform.options(namespace, files))
     etcd = Etcd("etcd", EtcdArgs(training, namespace.priorities.etcd), platform.options(namespace, storage))
@@ -67,10 +71,12 @@ def main() -> None:
         EfaPlugin("efa-plugin", EfaPluginArgs(training.images.efa_plugin), platform.options(namespace))
     # Nodes with GPUs cost money, so they come when there is something to train on.
     worker_nodes: list[pulumi.Resource] = [
-        NodeGroup(f"{name}-workers", worker_group(stack, *node_needs), account.options(*node_needs, dataset))
+        NodeGroup(f"{name}-workers", worker_group(stack, account, *node_needs), account.options(*node_needs, dataset))
     ]
     if stack.surge is not None:
         worker_nodes.append(surge_nodes(stack, stack.surge, account, node_needs, platform))
+    if stack.workers.gpus:
+        worker_nodes += gpus(stack, platform, worker_nodes)
     workers = TrainingArgs(stack, bucket.name, code.uri, namespace.priorities)
     Training(training.job, workers, platform.options(dataset, etcd, controller, *worker_nodes))
 
@@ -94,6 +100,14 @@ def surge_nodes(
     site = Site(access.node_role_name, subnets, security_group, ROOT_DEVICE, network.placement_group)
     after = platform.options(*node_needs, access, karpenter)
     return SurgeNodes("surge-nodes", SurgeNodesArgs(stack, surge, site), after)
+
+
+def gpus(stack: settings.Settings, platform: Platform, worker_nodes: list[pulumi.Resource]) -> list[pulumi.Resource]:
+    """Make what tells Kubernetes about the nodes' GPUs, and what looks whether it worked; return what to wait for."""
+    plugin = DevicePlugin("gpus", DevicePluginArgs(stack.training.images.device_plugin), platform.options())
+    if not needed(stack.workers):
+        return [plugin]
+    return [plugin, GpuCheck("gpu-check", GpuCheckArgs(stack), platform.options(plugin, *worker_nodes))]
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ The program that writes a manifest and the process that runs in the pod import t
 module, so each of these is written in exactly one place.
 
 archive       a zip of sources, the same bytes for the same files
+devices       the workers' GPUs: the name of the resource, the namespace of the device plug-in
 elasticjob    the ElasticJob API: what a job is, its schema, the names of its pods
 env           environment variables: the manifests set them, the trainer reads them
 exit_codes    exit codes of the trainer, and what each means

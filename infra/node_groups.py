@@ -1,6 +1,7 @@
 """Managed node groups: one for the system's pods, one for the workers or for their core.
 
-    NodeGroup(f"{name}-system", system_group(stack, network, identity), account.options(network, identity, cluster))
+    group = system_group(stack, account, network, identity)
+    NodeGroup(f"{name}-system", group, account.options(network, identity, cluster))
 
 They are `aws.eks.NodeGroup`s with a launch template of our own: `pulumi_eks.ManagedNodeGroup` has neither
 `update_config` nor `node_repair_config`, and it sets the metadata service's hop limit to 2, which lets pods read the
@@ -19,12 +20,12 @@ import pulumi_aws as aws
 
 import settings
 from contract import labels
+from infra.account import Account
 from infra.cluster import Cluster
 from infra.identity import Identity
 from infra.network import Network
+from infra.node_images import NodeImage, image_of
 
-GPU_AMI = "AL2023_x86_64_NVIDIA"
-CPU_AMI = "AL2023_x86_64_STANDARD"
 ROOT_DEVICE = "/dev/xvda"
 """The root device of the AL2023 images."""
 
@@ -51,6 +52,7 @@ class NodeGroupArgs:
     role_arn: pulumi.Input[str]
     subnet_ids: Sequence[pulumi.Input[str]]
     kubernetes_version: str
+    image: NodeImage
     nodes: settings.Nodes
     disk: settings.Disk
     interfaces: Sequence[Mapping[str, object]]
@@ -63,13 +65,14 @@ class NodeGroupArgs:
     tags: Mapping[str, str]
 
 
-def system_group(stack: settings.Settings, network: Network, identity: Identity) -> NodeGroupArgs:
+def system_group(stack: settings.Settings, account: Account, network: Network, identity: Identity) -> NodeGroupArgs:
     """Return the group of the nodes for etcd, the ElasticJob controller, the dataset job and the addons."""
     return NodeGroupArgs(
         cluster_name=stack.name,
         role_arn=identity.node_role_arn,
         subnet_ids=network.private_subnet_ids,
         kubernetes_version=stack.cluster.version,
+        image=image_of(stack, stack.system, account),
         nodes=stack.system,
         disk=SYSTEM_DISK,
         interfaces=(),
@@ -82,7 +85,9 @@ def system_group(stack: settings.Settings, network: Network, identity: Identity)
     )
 
 
-def worker_group(stack: settings.Settings, network: Network, identity: Identity, cluster: Cluster) -> NodeGroupArgs:
+def worker_group(
+    stack: settings.Settings, account: Account, network: Network, identity: Identity, cluster: Cluster
+) -> NodeGroupArgs:
     """Return the group of the workers' nodes: all of them, or the core if Karpenter brings the others.
 
     Only a core is labelled as one. Where there are no other nodes, workers have nothing to prefer, and a group that
@@ -94,6 +99,7 @@ def worker_group(stack: settings.Settings, network: Network, identity: Identity,
         role_arn=identity.node_role_arn,
         subnet_ids=network.worker_subnet_ids,
         kubernetes_version=stack.cluster.version,
+        image=image_of(stack, stack.workers.nodes, account),
         nodes=stack.workers.nodes,
         disk=stack.machines.disk,
         interfaces=interfaces(stack.machines.efa, cluster.security_group_id),
@@ -170,7 +176,8 @@ class NodeGroup(pulumi.ComponentResource):
             node_role_arn=args.role_arn,
             subnet_ids=list(args.subnet_ids),
             version=args.kubernetes_version,
-            ami_type=GPU_AMI if args.nodes.smallest.gpus else CPU_AMI,
+            ami_type=args.image.ami_type,
+            release_version=args.image.release_version,
             capacity_type=args.nodes.capacity_type,
             instance_types=list(args.nodes.instance_types),
             scaling_config={

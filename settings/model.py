@@ -146,8 +146,6 @@ class Surge:
     """An `oci://` address or a folder that has the charts `karpenter` and `karpenter-crd`."""
     image: str
     """Image of Karpenter's controller."""
-    ami_version: str
-    """Release of the AL2023 EKS image, for example v20260304."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +172,7 @@ class Images:
     etcd: str
     controller: str
     efa_plugin: str
+    device_plugin: str
 
 
 @dataclass(frozen=True)
@@ -216,6 +215,8 @@ class Settings:
     protect: bool
     network: Network
     cluster: Cluster
+    node_image: str
+    """Release of EKS' AL2023 images, for example v20260304; of all nodes."""
     system: Nodes
     workers: Workers
     machines: Machines

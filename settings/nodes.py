@@ -1,5 +1,6 @@
 """The part of `parsing` for the workers and all nodes: who brings which node, how many, and of which types.
 
+    image = nodes.image(read)
     system = nodes.system(read)
     workers = nodes.workers(read)
     surge = nodes.surge(read, workers)
@@ -20,8 +21,13 @@ ON_DEMAND = "ON_DEMAND"
 SPOT = "SPOT"
 
 _CHARTS = r"oci://[\w.:/-]+|(?!\w+://)\S.*"
-_AMI_VERSION = r"v\d{8}"
+_IMAGE_RELEASE = r"v\d{8}"
 _WINDOW = r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun) ([01]\d|2[0-3]):([0-5]\d) ([1-9]|1\d|2[0-4])h"
+
+
+def image(read: Reader) -> str:
+    """Return the release of the nodes' image."""
+    return read.text("nodeImageVersion", _IMAGE_RELEASE, "a release of the EKS image such as v20260304")
 
 
 def system(read: Reader) -> Nodes:
@@ -68,7 +74,6 @@ def surge(read: Reader, workers: Workers) -> Surge | None:
         window=_window(read),
         charts=read.text("karpenterCharts", _CHARTS, "an oci:// address or a folder"),
         image=read.image("karpenterImage"),
-        ami_version=read.text("nodeImageVersion", _AMI_VERSION, "a release of the EKS image such as v20260304"),
     )
     if _karpenter(read):
         _check_surge(read, found, workers)

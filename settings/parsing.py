@@ -15,6 +15,7 @@ from typing import Any
 
 import pulumi
 
+from contract import devices
 from contract.install.pods import NAMESPACE
 from settings import hardware, machines, nodes
 from settings.model import (
@@ -73,6 +74,7 @@ def parse(config: Mapping[str, Any], *, stack: str) -> Settings:
         protect=read.boolean("protect"),
         network=(network := _network(read)),
         cluster=_cluster(read),
+        node_image=nodes.image(read),
         system=nodes.system(read),
         workers=(workers := nodes.workers(read)),
         surge=(surge := nodes.surge(read, workers)),
@@ -138,6 +140,8 @@ def _training(read: Reader) -> Training:
         read.wrong("namespace", namespace, "belongs to Kubernetes; choose another name")
     if namespace == NAMESPACE:
         read.wrong("namespace", namespace, "belongs to the ElasticJob controller; choose another name")
+    if namespace == devices.NAMESPACE:
+        read.wrong("namespace", namespace, "belongs to the GPUs' device plug-in; choose another name")
     dataset = read.text(
         "dataset", rf"digits|{_ARCHIVE}", "digits, or the s3:// or https:// address of a .zip or .tar.gz"
     )
@@ -157,6 +161,7 @@ def _training(read: Reader) -> Training:
             etcd=read.image("etcdImage"),
             controller=read.image("controllerImage"),
             efa_plugin=read.image("efaPluginImage"),
+            device_plugin=read.image("devicePluginImage"),
         ),
     )
 

@@ -37,7 +37,13 @@ MAY_IMPORT = {
     "__main__": {"settings", "contract", "infra", "workloads"},
 }
 OURS = {part.split(".")[0] for part in MAY_IMPORT} | {"tests", "benchmarks"}
-STANDARD_LIBRARY_ONLY = ("contract", "scripts/toolchain", "controller/start.py", "workloads/in_bundle")
+STANDARD_LIBRARY_ONLY = (
+    "contract",
+    "scripts/toolchain",
+    "controller/start.py",
+    "workloads/in_bundle",
+    "workloads/devices/in_pod",
+)
 PROGRAM = ("settings", "infra", "workloads", "__main__")
 
 # Packages whose `__init__` names every module and package in it.
@@ -51,6 +57,7 @@ WITH_A_TABLE = (
     "scripts",
     "settings",
     "workloads",
+    "workloads/devices",
 )
 
 

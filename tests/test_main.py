@@ -6,13 +6,17 @@ import pytest
 
 from tests import graph
 
-DEVICE_PLUGIN = ("kubernetes:apps/v1:DaemonSet", "daemonset-nvidia-device-plugin")
-"""Made where workers have GPUs, which the one-machine cloud has not."""
+GPUS = ("gpus", "gpu-check", "tidewater-devices", "nvidia-device-plugin")
+"""Parts of the names of what is made where workers have GPUs, which they have not on one machine unless you ask."""
 
 
 def resources(made: graph.Graph) -> set[tuple[str, str]]:
     """Type and name of everything that was registered."""
     return {(each.type, each.name) for each in made.resources}
+
+
+def without_gpus(names: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    return {(type_, name) for type_, name in names if not any(part in name for part in GPUS)}
 
 
 @pytest.mark.parametrize("surge_nodes", ["karpenter", "nodegroup"])
@@ -21,16 +25,26 @@ def test_the_same_resources_are_made_on_aws_and_on_one_machine(surge_nodes: str)
         graph.deploy({**config, "surgeNodes": surge_nodes})
         for config in (graph.defaults(), graph.stack_config("Pulumi.local.yaml"))
     )
-    assert resources(aws) - resources(local) == {DEVICE_PLUGIN}
-    assert resources(local) - resources(aws) == set()
+    assert without_gpus(resources(aws)) == resources(local)
+    assert resources(aws) > resources(local)
+
+
+@pytest.mark.parametrize("surge_nodes", ["karpenter", "nodegroup"])
+def test_with_gpus_on_one_machine_exactly_the_same_resources_are_made(surge_nodes: str) -> None:
+    gpus = {"gpusPerWorker": 1, "instanceTypes": ["g4dn.xlarge"]}
+    aws, local = (
+        graph.deploy({**config, "surgeNodes": surge_nodes, **gpus})
+        for config in (graph.defaults(), graph.stack_config("Pulumi.local.yaml"))
+    )
+    assert resources(aws) == resources(local)
 
 
 def test_the_same_resources_depend_on_each_other_on_aws_and_on_one_machine() -> None:
     aws, local = (graph.deploy(config) for config in (graph.defaults(), graph.stack_config("Pulumi.local.yaml")))
     needs = {(each.type, each.name): set(each.needs) for each in local.resources}
     for each in aws.resources:
-        if (each.type, each.name) != DEVICE_PLUGIN:
-            ours = {urn for urn in each.needs if "nvidia-device-plugin" not in urn}
+        if without_gpus({(each.type, each.name)}):
+            ours = {urn for urn in each.needs if not any(part in urn for part in GPUS)}
             assert ours == needs[each.type, each.name], each.name
 
 

@@ -2,8 +2,7 @@
 
 manifests    what the manifests have in common
 objects      makes a Pulumi resource of a manifest or a chart
-namespace    the namespace, priority classes, NVIDIA's device plug-in
-efa          the device plug-in of Elastic Fabric Adapters
+namespace    the namespace and its priority classes
 storage      the shared file system as volume and claim
 access       the service account of the training pods, and its IAM role
 etcd         etcd, in which the workers find each other
@@ -12,6 +11,7 @@ in_bundle/   files that the program does not import but puts into that zip
 dataset      the job that puts the dataset on the shared file system
 controller   the ElasticJob controller, from the manifests in `contract.install`
 karpenter    Karpenter, and the nodes that it brings
+devices/     the device plug-ins of NVIDIA and of Elastic Fabric Adapters, and the check that the worker nodes have GPUs
 training     the training job, an ElasticJob
 exports      the stack's outputs
 """

@@ -161,7 +161,7 @@ def look_every_second(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTran
     return pulumi.ResourceTransformResult(props, args.opts)
 
 
-def node_class_manifest(stack: settings.Settings, surge: settings.Surge, site: Site) -> Manifest:
+def node_class_manifest(stack: settings.Settings, site: Site) -> Manifest:
     """Return the EC2NodeClass: subnets, rules, disk and metadata service are those of the node groups.
 
     The image is pinned, so that a release of another one changes nothing by itself.
@@ -173,7 +173,7 @@ def node_class_manifest(stack: settings.Settings, surge: settings.Surge, site: S
         "metadata": _metadata(),
         "spec": {
             "role": site.role,
-            "amiSelectorTerms": [{"alias": f"al2023@{surge.ami_version}"}],
+            "amiSelectorTerms": [{"alias": f"al2023@{stack.node_image}"}],
             "subnetSelectorTerms": [{"id": subnet} for subnet in site.subnet_ids],
             "securityGroupSelectorTerms": [{"id": site.security_group_id}],
             **({"placementGroupSelector": {"name": site.placement_group}} if site.placement_group is not None else {}),
@@ -320,7 +320,7 @@ class SurgeNodes(pulumi.ComponentResource):
             opts = pulumi.ResourceOptions(parent=self, depends_on=list(after), custom_timeouts=limits)
             return objects.register_custom(f"{manifest['kind'].lower()}-{NAME}", manifest, opts=opts)
 
-        node_class = register(node_class_manifest(args.stack, args.surge, args.site))
+        node_class = register(node_class_manifest(args.stack, args.site))
         register(node_pool_manifest(args.stack.workers, args.surge), node_class)
         self.register_outputs({})
 

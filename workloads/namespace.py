@@ -1,4 +1,4 @@
-"""The namespace, its priority classes, and the device plug-in that makes GPUs known to Kubernetes."""
+"""The namespace and its priority classes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ import pulumi
 from contract import labels
 from contract.pod_defaults import RESTRICTED_NAMESPACE
 from workloads import objects
-from workloads.manifests import WORKER_NODES, Manifest, metadata
-
-DEVICE_PLUGIN_IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.17.1"
-GPU_RESOURCE = "nvidia.com/gpu"
+from workloads.manifests import Manifest, metadata
 
 
 @dataclass(frozen=True)
@@ -85,50 +82,11 @@ def priority_class_manifest(name: str, wanted: PriorityClass) -> Manifest:
     }
 
 
-def device_plugin_manifest() -> Manifest:
-    """Return NVIDIA's device plug-in, on the worker nodes only.
-
-    https://github.com/NVIDIA/k8s-device-plugin. It uses the kubelet's socket, so it runs as root with a host path.
-    """
-    own = {labels.NAME: "nvidia-device-plugin"}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": metadata("nvidia-device-plugin", own, namespace="kube-system"),
-        "spec": {
-            "selector": {"matchLabels": own},
-            "updateStrategy": {"type": "RollingUpdate"},
-            "template": {
-                "metadata": {"labels": own},
-                "spec": {
-                    "priorityClassName": "system-node-critical",
-                    "nodeSelector": WORKER_NODES,
-                    "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
-                    "containers": [
-                        {
-                            "name": "device-plugin",
-                            "image": DEVICE_PLUGIN_IMAGE,
-                            "env": [{"name": "FAIL_ON_INIT_ERROR", "value": "true"}],
-                            "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
-                            "securityContext": {
-                                "allowPrivilegeEscalation": False,
-                                "capabilities": {"drop": ["ALL"]},
-                            },
-                            "volumeMounts": [{"name": "plugins", "mountPath": "/var/lib/kubelet/device-plugins"}],
-                        }
-                    ],
-                    "volumes": [{"name": "plugins", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}],
-                },
-            },
-        },
-    }
-
-
 @dataclass(frozen=True)
 class NamespaceArgs:
-    """Whether the workers have GPUs."""
+    """The priority classes to make."""
 
-    gpus: bool
+    priorities: PriorityClasses
 
 
 class Namespace(pulumi.ComponentResource):
@@ -140,9 +98,7 @@ class Namespace(pulumi.ComponentResource):
         super().__init__("tidewater:workloads:Namespace", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         objects.register(namespace_manifest(name), opts=child)
-        self.priorities = PriorityClasses(name)
+        self.priorities = args.priorities
         for class_name, wanted in self.priorities.values().items():
             objects.register(priority_class_manifest(class_name, wanted), opts=child)
-        if args.gpus:
-            objects.register(device_plugin_manifest(), opts=child)
         self.register_outputs({})

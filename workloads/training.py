@@ -17,13 +17,13 @@ from dataclasses import dataclass
 import pulumi
 
 import settings
-from contract import env, exit_codes, labels, leaving, metrics
+from contract import devices, env, exit_codes, labels, leaving, metrics
 from contract.elasticjob import names
 from contract.elasticjob.model import Launcher, RestartPolicy, SuccessPolicy
 from contract.pod_defaults import lost_node_tolerations
 from infra.outputs import TRAINER_SERVICE_ACCOUNT, checkpoints_folder
 from workloads import dataset, etcd, objects
-from workloads.efa import EFA_RESOURCE
+from workloads.devices.efa import EFA_RESOURCE
 from workloads.manifests import (
     BUNDLE,
     CODE_MOUNT,
@@ -41,7 +41,7 @@ from workloads.manifests import (
     fetch_code,
     metadata,
 )
-from workloads.namespace import GPU_RESOURCE, PriorityClasses
+from workloads.namespace import PriorityClasses
 from workloads.storage import CLAIM
 
 BACKOFF_LIMIT = 20
@@ -253,7 +253,7 @@ def tolerations(*, gpus: bool) -> list[Manifest]:
     """Return tolerations: workers may run on the tainted worker nodes, and are evicted soon from a lost node."""
     found: list[Manifest] = [{"key": labels.TAINT_WORKER, "operator": "Exists", "effect": "NoSchedule"}]
     if gpus:
-        found.append({"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"})
+        found.append({"key": devices.GPU, "operator": "Exists", "effect": "NoSchedule"})
     return [*found, *lost_node_tolerations()]
 
 
@@ -267,6 +267,8 @@ def worker_container(job: JobSpec) -> Manifest:
         env.CHECKPOINTS: job.checkpoints,
         env.METRICS_PORT: str(metrics.FIRST_PORT),
         env.PROCESSES: str(job.processes),
+        # Images set it to `all`, which on older nodes gives every GPU of the node. GPUs come by the limit, through CDI.
+        "NVIDIA_VISIBLE_DEVICES": "void",
         "HOME": "/tmp",
         "USER": labels.APPLICATION,  # the image's passwd has no such user, and libraries ask for the name
         "OMP_NUM_THREADS": str(threads(job.workers)),
@@ -309,7 +311,7 @@ def cpu_millis(workers: settings.Workers) -> int:
 def resources(workers: settings.Workers, efa: int = 0) -> Manifest:
     """Return a worker's share of its node, which may have EFAs, so that exactly `per_node` workers fit on one."""
     memory = memory_mib(workers)
-    gpus = {GPU_RESOURCE: str(workers.gpus)} if workers.gpus else {}
+    gpus = {devices.GPU: str(workers.gpus)} if workers.gpus else {}
     gpus |= {EFA_RESOURCE: str(efa // workers.per_node)} if efa else {}
     return {
         "requests": {

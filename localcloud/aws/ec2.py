@@ -26,11 +26,12 @@ class Subnet:
 
 @dataclass(frozen=True)
 class InstanceType:
-    """The size of an instance type."""
+    """The size of an instance type, and its NVIDIA GPUs."""
 
     name: str
     vcpus: int
     memory_mib: int
+    gpus: int = 0
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Ec2Instance:
         vpc_id: Empty if it has no subnet.
         boots: How often it has booted.
         profile_arn: Of its instance profile.
+        image: The id of its image.
     """
 
     id: str
@@ -54,6 +56,7 @@ class Ec2Instance:
     boots: int = 1
     user_data: bytes = b""
     profile_arn: str | None = None
+    image: str = ""
 
 
 class LaunchRefused(CloudError):
@@ -66,6 +69,7 @@ class LaunchSpec:
 
     subnet: str
     instance_type: str
+    image: str
     security_groups: tuple[str, ...]
     launch_template: Mapping[str, str] | None
     spot: bool
@@ -141,7 +145,13 @@ class MotoEc2:
         found = INSTANCE_TYPES.get(name)
         if found is None:
             return None
-        return InstanceType(name, int(found["VCpuInfo"]["DefaultVCpus"]), int(found["MemoryInfo"]["SizeInMiB"]))
+        gpus = (found.get("GpuInfo") or {}).get("Gpus") or []
+        return InstanceType(
+            name,
+            int(found["VCpuInfo"]["DefaultVCpus"]),
+            int(found["MemoryInfo"]["SizeInMiB"]),
+            sum(int(each["Count"]) for each in gpus if each["Manufacturer"] == "NVIDIA"),
+        )
 
     def launch_template(self, identity: str | None, name: str | None, version: str | None) -> Mapping[str, Any] | None:
         """See `Ec2.launch_template`."""
@@ -214,7 +224,7 @@ class MotoEc2:
         chosen = spec.launch_template
         template = {"LaunchTemplateId": chosen["id"], "Version": chosen["version"]} if chosen else {}
         return self._backend.run_instances(
-            AMI,
+            spec.image,
             1,
             None,
             [],
@@ -257,6 +267,7 @@ def _seen(instance: Any) -> Ec2Instance:
         boots=int(instance.boots),
         user_data=_decoded(instance.user_data),
         profile_arn=(instance.iam_instance_profile or {}).get("Arn"),
+        image=str(instance.image_id),
     )
 
 

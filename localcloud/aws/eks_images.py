@@ -5,8 +5,9 @@
 Karpenter turns the alias `al2023@latest` or `al2023@v20260304` into images through these parameters.
 Names and paths: https://docs.aws.amazon.com/eks/latest/userguide/retrieve-ami-id.html
 
-Every image starts the same node here. There are two releases, so that a change from one to the other (drift) can be
-tried, and an NVIDIA variant, as instance types with GPUs have no other. arm64 has none: this machine cannot run it.
+There are two releases, so that a change from one to the other (drift) can be tried; they start the same node. With the
+NVIDIA variant, which has the driver, the node shows the GPUs that its instance type has. arm64 has none: this machine
+cannot run it.
 """
 
 from __future__ import annotations
@@ -58,6 +59,16 @@ class NodeImage:
 def images() -> tuple[NodeImage, ...]:
     """Return the images, those of the newest release first."""
     return tuple(NodeImage(variant, release) for release in RELEASES for variant in VARIANTS)
+
+
+def image_of(ami_type: str, release: str) -> NodeImage:
+    """Return the image of a node group's type in a release. Types without an image here get the standard one."""
+    return NodeImage("nvidia" if ami_type == "AL2023_x86_64_NVIDIA" else "standard", release)
+
+
+def has_nvidia_driver(image_id: str) -> bool:
+    """Return whether the image is one of the NVIDIA variant."""
+    return any(image.variant == "nvidia" and image.id == image_id for image in images())
 
 
 def parameters() -> Mapping[str, str]:

@@ -20,12 +20,16 @@ from scripts.toolchain.errors import StepFailed, ToolMissing
 from scripts.toolchain.found import locate
 from scripts.toolchain.images import Image, write_archive, write_layer
 from scripts.toolchain.steps import Step, draft_of
-from scripts.toolchain.table import COREDNS, DEBIAN, DEBIAN_RELEASE, ETCD, KARPENTER, TOOLS, TORCH
+from scripts.toolchain.table import COREDNS, DEBIAN, DEBIAN_RELEASE, DEVICE_PLUGIN, ETCD, KARPENTER, TOOLS, TORCH
 
 REGISTRY = "docker.io/localcloud"
 # bash, coreutils and util-linux are essential packages, so they come of themselves.
 DEBIAN_PACKAGES = ("python3", "ca-certificates", "nftables", "iproute2", "procps")
 SITE_PACKAGES = "/opt/site-packages"
+AGENT_FOLDERS = tuple(f"/driver-root/opt/localcloud/{name}" for name in ("checkout", "packages"))
+"""Where the device plug-in finds its program: on its node, as NVIDIA's finds the driver there. Its manifest mounts the
+node's root at /driver-root."""
+
 KARPENTER_PATH = "/usr/local/bin/karpenter"
 _UNREAD = ("man", "locale", "doc", "info", "bash-completion")
 _START_SECONDS = 30.0
@@ -49,12 +53,15 @@ def images(work: Path) -> list[Image]:
     debian = work / "debian.tar"
     shell = {"Cmd": ["bash"]}
     packages = {"PYTHONPATH": SITE_PACKAGES}
+    agents = {"PYTHONPATH": ":".join(AGENT_FOLDERS)}
     etcd, coredns, karpenter = (version.removeprefix("v") for version in (ETCD, COREDNS, KARPENTER))
+    plugin = DEVICE_PLUGIN.removeprefix("v")
     return [
         Image(f"{REGISTRY}/pause:1", work / "pause.tar", {"Entrypoint": ["/pause"]}),
         Image(f"{REGISTRY}/debian:{DEBIAN_RELEASE}", debian, shell),
         Image(f"{REGISTRY}/pytorch:{TORCH}", debian, {**shell, "WorkingDir": "/workspace"}, packages),
         Image(f"{REGISTRY}/aws-cli:1", debian, {"Entrypoint": ["/usr/local/bin/aws"], "WorkingDir": "/aws"}, packages),
+        Image(f"{REGISTRY}/k8s-device-plugin:{plugin}", debian, {"Entrypoint": ["nvidia-device-plugin"]}, agents),
         Image(f"{REGISTRY}/etcd:{etcd}", work / "etcd.tar", {"Cmd": ["/usr/local/bin/etcd"]}),
         Image(f"{REGISTRY}/coredns:{coredns}", work / "coredns.tar", {"Entrypoint": ["/usr/local/bin/coredns"]}),
         Image(f"{REGISTRY}/karpenter:{karpenter}", work / "karpenter.tar", {"Entrypoint": [KARPENTER_PATH]}),
@@ -66,13 +73,20 @@ def debian_command(target: Path) -> list[str]:
     options = ["--variant=minbase", f"--include={','.join(DEBIAN_PACKAGES)}"]
     options += [f"--aptopt={option}" for option in ('APT::Install-Recommends "false"', 'Acquire::Languages "none"')]
     options += [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in _UNREAD]
-    aws = '#!/bin/sh\nexec python3 -m awscli "$@"\n'
-    hook = (
-        f'printf %s {shlex.quote(aws)} >"$1/usr/local/bin/aws" && chmod 755 "$1/usr/local/bin/aws"'
+    modules = {"aws": "awscli", "nvidia-device-plugin": "localcloud.kube.gpus"}
+    hook = " && ".join(
+        f'printf %s {shlex.quote(_command(module))} >"$1/usr/local/bin/{name}" && chmod 755 "$1/usr/local/bin/{name}"'
+        for name, module in modules.items()
+    )
+    hook += (
         ' && ln -s /usr/bin/python3 "$1/usr/local/bin/python"'
         f' && mkdir -p "$1{SITE_PACKAGES}" "$1/workspace" "$1/aws" && : >"$1/etc/apt/sources.list"'
     )
     return ["mmdebstrap", *options, f"--customize-hook={hook}", DEBIAN, str(target), "-"]
+
+
+def _command(module: str) -> str:
+    return f'#!/bin/sh\nexec python3 -m {module} "$@"\n'
 
 
 def containerd_config(root: Path, run_folder: Path) -> str:

@@ -17,6 +17,7 @@ COREDNS = "v1.12.4"
 ETCD = "v3.5.21"
 TRAINING_OPERATOR = "v1.9.2"
 KARPENTER = "v1.14.0"
+DEVICE_PLUGIN = "v0.20.0"  # of NVIDIA; on one machine an image of this name has localcloud's own
 # pulumi-kubernetes 4 renders charts with Helm 3 (helm.sh/helm/v3 in its go.mod), not with Helm 4.
 HELM = "v3.22.0"
 HELM_KUBERNETES = ("1", "37")

@@ -9,6 +9,7 @@ import json
 import pytest
 
 from contract import labels
+from infra import node_images
 from infra.node_groups import NODE_MINUTES, UPDATE_MINUTES, most_unavailable
 from tests import graph
 
@@ -177,3 +178,16 @@ def test_instances_and_volumes_carry_the_tags(production: graph.Graph) -> None:
         for specification in template.inputs["tagSpecifications"]:
             assert specification["tags"]["Stack"] == "production"
             assert specification["tags"]["CostCentre"] == "research"
+
+
+@pytest.mark.parametrize("file", ["Pulumi.local.yaml", "Pulumi.aws.yaml.example"])
+def test_all_node_groups_have_the_image_of_the_release_that_is_set(file: str) -> None:
+    made = graph.deploy({**graph.stack_config(file), "nodeImageVersion": "v20260107"})
+    assert {each.inputs["releaseVersion"] for each in made.all(GROUP)} == {"1.34.4-20260107"}
+
+
+def test_the_release_is_looked_up_for_the_variant_and_the_version_of_kubernetes() -> None:
+    assert node_images.parameter("1.35", "nvidia", "v20260930") == (
+        "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/nvidia/"
+        "amazon-eks-node-al2023-x86_64-nvidia-1.35-v20260930/release_version"
+    )

@@ -58,6 +58,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "job name in capitals": ({"jobName": "Digits"}, "jobName = Digits: must be lower-case letters"),
     "job name too long": ({"jobName": "a" * 41}, "has 41 characters; 40 at most"),
     "namespace of the controller": ({"namespace": "tidewater-system"}, "belongs to the ElasticJob controller"),
+    "namespace of the device plug-in": ({"namespace": "tidewater-devices"}, "belongs to the GPUs' device plug-in"),
     "namespace of Kubernetes": ({"namespace": "kube-system"}, "namespace = kube-system: belongs to Kubernetes"),
     "unknown dataset": ({"dataset": "imagenet"}, "dataset = imagenet: must be digits, or the s3://"),
     "dataset in no archive": ({"dataset": "s3://bucket/folder"}, "dataset = s3://bucket/folder: must be digits"),

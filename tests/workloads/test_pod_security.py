@@ -12,6 +12,10 @@ import pytest
 
 from tests import graph
 
+NAMESPACES = ("training", "tidewater-system", "tidewater-devices")
+PRIVILEGED = ("daemonset-nvidia-device-plugin",)
+"""What can't be confined. It has a namespace of its own."""
+
 ALLOWED_VOLUMES = {"configMap", "emptyDir", "persistentVolumeClaim", "projected", "secret"}
 
 
@@ -26,12 +30,12 @@ def pods(deployed: graph.Graph) -> Iterator[tuple[str, dict[str, Any]]]:
         spec = each.inputs.get("spec", {}) if each.type.startswith("kubernetes:") else {}
         replicas = spec.get("replicaSpecs", {}).get("Worker", {})
         template = spec.get("template") or replicas.get("template")
-        if template and each.inputs["metadata"].get("namespace") in ("training", "tidewater-system"):
+        if template and each.inputs["metadata"].get("namespace") in NAMESPACES and each.name not in PRIVILEGED:
             yield each.name, template["spec"]
 
 
 def test_the_checks_see_all_kinds_of_pods(deployed: graph.Graph) -> None:
-    assert {name for name, _ in pods(deployed)} == {
+    assert {name for name, _ in pods(deployed)} - {"job-gpu-check"} == {
         "statefulset-etcd",
         "job-dataset-digits",
         "elasticjob",
@@ -40,9 +44,10 @@ def test_the_checks_see_all_kinds_of_pods(deployed: graph.Graph) -> None:
 
 
 def test_the_namespaces_enforce_the_restricted_standard(deployed: graph.Graph) -> None:
-    namespaces = deployed.all("kubernetes:core/v1:Namespace")
-    assert {each.inputs["metadata"]["name"] for each in namespaces} == {"training", "tidewater-system"}
-    for each in namespaces:
+    namespaces = {each.inputs["metadata"]["name"]: each for each in deployed.all("kubernetes:core/v1:Namespace")}
+    assert namespaces.keys() - {"tidewater-devices"} == {"training", "tidewater-system"}
+    for name in ("training", "tidewater-system"):
+        each = namespaces[name]
         assert each.inputs["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
@@ -68,13 +73,19 @@ def test_containers_mount_only_volumes_that_the_pod_has(deployed: graph.Graph) -
             assert {mount["name"] for mount in container["volumeMounts"]} <= volumes, name
 
 
-def test_only_the_controller_gets_a_token(deployed: graph.Graph) -> None:
-    with_token = [name for name, spec in pods(deployed) if spec["automountServiceAccountToken"]]
-    assert with_token == ["deployment-tidewater-controller"]
+def test_only_who_asks_the_api_server_gets_a_token(deployed: graph.Graph) -> None:
+    with_token = {name for name, spec in pods(deployed) if spec.get("automountServiceAccountToken", True)}
+    assert with_token - {"job-gpu-check"} == {"deployment-tidewater-controller"}
 
 
-def test_the_device_plugin_runs_if_workers_have_gpus() -> None:
-    local = graph.deploy(graph.stack_config("Pulumi.local.yaml"))
+def test_only_the_device_plugin_has_privileges_and_only_its_namespace_allows_them() -> None:
     aws = graph.deploy(graph.stack_config("Pulumi.aws.yaml.example"))
-    assert not local.all("kubernetes:apps/v1:DaemonSet")
-    assert aws.one("kubernetes:apps/v1:DaemonSet", "nvidia-device-plugin")
+    plugin = aws.one("kubernetes:apps/v1:DaemonSet", "nvidia-device-plugin").inputs
+    lax = [
+        each.inputs["metadata"]["name"]
+        for each in aws.all("kubernetes:core/v1:Namespace")
+        if each.inputs["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] != "restricted"
+    ]
+    assert lax == [plugin["metadata"]["namespace"]] == ["tidewater-devices"]
+    (container,) = plugin["spec"]["template"]["spec"]["containers"]
+    assert container["securityContext"] == {"privileged": True}

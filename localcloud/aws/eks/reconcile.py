@@ -140,6 +140,7 @@ def launch(eks: Eks, state: ClusterState, found: GroupState, subnet: str) -> Non
         spec = LaunchSpec(
             subnet=place,
             instance_type=instance_type,
+            image=nodegroups.image(group),
             security_groups=(str(state.cluster.vpc_config["clusterSecurityGroupId"]),),
             launch_template=group.launch_template,
             spot=group.capacity_type == "SPOT",

@@ -5,5 +5,5 @@
 driver     mounts volumes; read it first
 volume     parses volume handles
 efs        asks the AWS endpoint whether a volume may be mounted
-protocol   the messages of CSI and of kubelet's registration
+protocol   the tables of the messages of CSI and of kubelet's registration
 """

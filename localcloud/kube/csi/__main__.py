@@ -6,8 +6,9 @@ import os
 import sys
 from pathlib import Path
 
-from localcloud.kube.csi import driver, efs, protocol
+from localcloud.kube.csi import driver, efs
 from localcloud.kube.nodes.config import EFS_DIR
+from localcloud.kube.rpc import handler, serve
 
 PLUGINS = Path("/var/lib/kubelet/plugins")
 REGISTRY = Path("/var/lib/kubelet/plugins_registry")
@@ -25,13 +26,13 @@ def main(node: str, zone: str) -> None:
     instance = driver.Driver(node, zone, Path(EFS_DIR), ask)
     socket = PLUGINS / driver.NAME / "csi.sock"
     services = [
-        protocol.handler("csi.v1.Identity", instance.identity()),
-        protocol.handler("csi.v1.Node", instance.node()),
+        handler("csi.v1.Identity", instance.identity()),
+        handler("csi.v1.Node", instance.node()),
     ]
-    server = driver.serve(socket, services)
+    server = serve(socket, services)
     # kubelet calls the driver as soon as it sees the registration's socket, so that comes last.
-    registrar = protocol.handler("pluginregistration.Registration", driver.registration(socket))
-    registered = driver.serve(REGISTRY / f"{driver.NAME}-reg.sock", [registrar])
+    registrar = handler("pluginregistration.Registration", driver.registration(socket))
+    registered = serve(REGISTRY / f"{driver.NAME}-reg.sock", [registrar])
     server.wait_for_termination()
     registered.stop(None)
 

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import os
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NoReturn
 
 import grpc
 
 from localcloud.kube.csi import efs, protocol
-from localcloud.kube.csi.protocol import Message, Rpc
 from localcloud.kube.csi.volume import InvalidVolume, Volume, entered_by, location, parse
+from localcloud.kube.rpc import Message, Method, Rpc, build
 
 NAME = "efs.csi.aws.com"
 VERSION = "v2.1.13"
-CSI = protocol.build("csi.v1", protocol.CSI_MESSAGES)
-REGISTRATION = protocol.build("pluginregistration", protocol.REGISTRATION_MESSAGES)
-THREADS = 8
+CSI = build("csi.v1", protocol.CSI_MESSAGES)
+REGISTRATION = build("pluginregistration", protocol.REGISTRATION_MESSAGES)
 
 
 class Driver:
@@ -113,29 +111,17 @@ def registration(socket: Path) -> dict[str, Rpc]:
     }
 
 
-def serve(socket: Path, handlers: list[grpc.GenericRpcHandler]) -> grpc.Server:
-    """A gRPC server on a unix socket."""
-    socket.parent.mkdir(parents=True, exist_ok=True)
-    socket.unlink(missing_ok=True)
-    server = grpc.server(ThreadPoolExecutor(THREADS))
-    for each in handlers:
-        server.add_generic_rpc_handlers((each,))
-    server.add_insecure_port(f"unix:{socket}")
-    server.start()
-    return server
-
-
 def is_bound(target: Path) -> bool:
     """Return whether something is mounted at `target`; os.path.ismount does not see bind mounts of the same disk."""
     quoted = str(target).replace(" ", "\\040")
     return any(line.split()[4] == quoted for line in Path("/proc/self/mountinfo").read_text().splitlines())
 
 
-def _csi(name: str, answer: protocol.Method) -> Rpc:
+def _csi(name: str, answer: Method) -> Rpc:
     return Rpc(CSI[f"{name}Request"], CSI[f"{name}Response"], answer)
 
 
-def _nothing(name: str) -> protocol.Method:
+def _nothing(name: str) -> Method:
     return lambda *_: CSI[f"{name}Response"]()
 
 

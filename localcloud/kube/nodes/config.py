@@ -67,8 +67,9 @@ class NodeSpec:
     Args:
         name: `ip-10-0-1-23.us-west-2.compute.internal`.
         private_ip: The address of its EC2 instance.
-        vcpus: Of the instance type; what pods may request, if the host has that much.
-        memory_mib: Of the instance type, in MiB; see `vcpus`.
+        vcpus: Of the instance type; what pods may request.
+        memory_mib: Of the instance type, in MiB; what pods may request, if the host has that much.
+        gpus: That the node shows to privileged containers; there is no hardware behind them.
         zone: Availability zone.
         labels: In addition to those that every node has.
         taints: Of Kubernetes or of the EKS API (`NO_SCHEDULE`).
@@ -86,6 +87,7 @@ class NodeSpec:
     cluster: str
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[Mapping[str, Any]] = ()
+    gpus: int = 0
     kubelet: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -149,6 +151,14 @@ def taint(given: Mapping[str, Any]) -> dict[str, Any]:
     if given.get("value"):
         made["value"] = given["value"]
     return made
+
+
+def shown_cpus(spec: NodeSpec, host: int) -> int:
+    """Return the number of CPUs to show to the kubelet if the host has too few; else 0, and a part is held back.
+
+    CPUs can be shared by more pods than there are; memory can't.
+    """
+    return spec.vcpus if spec.vcpus > host else 0
 
 
 def held_back(spec: NodeSpec, machine: Machine) -> dict[str, str]:

@@ -40,6 +40,8 @@ AFTER_POLL_SECONDS = 0.02
 STOP_SECONDS = 3.0
 BROUGHT = Path("/run/localcloud")
 CGROUP_ROOT = Path("sys/fs/cgroup")
+NUMA_NODES = Path("/sys/devices/system/node")
+ONLINE_CPUS = Path("/sys/devices/system/cpu/online")
 
 # Name → major and minor number. Disks and the host's memory are not among them.
 DEVICES = {
@@ -74,7 +76,7 @@ def set_up(plan: dict[str, Any]) -> None:
     mount("tmpfs", str(root / "run"), "tmpfs", options="mode=755")
     mount("proc", str(root / "proc"), "proc")
     mount("sysfs", str(root / "sys"), "sysfs")
-    make_devices(root / "dev")
+    make_devices(root / "dev", plan["gpus"])
     bring_cgroups(root / CGROUP_ROOT, plan["cgroups"], plan["cgroup_links"])
     for source, target in plan["read_only"]:
         bind(source, root / target.lstrip("/"), read_only=True)
@@ -86,6 +88,7 @@ def set_up(plan: dict[str, Any]) -> None:
     enter(root)
     leave_cgroup_root(Path("/") / CGROUP_ROOT)
     override(plan["overrides"])
+    show_cpus(plan["cpus"])
     mount("none", "/", flags=MS_REC | MS_SHARED)  # what is mounted for a pod has to reach it
 
 
@@ -97,10 +100,14 @@ def enter(root: Path) -> None:
     os.chdir("/")
 
 
-def make_devices(folder: Path) -> None:
-    """Mount a /dev with the devices that any container may use."""
+def make_devices(folder: Path, gpus: int) -> None:
+    """Mount a /dev with the devices that any container may use, and those of GPUs.
+
+    Nothing is behind a GPU's device: it is another /dev/null. NVIDIA's own number could be that of a GPU of the host.
+    """
     mount("tmpfs", str(folder), "tmpfs", options="mode=755")
-    for name, (major, minor) in DEVICES.items():
+    names = [*(f"nvidia{number}" for number in range(gpus)), *(["nvidiactl"] if gpus else [])]
+    for name, (major, minor) in {**DEVICES, **dict.fromkeys(names, DEVICES["null"])}.items():
         os.mknod(folder / name, stat.S_IFCHR | 0o666, os.makedev(major, minor))
         (folder / name).chmod(0o600 if name == "kmsg" else 0o666)
     for name, target in DEVICE_LINKS.items():
@@ -144,6 +151,25 @@ def override(files: dict[str, str]) -> None:
         replacement.write_text(content)
         if Path(path).exists():
             mount(str(replacement), path, flags=MS_BIND)
+
+
+def show_cpus(count: int) -> None:
+    """Show the kubelet so many CPUs, or the host's for 0.
+
+    It counts those below the NUMA nodes that /sys/devices/system/cpu/online lists.
+    https://github.com/google/cadvisor/blob/v0.52.1/utils/sysinfo/sysinfo.go
+    """
+    if not count or not NUMA_NODES.exists():
+        return
+    nodes, online = Path("/run/numa-nodes"), Path("/run/cpus-online")
+    for number in range(count):
+        topology = nodes / "node0" / f"cpu{number}" / "topology"
+        topology.mkdir(parents=True)
+        (topology / "core_id").write_text(f"{number}\n")
+        (topology / "physical_package_id").write_text("0\n")
+    online.write_text(f"0-{count - 1}\n")
+    mount(str(nodes), str(NUMA_NODES), flags=MS_BIND)
+    mount(str(online), str(ONLINE_CPUS), flags=MS_BIND)
 
 
 def bind(source: str, target: Path, *, read_only: bool = False) -> None:

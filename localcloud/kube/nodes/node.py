@@ -234,6 +234,8 @@ class Node:
         plan = {
             "hostname": self.spec.name,
             "root": str(self._root),
+            "gpus": self.spec.gpus,
+            "cpus": config.shown_cpus(self.spec, os.cpu_count() or 1),
             "overrides": config.KERNEL_OVERRIDES,
             **cgroups.for_init(self._cgroup),
             **rootfs.mounts(self._directory, sources, rootfs.Python.current()),

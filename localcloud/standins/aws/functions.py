@@ -98,6 +98,28 @@ def _addon_version(call: Call) -> Tree:
     raise PluginError(f"no version of EKS addon {inputs['addonName']} fits Kubernetes {inputs['kubernetesVersion']}")
 
 
+def _parameter(call: Call) -> Tree:
+    name = call.inputs["name"]
+    decrypt = call.inputs.get("withDecryption") is not False
+    ssm = call.client("ssm")
+    try:
+        found = ssm.get_parameter(Name=name, WithDecryption=decrypt)["Parameter"]
+    except ssm.exceptions.ParameterNotFound as error:
+        raise PluginError(f"reading SSM Parameter ({name}): couldn't find resource") from error
+    plain = "" if found["Type"] == "SecureString" else found["Value"]
+    return {
+        "id": name,
+        "name": name,
+        "region": call.region,
+        "arn": found["ARN"],
+        "type": found["Type"],
+        "value": found["Value"],
+        "insecureValue": plain,
+        "version": found["Version"],
+        "withDecryption": decrypt,
+    }
+
+
 FUNCTIONS: Final = {
     "aws:index/getRegion:getRegion": Function(words("endpoint id name"), _region),
     "aws:index/getCallerIdentity:getCallerIdentity": Function(words("id"), _caller),
@@ -109,4 +131,5 @@ FUNCTIONS: Final = {
     "aws:eks/getAddonVersion:getAddonVersion": Function(
         words("addonName kubernetesVersion mostRecent"), _addon_version
     ),
+    "aws:ssm/getParameter:getParameter": Function(words("name withDecryption"), _parameter),
 }

@@ -86,7 +86,8 @@ class FakeEc2:
         return identity in self.groups
 
     def instance_type(self, name: str) -> InstanceType | None:
-        return {"m5.large": InstanceType(name, 2, 8192), "t3.medium": InstanceType(name, 2, 4096)}.get(name)
+        sizes = {"m5.large": (2, 8192), "t3.medium": (2, 4096), "g5.12xlarge": (48, 196608, 4)}
+        return InstanceType(name, *sizes[name]) if name in sizes else None
 
     def launch_template(self, identity: str | None, name: str | None, version: str | None) -> Mapping[str, Any] | None:
         if identity != "lt-1":
@@ -120,7 +121,7 @@ class FakeEc2:
             raise LaunchRefused("InsufficientInstanceCapacity - We currently do not have sufficient capacity.")
         self.launched.append(spec)
         own = self.template_user_data if spec.launch_template else b""
-        return self.start(spec.subnet, spec.instance_type, user_data=own)
+        return self.start(spec.subnet, spec.instance_type, user_data=own, image=spec.image)
 
     def start(self, subnet: str, instance_type: str = "m5.large", **fields: Any) -> Ec2Instance:
         """Run an instance as somebody else would."""

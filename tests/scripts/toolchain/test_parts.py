@@ -13,6 +13,7 @@ from scripts.toolchain import debian, go_tools, image_build, paths, python_packa
 from scripts.toolchain.commands import Console
 from scripts.toolchain.debian import Package
 from scripts.toolchain.errors import StepFailed
+from scripts.toolchain.table import DEVICE_PLUGIN
 
 
 @pytest.mark.parametrize(("version", "fits"), [((3, 11), True), ((3, 10), False), ((3, 12), False)])
@@ -70,10 +71,16 @@ def test_the_debian_layer_has_a_shell_python_and_ps_and_keeps_no_sources() -> No
 def test_images_with_the_same_layer_differ_only_in_configuration() -> None:
     images = {image.name.removeprefix("docker.io/localcloud/"): image for image in image_build.images(Path("/w"))}
     tools = {"pause:1", "etcd:3.5.21", "coredns:1.12.4", "karpenter:1.14.0"}
-    assert images.keys() == tools | {"debian:12", "pytorch:2.15.0", "aws-cli:1"}
+    assert images.keys() == tools | {"debian:12", "pytorch:2.15.0", "aws-cli:1", "k8s-device-plugin:0.20.0"}
     assert images["pytorch:2.15.0"].layer == images["debian:12"].layer == images["aws-cli:1"].layer
     assert images["pytorch:2.15.0"].env == {"PYTHONPATH": "/opt/site-packages"}
+    assert images["k8s-device-plugin:0.20.0"].layer == images["debian:12"].layer
     assert "Entrypoint" not in images["etcd:3.5.21"].config
+
+
+def test_the_device_plugin_here_has_the_version_of_the_one_on_aws() -> None:
+    default = yaml.safe_load((paths.CHECKOUT / "Pulumi.yaml").read_text())["config"]["devicePluginImage"]["default"]
+    assert default.partition(":")[2] == DEVICE_PLUGIN
 
 
 def test_a_changed_recipe_is_built_in_a_new_folder(monkeypatch: pytest.MonkeyPatch) -> None:

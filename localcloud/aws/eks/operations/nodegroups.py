@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from localcloud.aws.ec2 import AMI
 from localcloud.aws.eks.errors import in_use, invalid, not_found
 from localcloud.aws.eks.model import NAME, Cluster, Json, Nodegroup, nodegroup_json, update_json
 from localcloud.aws.eks.nodes import config, user_data
 from localcloud.aws.eks.nodes.config import BadNodeConfig, NodeConfig
 from localcloud.aws.eks.operations import access_entries
 from localcloud.aws.eks.state import ClusterState, Eks, GroupState, checked_tags, page
-from localcloud.aws.eks_images import RELEASES
+from localcloud.aws.eks_images import RELEASES, image_of
 from localcloud.aws.principals import Principal
 
 RELEASE_VERSION = RELEASES[0]
@@ -102,17 +101,26 @@ def update_config(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Jso
 
 
 def update_version(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """UpdateNodegroupVersion; a new launch template version applies only to nodes that are launched later."""
+    """UpdateNodegroupVersion; a new release or launch template applies only to nodes that are launched later.
+
+    As on EKS, a call without a release moves the group to the newest one.
+    https://docs.aws.amazon.com/eks/latest/APIReference/API_UpdateNodegroupVersion.html
+    """
     state, found = _find(eks, params)
     version = params.get("version")
     if version is not None and version != found.group.version:
         raise invalid(f"Version {version} is not supported: the cluster has {state.cluster.version}")
     with state.lock:
+        changed = replace(
+            found.group,
+            release_version=_release(found.group.version, params.get("releaseVersion")),
+            modified_at=time.time(),
+        )
         template = params.get("launchTemplate")
         if template:
-            changed = replace(found.group, launch_template=_template(eks, template)[0], modified_at=time.time())
+            changed = replace(changed, launch_template=_template(eks, template)[0])
             _check_node_config(eks, state.cluster, changed)
-            found.group = changed
+        found.group = changed
         update = eks.add_update(state, "VersionUpdate", {"Version": version}, nodegroup=found.group.name)
     return {"update": update_json(update)}
 
@@ -125,13 +133,18 @@ def kubernetes_taints(group: Nodegroup) -> list[Json]:
     ]
 
 
+def image(group: Nodegroup) -> str:
+    """Return the id of the image of the group's nodes."""
+    return image_of(group.ami_type, group.release_version).id
+
+
 def node_labels(group: Nodegroup) -> dict[str, str]:
     """Return the labels of the group's nodes: the group's own and EKS's."""
     return {
         **group.labels,
         "eks.amazonaws.com/nodegroup": group.name,
         "eks.amazonaws.com/capacityType": group.capacity_type,
-        "eks.amazonaws.com/nodegroup-image": AMI,
+        "eks.amazonaws.com/nodegroup-image": image(group),
     }
 
 
@@ -171,7 +184,7 @@ def _checked(eks: Eks, state: ClusterState, name: str, params: Mapping[str, Any]
         cluster=cluster.name,
         arn=eks.arn("nodegroup", cluster.name, name, identity),
         version=cluster.version,
-        release_version=RELEASE_VERSION,
+        release_version=_release(cluster.version, params.get("releaseVersion")),
         created_at=now,
         modified_at=now,
         node_role=role,
@@ -201,6 +214,16 @@ def _check_node_config(eks: Eks, cluster: Cluster, group: Nodegroup) -> None:
         config.check(node_config(cluster, group, found["user_data"] if found else b""))
     except BadNodeConfig as error:
         raise invalid(f"nodegroup {group.name}: {error}") from error
+
+
+def _release(version: str, given: Any) -> str:
+    """Return the release that was asked for, or the newest one.
+
+    The message is EKS' own: https://github.com/eksctl-io/eksctl/issues/7976
+    """
+    if given is not None and given not in RELEASES:
+        raise invalid(f"Requested release version {given} is not valid for kubernetes version {version}.")
+    return str(given or RELEASE_VERSION)
 
 
 def _capacity(given: Any) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from localcloud.kube.csi import protocol
+from localcloud.kube.rpc import build
 
-CSI = protocol.build("csi.v1", protocol.CSI_MESSAGES)
+CSI = build("csi.v1", protocol.CSI_MESSAGES)
 
 
 def test_messages_are_encoded_with_the_field_numbers_of_the_specification() -> None:

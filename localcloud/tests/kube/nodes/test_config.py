@@ -32,11 +32,16 @@ def test_taints_of_eks_and_of_kubernetes_are_accepted(given: dict[str, str], mad
     assert config.taint(given) == made
 
 
+@pytest.mark.parametrize(("host", "shown"), [(1, 2), (2, 0), (16, 0)])
+def test_a_smaller_host_shows_the_cpus_of_the_instance_type(spec: NodeSpec, host: int, shown: int) -> None:
+    assert config.shown_cpus(spec, host) == shown
+
+
 @pytest.mark.parametrize(
     ("machine", "cpu", "memory"),
     [
         pytest.param(Machine(16, 65536), "14000m", "57344Mi", id="a bigger host holds back the rest"),
-        pytest.param(Machine(1, 4096), "0m", "0Mi", id="a smaller host gives what it has"),
+        pytest.param(Machine(1, 4096), "0m", "0Mi", id="a smaller host holds nothing back"),
     ],
 )
 def test_pods_may_request_what_the_instance_type_has(spec: NodeSpec, machine: Machine, cpu: str, memory: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from localcloud.aws.eks_images import PARAMETERS, RELEASES, VERSION, images
 from localcloud.tests.aws.fakes import ACCOUNT, REGION
 from localcloud.tests.standins.aws.harness import CheckFailed, Engine
 
@@ -43,3 +44,11 @@ def test_an_unknown_argument_is_refused_by_name(engine: Engine) -> None:
     with pytest.raises(CheckFailed) as caught:
         engine.invoke("aws:index/getRegion:getRegion", regoin="x")
     assert "does not know the argument regoin" in caught.value.failures["regoin"]
+
+
+def test_a_parameter_of_ssm_has_a_value_that_is_no_secret(engine: Engine) -> None:
+    name = f"{PARAMETERS}/{VERSION}/amazon-linux-2023/x86_64/nvidia/{images()[1].name}/release_version"
+    found = engine.invoke("aws:ssm/getParameter:getParameter", name=name)
+    assert (found["insecureValue"], found["type"]) == (RELEASES[0], "String")
+    with pytest.raises(Exception, match=r"reading SSM Parameter \(no-such\): couldn't find resource"):
+        engine.invoke("aws:ssm/getParameter:getParameter", name="no-such")

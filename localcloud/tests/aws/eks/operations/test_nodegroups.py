@@ -8,6 +8,7 @@ import pytest
 
 from localcloud.aws.eks import reconcile
 from localcloud.aws.eks.errors import EksError
+from localcloud.aws.eks_images import RELEASES, image_of
 from localcloud.tests.aws import fakes
 from localcloud.tests.aws.fakes import World
 
@@ -284,3 +285,36 @@ def test_a_node_group_name_can_be_used_only_once(world: World) -> None:
 def test_how_nodes_are_replaced_is_kept_and_shown(world: World) -> None:
     asked = {"maxUnavailablePercentage": 10, "updateStrategy": "MINIMAL"}
     assert world.nodegroup(1, updateConfig=asked)["updateConfig"] == asked
+
+
+def test_a_group_keeps_the_release_that_it_is_given(world: World) -> None:
+    older = RELEASES[1]
+    assert world.nodegroup(1, releaseVersion=older)["releaseVersion"] == older
+    names = {"clusterName": "demo", "nodegroupName": "workers"}
+    world.turn(2)
+    world.call("UpdateNodegroupConfig", **names, labels={"addOrUpdateLabels": {"a": "b"}})
+    assert world.call("DescribeNodegroup", **names)["nodegroup"]["releaseVersion"] == older
+    world.call("UpdateNodegroupVersion", **names, releaseVersion=RELEASES[0])
+    assert world.call("DescribeNodegroup", **names)["nodegroup"]["releaseVersion"] == RELEASES[0]
+
+
+def test_a_release_that_eks_does_not_have_is_refused(world: World) -> None:
+    with pytest.raises(EksError, match=r"Requested release version 1\.34\.4-20200101 is not valid for kubernetes"):
+        world.nodegroup(1, releaseVersion="1.34.4-20200101")
+
+
+@pytest.mark.parametrize(("ami_type", "gpus"), [("AL2023_x86_64_NVIDIA", 4), ("AL2023_x86_64_STANDARD", 0)])
+def test_a_node_has_the_gpus_of_its_type_if_its_image_has_the_driver(world: World, ami_type: str, gpus: int) -> None:
+    world.nodegroup(1, instanceTypes=["g5.12xlarge"], amiType=ami_type)
+    world.turn()
+    (node,) = world.machine.nodes.values()
+    assert node.spec["gpus"] == gpus
+
+
+def test_the_nodes_image_is_the_one_of_the_release(world: World) -> None:
+    world.nodegroup(1, releaseVersion=RELEASES[1], amiType="AL2023_x86_64_NVIDIA")
+    world.turn()
+    wanted = image_of("AL2023_x86_64_NVIDIA", RELEASES[1]).id
+    assert [spec.image for spec in world.ec2.launched] == [wanted]
+    (node,) = world.machine.nodes.values()
+    assert node.spec["labels"]["eks.amazonaws.com/nodegroup-image"] == wanted
