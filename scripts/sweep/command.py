@@ -23,7 +23,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command; return 0 if nothing is left, else 1."""
     parser = argparse.ArgumentParser(
         prog="python -m scripts.sweep",
-        description="List what a destroyed stack has left in its AWS account; with --delete, delete it after a question.",
+        description="List what a destroyed stack has left in its AWS account; with --delete, ask and delete it.",
     )
     parser.add_argument("stack", help="the stack's name, as in `pulumi stack ls`")
     parser.add_argument("--delete", action="store_true", help="ask, then delete what is listed")
