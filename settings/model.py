@@ -32,7 +32,7 @@ class ConfigurationError(pulumi.RunError):
 
 @dataclass(frozen=True)
 class Network:
-    """The VPC. `zones` is a count, or the names of the zones."""
+    """The VPC. `zones` is a count of zones, which are chosen once and kept, or their names."""
 
     cidr: str
     zones: int | tuple[str, ...]

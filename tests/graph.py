@@ -32,6 +32,8 @@ ROOT = Path(__file__).resolve().parents[1]
 ACCOUNT = "123456789012"
 REGION = "us-west-2"
 ZONES = [f"{REGION}{letter}" for letter in "cab"]
+STASHED: dict[str, Any] = {}
+"""What an earlier update has stashed, by the name of the Stash."""
 NODES_SECURITY_GROUP = "sg-of-the-cluster"
 KUBECONFIG = json.dumps({"kind": "Config", "certificate-authority-data": "c2VjcmV0"})
 
@@ -160,6 +162,8 @@ def _computed(args: mocks.MockResourceArgs) -> dict[str, Any]:
     computed: dict[str, Any] = {"arn": f"arn:aws:mock:::{args.name}"}
     if args.typ == "eks:index:Cluster":
         computed |= {"kubeconfigJson": KUBECONFIG, "nodeSecurityGroupId": NODES_SECURITY_GROUP}
+    if args.typ == "pulumi:index:Stash":
+        computed |= {"output": STASHED.get(args.name, args.inputs["input"])}
     if args.typ == "aws:kms/key:Key":
         computed |= {"keyId": f"{args.name}-key-id"}
     if args.typ == "aws:ec2/launchTemplate:LaunchTemplate":
