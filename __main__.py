@@ -47,7 +47,7 @@ def main() -> None:
     # What a node needs must stay until the node is gone: its network interfaces would keep the VPC from being deleted.
     node_needs = (network, identity, cluster)
     system_nodes = NodeGroup(f"{name}-system", system_group(stack, network, identity), account.options(*node_needs))
-    addons = Addons(name, AddonsArgs(name, identity.efs_csi_role_arn), account.options(system_nodes))
+    addons = Addons(name, AddonsArgs(name, stack.cluster.addons, identity.efs_csi_role_arn), account.options(system_nodes))
     platform = kubernetes_platform(name, account, cluster, after=[network, system_nodes, addons])
 
     code = Code("code", CodeArgs(pack(script=training.script), bucket.name), account.options(bucket))

@@ -11,6 +11,6 @@ logs             the control plane's log group
 node_groups      managed node groups for the system and for the workers
 karpenter        what Karpenter needs: roles, pod identity, and the queue of interruption notices
 shared_storage   the EFS file system
-addons           addons whose pods need a node: CoreDNS, EFS CSI driver
+addons           addons whose pods need a node: CoreDNS, EFS CSI driver, node monitoring agent
 outputs          what `workloads` gets to see of all this
 """

@@ -8,6 +8,7 @@ parsing    makes that tree from keys and values
 nodes      the part of `parsing` for the workers and all nodes
 reader     typed access to keys; collects the mistakes
 hardware   facts about instance types
+versions   which node image and which addons go with a Kubernetes version
 """
 
 from settings.model import (

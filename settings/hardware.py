@@ -83,10 +83,6 @@ INSTANCE_TYPES: dict[str, InstanceType] = {
     "p5.48xlarge": InstanceType(192, 2048, 8, "H100"),
 }
 
-KUBERNETES_VERSIONS = ("1.33", "1.34", "1.35")
-"""Versions that have AL2023 node images and that the manifests are written for.
-https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html"""
-
 LOG_RETENTION_DAYS = (365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653)
 """The retentions of a year and more that CloudWatch Logs accepts.
 https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutRetentionPolicy.html"""

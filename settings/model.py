@@ -49,6 +49,8 @@ class Cluster:
     """The EKS control plane and who may reach it."""
 
     version: str
+    addons: Mapping[str, str]
+    """The version of each addon of EKS."""
     public_access_cidrs: tuple[str, ...]
     admin_arns: tuple[str, ...]
     log_retention_days: int
@@ -120,7 +122,7 @@ class Surge:
     image: str
     """Image of Karpenter's controller."""
     ami_version: str
-    """Release of the AL2023 EKS image, for example v20260304."""
+    """Release of the AL2023 EKS image, for example v20260903."""
 
 
 @dataclass(frozen=True)

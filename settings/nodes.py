@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from settings import hardware
+from settings import hardware, versions
 from settings.model import Nodes, Surge, Window, Workers
 from settings.reader import Reader
 
@@ -20,7 +20,7 @@ ON_DEMAND = "ON_DEMAND"
 SPOT = "SPOT"
 
 _CHARTS = r"oci://[\w.:/-]+|(?!\w+://)\S.*"
-_AMI_VERSION = r"v\d{8}"
+_AMI_VERSION = r"(v\d{8})?"
 _WINDOW = r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun) ([01]\d|2[0-3]):([0-5]\d) ([1-9]|1\d|2[0-4])h"
 
 
@@ -67,7 +67,7 @@ def surge(read: Reader, workers: Workers) -> Surge | None:
         window=_window(read),
         charts=read.text("karpenterCharts", _CHARTS, "an oci:// address or a folder"),
         image=read.image("karpenterImage"),
-        ami_version=read.text("nodeImageVersion", _AMI_VERSION, "a release of the EKS image such as v20260304"),
+        ami_version=_image(read),
     )
     if _karpenter(read):
         _check_surge(read, found, workers)
@@ -79,6 +79,13 @@ def surge(read: Reader, workers: Workers) -> Surge | None:
 def nodes_for(workers: int, per_node: int) -> int:
     """Return the number of nodes for so many workers; the last node may be partly used."""
     return -(-workers // per_node)
+
+
+def _image(read: Reader) -> str:
+    """Return the release of the nodes' image: the one of the configuration, else that of the Kubernetes version."""
+    given = read.text("nodeImageVersion", _AMI_VERSION, "a release of the EKS image such as v20260903, or empty")
+    known = versions.KUBERNETES.get(read.choice("kubernetesVersion", tuple(versions.KUBERNETES)))
+    return given or (known.node_image if known else "")
 
 
 def _karpenter(read: Reader) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 import pulumi
 
 from contract.install.pods import NAMESPACE
-from settings import hardware, nodes
+from settings import hardware, nodes, versions
 from settings.model import (
     MAX_JOB_NAME_LENGTH,
     MAX_NAME_LENGTH,
@@ -122,8 +122,10 @@ def _cluster(read: Reader) -> Cluster:
             "opens the Kubernetes API to everyone; name your own addresses, or set publicAccessFromAnywhere to true",
         )
     read.boolean("publicAccessFromAnywhere")
+    version = read.choice("kubernetesVersion", tuple(versions.KUBERNETES))
     return Cluster(
-        version=read.choice("kubernetesVersion", hardware.KUBERNETES_VERSIONS),
+        version=version,
+        addons=versions.KUBERNETES[version].addons if version in versions.KUBERNETES else {},
         public_access_cidrs=cidrs,
         admin_arns=read.texts("adminArns", _ADMIN_ARN, "the ARN of an IAM role or user"),
         log_retention_days=read.choice_of_integers("logRetentionDays", hardware.LOG_RETENTION_DAYS),
