@@ -53,7 +53,9 @@ def main() -> None:
     system_nodes = NodeGroup(
         f"{name}-system", system_group(stack, account, network, identity), account.options(*node_needs)
     )
-    addons = Addons(name, AddonsArgs(name, identity.efs_csi_role_arn), account.options(system_nodes))
+    addons = Addons(
+        name, AddonsArgs(name, stack.cluster.addons, identity.efs_csi_role_arn), account.options(system_nodes)
+    )
     platform = kubernetes_platform(name, account, cluster, after=[network, system_nodes, addons])
 
     code = Code("code", CodeArgs(pack(script=training.script), bucket.name), account.options(bucket))

@@ -13,6 +13,6 @@ node_groups      managed node groups for the system and for the workers
 node_images      EKS' images for them, of the release that the settings name
 karpenter        what Karpenter needs: roles, pod identity, and the queue of interruption notices
 shared_storage   the EFS file system
-addons           addons whose pods need a node: CoreDNS, EFS CSI driver
+addons           addons whose pods need a node: CoreDNS, EFS CSI driver, node monitoring agent
 outputs          what `workloads` gets to see of all this
 """

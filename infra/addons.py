@@ -1,10 +1,12 @@
-"""Addons whose pods need a node: CoreDNS and the EFS CSI driver. They are created after the system nodes.
+"""Addons whose pods need a node: CoreDNS, the EFS CSI driver, the node monitoring agent.
 
-Without a node their pods cannot run; EKS would report them as DEGRADED and `pulumi up` would wait for 20 minutes.
+They are created after the system nodes. Without a node their pods cannot run; EKS would report them as DEGRADED and
+`pulumi up` would wait for 20 minutes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
@@ -16,14 +18,15 @@ from infra.identity import EFS_CSI_NAMESPACE, EFS_CSI_SERVICE_ACCOUNT
 
 @dataclass(frozen=True)
 class AddonsArgs:
-    """The cluster, and the role of the EFS CSI driver's controller."""
+    """The cluster, the addons' versions, and the role of the EFS CSI driver's controller."""
 
     cluster_name: str
+    versions: Mapping[str, str]
     efs_csi_role_arn: pulumi.Input[str]
 
 
 class Addons(pulumi.ComponentResource):
-    """CoreDNS, and the EFS CSI driver with its pod identity."""
+    """CoreDNS, the node monitoring agent, and the EFS CSI driver with its pod identity."""
 
     def __init__(self, name: str, args: AddonsArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:infra:Addons", name, None, opts)
@@ -37,7 +40,11 @@ class Addons(pulumi.ComponentResource):
             tags={"Name": f"{name}-efs-csi"},
             opts=child,
         )
-        addon(args.cluster_name, "coredns", child)
+        # The agent finds faults of GPUs, network and kernel. Without it the repair of nodes sees only what the kubelet sees.
+        # https://docs.aws.amazon.com/eks/latest/userguide/node-health.html
+        for addon_name in ("coredns", "eks-node-monitoring-agent"):
+            addon(args.cluster_name, addon_name, args.versions[addon_name], child)
         # EKS gives credentials only to pods that are created after the association.
-        addon(args.cluster_name, "aws-efs-csi-driver", pulumi.ResourceOptions(parent=self, depends_on=[association]))
+        after = pulumi.ResourceOptions(parent=self, depends_on=[association])
+        addon(args.cluster_name, "aws-efs-csi-driver", args.versions["aws-efs-csi-driver"], after)
         self.register_outputs({})

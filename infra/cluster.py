@@ -79,7 +79,11 @@ class Cluster(pulumi.ComponentResource):
             enabled_cluster_log_types=list(LOG_TYPES),
             deletion_protection=stack.protect,
             provider_credential_opts={"profile_name": stack.profile} if stack.profile else None,
-            vpc_cni_options={"enable_network_policy": True},
+            vpc_cni_options={"enable_network_policy": True, "addon_version": wanted.addons["vpc-cni"]},
+            kube_proxy_addon_options={"enabled": True, "version": wanted.addons["kube-proxy"]},
+            # Else EKS goes on to extended support, for six times the price of the control plane.
+            # https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html
+            upgrade_policy={"support_type": "STANDARD"},
             tags=stack.all_tags,
             opts=pulumi.ResourceOptions(
                 parent=self,
@@ -90,7 +94,8 @@ class Cluster(pulumi.ComponentResource):
         )
         self.kubeconfig = pulumi.Output.secret(cluster.kubeconfig_json)
         self.security_group_id = cluster.node_security_group_id
-        addon(name, "eks-pod-identity-agent", pulumi.ResourceOptions(parent=self, depends_on=[cluster]))
+        agent = "eks-pod-identity-agent"
+        addon(name, agent, wanted.addons[agent], pulumi.ResourceOptions(parent=self, depends_on=[cluster]))
         self.register_outputs({"name": name})
 
 
@@ -102,12 +107,13 @@ def kubeconfig_stays_secret(args: pulumi.ResourceTransformArgs) -> pulumi.Resour
     return pulumi.ResourceTransformResult(props=props, opts=args.opts)
 
 
-def addon(cluster_name: str, addon_name: str, opts: pulumi.ResourceOptions) -> aws.eks.Addon:
-    """Make one EKS addon, in the default version for the cluster's Kubernetes version."""
+def addon(cluster_name: str, addon_name: str, version: str, opts: pulumi.ResourceOptions) -> aws.eks.Addon:
+    """Make one EKS addon."""
     return aws.eks.Addon(
         f"{cluster_name}-{addon_name}",
         cluster_name=cluster_name,
         addon_name=addon_name,
+        addon_version=version,
         resolve_conflicts_on_create="OVERWRITE",
         resolve_conflicts_on_update="OVERWRITE",
         tags={"Name": f"{cluster_name}-{addon_name}"},

@@ -12,7 +12,6 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import pulumi
 import pulumi_aws as aws
@@ -49,18 +48,26 @@ def plan_subnets(cidr: str, zones: int) -> SubnetPlan:
     )
 
 
-def zone_name(available: list[str], index: int, wanted: int) -> str:
-    """Return the zone for the subnets numbered `index`, in a stable order.
+def choose_zones(kept: Sequence[str], available: Sequence[str], wanted: int) -> list[str]:
+    """Return the zones of the first `wanted` subnets: those of the stack's first update, in order, then new ones.
+
+    AWS's list grows and shrinks. By an index into the list itself, subnets would move to other zones: they and all
+    that is in them would be replaced (hashicorp/terraform-provider-aws#530).
+
+    Args:
+        kept: the zones that AWS listed at the first update.
+        available: those that it lists now.
+        wanted: how many the stack uses.
 
     Raises:
-        pulumi.RunError: the region has fewer zones than are wanted.
+        pulumi.RunError: there are fewer than are wanted.
     """
-    if len(available) < wanted:
+    chosen = [*sorted(kept), *sorted(set(available) - set(kept))]
+    if len(chosen) < wanted:
         raise pulumi.RunError(
-            f"availabilityZones = {wanted}: the region has only {len(available)} that EKS can use "
-            f"({', '.join(sorted(available))})"
+            f"availabilityZones = {wanted}: the region has only {len(chosen)} that EKS can use ({', '.join(chosen)})"
         )
-    return sorted(available)[index]
+    return chosen[:wanted]
 
 
 def check_offerings(
@@ -167,9 +174,15 @@ class Network(pulumi.ComponentResource):
             filters=[{"name": "opt-in-status", "values": ["opt-in-not-required"]}],
             opts=pulumi.InvokeOutputOptions(parent=self),
         )
-        return [
-            found.names.apply(partial(zone_name, index=index, wanted=wanted.zones)) for index in range(wanted.zones)
-        ]
+        # The value of the first update stays in the state, and a later input doesn't change it:
+        # https://www.pulumi.com/docs/iac/concepts/stash/
+        kept = pulumi.Stash(
+            f"{self._name}-zones",
+            input=found.names,
+            opts=pulumi.ResourceOptions(parent=self, ignore_changes=["input"]),
+        )
+        chosen = pulumi.Output.all(kept.output, found.names).apply(lambda both: choose_zones(*both, wanted.zones))
+        return [chosen[index] for index in range(wanted.zones)]
 
     def _offered(self, wanted: Mapping[str, Sequence[str]]) -> pulumi.Output[list[tuple[str, str]]]:
         """Return the pairs of an instance type and a zone that has it."""

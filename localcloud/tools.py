@@ -2,6 +2,7 @@
 
     bin/              etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kube-proxy; for the tests
                       helm and karpenter
+    kubernetes/1.34/  the Kubernetes programs of another version, for clusters of that version; may be missing
     node-image/       a containerd root with the nodes' images imported and unpacked
     site-packages/    Python packages for pods, mounted into every container at /opt/site-packages
     charts/           for the tests: Karpenter's charts
@@ -17,7 +18,10 @@ from pathlib import Path
 from localcloud.errors import ToolMissing
 
 VARIABLE = "LOCALCLOUD_TOOLS"
-PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
+KUBERNETES = "1.35"
+"""The version of the Kubernetes programs in `bin`."""
+KUBERNETES_PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
+PROGRAMS = ("etcd", *KUBERNETES_PROGRAMS)
 
 
 def binary(name: str) -> Path:
@@ -27,6 +31,21 @@ def binary(name: str) -> Path:
         ToolMissing: `LOCALCLOUD_TOOLS` is not set, or its `bin` has no such program.
     """
     return _find(Path("bin", name))
+
+
+def kubernetes(version: str, name: str) -> Path:
+    """Return the path of a program of a version of Kubernetes.
+
+    Raises:
+        ToolMissing: there is no such program, or not in this version.
+    """
+    return binary(name) if version == KUBERNETES else _find(Path("kubernetes", version, name))
+
+
+def kubernetes_versions() -> list[str]:
+    """Return the versions of Kubernetes that are here, oldest first."""
+    others = Path(os.environ.get(VARIABLE, ""), "kubernetes").glob("*")
+    return sorted({KUBERNETES, *(folder.name for folder in others)}, key=lambda text: [*map(int, text.split("."))])
 
 
 def node_image() -> Path:

@@ -5,5 +5,6 @@ down         `make down`: destroy the stack, stop the cloud
 session      this checkout's cloud and stack, as subprocesses in the environment of `activate`
 updates      `pulumi up` and `pulumi destroy`, with counts and what is in progress
 progress     waits until the workers train
+sweep/       `python -m scripts.sweep`: what a destroyed stack has left in its AWS account
 toolchain/   what `make install` builds or finds: tools, Python packages, images
 """

@@ -9,6 +9,7 @@ nodes      the part of `parsing` for the workers and all nodes
 machines   the part of `parsing` for what the worker nodes have in common
 reader     typed access to keys; collects the mistakes
 hardware   facts about instance types
+versions   which node image and which addons go with a Kubernetes version
 """
 
 from settings.model import (

@@ -90,10 +90,6 @@ INSTANCE_TYPES: dict[str, InstanceType] = {
     "p5.48xlarge": InstanceType(192, 2048, 8, "H100", 32),
 }
 
-KUBERNETES_VERSIONS = ("1.33", "1.34", "1.35")
-"""Versions that have AL2023 node images and that the manifests are written for.
-https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html"""
-
 DISK_GIB = range(50, 16_384 + 1)
 """From what system, images and checkpoint uploads take, to what every EBS client accepts."""
 

@@ -32,7 +32,7 @@ class ConfigurationError(pulumi.RunError):
 
 @dataclass(frozen=True)
 class Network:
-    """The VPC. `zones` is a count, or the names of the zones."""
+    """The VPC. `zones` is a count of zones, which are chosen once and kept, or their names."""
 
     cidr: str
     zones: int | tuple[str, ...]
@@ -49,6 +49,8 @@ class Cluster:
     """The EKS control plane and who may reach it."""
 
     version: str
+    addons: Mapping[str, str]
+    """The version of each addon of EKS."""
     public_access_cidrs: tuple[str, ...]
     admin_arns: tuple[str, ...]
     log_retention_days: int

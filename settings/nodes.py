@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 
-from settings import hardware
+from settings import hardware, versions
 from settings.model import Nodes, Surge, Window, Workers
 from settings.reader import Reader
 
@@ -21,13 +21,15 @@ ON_DEMAND = "ON_DEMAND"
 SPOT = "SPOT"
 
 _CHARTS = r"oci://[\w.:/-]+|(?!\w+://)\S.*"
-_IMAGE_RELEASE = r"v\d{8}"
+_IMAGE_RELEASE = r"(v\d{8})?"
 _WINDOW = r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun) ([01]\d|2[0-3]):([0-5]\d) ([1-9]|1\d|2[0-4])h"
 
 
 def image(read: Reader) -> str:
-    """Return the release of the nodes' image."""
-    return read.text("nodeImageVersion", _IMAGE_RELEASE, "a release of the EKS image such as v20260304")
+    """Return the release of the nodes' image: the one of the configuration, else that of the Kubernetes version."""
+    given = read.text("nodeImageVersion", _IMAGE_RELEASE, "a release of the EKS image such as v20260903, or empty")
+    known = versions.KUBERNETES.get(read.choice("kubernetesVersion", tuple(versions.KUBERNETES)))
+    return given or (known.node_image if known else "")
 
 
 def system(read: Reader) -> Nodes:

@@ -17,7 +17,7 @@ import pulumi
 
 from contract import devices
 from contract.install.pods import NAMESPACE
-from settings import hardware, machines, nodes
+from settings import hardware, machines, nodes, versions
 from settings.model import (
     MAX_JOB_NAME_LENGTH,
     MAX_NAME_LENGTH,
@@ -125,8 +125,10 @@ def _cluster(read: Reader) -> Cluster:
             "opens the Kubernetes API to everyone; name your own addresses, or set publicAccessFromAnywhere to true",
         )
     read.boolean("publicAccessFromAnywhere")
+    version = read.choice("kubernetesVersion", tuple(versions.KUBERNETES))
     return Cluster(
-        version=read.choice("kubernetesVersion", hardware.KUBERNETES_VERSIONS),
+        version=version,
+        addons=versions.KUBERNETES[version].addons if version in versions.KUBERNETES else {},
         public_access_cidrs=cidrs,
         admin_arns=read.texts("adminArns", _ADMIN_ARN, "the ARN of an IAM role or user"),
         log_retention_days=read.choice_of_integers("logRetentionDays", hardware.LOG_RETENTION_DAYS),

@@ -48,3 +48,15 @@ def test_a_link_that_leads_nowhere_counts_as_missing(folder: Path) -> None:
     (folder.parent / "real" / "kubelet").unlink()
     with pytest.raises(ToolMissing, match="kubelet is missing"):
         tools.check()
+
+
+def test_another_version_of_kubernetes_is_used_where_it_is_asked_for(folder: Path) -> None:
+    assert tools.kubernetes_versions() == [tools.KUBERNETES]
+    older = folder / "kubernetes" / "1.9"
+    older.mkdir(parents=True)
+    (older / "kubelet").touch()
+    assert tools.kubernetes_versions() == ["1.9", tools.KUBERNETES]
+    assert tools.kubernetes("1.9", "kubelet") == older / "kubelet"
+    assert tools.kubernetes(tools.KUBERNETES, "kubelet") == tools.binary("kubelet")
+    with pytest.raises(ToolMissing, match=r"kubernetes/1\.9/kube-proxy is missing"):
+        tools.kubernetes("1.9", "kube-proxy")

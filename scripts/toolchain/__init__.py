@@ -19,7 +19,7 @@ from pathlib import Path
 from scripts.toolchain import found, paths
 from scripts.toolchain.errors import SetupError, StepFailed, ToolMissing
 from scripts.toolchain.paths import NODE_IMAGE_DATABASES, cache
-from scripts.toolchain.table import BENCH_TOOLS, TOOLS
+from scripts.toolchain.table import BENCH_TOOLS, PREVIOUS_KUBERNETES, PREVIOUS_TOOLS, TOOLS
 
 __all__ = [
     "NODE_IMAGE_DATABASES",
@@ -112,14 +112,14 @@ def node_image() -> Path:
 def localcloud_tools() -> Path:
     """The folder that LOCALCLOUD_TOOLS names: links to what the one-machine cloud and its tests run.
 
-    Made on demand, one for each set of pins.
+    Made on demand, one for each set of pins. It has the version of Kubernetes before if all of that is built.
 
     Raises:
         ToolMissing: the set-up has not run.
     """
     wanted = {Path("bin", name): binary(name) for name in TOOLS}
     wanted |= {Path("node-image"): node_image(), Path("site-packages"): trainer_site_packages()}
-    wanted |= {Path("charts"): charts()}
+    wanted |= {Path("charts"): charts(), **_previous_kubernetes()}
     key = paths.key_of(*(f"{name} {target}".encode() for name, target in wanted.items()))
     folder = cache() / "localcloud" / key
     if not folder.is_dir():
@@ -127,13 +127,20 @@ def localcloud_tools() -> Path:
     return folder
 
 
+def _previous_kubernetes() -> dict[Path, Path]:
+    minor = PREVIOUS_KUBERNETES.removeprefix("v").rpartition(".")[0]
+    built = {Path("kubernetes", minor, name): found.locate(tool) for name, tool in PREVIOUS_TOOLS.items()}
+    programs = {link: target for link, target in built.items() if target is not None}
+    return programs if len(programs) == len(built) else {}
+
+
 def _make_links(folder: Path, wanted: Mapping[Path, Path]) -> None:
     """Make the folder as a whole; several processes may try at once."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
     draft.chmod(0o755)
-    (draft / "bin").mkdir()
     for name, target in wanted.items():
+        (draft / name).parent.mkdir(parents=True, exist_ok=True)
         (draft / name).symlink_to(target)
     try:
         draft.rename(folder)

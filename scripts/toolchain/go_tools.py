@@ -10,7 +10,7 @@ from scripts.toolchain import found, paths
 from scripts.toolchain.commands import Console, run
 from scripts.toolchain.errors import StepFailed
 from scripts.toolchain.steps import Step, draft_of
-from scripts.toolchain.table import BENCH_TOOLS, CHARTS, TOOLS, Tool
+from scripts.toolchain.table import BENCH_TOOLS, CHARTS, PREVIOUS_TOOLS, TOOLS, Tool
 
 
 def steps() -> list[Step]:
@@ -21,6 +21,11 @@ def steps() -> list[Step]:
 def bench_steps() -> list[Step]:
     """One step for each tool that only benchmarks run."""
     return [_step(tool) for tool in BENCH_TOOLS.values()]
+
+
+def previous_steps() -> list[Step]:
+    """One step for each program of the version of Kubernetes before."""
+    return [_step(tool) for tool in PREVIOUS_TOOLS.values()]
 
 
 def charts_step() -> Step:

@@ -3,8 +3,8 @@
 The Go modules beside this file (`pulumi/go.mod` and so on) pin the same versions for the build;
 a test holds the two together.
 
-    TOOLS["kubectl"].version        # v1.34.4
-    TOOLS["kubectl"].folder         # kubernetes-v1.34.4
+    TOOLS["kubectl"].version        # v1.35.4
+    TOOLS["kubectl"].folder         # kubernetes-v1.35.4
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PULUMI = "v3.250.0"
-KUBERNETES = "v1.34.4"
+KUBERNETES = "v1.35.4"
+PREVIOUS_KUBERNETES = "v1.34.4"
 COREDNS = "v1.12.4"
 ETCD = "v3.5.21"
 TRAINING_OPERATOR = "v1.9.2"
@@ -49,14 +50,14 @@ class Tool:
 
     @property
     def folder(self) -> str:
-        """Where it lies under `tools/` in the cache."""
-        return f"{self.module}-{self.version}"
+        """Where it lies under `tools/` in the cache: a version that is no longer the newest stays where it was."""
+        return f"{self.module.removesuffix('_previous')}-{self.version}"
 
 
-def _kubernetes(name: str, *version_arguments: str) -> Tool:
-    major, minor, _ = KUBERNETES.removeprefix("v").split(".")
+def _kubernetes(name: str, *version_arguments: str, version: str = KUBERNETES, module: str = "kubernetes") -> Tool:
+    major, minor, _ = version.removeprefix("v").split(".")
     values = {
-        "gitVersion": KUBERNETES,
+        "gitVersion": version,
         "gitMajor": major,
         "gitMinor": minor,
         "gitTreeState": "clean",
@@ -68,9 +69,9 @@ def _kubernetes(name: str, *version_arguments: str) -> Tool:
     flags = [f"-X {package}.{key}={value}" for package in packages for key, value in values.items()]
     return Tool(
         name=name,
-        module="kubernetes",
+        module=module,
         package=f"k8s.io/kubernetes/cmd/{name}",
-        version=KUBERNETES,
+        version=version,
         version_arguments=version_arguments or ("--version",),
         ldflags=" ".join([_STRIP, *flags]),
     )
@@ -156,6 +157,12 @@ _OF_BENCHMARKS = (
         version_arguments=(),
     ),
 )
+
+PREVIOUS_TOOLS = {
+    name: _kubernetes(name, version=PREVIOUS_KUBERNETES, module="kubernetes_previous")
+    for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
+}
+"""What clusters of the version before run, from which upgrades are rehearsed: `install` doesn't build it."""
 
 BENCH_TOOLS = {tool.name: tool for tool in _OF_BENCHMARKS}
 """What only benchmarks run: `install` doesn't build it."""

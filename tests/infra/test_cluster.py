@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import pulumi
+import pytest
 
 from infra import cluster
+from settings import versions
 from tests import graph
 
+NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
 ADMIN = "arn:aws:iam::123456789012:role/platform-admins"
 
 
@@ -63,3 +67,33 @@ def test_another_kubeconfig_does_not_replace_the_objects() -> None:
     provider = deployed.one("pulumi:providers:kubernetes").inputs
     assert provider["clusterIdentifier"] == "tidewater-local"
     assert "deleteUnreachable" not in provider
+
+
+def addon_versions(config: dict[str, Any]) -> dict[str, str]:
+    """Return the version of each addon that the program asks for, those of pulumi-eks included."""
+    deployed = graph.deploy(config)
+    cluster = deployed.one("eks:index:Cluster").inputs
+    own = {each.inputs["addonName"]: each.inputs["addonVersion"] for each in deployed.all("aws:eks/addon:Addon")}
+    return {
+        **own,
+        "vpc-cni": cluster["vpcCniOptions"]["addonVersion"],
+        "kube-proxy": cluster["kubeProxyAddonOptions"]["version"],
+    }
+
+
+@pytest.mark.parametrize("kubernetes", list(versions.KUBERNETES))
+def test_every_addon_has_the_version_of_the_table(kubernetes: str) -> None:
+    config = {**graph.stack_config("Pulumi.local.yaml"), "kubernetesVersion": kubernetes}
+    assert addon_versions(config) == versions.KUBERNETES[kubernetes].addons
+    assert graph.deploy(config).one("eks:index:Cluster").inputs["version"] == kubernetes
+
+
+def test_eks_is_not_asked_for_extended_support() -> None:
+    cluster = graph.deploy(graph.stack_config("Pulumi.local.yaml")).one("eks:index:Cluster").inputs
+    assert cluster["upgradePolicy"] == {"supportType": "STANDARD"}
+
+
+def test_gpu_faults_are_found_and_their_nodes_repaired() -> None:
+    deployed = graph.deploy(graph.stack_config("Pulumi.local.yaml"))
+    assert "eks-node-monitoring-agent" in addon_versions(graph.stack_config("Pulumi.local.yaml"))
+    assert all(group.inputs["nodeRepairConfig"] == {"enabled": True} for group in deployed.all(NODE_GROUP))

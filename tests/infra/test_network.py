@@ -15,6 +15,18 @@ from tests import graph
 
 NAT = "aws:ec2/natGateway:NatGateway"
 SUBNET = "aws:ec2/subnet:Subnet"
+STASH = "pulumi:index:Stash"
+
+
+def network_of_the_stack() -> None:
+    stack = settings.load()
+    account = connect(stack)
+    args = network.NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines)
+    network.Network(stack.name, args, account.options())
+
+
+def zones_of(deployed: graph.Graph) -> dict[str, str]:
+    return {subnet.name: subnet.inputs["availabilityZone"] for subnet in deployed.all(SUBNET)}
 
 
 @pytest.mark.parametrize("cidr", ["10.0.0.0/16", "192.168.16.0/20", "172.16.0.0/18"])
@@ -40,12 +52,29 @@ def test_pods_get_most_of_the_addresses() -> None:
 
 
 def test_zones_come_in_a_stable_order() -> None:
-    assert [network.zone_name(["c", "a", "b"], index, 2) for index in range(2)] == ["a", "b"]
+    assert network.choose_zones(["c", "a", "b"], ["c", "a", "b"], 2) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "available",
+    [
+        pytest.param(["a", "b", "c", "d"], id="zones are new"),
+        pytest.param(["c", "d"], id="a zone is not available"),
+        pytest.param([], id="no zone is"),
+    ],
+)
+def test_subnets_stay_in_their_zones_when_awss_list_changes(available: list[str]) -> None:
+    assert network.choose_zones(["b", "d"], available, 2) == ["b", "d"]
+
+
+def test_another_zone_is_added_to_those_in_use() -> None:
+    assert network.choose_zones(["b", "c", "d"], ["a", "b", "c", "d"], 3) == ["b", "c", "d"]
+    assert network.choose_zones(["b", "c"], ["a", "b", "c", "d"], 3) == ["b", "c", "a"]
 
 
 def test_too_few_zones_in_the_region_is_an_error_that_names_them() -> None:
-    with pytest.raises(pulumi.RunError, match="availabilityZones = 3: the region has only 2"):
-        network.zone_name(["a", "b"], 0, 3)
+    with pytest.raises(pulumi.RunError, match=r"availabilityZones = 3: the region has only 2 .*\(a, b\)"):
+        network.choose_zones(["a"], ["b", "a"], 3)
 
 
 OFFERED = [("g5.xlarge", "us-west-2a"), ("g5.xlarge", "us-west-2b"), ("p5.48xlarge", "us-west-2c")]
@@ -75,15 +104,9 @@ def test_subnets_are_in_the_zones_that_were_checked_for_the_types_of_all_nodes(m
         assert {name for name, _ in offered} == {name for types in wanted.values() for name in types}
         return [f"checked {zone} for {', '.join(wanted)}" for zone in zones]
 
-    def program() -> None:
-        stack = settings.load()
-        account = connect(stack)
-        args = network.NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines)
-        network.Network(stack.name, args, account.options())
-
     monkeypatch.setattr(network, "check_offerings", checked)
     monkeypatch.setattr(network.worker_zones, "choose", lambda zones, *_: zones[:1])  # it would not know these zones
-    zones = {each.inputs["availabilityZone"] for each in graph.run(program, graph.defaults()).all(SUBNET)}
+    zones = set(zones_of(graph.run(network_of_the_stack, graph.defaults())).values())
     keys = "systemInstanceTypes, instanceTypes, surgeInstanceTypes"
     assert zones == {f"checked us-west-2a for {keys}", f"checked us-west-2b for {keys}"}
 
@@ -98,6 +121,18 @@ def test_zones_can_be_named() -> None:
     config = {**graph.stack_config("Pulumi.local.yaml"), "availabilityZones": "us-west-2b, us-west-2d"}
     zones = {each.inputs["availabilityZone"] for each in graph.deploy(config).all(SUBNET)}
     assert zones == {"us-west-2b", "us-west-2d"}
+
+
+def test_an_update_after_awss_list_has_grown_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = {**graph.defaults(), "region": "us-west-2", "availabilityZones": "2"}
+    first = graph.run(network_of_the_stack, config)
+    monkeypatch.setattr(graph, "ZONES", ["us-west-2a", "us-west-2aa", *graph.ZONES])
+    moved = graph.run(network_of_the_stack, config)
+    assert zones_of(moved) != zones_of(first), "else this test shows nothing"
+    monkeypatch.setattr(graph, "STASHED", {"tidewater-local-zones": first.one(STASH).inputs["input"]})
+    second = graph.run(network_of_the_stack, config)
+    assert zones_of(second) == zones_of(first)
+    assert second.one(STASH).ignored == ("input",), "the state would say that it was updated"
 
 
 def test_subnets_have_the_tags_of_load_balancers() -> None:

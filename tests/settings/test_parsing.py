@@ -51,7 +51,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "zone of another region": ({"availabilityZones": "us-west-2a,eu-west-1b"}, "eu-west-1b: not a zone of"),
     "zone twice": ({"availabilityZones": "us-west-2a,us-west-2a"}, "2 to 4 zones, each once"),
     "NAT gateways": ({"natGateways": "none"}, "natGateways = none: must be single or perZone"),
-    "old Kubernetes": ({"kubernetesVersion": "1.21"}, "kubernetesVersion = 1.21: must be 1.33 or 1.34"),
+    "old Kubernetes": ({"kubernetesVersion": "1.21"}, "kubernetesVersion = 1.21: must be 1.34 or 1.35"),
     "short retention": ({"logRetentionDays": 30}, "logRetentionDays = 30: must be one of 365"),
     "admin that is no ARN": ({"adminArns": ["alice"]}, "adminArns = alice: must be the ARN of an IAM role or user"),
     "region": ({"region": "west"}, "region = west: must be an AWS region such as us-west-2"),

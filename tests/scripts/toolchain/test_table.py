@@ -7,10 +7,12 @@ import re
 import pytest
 
 from scripts.toolchain import paths
-from scripts.toolchain.table import BENCH_TOOLS, HELM_KUBERNETES, PULUMI, TOOLS, TORCH, Tool
+from scripts.toolchain.table import BENCH_TOOLS, HELM_KUBERNETES, PREVIOUS_TOOLS, PULUMI, TOOLS, TORCH, Tool
+
+EVERY = [*TOOLS.values(), *PREVIOUS_TOOLS.values(), *BENCH_TOOLS.values()]
 
 
-@pytest.mark.parametrize("tool", [*TOOLS.values(), *BENCH_TOOLS.values()], ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", EVERY, ids=lambda tool: f"{tool.name} {tool.version}")
 def test_go_mod_pins_the_version_in_the_table(tool: Tool) -> None:
     text = (paths.HERE / tool.module / "go.mod").read_text()
     assert re.search(rf"^(tool |\t){re.escape(tool.package)}$", text, re.MULTILINE), "no tool directive names it"
@@ -20,6 +22,12 @@ def test_go_mod_pins_the_version_in_the_table(tool: Tool) -> None:
         if tool.package == module or tool.package.startswith(f"{module}/")
     }
     assert tool.version in pinned
+
+
+def test_the_version_of_kubernetes_before_is_one_minor_version_older() -> None:
+    newest, previous = (table["kubelet"].version.split(".") for table in (TOOLS, PREVIOUS_TOOLS))
+    assert (previous[0], int(previous[1]) + 1) == (newest[0], int(newest[1]))
+    assert PREVIOUS_TOOLS["kubelet"].folder != TOOLS["kubelet"].folder
 
 
 def test_helm_says_which_kubernetes_it_is_built_with() -> None:

@@ -1,0 +1,120 @@
+"""One account and region: look for everything that a stack has left, delete what was found.
+
+    found = look(clients, stack)
+    failed = delete(clients, found.things)
+
+What can't be looked for or deleted is told and doesn't keep the rest from being done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from scripts.sweep import compute, network, storage
+from scripts.sweep.model import Clients, Kind, Leftover, Stack, pages
+
+KINDS: tuple[Kind, ...] = (
+    # In the order of deletion: what uses something is before what is used.
+    compute.INSTANCES,
+    network.LOAD_BALANCERS,
+    network.CLASSIC_LOAD_BALANCERS,
+    network.TARGET_GROUPS,
+    network.INTERFACES,
+    network.SECURITY_GROUPS,
+    compute.VOLUMES,
+    compute.LAUNCH_TEMPLATES,
+    compute.PLACEMENT_GROUPS,
+    compute.INSTANCE_PROFILES,
+    storage.LOG_GROUPS,
+    storage.RECOVERY_POINTS,
+    storage.PULL_THROUGH_RULES,
+    storage.REPOSITORIES,
+)
+
+_ERRORS = (ClientError, BotoCoreError)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is left, what else AWS lists under the stack's tags, and what could not be looked for."""
+
+    things: tuple[Leftover, ...]
+    others: tuple[str, ...]
+    """ARNs of resources with the stack's tags that the sweep leaves alone: `pulumi destroy` deletes them."""
+    problems: tuple[str, ...]
+
+
+def cluster_exists(clients: Clients, stack: Stack) -> bool:
+    """Return whether the stack's cluster is there, in whatever state."""
+    try:
+        clients("eks").describe_cluster(name=stack.name)
+    except ClientError as error:
+        if error.response["Error"]["Code"] == "ResourceNotFoundException":
+            return False
+        raise
+    return True
+
+
+def look(clients: Clients, stack: Stack) -> Found:
+    """Return everything that the stack has left."""
+    things: list[Leftover] = []
+    others: list[str] = []
+    problems: list[str] = []
+    for kind in KINDS:
+        try:
+            things += [Leftover(kind.label, id_, about) for id_, about in kind.find(clients, stack)]
+        except _ERRORS as error:
+            problems.append(f"{kind.label}s can't be looked for: {error}")
+    try:
+        others = _tagged(clients, stack)
+    except _ERRORS as error:
+        problems.append(f"what else has the stack's tags can't be looked for: {error}")
+    swept = {thing.id for thing in things}
+    left_alone = [arn for arn in others if not swept & names(arn)]
+    return Found(tuple(things), tuple(left_alone), tuple(problems))
+
+
+def delete(clients: Clients, things: Sequence[Leftover]) -> list[str]:
+    """Delete the things, kind after kind; return a sentence for each one that is still there."""
+    problems: list[str] = []
+    for kind in KINDS:
+        ids = [thing.id for thing in things if thing.kind == kind.label]
+        if not ids:
+            continue
+        try:
+            with kind.around(clients, ids):
+                problems += [said for id_ in ids if (said := _delete_one(clients, kind, id_))]
+        except _ERRORS as error:
+            problems.append(f"{kind.label}s: {error}")
+    return problems
+
+
+def _delete_one(clients: Clients, kind: Kind, id_: str) -> str:
+    try:
+        kind.delete(clients, id_)
+    except ClientError as error:
+        if not is_gone(error.response["Error"]["Code"]):
+            return f"{kind.label} {id_}: {error}"
+    except BotoCoreError as error:
+        return f"{kind.label} {id_}: {error}"
+    return ""
+
+
+def is_gone(code: str) -> bool:
+    """Return whether an error code says that the thing doesn't exist; each service has its own word for it."""
+    return "NotFound" in code or code in ("NoSuchEntity", "InvalidPlacementGroup.Unknown")
+
+
+def _tagged(clients: Clients, stack: Stack) -> list[str]:
+    filters = [{"Key": key, "Values": [value]} for key, value in stack.tags.items()]
+    tagging = clients("resourcegroupstaggingapi")
+    all_ = pages(tagging, "get_resources", "ResourceTagMappingList", TagFilters=filters)
+    return sorted(each["ResourceARN"] for each in all_)
+
+
+def names(arn: str) -> set[str]:
+    """Return what an ARN's thing may be called: `…:instance/i-0abc`, `…:log-group:/aws/eks/name/cluster`."""
+    return {arn, arn.partition("/")[2], arn.split(":", 6)[-1]}

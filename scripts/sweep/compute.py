@@ -1,0 +1,80 @@
+"""What is left in EC2 of nodes: instances, volumes, launch templates, placement groups; and Karpenter's profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from scripts.sweep.model import Clients, Kind, Stack, pages, tags_of
+
+ALIVE = ("pending", "running", "stopping", "stopped")
+
+
+def _instances(clients: Clients, stack: Stack) -> Iterator[tuple[str, str]]:
+    alive = [{"Name": "instance-state-name", "Values": list(ALIVE)}]
+    for reservation in pages(clients("ec2"), "describe_instances", "Reservations", Filters=alive):
+        for instance in reservation["Instances"]:
+            if stack.owns(tags_of(instance.get("Tags"))):
+                yield instance["InstanceId"], f"{instance['InstanceType']}, {instance['State']['Name']}"
+
+
+def _terminate(clients: Clients, id_: str) -> None:
+    clients("ec2").terminate_instances(InstanceIds=[id_])
+
+
+@contextmanager
+def _until_terminated(clients: Clients, ids: Sequence[str]) -> Iterator[None]:
+    """Wait at the end: an instance holds its interfaces, security groups and placement group until it is terminated."""
+    yield
+    clients("ec2").get_waiter("instance_terminated").wait(InstanceIds=list(ids))
+
+
+def _volumes(clients: Clients, stack: Stack) -> Iterator[tuple[str, str]]:
+    free = [{"Name": "status", "Values": ["available", "error"]}]
+    for volume in pages(clients("ec2"), "describe_volumes", "Volumes", Filters=free):
+        if stack.owns(tags_of(volume.get("Tags"))):
+            yield volume["VolumeId"], f"{volume['Size']} GiB"
+
+
+def _launch_templates(clients: Clients, stack: Stack) -> Iterator[tuple[str, str]]:
+    for template in pages(clients("ec2"), "describe_launch_templates", "LaunchTemplates"):
+        if stack.owns(tags_of(template.get("Tags"))):
+            yield template["LaunchTemplateId"], template["LaunchTemplateName"]
+
+
+def _placement_groups(clients: Clients, stack: Stack) -> Iterator[tuple[str, str]]:
+    for group in clients("ec2").describe_placement_groups()["PlacementGroups"]:
+        if stack.owns(tags_of(group.get("Tags"))):
+            yield group["GroupName"], group["Strategy"]
+
+
+def _instance_profiles(clients: Clients, stack: Stack) -> Iterator[tuple[str, str]]:
+    """Karpenter makes one for each EC2NodeClass. IAM has no region, so the path tells whose it is.
+
+    https://karpenter.sh/v1.14/reference/cloudformation/#allowscopedinstanceprofilecreationactions
+    """
+    for profile in pages(clients("iam"), "list_instance_profiles", "InstanceProfiles", PathPrefix="/karpenter/"):
+        if stack.name in profile["Path"].split("/"):
+            yield profile["InstanceProfileName"], "made by Karpenter"
+
+
+def _delete_profile(clients: Clients, id_: str) -> None:
+    iam = clients("iam")
+    for role in iam.get_instance_profile(InstanceProfileName=id_)["InstanceProfile"]["Roles"]:
+        iam.remove_role_from_instance_profile(InstanceProfileName=id_, RoleName=role["RoleName"])
+    iam.delete_instance_profile(InstanceProfileName=id_)
+
+
+INSTANCES = Kind("instance", _instances, _terminate, _until_terminated)
+VOLUMES = Kind("volume", _volumes, lambda clients, id_: clients("ec2").delete_volume(VolumeId=id_))
+LAUNCH_TEMPLATES = Kind(
+    "launch template",
+    _launch_templates,
+    lambda clients, id_: clients("ec2").delete_launch_template(LaunchTemplateId=id_),
+)
+PLACEMENT_GROUPS = Kind(
+    "placement group",
+    _placement_groups,
+    lambda clients, id_: clients("ec2").delete_placement_group(GroupName=id_),
+)
+INSTANCE_PROFILES = Kind("instance profile", _instance_profiles, _delete_profile)

@@ -1,0 +1,107 @@
+"""What a stack has left is found whoever made it, and deleted; what is another stack's, or in use, stays."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from scripts.sweep import account
+from scripts.sweep.account import KINDS, look, names
+from scripts.sweep.model import Clients, Stack
+from tests.scripts.sweep.conftest import POLICY, Lacking
+from tests.scripts.sweep.leftovers import leave_everything
+
+GONE = Stack("tidewater", "gone")
+OTHER = Stack("tidewater", "gone-too")
+
+
+def found(clients: Clients, stack: Stack) -> set[tuple[str, str]]:
+    return {(thing.kind, thing.id) for thing in look(clients, stack).things}
+
+
+def test_everything_that_a_stack_has_left_is_found(clients: Clients, lacking: Lacking) -> None:
+    left = leave_everything(clients, lacking, GONE.name)
+    assert found(clients, GONE) >= set(left.items())
+    assert {kind for kind, _ in found(clients, GONE)} == {kind.label for kind in KINDS} == set(left)
+    assert look(clients, GONE).problems == ()
+
+
+def test_an_empty_account_has_nothing_left(clients: Clients, lacking: Lacking) -> None:
+    assert look(clients, GONE).things == ()
+    assert look(clients, GONE).problems == ()
+
+
+def test_what_is_found_can_be_deleted_and_another_stack_keeps_its_own(clients: Clients, lacking: Lacking) -> None:
+    leave_everything(clients, lacking, GONE.name)
+    leave_everything(clients, lacking, OTHER.name)
+    others = found(clients, OTHER)
+    assert account.delete(clients, look(clients, GONE).things) == []
+    assert found(clients, GONE) == set()
+    assert found(clients, OTHER) == others
+
+
+def test_what_is_in_use_is_left_alone(clients: Clients, lacking: Lacking) -> None:
+    ec2 = clients("ec2")
+    left = leave_everything(clients, lacking, GONE.name)
+    ec2.attach_volume(VolumeId=left["volume"], InstanceId=left["instance"], Device="/dev/sdx")
+    ec2.attach_network_interface(
+        NetworkInterfaceId=left["network interface"], InstanceId=left["instance"], DeviceIndex=1
+    )
+    assert {"volume", "network interface"}.isdisjoint(kind for kind, _ in found(clients, GONE))
+
+
+def test_the_vaults_policy_denies_deletion_again_afterwards(clients: Clients, lacking: Lacking) -> None:
+    leave_everything(clients, lacking, GONE.name)
+    account.delete(clients, look(clients, GONE).things)
+    assert lacking.points == {}
+    assert json.loads(lacking.policy) == POLICY
+
+
+def test_what_can_not_be_asked_for_does_not_hide_the_rest(clients: Clients, lacking: Lacking) -> None:
+    left = leave_everything(clients, lacking, GONE.name)
+    lacking.refused = {"backup"}
+    assert found(clients, GONE) >= set(left.items()) - {("recovery point", left["recovery point"])}
+    (problem,) = look(clients, GONE).problems
+    assert problem.startswith("recovery points can't be looked for: ")
+    assert "AccessDeniedException" in problem
+
+
+def test_what_can_not_be_deleted_is_told_and_the_rest_is_deleted(clients: Clients, lacking: Lacking) -> None:
+    leave_everything(clients, lacking, GONE.name)
+    things = look(clients, GONE).things
+    lacking.refused = {"logs"}
+    (problem,) = account.delete(clients, things)
+    assert problem.startswith("log group /aws/eks/tidewater-gone/cluster: ")
+    lacking.refused = set()
+    assert {kind for kind, _ in found(clients, GONE)} == {"log group"}
+
+
+def test_what_has_gone_meanwhile_is_not_a_problem(clients: Clients, lacking: Lacking) -> None:
+    leave_everything(clients, lacking, GONE.name)
+    things = [thing for thing in look(clients, GONE).things if thing.kind not in ("placement group", "recovery point")]
+    served_by_moto = [thing for thing in things if thing.kind not in ("instance", "pull-through rule")]
+    assert account.delete(clients, served_by_moto) == []
+    assert account.delete(clients, served_by_moto) == []
+
+
+def test_resources_of_pulumis_are_told_and_left_alone(clients: Clients, lacking: Lacking) -> None:
+    tags = [{"Key": key, "Value": value} for key, value in GONE.tags.items()]
+    vpc = clients("ec2").create_vpc(CidrBlock="10.1.0.0/16", TagSpecifications=[{"ResourceType": "vpc", "Tags": tags}])[
+        "Vpc"
+    ]["VpcId"]
+    leave_everything(clients, lacking, GONE.name)
+    left_alone = look(clients, GONE).others
+    assert [arn.rpartition("/")[2] for arn in left_alone] == [vpc]
+
+
+@pytest.mark.parametrize(
+    ("arn", "name"),
+    [
+        ("arn:aws:ec2:us-west-2:1:volume/vol-1", "vol-1"),
+        ("arn:aws:logs:us-west-2:1:log-group:/aws/eks/a/cluster", "/aws/eks/a/cluster"),
+        ("arn:aws:ecr:us-west-2:1:repository/a/quay/etcd", "a/quay/etcd"),
+    ],
+)
+def test_an_arn_and_an_id_name_the_same_thing(arn: str, name: str) -> None:
+    assert {arn, name} <= names(arn)

@@ -1,0 +1,98 @@
+"""The command lists and deletes nothing by itself; it asks before it deletes, and it keeps off a stack that exists."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from scripts.sweep.account import look
+from scripts.sweep.command import agreed, main, read_config
+from scripts.sweep.model import Clients, Leftover, Stack
+from tests.scripts.sweep.conftest import Lacking
+from tests.scripts.sweep.leftovers import leave_everything
+
+GONE = Stack("tidewater", "gone")
+
+
+def test_nothing_is_deleted_unless_it_is_asked_for(
+    clients: Clients, lacking: Lacking, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = leave_everything(clients, lacking, GONE.name)
+    before = look(clients, GONE)
+    assert main(["gone"]) == 1
+    said = capsys.readouterr().out
+    assert "account 123456789012, region us-west-2, stack gone" in said
+    assert all(id_ in said for id_ in left.values())
+    assert "Nothing was deleted." in said
+    assert look(clients, GONE) == before
+
+
+@pytest.mark.parametrize("answer", ["no\n", "\n", ""], ids=["no", "only Enter", "no terminal"])
+def test_only_yes_is_a_yes(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+    assert not agreed([Leftover("volume", "vol-1")])
+
+
+def test_without_a_yes_nothing_is_deleted(clients: Clients, lacking: Lacking, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_everything(clients, lacking, GONE.name)
+    before = look(clients, GONE)
+    monkeypatch.setattr("sys.stdin", io.StringIO("no\n"))
+    assert main(["gone", "--delete"]) == 1
+    assert look(clients, GONE) == before
+
+
+@pytest.mark.parametrize("arguments", [["--delete"], ["--yes"]], ids=["after a question", "without one"])
+def test_what_is_agreed_to_is_deleted(
+    arguments: list[str],
+    clients: Clients,
+    lacking: Lacking,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    leave_everything(clients, lacking, GONE.name)
+    monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
+    assert main(["gone", *arguments]) == 0
+    assert "nothing is left" in capsys.readouterr().out
+    assert look(clients, GONE).things == ()
+
+
+def test_a_clean_account_is_success(clients: Clients, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gone"]) == 0
+    assert "Nothing is left" in capsys.readouterr().out
+
+
+def test_a_stack_that_exists_is_left_alone(
+    clients: Clients, lacking: Lacking, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leave_everything(clients, lacking, GONE.name)
+    subnets = [each["SubnetId"] for each in clients("ec2").describe_subnets()["Subnets"][:2]]
+    role = "arn:aws:iam::123456789012:role/eks"
+    clients("eks").create_cluster(name=GONE.name, roleArn=role, resourcesVpcConfig={"subnetIds": subnets})
+    before = look(clients, GONE).things
+    assert main(["gone", "--yes"]) == 1
+    assert "run `pulumi destroy --stack gone` first" in capsys.readouterr().out
+    assert look(clients, GONE).things == before
+
+
+def test_a_failed_deletion_is_told_and_is_no_success(
+    clients: Clients, lacking: Lacking, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = leave_everything(clients, lacking, GONE.name)
+    monkeypatch.setattr("scripts.sweep.storage.without_denial", lambda policy, action: policy)
+    assert main(["gone", "--yes"]) == 1
+    said = capsys.readouterr()
+    assert f"not deleted: recovery point {left['recovery point']}: " in said.err
+    assert f"Still left: {left['recovery point']}\n" in said.out
+
+
+def test_the_stacks_own_region_and_profile_are_taken(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text(
+        "name: p\nconfig:\n  region: {default: us-west-2}\n  profile: {default: ''}\n  plain: {type: string}\n"
+    )
+    (tmp_path / "Pulumi.dev.yaml").write_text("config:\n  p:region: eu-west-1\n  other:region: x\n")
+    (tmp_path / "Pulumi.new.yaml").write_text("")
+    assert read_config(tmp_path, "dev") == ("p", {"region": "eu-west-1", "profile": "", "plain": None})
+    assert read_config(tmp_path, "new")[1]["region"] == "us-west-2"
+    assert read_config(tmp_path, "never-configured")[1]["region"] == "us-west-2"

@@ -1,0 +1,63 @@
+"""The table of versions: what goes together, in the forms that EKS takes."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pytest
+
+import settings
+from localcloud.aws import eks_images
+from localcloud.kube.addons import Addons
+from settings import versions
+from tests import graph
+
+TABLE = versions.KUBERNETES
+
+
+@pytest.mark.parametrize("kubernetes", list(TABLE))
+def test_every_version_has_an_image_and_the_same_addons(kubernetes: str) -> None:
+    release = TABLE[kubernetes]
+    assert re.fullmatch(r"v20\d{6}", release.node_image)
+    assert release.addons.keys() == TABLE["1.35"].addons.keys()
+    assert all(re.fullmatch(r"v\d+\.\d+\.\d+-eksbuild\.\d+", version) for version in release.addons.values())
+    assert release.addons["kube-proxy"].startswith(f"v{kubernetes}."), "it must match the nodes' Kubernetes"
+
+
+def test_no_addon_goes_back_or_skips_a_minor_version_from_one_kubernetes_to_the_next() -> None:
+    # EKS moves an addon by one minor version at a time, and coredns must not go back.
+    # https://docs.aws.amazon.com/eks/latest/userguide/updating-an-add-on.html
+    for older, newer in itertools.pairwise(TABLE.values()):
+        for name in older.addons:
+            before, after = (number(release.addons[name]) for release in (older, newer))
+            assert before <= after, name
+            assert after[1] - before[1] <= 1, name
+
+
+def number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)))
+
+
+@pytest.mark.parametrize("kubernetes", list(TABLE))
+def test_the_one_machine_cloud_has_what_the_table_names(kubernetes: str) -> None:
+    release = TABLE[kubernetes]
+    offered = Addons.VERSIONS
+    assert {name for name, version in release.addons.items() if version not in offered.get(name, {})} == set()
+    days = {f"v{image.day}" for image in eks_images.images() if image.version == kubernetes}
+    assert release.node_image in days
+
+
+def test_the_default_is_the_newest_version() -> None:
+    stack = settings.parse(graph.stack_config("Pulumi.local.yaml"), stack="local")
+    assert stack.cluster.version == list(TABLE)[-1]
+
+
+def test_the_image_goes_with_the_version_unless_it_is_configured() -> None:
+    config = graph.stack_config("Pulumi.local.yaml")
+    surge = settings.parse({**config, "surgeNodes": "karpenter"}, stack="local").surge
+    assert surge is not None
+    assert surge.ami_version == TABLE["1.35"].node_image
+    surge = settings.parse({**config, "nodeImageVersion": "v20260917"}, stack="local").surge
+    assert surge is not None
+    assert surge.ami_version == "v20260917"
