@@ -135,4 +135,4 @@ def _is_open(entry: Manifest, port: int, protocol: str) -> bool:
         return True
     if not isinstance(first, int | float):
         raise ValueError(f"port {first!r} has a name instead of a number")
-    return first <= port <= entry.get("endPort", first)
+    return bool(first <= port <= entry.get("endPort", first))

@@ -84,3 +84,16 @@ def test_secrets_of_a_state_file_are_read_and_encrypted_ones_refused() -> None:
     assert resource.get("password") == "open"
     with pytest.raises(ValueError, match="--show-secrets"):
         Stack.of_state(state({"ciphertext": "abc"}))
+
+
+def block(name: str) -> list[str]:
+    """Return the rows of the table in docs/security.md between `<!-- name -->` and `<!-- end -->`."""
+    text = (graph.ROOT / "docs" / "security.md").read_text()
+    return text.split(f"<!-- {name} -->\n")[1].split("<!-- end -->")[0].splitlines()[2:]
+
+
+def test_the_documentation_lists_every_rule_and_every_waiver() -> None:
+    assert block("rules") == [f"| {rule.id} | {rule.promise} |" for rule in RULES.values()]
+    assert block("waivers") == [
+        f"| {waiver.rule} | `{waiver.resource}` | {', '.join(waiver.stacks)} | {waiver.reason} |" for waiver in WAIVERS
+    ]

@@ -157,7 +157,9 @@ def rules(network: Network, direction: str) -> Iterator[dict[str, Any]]:
 def test_the_policies_keep_to_what_the_vpc_cni_enforces(network: Network) -> None:
     for rule in [*rules(network, "ingress"), *rules(network, "egress")]:
         assert all(not isinstance(each["port"], str) for each in rule.get("ports", ()))
-        assert not [each for each in rule.get("from", rule.get("to")) if "except" in each.get("ipBlock", {})]
+        assert not [
+            each for each in [*rule.get("from", ()), *rule.get("to", ())] if "except" in each.get("ipBlock", {})
+        ]
 
 
 def test_egress_to_etcd_passes_by_its_service_too(network: Network, deployed: graph.Graph) -> None:

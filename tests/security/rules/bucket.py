@@ -85,7 +85,12 @@ SWITCHES = {
 
 RULES = (
     *(
-        Rule(id_, f"{switch} is on", _blocks(switch), (put(BLOCK, switch, False), unset(BLOCK, switch), drop(BLOCK)))
+        Rule(
+            id_,
+            f"the bucket's block `{switch}` is on",
+            _blocks(switch),
+            (put(BLOCK, switch, False), unset(BLOCK, switch), drop(BLOCK)),
+        )
         for id_, switch in SWITCHES.items()
     ),
     Rule("CKV2_AWS_6", "the bucket has a public access block", each_in(BUCKET, _has_block), (drop(BLOCK),)),

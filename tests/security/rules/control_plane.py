@@ -44,7 +44,7 @@ def _secrets(stack: Stack, cluster: Resource) -> str | None:
 
 
 def _is_cni(addon: Resource) -> bool:
-    return addon.get("addonName") == "vpc-cni"
+    return bool(addon.get("addonName") == "vpc-cni")
 
 
 def _enforces(stack: Stack, cluster: Resource) -> str | None:

@@ -69,7 +69,7 @@ RULES = (
     ),
     Rule(
         "CKV_AWS_184",
-        "with a customer's key",
+        "the file system is encrypted with a customer's key",
         each_in(
             FILE_SYSTEM, lambda stack, found: must(stack.has_key(found.get("kmsKeyId")), "not with the stack's key")
         ),

@@ -22,7 +22,7 @@ def _denies_all(policy: Resource) -> bool:
 
 
 def _is_denial(policy: Resource) -> bool:
-    return policy.get("metadata.name") == "default-deny"
+    return bool(policy.get("metadata.name") == "default-deny")
 
 
 def _default_deny(stack: Stack, job: Resource) -> str | None:
