@@ -29,6 +29,7 @@ from workloads.etcd import Etcd, EtcdArgs
 from workloads.exports import Exported, export
 from workloads.karpenter import Karpenter, KarpenterArgs, Site, SurgeNodes, SurgeNodesArgs
 from workloads.namespace import Namespace, NamespaceArgs, PriorityClasses
+from workloads.network_policies import NetworkPolicies, NetworkPoliciesArgs
 from workloads.storage import Storage, StorageArgs
 from workloads.training import Training, TrainingArgs
 
@@ -62,8 +63,10 @@ def main() -> None:
     namespace = Namespace(space, NamespaceArgs(PriorityClasses(space)), platform.options())
     access = TrainerAccess(space, TrainerAccessArgs(name, identity.trainer_role_arn), platform.options(namespace))
     storage = Storage(space, StorageArgs(f"{name}-{space}", files.volume_handle), platform.options(namespace, files))
-    etcd = Etcd("etcd", EtcdArgs(training, namespace.priorities.etcd), platform.options(namespace, storage))
-    dataset = Dataset(training.dataset.name, DatasetArgs(training, code.uri), platform.options(storage, access))
+    isolation = NetworkPolicies(space, NetworkPoliciesArgs(stack.network.cidr), platform.options(namespace))
+    etcd = Etcd("etcd", EtcdArgs(training, namespace.priorities.etcd), platform.options(namespace, storage, isolation))
+    pods_need = platform.options(storage, access, isolation)
+    dataset = Dataset(training.dataset.name, DatasetArgs(training, code.uri), pods_need)
     controller = Controller(
         "controller",
         ControllerArgs(training.images.controller, namespace.priorities.controller),

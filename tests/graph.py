@@ -49,6 +49,8 @@ class Registered:
         ignored: paths of inputs whose changes are ignored.
         replaced_on: paths of inputs whose changes replace it.
         deleted_first: whether it is deleted before its replacement is created.
+        id: that the mocks gave it; empty for components.
+        outputs: that the mocks answered.
     """
 
     type: str
@@ -62,6 +64,8 @@ class Registered:
     ignored: tuple[str, ...]
     replaced_on: tuple[str, ...]
     deleted_first: bool
+    id: str
+    outputs: Mapping[str, Any]
 
 
 @dataclass
@@ -120,6 +124,8 @@ class _Monitor(mocks.MockMonitor):
                 tuple(request.ignoreChanges),
                 tuple(request.replaceOnChanges),
                 request.deleteBeforeReplace,
+                response.id,
+                {key: _plain(value) for key, value in rpc.deserialize_properties(response.object).items()},
             )
             self._graph.resources.append(registered)
         return response

@@ -3,6 +3,7 @@
 manifests    what the manifests have in common
 objects      makes a Pulumi resource of a manifest or a chart
 namespace    the namespace and its priority classes
+network_policies   what the namespace's pods may reach, and who may reach them
 storage      the shared file system as volume and claim
 access       the service account of the training pods, and its IAM role
 etcd         etcd, in which the workers find each other

@@ -16,6 +16,7 @@ from workloads.manifests import (
     CONFINED,
     DATA_DIRECTORY,
     DATA_MOUNT,
+    JOB_PODS,
     NON_ROOT,
     SCRATCH_MOUNT,
     SYSTEM_NODES,
@@ -165,7 +166,10 @@ def disruption_budget_manifest(namespace: str) -> Manifest:
 
 
 def network_policy_manifest(namespace: str) -> Manifest:
-    """Allow traffic between members, and from the stack's own pods in the namespace as clients; deny the rest."""
+    """Let members reach each other, and the pods of jobs reach them as clients; deny the rest.
+
+    What they reach themselves is in `network_policies`.
+    """
 
     def rule(from_labels: dict[str, str], port: int) -> Manifest:
         return {"from": [{"podSelector": {"matchLabels": from_labels}}], "ports": [{"protocol": "TCP", "port": port}]}
@@ -177,7 +181,7 @@ def network_policy_manifest(namespace: str) -> Manifest:
         "spec": {
             "podSelector": {"matchLabels": LABELS},
             "policyTypes": ["Ingress"],
-            "ingress": [rule(LABELS, PEER_PORT), rule({labels.NAME: labels.APPLICATION}, CLIENT_PORT)],
+            "ingress": [rule(LABELS, PEER_PORT), rule(JOB_PODS, CLIENT_PORT)],
         },
     }
 

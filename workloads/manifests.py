@@ -13,6 +13,7 @@ from typing import Any
 import pulumi
 
 from contract import labels
+from contract.elasticjob import names
 from contract.pod_defaults import confined
 from infra.outputs import POSIX_ID
 
@@ -29,6 +30,9 @@ NON_ROOT: Manifest = {
 
 CONFINED: Manifest = confined()
 """`securityContext` of every container of the stack."""
+
+JOB_PODS = {names.LABEL_GROUP_NAME: names.GROUP}
+"""Labels of the pods of all ElasticJobs, those of other jobs than the stack's own too."""
 
 DATA_DIRECTORY = "/data"
 DATA_MOUNT: Manifest = {"name": "data", "mountPath": DATA_DIRECTORY}

@@ -112,7 +112,7 @@ def test_a_stack_name_that_aws_would_refuse_is_refused(stack: str) -> None:
         settings.parse(graph.defaults(), stack=stack)
 
 
-@pytest.mark.parametrize("file", ["Pulumi.local.yaml", "Pulumi.aws.yaml.example"])
+@pytest.mark.parametrize("file", ["Pulumi.local.yaml", "Pulumi.aws-dev.yaml.example", "Pulumi.aws.yaml.example"])
 def test_the_stacks_that_come_with_the_project_are_valid(file: str) -> None:
     settings.parse(graph.stack_config(file), stack="dev")
 

@@ -36,7 +36,7 @@ def test_the_settings_say_how_many_members(members: int) -> None:
     assert deployed.outputs["etcdEndpoint"] == "http://etcd.training.svc:2379"
 
 
-def test_only_members_and_pods_of_the_stack_reach_etcd() -> None:
+def test_only_members_and_pods_of_jobs_reach_etcd() -> None:
     policy = etcd.network_policy_manifest("lab")["spec"]
     assert policy["policyTypes"] == ["Ingress"]
     assert [rule["ports"][0]["port"] for rule in policy["ingress"]] == [2380, 2379]
