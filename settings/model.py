@@ -170,6 +170,8 @@ class Training:
     job: str
     etcd_members: int
     dataset: Dataset
+    dataset_minutes: int
+    """How long the dataset job may take."""
     script: Path | None
     """The user's own training script; None for the one that comes with the project."""
     trainer_args: tuple[str, ...]

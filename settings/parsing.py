@@ -145,6 +145,7 @@ def _training(read: Reader) -> Training:
         job=read.text("jobName", _DNS_LABEL, name, longest=MAX_JOB_NAME_LENGTH),
         etcd_members=read.choice_of_integers("etcdMembers", (1, 3)),
         dataset=Dataset.of(dataset),
+        dataset_minutes=read.integer("datasetMinutes", 5, 1440),
         script=_script(read),
         trainer_args=_trainer_args(read),
         checkpoints=Checkpoints.of(

@@ -47,6 +47,7 @@ class Registered:
         ignored: paths of inputs whose changes are ignored.
         replaced_on: paths of inputs whose changes replace it.
         deleted_first: whether it is deleted before its replacement is created.
+        create_timeout: for how long Pulumi waits for its creation at most, such as 10m; empty for the default.
     """
 
     type: str
@@ -60,6 +61,7 @@ class Registered:
     ignored: tuple[str, ...]
     replaced_on: tuple[str, ...]
     deleted_first: bool
+    create_timeout: str
 
 
 @dataclass
@@ -118,6 +120,7 @@ class _Monitor(mocks.MockMonitor):
                 tuple(request.ignoreChanges),
                 tuple(request.replaceOnChanges),
                 request.deleteBeforeReplace,
+                request.customTimeouts.create,
             )
             self._graph.resources.append(registered)
         return response

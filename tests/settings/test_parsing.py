@@ -61,6 +61,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "namespace of Kubernetes": ({"namespace": "kube-system"}, "namespace = kube-system: belongs to Kubernetes"),
     "unknown dataset": ({"dataset": "imagenet"}, "dataset = imagenet: must be digits, or the s3://"),
     "dataset in no archive": ({"dataset": "s3://bucket/folder"}, "dataset = s3://bucket/folder: must be digits"),
+    "no time for the dataset": ({"datasetMinutes": 0}, "datasetMinutes = 0: must be from 5 to 1440"),
     "no script": ({"trainingScript": "no-such.py"}, "trainingScript = no-such.py: is not a file"),
     "script of another kind": ({"trainingScript": "train.sh"}, "trainingScript = train.sh"),
     "open quote": ({"trainerArgs": "--name 'x"}, "trainerArgs = --name 'x: can't be split as a shell would"),
