@@ -37,7 +37,6 @@ from workloads.manifests import (
 )
 from workloads.storage import CLAIM
 
-
 RETRIES = 2
 """Kubernetes waits 10 s before the first retry and 20 s before the second, so bad input is reported within a minute:
 https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-backoff-failure-policy
