@@ -20,6 +20,7 @@ from settings import hardware, nodes
 from settings.model import (
     MAX_JOB_NAME_LENGTH,
     MAX_NAME_LENGTH,
+    MAX_TAGS,
     PROJECT,
     Checkpoints,
     Cluster,
@@ -65,6 +66,9 @@ def parse(config: Mapping[str, Any], *, stack: str) -> Settings:
     tags = read.text_map("tags")
     for key in (each for each in tags if re.fullmatch(_TAKEN_TAGS, each)):
         read.wrong("tags", key, "this tag is set by the program, or kept for AWS and Karpenter; use another name")
+    if len(tags) > MAX_TAGS:
+        remedy = f"{MAX_TAGS} at most: S3 allows 10 on an object, and the program sets 3; remove {len(tags) - MAX_TAGS}"
+        read.wrong("tags", f"{len(tags)} tags", remedy)
     settings = Settings(
         stack=stack,
         region=read.text("region", _REGION, "an AWS region such as us-west-2"),

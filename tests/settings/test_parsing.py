@@ -76,6 +76,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "tag of Karpenter": ({"tags": {"karpenter.sh/nodepool": "x"}}, "tags = karpenter.sh/nodepool: this tag"),
     "tag of Karpenter on AWS": ({"tags": {"karpenter.k8s.aws/ec2nodeclass": "x"}}, "ec2nodeclass: this tag"),
     "tag that is a number": ({"tags": {"Cost": 12}}, "tags.Cost = 12: must be text"),
+    "more tags than an S3 object may have": (
+        {"tags": {f"Tag{number}": "x" for number in range(8)}},
+        "tags = 8 tags: 7 at most: S3 allows 10 on an object, and the program sets 3; remove 1",
+    ),
     "misspelt key": ({"wrkers": 3}, "wrkers = 3: no such key; did you mean workers?"),
 }
 
@@ -121,6 +125,11 @@ def test_text_and_values_mean_the_same() -> None:
     values = {**graph.defaults(), "workers": 3, "protect": True, "instanceTypes": ["g5.xlarge"], "tags": {"a": "b"}}
     texts = {**values, "workers": "3", "protect": "true", "instanceTypes": '["g5.xlarge"]', "tags": '{"a": "b"}'}
     assert settings.parse(values, stack="dev") == settings.parse(texts, stack="dev")
+
+
+def test_an_s3_object_may_have_all_tags_of_the_stack() -> None:
+    tags = {f"Tag{number}": "x" for number in range(7)}
+    assert len(settings.parse({**graph.defaults(), "tags": tags}, stack="dev").all_tags) == 10
 
 
 def test_access_from_anywhere_needs_an_explicit_key() -> None:
