@@ -28,6 +28,14 @@ Transform = Callable[[pulumi.ResourceTransformArgs], pulumi.ResourceTransformRes
 ADMIN_POLICY = "eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
 """https://docs.aws.amazon.com/eks/latest/userguide/access-policy-permissions.html"""
 
+PRIVATE_API = (
+    "publicAccessCidrs is empty: only machines in the stack's VPC, or connected to it, reach the Kubernetes API. In a "
+    "VPC that is still to be made there are none, and `pulumi up` fails after a quarter of an hour, at the first "
+    "Kubernetes object. Unless pulumi runs inside, set your address: "
+    "pulumi config set --path 'tidewater:publicAccessCidrs[0]' A.B.C.D/32"
+)
+"""https://docs.aws.amazon.com/eks/latest/userguide/cluster-endpoint.html#private-access"""
+
 
 @dataclass(frozen=True)
 class ClusterArgs:
@@ -54,6 +62,8 @@ class Cluster(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions) -> None:
         stack, wanted = args.stack, args.stack.cluster
+        if not wanted.public_access_cidrs:
+            pulumi.log.warn(PRIVATE_API)
         transforms = [kubeconfig_stays_secret]
         if wanted.admin_arns:
             transforms.append(creator_entry_by_eks(unless_listed(args.account.caller_arn, wanted.admin_arns)))

@@ -82,10 +82,21 @@ def parse(config: Mapping[str, Any], *, stack: str) -> Settings:
         surge=nodes.surge(read, workers),
         training=_training(read),
     )
+    _check_members(read, settings)
     read.finish()
     if read.mistakes:
         raise ConfigurationError(read.mistakes)
     return settings
+
+
+def _check_members(read: Reader, found: Settings) -> None:
+    # Two members on one node are lost together, and with them the majority.
+    members, nodes_ = found.training.etcd_members, found.system.desired
+    if members > nodes_:
+        remedy = (
+            f"each member needs a system node of its own, and systemNodes is {nodes_}; set systemNodes to {members}"
+        )
+        read.wrong("etcdMembers", members, remedy)
 
 
 def _network(read: Reader) -> Network:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import runpy
 
 import pulumi
+import pytest
 
 from infra import cluster
 from tests import graph
@@ -101,6 +104,22 @@ def test_without_a_profile_the_kubeconfig_is_that_of_the_component() -> None:
 def test_without_public_addresses_the_api_is_private() -> None:
     deployed = graph.deploy({**graph.stack_config("Pulumi.local.yaml"), "publicAccessCidrs": []})
     assert deployed.one("eks:index:Cluster").inputs["endpointPublicAccess"] is False
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture, *cidrs: str) -> list[str]:
+    """Return what the program warns of with these addresses."""
+    config = {**graph.stack_config("Pulumi.local.yaml"), "publicAccessCidrs": list(cidrs)}
+    graph.run(lambda: runpy.run_path(str(graph.ROOT / "__main__.py"), run_name="__main__"), config)
+    return [record.message for record in caplog.records if record.levelno == logging.WARNING]
+
+
+def test_an_api_that_nobody_may_reach_is_a_warning_with_the_remedy(caplog: pytest.LogCaptureFixture) -> None:
+    (warning,) = warnings_of(caplog)
+    assert "publicAccessCidrs[0]" in warning
+
+
+def test_an_api_with_an_address_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    assert warnings_of(caplog, "203.0.113.7/32") == []
 
 
 def test_every_aws_resource_gets_the_stacks_tags() -> None:

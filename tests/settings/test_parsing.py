@@ -47,6 +47,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "the image of the scaler": ({"scalerImage": "python:3"}, "scalerImage = python:3: no such key; did you mean"),
     "capacity type": ({"capacityType": "spot"}, "capacityType = spot: must be ON_DEMAND or SPOT"),
     "two members of etcd": ({"etcdMembers": 2}, "etcdMembers = 2: must be one of 1, 3"),
+    "more members of etcd than nodes": (
+        {"etcdMembers": 3, "systemNodes": 2},
+        "etcdMembers = 3: each member needs a system node of its own, and systemNodes is 2; set systemNodes to 3",
+    ),
     "one zone": ({"availabilityZones": "1"}, "availabilityZones = 1: must be from 2 to 4"),
     "zone of another region": ({"availabilityZones": "us-west-2a,eu-west-1b"}, "eu-west-1b: not a zone of"),
     "zone twice": ({"availabilityZones": "us-west-2a,us-west-2a"}, "2 to 4 zones, each once"),
