@@ -11,7 +11,7 @@ used, so a mistake in it cannot lock everyone out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -24,7 +24,6 @@ from infra.logs import control_plane_log_group
 from infra.network import Network
 
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
-Transform = Callable[[pulumi.ResourceTransformArgs], pulumi.ResourceTransformResult | None]
 ADMIN_POLICY = "eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
 """https://docs.aws.amazon.com/eks/latest/userguide/access-policy-permissions.html"""
 
@@ -64,7 +63,7 @@ class Cluster(pulumi.ComponentResource):
         stack, wanted = args.stack, args.stack.cluster
         if not wanted.public_access_cidrs:
             pulumi.log.warn(PRIVATE_API)
-        transforms = [kubeconfig_stays_secret]
+        transforms: list[pulumi.ResourceTransform] = [kubeconfig_stays_secret]
         if wanted.admin_arns:
             transforms.append(creator_entry_by_eks(unless_listed(args.account.caller_arn, wanted.admin_arns)))
         changed = pulumi.ResourceOptions(transforms=transforms)
@@ -124,7 +123,7 @@ def unless_listed(caller_arn: pulumi.Output[str], listed: Sequence[str]) -> pulu
     return caller_arn.apply(lambda caller: not any(is_caller(arn, caller) for arn in listed))
 
 
-def creator_entry_by_eks(wanted: pulumi.Input[bool]) -> Transform:
+def creator_entry_by_eks(wanted: pulumi.Output[bool]) -> pulumi.ResourceTransform:
     """Return a transform that says whether EKS makes an entry for the creator, which pulumi-eks always asks for.
 
     https://github.com/pulumi/pulumi-eks/issues/2373: the creator's own entry is refused then (409 ResourceInUse). It

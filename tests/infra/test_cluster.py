@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import runpy
+from typing import Any
 
 import pulumi
 import pytest
@@ -52,9 +53,10 @@ def eks_makes_the_creators_entry(caller: str, *listed: str) -> bool:
             custom=True, type_="aws:eks/cluster:Cluster", name="c", props=props, opts=pulumi.ResourceOptions()
         )
         result = cluster.creator_entry_by_eks(wanted)(args)
-        assert result is not None
+        assert isinstance(result, pulumi.ResourceTransformResult)
         assert result.props["name"] == "c"
-        return bool(await result.props["accessConfig"]["bootstrapClusterCreatorAdminPermissions"].future())
+        access: Any = result.props["accessConfig"]
+        return bool(await access["bootstrapClusterCreatorAdminPermissions"].future())
 
     return asyncio.run(said())
 
@@ -75,10 +77,13 @@ def test_the_session_of_a_listed_role_with_a_path_is_its_creator() -> None:
 
 
 def test_only_the_cluster_itself_is_told_who_makes_the_creators_entry() -> None:
-    args = pulumi.ResourceTransformArgs(
-        custom=True, type_="aws:iam/role:Role", name="r", props={}, opts=pulumi.ResourceOptions()
-    )
-    assert cluster.creator_entry_by_eks(False)(args) is None
+    async def answer() -> object:
+        args = pulumi.ResourceTransformArgs(
+            custom=True, type_="aws:iam/role:Role", name="r", props={}, opts=pulumi.ResourceOptions()
+        )
+        return cluster.creator_entry_by_eks(pulumi.Output.from_input(False))(args)
+
+    assert asyncio.run(answer()) is None
 
 
 def used_kubeconfig(deployed: graph.Graph) -> str:
