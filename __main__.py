@@ -45,7 +45,7 @@ def main() -> None:
     key = Encryption(name, EncryptionArgs(account), account.options())
     bucket = Bucket(name, BucketArgs(key.arn, protect=stack.protect), account.options())
     identity = Identity(name, IdentityArgs(account, training, bucket.arn, key.arn), account.options())
-    cluster = Cluster(name, ClusterArgs(stack, account.partition, network, key.arn), account.options())
+    cluster = Cluster(name, ClusterArgs(stack, account, network, key.arn), account.options())
     files = SharedStorage(
         name, SharedStorageArgs(network, cluster.security_group_id, key.arn, protect=stack.protect), account.options()
     )

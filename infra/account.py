@@ -25,6 +25,8 @@ class Account:
     region: str
     id: pulumi.Output[str]
     partition: pulumi.Output[str]
+    caller_arn: pulumi.Output[str]
+    """Who deploys: a user, or the session of a role."""
 
     def options(self, *after: pulumi.Resource) -> pulumi.ResourceOptions:
         """Return options for components in this account, which are created after `after` and deleted before it."""
@@ -45,9 +47,29 @@ def connect(stack: settings.Settings) -> Account:
         region=stack.region,
         id=caller.account_id,
         partition=caller.arn.apply(partition_of),
+        caller_arn=caller.arn,
     )
 
 
 def partition_of(arn: str) -> str:
     """Return the partition of an ARN: `aws`, `aws-cn` or `aws-us-gov`."""
     return arn.split(":")[1]
+
+
+def is_caller(principal_arn: str, caller_arn: str) -> bool:
+    """Return whether the caller is this IAM user, or a session of this IAM role.
+
+    The ARN of a session has the role's name without its path: arn:aws:sts::ACCOUNT:assumed-role/ROLE/SESSION. An
+    account has only one role of a name, whatever the path and the case.
+    https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html#identifiers-arns
+    https://docs.aws.amazon.com/IAM/latest/APIReference/API_CreateRole.html
+    """
+    return _identity(principal_arn) == _identity(caller_arn)
+
+
+def _identity(arn: str) -> tuple[str, str, str]:
+    account, resource = arn.split(":", 5)[4:]
+    kind, _, rest = resource.partition("/")
+    if kind == "assumed-role":
+        return account, "role", rest.rpartition("/")[0].lower()
+    return account, kind, rest.rpartition("/")[2].lower()

@@ -1,15 +1,17 @@
 """The EKS control plane: private nodes, access entries only, encrypted secrets, all logs.
 
-    cluster = Cluster(name, ClusterArgs(stack, account.partition, network, key.arn), account.options())
+    cluster = Cluster(name, ClusterArgs(stack, account, network, key.arn), account.options())
     cluster.kubeconfig          # a secret; logs in with `aws eks get-token`
 
-pulumi-eks always asks EKS to make the cluster's creator its administrator; EKS then creates an access entry itself.
-`adminArns` adds entries for others, and EKS creates one for each node group. The aws-auth ConfigMap is not used, so a
-mistake in it cannot lock everyone out.
+EKS makes the cluster's creator its administrator, by an access entry that it creates itself. `adminArns` adds entries,
+and EKS creates one for each node group. A creator who is in `adminArns` too gets the entry from there, and EKS makes
+none: two would be an error, and an entry of the program stays when somebody else deploys. The aws-auth ConfigMap is not
+used, so a mistake in it cannot lock everyone out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -17,6 +19,7 @@ import pulumi_aws as aws
 import pulumi_eks as eks
 
 import settings
+from infra.account import Account, is_caller
 from infra.logs import control_plane_log_group
 from infra.network import Network
 
@@ -24,13 +27,21 @@ LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 ADMIN_POLICY = "eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
 """https://docs.aws.amazon.com/eks/latest/userguide/access-policy-permissions.html"""
 
+PRIVATE_API = (
+    "publicAccessCidrs is empty: only machines in the stack's VPC, or connected to it, reach the Kubernetes API. In a "
+    "VPC that is still to be made there are none, and `pulumi up` fails after a quarter of an hour, at the first "
+    "Kubernetes object. Unless pulumi runs inside, set your address: "
+    "pulumi config set --path 'tidewater:publicAccessCidrs[0]' A.B.C.D/32"
+)
+"""https://docs.aws.amazon.com/eks/latest/userguide/cluster-endpoint.html#private-access"""
+
 
 @dataclass(frozen=True)
 class ClusterArgs:
-    """The stack's settings, the account's partition, the network, and the KMS key of Kubernetes secrets and logs."""
+    """The stack's settings, the account, the network, and the KMS key of Kubernetes secrets and logs."""
 
     stack: settings.Settings
-    partition: pulumi.Input[str]
+    account: Account
     network: Network
     key_arn: pulumi.Input[str]
 
@@ -50,8 +61,13 @@ class Cluster(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions) -> None:
         stack, wanted = args.stack, args.stack.cluster
-        secret = pulumi.ResourceOptions(transforms=[kubeconfig_stays_secret])
-        super().__init__("tidewater:infra:Cluster", name, None, pulumi.ResourceOptions.merge(opts, secret))
+        if not wanted.public_access_cidrs:
+            pulumi.log.warn(PRIVATE_API)
+        transforms: list[pulumi.ResourceTransform] = [kubeconfig_stays_secret]
+        if wanted.admin_arns:
+            transforms.append(creator_entry_by_eks(unless_listed(args.account.caller_arn, wanted.admin_arns)))
+        changed = pulumi.ResourceOptions(transforms=transforms)
+        super().__init__("tidewater:infra:Cluster", name, None, pulumi.ResourceOptions.merge(opts, changed))
         log_group = control_plane_log_group(
             name,
             key_arn=args.key_arn,
@@ -71,7 +87,7 @@ class Cluster(pulumi.ComponentResource):
             skip_default_security_groups=True,
             create_oidc_provider=False,  # pod identity does not need one
             authentication_mode=eks.AuthenticationMode.API,
-            access_entries={_label(arn): _administrator(arn, args.partition) for arn in wanted.admin_arns},
+            access_entries={_label(arn): _administrator(arn, args.account.partition) for arn in wanted.admin_arns},
             endpoint_private_access=True,
             endpoint_public_access=bool(wanted.public_access_cidrs),
             public_access_cidrs=list(wanted.public_access_cidrs) or None,
@@ -92,11 +108,40 @@ class Cluster(pulumi.ComponentResource):
                 depends_on=[log_group],
             ),
         )
-        self.kubeconfig = pulumi.Output.secret(cluster.kubeconfig_json)
+        self.kubeconfig = pulumi.Output.secret(kubeconfig_of(cluster, stack.profile))
         self.security_group_id = cluster.node_security_group_id
         agent = "eks-pod-identity-agent"
         addon(name, agent, wanted.addons[agent], pulumi.ResourceOptions(parent=self, depends_on=[cluster]))
         self.register_outputs({"name": name})
+
+
+def kubeconfig_of(cluster: eks.Cluster, profile: str) -> pulumi.Output[str]:
+    """Return the kubeconfig, with the profile if there is one: the component's own outputs never name it.
+
+    pulumi-eks, nodejs/eks/cluster/cluster.ts: `genKubeconfig(false)` for the outputs, and `getKubeconfig`.
+    """
+    return cluster.get_kubeconfig(profile_name=profile) if profile else cluster.kubeconfig_json
+
+
+def unless_listed(caller_arn: pulumi.Output[str], listed: Sequence[str]) -> pulumi.Output[bool]:
+    """Return whether the caller is none of the listed principals."""
+    return caller_arn.apply(lambda caller: not any(is_caller(arn, caller) for arn in listed))
+
+
+def creator_entry_by_eks(wanted: pulumi.Output[bool]) -> pulumi.ResourceTransform:
+    """Return a transform that says whether EKS makes an entry for the creator, which pulumi-eks always asks for.
+
+    https://github.com/pulumi/pulumi-eks/issues/2373: the creator's own entry is refused then (409 ResourceInUse). It
+    matters only when the cluster is created; pulumi-eks ignores later changes.
+    """
+
+    def transform(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
+        if args.type_ != "aws:eks/cluster:Cluster":
+            return None
+        access = {"authenticationMode": "API", "bootstrapClusterCreatorAdminPermissions": wanted}
+        return pulumi.ResourceTransformResult(props={**args.props, "accessConfig": access}, opts=args.opts)
+
+    return transform
 
 
 def kubeconfig_stays_secret(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:

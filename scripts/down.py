@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
-from scripts import updates
+from scripts import destroy, updates
 from scripts.session import Session, UpError, forget_if_lost, release_dead_locks
 from scripts.toolchain.errors import SetupError
 
@@ -29,7 +30,8 @@ def down() -> None:
     session.select_stack()
     release_dead_locks(session)
     forget_if_lost(session)
-    if session.resources():
+    if resources := session.resources():
+        session = replace(session, environ={**session.environ, **destroy.without_cluster(session, resources)})
         remedy = "mend what it names and run `make down` again; `localcloud reset` drops everything at once"
         updates.run(session, "destroy", remedy=remedy)
     session.run(sys.executable, "-m", "localcloud", "stop", remedy="see `localcloud logs`")

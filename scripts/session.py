@@ -74,11 +74,15 @@ class Session:
         """Create the stack if it doesn't exist."""
         self.ask("pulumi", "stack", "select", "--create", STACK)
 
+    def deployment(self, stack: Sequence[str] = ("--stack", STACK)) -> dict[str, Any]:
+        """Return the stack's state: its `resources`, and its `pending_operations`."""
+        exported: dict[str, Any] = json.loads(self.ask("pulumi", "stack", "export", *stack))
+        recorded: dict[str, Any] = exported["deployment"]
+        return recorded
+
     def resources(self) -> list[dict[str, Any]]:
         """Return the resources in the stack's state."""
-        deployment = json.loads(self.ask("pulumi", "stack", "export", "--stack", STACK))["deployment"]
-        recorded: list[dict[str, Any]] = deployment.get("resources") or []
-        return recorded
+        return self.deployment().get("resources") or []
 
     def outputs(self) -> dict[str, Any]:
         """Return the stack's outputs, secrets in plain text."""
@@ -89,6 +93,14 @@ class Session:
 def identifiers(resources: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
     """Return the ids that the state records for AWS resources of one type (`aws:ec2/vpc:Vpc`)."""
     return [str(resource["id"]) for resource in resources if resource.get("type") == kind and resource.get("id")]
+
+
+def aws_options(resource: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the options of the AWS CLI for the region and the profile of a resource's provider."""
+    urn = str(resource.get("provider", "")).rpartition("::")[0]
+    provider = next((each for each in resources if each["urn"] == urn), {})
+    inputs = provider.get("inputs") or {}
+    return [text for key in ("region", "profile") if inputs.get(key) for text in (f"--{key}", str(inputs[key]))]
 
 
 def release_dead_locks(session: Session) -> None:

@@ -6,8 +6,9 @@ import sys
 from typing import Any
 
 from scripts import updates
+from scripts.adopt import adopt
 from scripts.progress import await_training
-from scripts.session import Session, UpError, forget_if_lost, release_dead_locks
+from scripts.session import STACK, Session, UpError, forget_if_lost, release_dead_locks
 from scripts.toolchain.errors import SetupError
 
 
@@ -34,6 +35,7 @@ def up() -> None:
     session.select_stack()
     release_dead_locks(session)
     forget_if_lost(session)
+    adopt(session, ["--stack", STACK])
     updates.run(session, "up", remedy="mend what it names and run `make up` again")
     outputs = session.outputs()
     await_training(session, outputs)

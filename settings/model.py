@@ -19,6 +19,11 @@ MAX_NAME_LENGTH = 32
 MAX_JOB_NAME_LENGTH = 40
 """Pods and a Service are named after the job. Kubernetes allows names of 63 characters."""
 
+MAX_TAGS = 7
+"""Limit of the key `tags`: S3 allows 10 tags on an object, default tags included, and the program sets 3.
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-tagging.html
+https://github.com/hashicorp/terraform-provider-aws/issues/19895"""
+
 
 class ConfigurationError(pulumi.RunError):
     """The stack's configuration is wrong; the message lists every mistake."""
@@ -199,6 +204,8 @@ class Training:
     job: str
     etcd_members: int
     dataset: Dataset
+    dataset_minutes: int
+    """How long the dataset job may take."""
     script: Path | None
     """The user's own training script; None for the one that comes with the project."""
     trainer_args: tuple[str, ...]

@@ -21,6 +21,7 @@ from settings import hardware, machines, nodes, versions
 from settings.model import (
     MAX_JOB_NAME_LENGTH,
     MAX_NAME_LENGTH,
+    MAX_TAGS,
     PROJECT,
     Checkpoints,
     Cluster,
@@ -66,6 +67,9 @@ def parse(config: Mapping[str, Any], *, stack: str) -> Settings:
     tags = read.text_map("tags")
     for key in (each for each in tags if re.fullmatch(_TAKEN_TAGS, each)):
         read.wrong("tags", key, "this tag is set by the program, or kept for AWS and Karpenter; use another name")
+    if len(tags) > MAX_TAGS:
+        remedy = f"{MAX_TAGS} at most: S3 allows 10 on an object, and the program sets 3; remove {len(tags) - MAX_TAGS}"
+        read.wrong("tags", f"{len(tags)} tags", remedy)
     settings = Settings(
         stack=stack,
         region=read.text("region", _REGION, "an AWS region such as us-west-2"),
@@ -81,10 +85,21 @@ def parse(config: Mapping[str, Any], *, stack: str) -> Settings:
         machines=machines.machines(read, network, workers, surge),
         training=_training(read),
     )
+    _check_members(read, settings)
     read.finish()
     if read.mistakes:
         raise ConfigurationError(read.mistakes)
     return settings
+
+
+def _check_members(read: Reader, found: Settings) -> None:
+    # Two members on one node are lost together, and with them the majority.
+    members, nodes_ = found.training.etcd_members, found.system.desired
+    if members > nodes_:
+        remedy = (
+            f"each member needs a system node of its own, and systemNodes is {nodes_}; set systemNodes to {members}"
+        )
+        read.wrong("etcdMembers", members, remedy)
 
 
 def _network(read: Reader) -> Network:
@@ -152,6 +167,7 @@ def _training(read: Reader) -> Training:
         job=read.text("jobName", _DNS_LABEL, name, longest=MAX_JOB_NAME_LENGTH),
         etcd_members=read.choice_of_integers("etcdMembers", (1, 3)),
         dataset=Dataset.of(dataset),
+        dataset_minutes=read.integer("datasetMinutes", 5, 1440),
         script=_script(read),
         trainer_args=_trainer_args(read),
         checkpoints=Checkpoints.of(

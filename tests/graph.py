@@ -22,9 +22,10 @@ from typing import Any
 
 import pulumi
 import yaml
+from google.protobuf import struct_pb2
 from pulumi.runtime import mocks, rpc
 from pulumi.runtime import settings as runtime_settings
-from pulumi.runtime.proto import callback_pb2
+from pulumi.runtime.proto import callback_pb2, provider_pb2
 
 import settings
 
@@ -51,6 +52,7 @@ class Registered:
         deleted_first: whether it is deleted before its replacement is created.
         id: that the mocks gave it; empty for components.
         outputs: that the mocks answered.
+        create_timeout: for how long Pulumi waits for its creation at most, such as 10m; empty for the default.
     """
 
     type: str
@@ -66,6 +68,7 @@ class Registered:
     deleted_first: bool
     id: str
     outputs: Mapping[str, Any]
+    create_timeout: str
 
 
 @dataclass
@@ -108,6 +111,15 @@ class _Monitor(mocks.MockMonitor):
         super().__init__(_Cloud())
         self._graph = graph
 
+    def Call(self, request: Any) -> Any:  # noqa: N802 # gRPC's name
+        args = rpc.deserialize_properties(request.args)
+        assert request.tok == "eks:index:Cluster/getKubeconfig", f"the program called {request.tok}"
+        answer = struct_pb2.Struct()
+        answer["result"] = json.dumps({**json.loads(KUBECONFIG), "profile": args["profileName"]})
+        response = provider_pb2.CallResponse()
+        getattr(response, "return").CopyFrom(answer)  # a keyword of Python
+        return response
+
     def RegisterResource(self, request: Any) -> Any:  # noqa: N802 # gRPC's name
         response = super().RegisterResource(request)  # type: ignore[no-untyped-call]
         if request.type != "pulumi:pulumi:Stack":
@@ -126,6 +138,7 @@ class _Monitor(mocks.MockMonitor):
                 request.deleteBeforeReplace,
                 response.id,
                 {key: _plain(value) for key, value in rpc.deserialize_properties(response.object).items()},
+                request.customTimeouts.create,
             )
             self._graph.resources.append(registered)
         return response

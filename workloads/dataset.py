@@ -1,6 +1,11 @@
 """The dataset job: puts the data on the shared file system, and verifies it.
 
 It is idempotent: data that exists already is only checked against its manifest.
+
+Pulumi waits for it. The official plug-in takes a Job for failed by the reasons `BackoffLimitExceeded` and
+`DeadlineExceeded` only (pulumi-kubernetes, provider/pkg/await/checker/job/check.go), and waits for a Job that failed by
+its `podFailurePolicy` until the time-out. So bad input fails the Job by its back-off limit, and what doesn't end by its
+deadline.
 """
 
 from __future__ import annotations
@@ -10,7 +15,7 @@ from dataclasses import dataclass
 import pulumi
 
 import settings
-from contract import exit_codes, labels
+from contract import labels
 from infra.outputs import TRAINER_SERVICE_ACCOUNT
 from workloads import objects
 from workloads.manifests import (
@@ -32,6 +37,15 @@ from workloads.manifests import (
 )
 from workloads.storage import CLAIM
 
+RETRIES = 2
+"""Kubernetes waits 10 s before the first retry and 20 s before the second, so bad input is reported within a minute:
+https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-backoff-failure-policy
+That is enough for a new association to give its pods credentials, which takes several seconds:
+https://docs.aws.amazon.com/eks/latest/APIReference/API_CreatePodIdentityAssociation.html"""
+
+PULUMI_MARGIN_MINUTES = 5
+"""Pulumi's own time-out comes later than the Job's deadline: its error would not say why."""
+
 
 def directory(dataset: settings.Dataset) -> str:
     """Return the directory of the dataset in the pods."""
@@ -50,14 +64,20 @@ def job_manifest(wanted: settings.Training, code_uri: Text) -> Manifest:
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": metadata(f"dataset-{wanted.dataset.name}", own, namespace=wanted.namespace),
+        "metadata": metadata(
+            f"dataset-{wanted.dataset.name}",
+            own,
+            namespace=wanted.namespace,
+            # A Job that has failed stays as it is. The next `pulumi up` is to try again, for example when the archive
+            # at the same address has been mended: https://github.com/pulumi/pulumi-kubernetes/pull/1575
+            annotations={"pulumi.com/replaceUnready": "true"},
+        ),
         "spec": {
-            "backoffLimit": 6,
+            "backoffLimit": RETRIES,
+            "activeDeadlineSeconds": wanted.dataset_minutes * 60,
             "podFailurePolicy": {
-                "rules": [
-                    {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-                    {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [exit_codes.USAGE]}},
-                ]
+                # A pod whose node is lost or drained doesn't count.
+                "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
             },
             "template": {
                 "metadata": {"labels": own},
@@ -85,6 +105,8 @@ def _container(wanted: settings.Training) -> Manifest:
         "resources": {"requests": {"cpu": "250m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}},
         "securityContext": CONFINED,
         "volumeMounts": [DATA_MOUNT, CODE_MOUNT, SCRATCH_MOUNT],
+        # Pulumi shows this message of a failed container, so its error says in the job's own words what is wrong.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 
 
@@ -101,12 +123,12 @@ class Dataset(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: DatasetArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:workloads:Dataset", name, None, opts)
+        minutes = f"{args.training.dataset_minutes + PULUMI_MARGIN_MINUTES}m"
         objects.register(
             job_manifest(args.training, args.code_uri),
-            # To download and unpack an archive, or to pull the image, may take longer than Pulumi's ten minutes.
             opts=pulumi.ResourceOptions(
                 parent=self,
-                custom_timeouts=pulumi.CustomTimeouts(create="60m", update="60m"),
+                custom_timeouts=pulumi.CustomTimeouts(create=minutes, update=minutes),
                 delete_before_replace=True,
             ),
         )

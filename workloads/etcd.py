@@ -1,6 +1,7 @@
 """etcd, in which the workers find each other: one member or three, with its data on the shared file system.
 
-A member whose node is lost starts again on another node, with the same name and data.
+A member whose node is lost starts again on another node that has none, with the same name and data. Two members on one
+node would be lost together, and with them the majority.
 """
 
 from __future__ import annotations
@@ -117,18 +118,29 @@ def stateful_set_manifest(namespace: str, *, members: int, image: str, priority_
                     "securityContext": NON_ROOT,
                     "terminationGracePeriodSeconds": 30,
                     "topologySpreadConstraints": [
-                        {
-                            "maxSkew": 1,
-                            "topologyKey": "kubernetes.io/hostname",
-                            "whenUnsatisfiable": "ScheduleAnyway",
-                            "labelSelector": {"matchLabels": LABELS},
-                        }
+                        # With fewer nodes than `minDomains` a member waits for a node; it never shares one.
+                        {**_spread_over("kubernetes.io/hostname"), "minDomains": members},
+                        _spread_over("topology.kubernetes.io/zone"),
                     ],
                     "containers": [_container(namespace, members, image)],
                     "volumes": [data_volume(CLAIM), empty_volume("scratch")],
                 },
             },
         },
+    }
+
+
+def _spread_over(topology_key: str) -> Manifest:
+    """Return the constraint that members are spread evenly over the nodes or zones that they may run on.
+
+    https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/#spread-constraint-definition
+    """
+    return {
+        "maxSkew": 1,
+        "topologyKey": topology_key,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "nodeTaintsPolicy": "Honor",  # a node that is drained or not ready doesn't count: no member waits for it
+        "labelSelector": {"matchLabels": LABELS},
     }
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import runpy
 from typing import Any
 
 import pulumi
@@ -43,16 +45,88 @@ def test_every_administrator_gets_an_access_entry() -> None:
     assert entry["accessPolicies"]["admin"]["accessScope"] == {"type": "cluster"}
 
 
+def eks_makes_the_creators_entry(caller: str, *listed: str) -> bool:
+    """Return what the registered cluster says, deployed by `caller` with `listed` as administrators."""
+
+    async def said() -> bool:
+        wanted = cluster.unless_listed(pulumi.Output.from_input(caller), listed)
+        props = {"name": "c", "accessConfig": {"bootstrapClusterCreatorAdminPermissions": True}}
+        args = pulumi.ResourceTransformArgs(
+            custom=True, type_="aws:eks/cluster:Cluster", name="c", props=props, opts=pulumi.ResourceOptions()
+        )
+        result = cluster.creator_entry_by_eks(wanted)(args)
+        assert isinstance(result, pulumi.ResourceTransformResult)
+        assert result.props["name"] == "c"
+        access: Any = result.props["accessConfig"]
+        return bool(await access["bootstrapClusterCreatorAdminPermissions"].future())
+
+    return asyncio.run(said())
+
+
+def test_a_creator_who_is_listed_gets_one_entry_and_not_two() -> None:
+    assert not eks_makes_the_creators_entry(ADMIN, ADMIN)
+    assert eks_makes_the_creators_entry("arn:aws:iam::123456789012:user/alice", ADMIN)
+
+
+def test_the_session_of_a_listed_role_with_a_path_is_its_creator() -> None:
+    session = "arn:aws:sts::123456789012:assumed-role/AWSReservedSSO_Admin_0123456789abcdef/alice@example.com"
+    role = (
+        "arn:aws:iam::123456789012:role/aws-reserved/sso.amazonaws.com/us-west-2/AWSReservedSSO_Admin_0123456789abcdef"
+    )
+    assert not eks_makes_the_creators_entry(session, role)
+    assert eks_makes_the_creators_entry(session, role.replace("123456789012", "210987654321"))
+    assert eks_makes_the_creators_entry(session, role.replace(":role/", ":user/"))
+
+
+def test_only_the_cluster_itself_is_told_who_makes_the_creators_entry() -> None:
+    async def answer() -> object:
+        args = pulumi.ResourceTransformArgs(
+            custom=True, type_="aws:iam/role:Role", name="r", props={}, opts=pulumi.ResourceOptions()
+        )
+        return cluster.creator_entry_by_eks(pulumi.Output.from_input(False))(args)
+
+    assert asyncio.run(answer()) is None
+
+
+def used_kubeconfig(deployed: graph.Graph) -> str:
+    """Return what the program's own Kubernetes provider gets, which is a secret."""
+    kubeconfig: str = deployed.one("pulumi:providers:kubernetes").inputs["kubeconfig"]["value"]
+    return kubeconfig
+
+
 def test_the_profile_is_part_of_the_kubeconfig() -> None:
     deployed = graph.deploy({**graph.stack_config("Pulumi.local.yaml"), "profile": "research"})
     options = deployed.one("eks:index:Cluster").inputs["providerCredentialOpts"]
     assert options == {"profileName": "research"}
     assert deployed.one("pulumi:providers:aws").inputs["profile"] == "research"
+    assert json.loads(deployed.outputs["kubeconfig"])["profile"] == "research"
+    assert used_kubeconfig(deployed) == deployed.outputs["kubeconfig"]
+
+
+def test_without_a_profile_the_kubeconfig_is_that_of_the_component() -> None:
+    deployed = graph.deploy(graph.stack_config("Pulumi.local.yaml"))
+    assert used_kubeconfig(deployed) == deployed.outputs["kubeconfig"] == graph.KUBECONFIG
 
 
 def test_without_public_addresses_the_api_is_private() -> None:
     deployed = graph.deploy({**graph.stack_config("Pulumi.local.yaml"), "publicAccessCidrs": []})
     assert deployed.one("eks:index:Cluster").inputs["endpointPublicAccess"] is False
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture, *cidrs: str) -> list[str]:
+    """Return what the program warns of with these addresses."""
+    config = {**graph.stack_config("Pulumi.local.yaml"), "publicAccessCidrs": list(cidrs)}
+    graph.run(lambda: runpy.run_path(str(graph.ROOT / "__main__.py"), run_name="__main__"), config)
+    return [record.message for record in caplog.records if record.levelno == logging.WARNING]
+
+
+def test_an_api_that_nobody_may_reach_is_a_warning_with_the_remedy(caplog: pytest.LogCaptureFixture) -> None:
+    (warning,) = warnings_of(caplog)
+    assert "publicAccessCidrs[0]" in warning
+
+
+def test_an_api_with_an_address_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    assert warnings_of(caplog, "203.0.113.7/32") == []
 
 
 def test_every_aws_resource_gets_the_stacks_tags() -> None:

@@ -47,6 +47,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "the image of the scaler": ({"scalerImage": "python:3"}, "scalerImage = python:3: no such key; did you mean"),
     "capacity type": ({"capacityType": "spot"}, "capacityType = spot: must be ON_DEMAND or SPOT"),
     "two members of etcd": ({"etcdMembers": 2}, "etcdMembers = 2: must be one of 1, 3"),
+    "more members of etcd than nodes": (
+        {"etcdMembers": 3, "systemNodes": 2},
+        "etcdMembers = 3: each member needs a system node of its own, and systemNodes is 2; set systemNodes to 3",
+    ),
     "one zone": ({"availabilityZones": "1"}, "availabilityZones = 1: must be from 2 to 4"),
     "zone of another region": ({"availabilityZones": "us-west-2a,eu-west-1b"}, "eu-west-1b: not a zone of"),
     "zone twice": ({"availabilityZones": "us-west-2a,us-west-2a"}, "2 to 4 zones, each once"),
@@ -62,6 +66,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "namespace of Kubernetes": ({"namespace": "kube-system"}, "namespace = kube-system: belongs to Kubernetes"),
     "unknown dataset": ({"dataset": "imagenet"}, "dataset = imagenet: must be digits, or the s3://"),
     "dataset in no archive": ({"dataset": "s3://bucket/folder"}, "dataset = s3://bucket/folder: must be digits"),
+    "no time for the dataset": ({"datasetMinutes": 0}, "datasetMinutes = 0: must be from 5 to 1440"),
     "no script": ({"trainingScript": "no-such.py"}, "trainingScript = no-such.py: is not a file"),
     "script of another kind": ({"trainingScript": "train.sh"}, "trainingScript = train.sh"),
     "open quote": ({"trainerArgs": "--name 'x"}, "trainerArgs = --name 'x: can't be split as a shell would"),
@@ -76,6 +81,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "tag of Karpenter": ({"tags": {"karpenter.sh/nodepool": "x"}}, "tags = karpenter.sh/nodepool: this tag"),
     "tag of Karpenter on AWS": ({"tags": {"karpenter.k8s.aws/ec2nodeclass": "x"}}, "ec2nodeclass: this tag"),
     "tag that is a number": ({"tags": {"Cost": 12}}, "tags.Cost = 12: must be text"),
+    "more tags than an S3 object may have": (
+        {"tags": {f"Tag{number}": "x" for number in range(8)}},
+        "tags = 8 tags: 7 at most: S3 allows 10 on an object, and the program sets 3; remove 1",
+    ),
     "misspelt key": ({"wrkers": 3}, "wrkers = 3: no such key; did you mean workers?"),
 }
 
@@ -121,6 +130,11 @@ def test_text_and_values_mean_the_same() -> None:
     values = {**graph.defaults(), "workers": 3, "protect": True, "instanceTypes": ["g5.xlarge"], "tags": {"a": "b"}}
     texts = {**values, "workers": "3", "protect": "true", "instanceTypes": '["g5.xlarge"]', "tags": '{"a": "b"}'}
     assert settings.parse(values, stack="dev") == settings.parse(texts, stack="dev")
+
+
+def test_an_s3_object_may_have_all_tags_of_the_stack() -> None:
+    tags = {f"Tag{number}": "x" for number in range(7)}
+    assert len(settings.parse({**graph.defaults(), "tags": tags}, stack="dev").all_tags) == 10
 
 
 def test_access_from_anywhere_needs_an_explicit_key() -> None:

@@ -12,11 +12,21 @@ from workloads import dataset
 JOB = "kubernetes:batch/v1:Job"
 
 
+def job(**changes: Any) -> Any:
+    """The job's manifest."""
+    wanted = settings.parse({**graph.defaults(), **changes}, stack="dev").training
+    return dataset.job_manifest(wanted, "s3://bucket/code")
+
+
+def container(**changes: Any) -> Any:
+    """The container that makes the dataset."""
+    (found,) = job(**changes)["spec"]["template"]["spec"]["containers"]
+    return found
+
+
 def command(**changes: Any) -> list[str]:
     """The job's command line."""
-    wanted = settings.parse({**graph.defaults(), **changes}, stack="dev").training
-    (container,) = dataset.job_manifest(wanted, "s3://bucket/code")["spec"]["template"]["spec"]["containers"]
-    line: list[str] = container["command"]
+    line: list[str] = container(**changes)["command"]
     return line
 
 
@@ -28,6 +38,33 @@ def test_an_archive_is_downloaded_into_its_own_directory() -> None:
     line = command(dataset="https://example.com/cats.zip")
     assert line[3:5] == ["--uri", "https://example.com/cats.zip"]
     assert line[6].startswith("/data/archive-")
+
+
+def test_bad_input_fails_the_job_by_a_reason_that_the_official_plug_in_sees() -> None:
+    # It waits for a Job that failed by PodFailurePolicy until the time-out.
+    spec = job()["spec"]
+    assert [rule["action"] for rule in spec["podFailurePolicy"]["rules"]] == ["Ignore"]
+    assert spec["backoffLimit"] == 2
+
+
+def test_a_lost_node_does_not_count_towards_the_back_off_limit() -> None:
+    (rule,) = job()["spec"]["podFailurePolicy"]["rules"]
+    assert rule["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
+
+
+def test_the_job_has_failed_by_its_deadline_before_pulumi_gives_up() -> None:
+    deployed = graph.deploy({**graph.stack_config("Pulumi.local.yaml"), "datasetMinutes": 90})
+    registered = deployed.one(JOB)
+    assert registered.inputs["spec"]["activeDeadlineSeconds"] == 90 * 60
+    assert int(registered.create_timeout.removesuffix("m")) > 90
+
+
+def test_the_error_of_a_failed_job_has_its_own_words() -> None:
+    assert container()["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
+def test_the_next_up_starts_a_failed_job_again() -> None:
+    assert job()["metadata"]["annotations"]["pulumi.com/replaceUnready"] == "true"
 
 
 def test_workers_start_after_the_dataset_job() -> None:

@@ -30,8 +30,25 @@ def test_members_have_names_before_they_are_ready_and_start_together() -> None:
 
 
 @pytest.mark.parametrize("members", [1, 3])
+def test_no_two_members_are_on_one_node_and_zones_have_as_many_each(members: int) -> None:
+    stateful_set = etcd.stateful_set_manifest("lab", members=members, image="etcd:1", priority_class="high")
+    nodes, zones = stateful_set["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert (nodes["topologyKey"], nodes["minDomains"]) == ("kubernetes.io/hostname", members)
+    assert zones["topologyKey"] == "topology.kubernetes.io/zone"
+    for each in (nodes, zones):
+        assert (each["maxSkew"], each["whenUnsatisfiable"]) == (1, "DoNotSchedule")
+        assert each["labelSelector"]["matchLabels"] == stateful_set["spec"]["selector"]["matchLabels"]
+
+
+def test_a_node_that_is_drained_holds_no_member_up() -> None:
+    stateful_set = etcd.stateful_set_manifest("lab", members=3, image="etcd:1", priority_class="high")
+    constraints = stateful_set["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert {each["nodeTaintsPolicy"] for each in constraints} == {"Honor"}
+
+
+@pytest.mark.parametrize("members", [1, 3])
 def test_the_settings_say_how_many_members(members: int) -> None:
-    deployed = graph.deploy({**graph.stack_config("Pulumi.local.yaml"), "etcdMembers": members})
+    deployed = graph.deploy({**graph.stack_config("Pulumi.local.yaml"), "etcdMembers": members, "systemNodes": members})
     assert deployed.one("kubernetes:apps/v1:StatefulSet").inputs["spec"]["replicas"] == members
     assert deployed.outputs["etcdEndpoint"] == "http://etcd.training.svc:2379"
 

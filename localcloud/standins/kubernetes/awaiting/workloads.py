@@ -19,6 +19,9 @@ from localcloud.standins.kubernetes.awaiting.pods import problems_of
 from localcloud.standins.kubernetes.metadata import annotation, owned_by
 
 _REVISION = "deployment.kubernetes.io/revision"
+_JOB_FAILED = ("BackoffLimitExceeded", "DeadlineExceeded")
+"""The reasons for which the official plug-in takes a Job for failed: pulumi-kubernetes,
+provider/pkg/await/checker/job/check.go. A Job that failed for another (`PodFailurePolicy`) is waited for."""
 
 
 def decide_deployment(deployment: Object, related: Related) -> Decision:
@@ -101,9 +104,9 @@ def decide_daemon_set(daemon_set: Object, related: Related) -> Decision:
 
 
 def decide_job(job: Object, related: Related) -> Decision:
-    """Ready when complete. A failed Job stays failed, and its pods say why."""
+    """Ready when complete. A Job that failed for one of `_JOB_FAILED` stays failed, and its pods say why."""
     pods, failed = problems_of(job, related["Pod"]), condition(job, "Failed")
-    if failed.get("status") == "True":
+    if failed.get("status") == "True" and failed.get("reason") in _JOB_FAILED:
         return Failed((f"[{failed.get('reason')}] {failed.get('message')}", *pods))
     if is_true(job, "Complete"):
         return Ready()

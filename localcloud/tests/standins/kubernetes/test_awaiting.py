@@ -130,7 +130,7 @@ def test_job_is_ready_when_complete_and_its_failure_includes_the_state_of_its_po
         "status": {"startTime": "x", "conditions": conditions(Complete="True")},
     }
     assert isinstance(workloads.decide_job(done, related()), Ready)
-    failed = {**done, "status": {"startTime": "x", "conditions": conditions(Failed="True")}}
+    failed = failed_job("BackoffLimitExceeded")
     ended = {"name": "main", "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}
     pod = {
         "metadata": {"name": "p", "ownerReferences": [{"uid": "j"}]},
@@ -139,13 +139,30 @@ def test_job_is_ready_when_complete_and_its_failure_includes_the_state_of_its_po
     decision = workloads.decide_job(failed, related(Pod=[pod]))
     assert isinstance(decision, Failed)
     assert decision.reasons == (
-        "[FailedReason] Failed message",
+        "[BackoffLimitExceeded] Job has failed",
         '[Pod p]: [Error] container "main" completed with exit code 3',
     )
     running = {**done, "status": {"startTime": "x", "active": 2}}
     waiting = workloads.decide_job(running, related())
     assert isinstance(waiting, Waiting)
     assert "(Active: 2 | Succeeded: 0 | Failed: 0)" in waiting.message
+
+
+def failed_job(reason: str) -> Object:
+    condition = {"type": "Failed", "status": "True", "reason": reason, "message": "Job has failed"}
+    status = {"startTime": "x", "failed": 1, "conditions": [condition]}
+    return {"metadata": {"name": "j", "uid": "j"}, "status": status}
+
+
+def test_a_job_that_failed_by_its_deadline_has_failed() -> None:
+    assert isinstance(workloads.decide_job(failed_job("DeadlineExceeded"), related()), Failed)
+
+
+@pytest.mark.parametrize("reason", ["PodFailurePolicy", "FailedIndexes", "MaxFailedIndexesExceeded"])
+def test_a_job_that_failed_for_another_reason_is_waited_for_as_officially(reason: str) -> None:
+    waiting = workloads.decide_job(failed_job(reason), related())
+    assert isinstance(waiting, Waiting)
+    assert "(Active: 0 | Succeeded: 0 | Failed: 1)" in waiting.message
 
 
 def endpoint_slice(service: str = "s", *, ready: bool = True) -> Object:

@@ -1,0 +1,97 @@
+"""`pulumi destroy` of a stack, also when its cluster was deleted without Pulumi.
+
+    python -m scripts.destroy [--stack NAME] [arguments of `pulumi destroy`]
+
+The Kubernetes plug-in refuses to delete the objects of a cluster that it can't reach, since they may still be there in
+an outage (https://github.com/pulumi/pulumi-kubernetes/issues/1013). PULUMI_K8S_DELETE_UNREACHABLE=true lets it drop
+them from the state (https://github.com/pulumi/pulumi-kubernetes/pull/2489). This sets the variable if, and only if, EKS
+says that the cluster doesn't exist.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from scripts.session import Session, UpError, aws_options
+from scripts.toolchain import paths
+
+VARIABLE = "PULUMI_K8S_DELETE_UNREACHABLE"
+CLUSTER = "aws:eks/cluster:Cluster"
+
+Resources = Sequence[Mapping[str, Any]]
+
+
+def main() -> int:
+    """Run `pulumi destroy`; return its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.destroy", description=__doc__.partition("\n")[0])
+    parser.add_argument("-s", "--stack", help="the stack; without it, the selected one")
+    given, others = parser.parse_known_args()
+    stack = ["--stack", given.stack] if given.stack else []
+    session = Session(Path(), os.environ)
+    try:
+        more = without_cluster(session, session.deployment(stack).get("resources") or [])
+    except UpError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    command = ["pulumi", "destroy", *stack, *others]
+    return subprocess.run(command, cwd=paths.CHECKOUT, env={**os.environ, **more}, check=False).returncode
+
+
+def without_cluster(session: Session, resources: Resources) -> dict[str, str]:
+    """Return the variables with which `pulumi destroy` ends: none, unless the stack's cluster doesn't exist.
+
+    Raises:
+        UpError: EKS doesn't answer, or nodes have outlived the cluster.
+    """
+    if not any(str(each.get("type")).startswith("kubernetes:") for each in resources):
+        return {}
+    cluster = next((each for each in resources if each.get("type") == CLUSTER), None)
+    if cluster is not None:
+        where = aws_options(cluster, resources)
+        if exists(session, cluster, where):
+            return {}
+        refuse_lonely_nodes(session, str(cluster["id"]), where)
+    print("EKS doesn't have the stack's cluster: its Kubernetes objects are dropped from the state", flush=True)
+    return {VARIABLE: "true"}
+
+
+def exists(session: Session, cluster: Mapping[str, Any], where: Sequence[str]) -> bool:
+    """Return whether EKS has the cluster that the state records; another one of its name has another endpoint."""
+    query = ("--name", str(cluster["id"]), "--query", "cluster.endpoint", "--output", "text")
+    try:
+        endpoint = session.ask("aws", "eks", "describe-cluster", *query, *where).strip()
+    except UpError as error:
+        if "ResourceNotFoundException" in str(error):
+            return False
+        raise
+    return endpoint == (cluster.get("outputs") or {}).get("endpoint")
+
+
+def refuse_lonely_nodes(session: Session, name: str, where: Sequence[str]) -> None:
+    """Refuse to go on while nodes of the cluster run: nothing ends them any more, and they keep the VPC.
+
+    Karpenter tags its instances like that: https://karpenter.sh/docs/concepts/nodeclasses/#spectags
+
+    Raises:
+        UpError: there are such nodes; the message says how to end them.
+    """
+    filters = (f"Name=tag:kubernetes.io/cluster/{name},Values=owned", "Name=instance-state-name,Values=pending,running")
+    query = ("--query", "Reservations[].Instances[].InstanceId", "--output", "text")
+    found = session.ask("aws", "ec2", "describe-instances", "--filters", *filters, *query, *where).split()
+    if found:
+        instances = " ".join(found)
+        command = f"aws ec2 terminate-instances --instance-ids {instances} {' '.join(where)}".rstrip()
+        raise UpError(
+            f"the cluster {name} is gone, and nodes that Karpenter made for it still run: {instances}. They keep the "
+            f"VPC from being deleted. End them, and run this again: {command}"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

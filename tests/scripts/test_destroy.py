@@ -1,0 +1,94 @@
+"""A stack whose cluster is gone can be destroyed; the objects of one that is only unreachable are kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.destroy import VARIABLE, without_cluster
+from scripts.session import Session, UpError
+
+PROVIDER = {"type": "pulumi:providers:aws", "urn": "urn:p", "inputs": {"region": "eu-west-1", "profile": "lab"}}
+CLUSTER = {
+    "type": "aws:eks/cluster:Cluster",
+    "urn": "urn:c",
+    "id": "tidewater-dev",
+    "provider": "urn:p::uuid",
+    "outputs": {"endpoint": "https://one.example"},
+}
+OBJECT = {"type": "kubernetes:core/v1:Namespace", "urn": "urn:n"}
+STACK = (PROVIDER, CLUSTER, OBJECT)
+GONE = "An error occurred (ResourceNotFoundException) when calling DescribeCluster: No cluster found"
+
+
+@dataclass(frozen=True)
+class FakeSession(Session):
+    """Answers as the AWS CLI does."""
+
+    state: Path = Path("/nowhere")
+    environ: Mapping[str, str] = field(default_factory=dict)
+    endpoint: str = ""
+    error: str = ""
+    nodes: str = ""
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+
+    def ask(self, *command: str) -> str:
+        self.asked.append(command)
+        if "describe-instances" in command:
+            return self.nodes
+        if self.error:
+            raise UpError(self.error)
+        return f"{self.endpoint}\n"
+
+
+def test_the_objects_of_a_cluster_that_is_gone_are_dropped() -> None:
+    session = FakeSession(error=GONE)
+    assert without_cluster(session, STACK) == {VARIABLE: "true"}
+    assert session.asked[0][-4:] == ("--region", "eu-west-1", "--profile", "lab")
+
+
+def test_another_cluster_of_its_name_is_not_the_stacks() -> None:
+    assert without_cluster(FakeSession(endpoint="https://two.example"), STACK) == {VARIABLE: "true"}
+
+
+def test_the_objects_are_dropped_if_the_state_has_no_cluster_any_more() -> None:
+    assert without_cluster(FakeSession(), (PROVIDER, OBJECT)) == {VARIABLE: "true"}
+
+
+def test_the_objects_of_a_cluster_that_exists_are_deleted() -> None:
+    assert without_cluster(FakeSession(endpoint="https://one.example"), STACK) == {}
+
+
+def test_a_cluster_about_which_eks_says_nothing_is_an_error() -> None:
+    with pytest.raises(UpError, match="ExpiredToken"):
+        without_cluster(FakeSession(error="An error occurred (ExpiredTokenException)"), STACK)
+
+
+def test_a_stack_without_objects_asks_nobody() -> None:
+    session = FakeSession(error="no network")
+    assert without_cluster(session, (PROVIDER, CLUSTER)) == {}
+    assert session.asked == []
+
+
+def test_nodes_that_outlived_the_cluster_are_named_with_the_command_that_ends_them() -> None:
+    session = FakeSession(error=GONE, nodes="i-1\ti-2\n")
+    with pytest.raises(UpError, match="terminate-instances --instance-ids i-1 i-2 --region eu-west-1 --profile lab"):
+        without_cluster(session, STACK)
+
+
+def test_the_state_is_read_of_the_stack_that_is_named() -> None:
+    @dataclass(frozen=True)
+    class Exporting(FakeSession):
+        def ask(self, *command: str) -> str:
+            self.asked.append(command)
+            return json.dumps({"deployment": {"resources": [dict(each) for each in resources]}})
+
+    resources: tuple[Mapping[str, Any], ...] = (OBJECT,)
+    session = Exporting()
+    assert session.deployment(("--stack", "production"))["resources"] == [OBJECT]
+    assert session.asked == [("pulumi", "stack", "export", "--stack", "production")]
