@@ -40,7 +40,7 @@ class Addons(pulumi.ComponentResource):
             tags={"Name": f"{name}-efs-csi"},
             opts=child,
         )
-        # The agent finds faults of GPUs, network and kernel. Without it the repair of nodes sees only what kubelet does.
+        # The agent finds faults of GPUs, network and kernel. Without it node repair sees only what kubelet sees.
         # https://docs.aws.amazon.com/eks/latest/userguide/node-health.html
         for addon_name in ("coredns", "eks-node-monitoring-agent"):
             addon(args.cluster_name, addon_name, args.versions[addon_name], child)
