@@ -23,6 +23,9 @@ from trainer.group.addresses import everywhere
 from trainer.observe.log import Value
 from trainer.training import Report
 
+CAUSES = ("start", "lost", "left", "joined")
+"""Why the membership changes, as in ``membership.Generation``."""
+
 _STEP_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _CHANGE_BUCKETS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
@@ -85,6 +88,7 @@ class PrometheusMetrics(Metrics):
 
         self._steps = counter("committed_steps", "Steps committed with this worker in them")
         self._samples = counter("samples", "Samples in committed steps, this worker's share")
+        self._useful_counter = counter("useful_seconds", "Time used for committed steps and evaluations")
         self._discarded = counter("discarded_steps", "Steps given up because a peer failed")
         self._drifted = counter("drifts", "Comparisons that found workers with another state")
         self._peers_lost = counter("peers_lost", "Peers that failed or vanished")
@@ -104,6 +108,9 @@ class PrometheusMetrics(Metrics):
             buckets=_CHANGE_BUCKETS,
             registry=registry,
         )
+        # Prometheus sees no increase in a series that begins with 1. https://prometheus.io/docs/practices/instrumentation/#avoid-missing-metrics
+        for cause in CAUSES:
+            self._change_seconds.labels(cause)
 
     def goodput(self) -> float:
         """Return the goodput between 0 and 1; 0 before the first step."""
@@ -133,6 +140,7 @@ class PrometheusMetrics(Metrics):
         if self._began is None:
             self._began = self._clock() - seconds
         self._useful_seconds += seconds
+        self._useful_counter.inc(seconds)
 
     def event(self, name: str, fields: Mapping[str, Value]) -> None:
         """See ``Metrics.event``."""
