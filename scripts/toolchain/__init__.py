@@ -34,6 +34,7 @@ __all__ = [
     "charts",
     "localcloud_tools",
     "node_image",
+    "prometheus",
     "stack_python",
     "trainer_site_packages",
 ]
@@ -76,6 +77,11 @@ def bench_module(name: str) -> Path:
 def charts() -> Path:
     """The folder with Karpenter's charts: `karpenter` and `karpenter-crd`."""
     return _existing(paths.charts_folder(), "the folder of Karpenter's charts")
+
+
+def prometheus(program: str = "prometheus") -> Path:
+    """The executable `prometheus` or `promtool`."""
+    return _existing(paths.prometheus_folder(), "Prometheus") / program
 
 
 def trainer_site_packages() -> Path:

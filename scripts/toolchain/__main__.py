@@ -17,6 +17,7 @@ def all_steps() -> list[steps.Step]:
     """Everything that `make up` and `make test` need, in the order in which it can be made."""
     return [
         debian.step(),
+        debian.prometheus_step(),
         *python_packages.steps(),
         *go_tools.steps(),
         go_tools.charts_step(),

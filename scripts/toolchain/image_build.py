@@ -20,19 +20,22 @@ from scripts.toolchain.errors import StepFailed, ToolMissing
 from scripts.toolchain.found import locate
 from scripts.toolchain.images import Image, write_archive, write_layer
 from scripts.toolchain.steps import Step, draft_of
-from scripts.toolchain.table import COREDNS, DEBIAN, DEBIAN_RELEASE, ETCD, KARPENTER, TOOLS, TORCH
+from scripts.toolchain.table import COREDNS, DEBIAN, DEBIAN_RELEASE, ETCD, KARPENTER, PROMETHEUS, TOOLS, TORCH
 
 REGISTRY = "docker.io/localcloud"
 # bash, coreutils and util-linux are essential packages, so they come of themselves.
 DEBIAN_PACKAGES = ("python3", "ca-certificates", "nftables", "iproute2", "procps")
 SITE_PACKAGES = "/opt/site-packages"
 KARPENTER_PATH = "/usr/local/bin/karpenter"
+PROMETHEUS_PATH = "/bin/prometheus"  # as in its own image
+# All that Debian's Prometheus is linked with.
+C_LIBRARY = ("/lib64/ld-linux-x86-64.so.2", "/lib/x86_64-linux-gnu/libc.so.6")
 _UNREAD = ("man", "locale", "doc", "info", "bash-completion")
 _START_SECONDS = 30.0
 
 
 def step() -> Step:
-    """The nodes' image; needs etcd, CoreDNS and Karpenter built."""
+    """The nodes' image; needs etcd, CoreDNS, Karpenter and Prometheus."""
     return Step("node image", done=lambda: folder().is_dir(), run=_build, disk_gib=2)
 
 
@@ -58,6 +61,7 @@ def images(work: Path) -> list[Image]:
         Image(f"{REGISTRY}/etcd:{etcd}", work / "etcd.tar", {"Cmd": ["/usr/local/bin/etcd"]}),
         Image(f"{REGISTRY}/coredns:{coredns}", work / "coredns.tar", {"Entrypoint": ["/usr/local/bin/coredns"]}),
         Image(f"{REGISTRY}/karpenter:{karpenter}", work / "karpenter.tar", {"Entrypoint": [KARPENTER_PATH]}),
+        Image(f"{REGISTRY}/prometheus:{PROMETHEUS}", work / "prometheus.tar", {"Entrypoint": [PROMETHEUS_PATH]}),
     ]
 
 
@@ -109,6 +113,8 @@ def _layers(work: Path, console: Console, log: Path) -> None:
     write_layer(work / "etcd.tar", etcd, ("/var/lib/etcd", "/tmp"))
     write_layer(work / "coredns.tar", {"/usr/local/bin/coredns": _binary("coredns")}, ("/etc/coredns", "/tmp"))
     write_layer(work / "karpenter.tar", {KARPENTER_PATH: _binary("karpenter")}, ("/tmp",))
+    prometheus = {PROMETHEUS_PATH: paths.prometheus_folder() / "prometheus", **{path: Path(path) for path in C_LIBRARY}}
+    write_layer(work / "prometheus.tar", prometheus, ("/tmp",))
     run(debian_command(work / "debian.tar"), log=log, console=console, stdin=_debian_sources())
 
 
