@@ -25,6 +25,7 @@ from workloads.dataset import Dataset, DatasetArgs
 from workloads.etcd import Etcd, EtcdArgs
 from workloads.exports import Exported, export
 from workloads.karpenter import Karpenter, KarpenterArgs, Site, SurgeNodes, SurgeNodesArgs
+from workloads.monitoring.component import Monitoring, MonitoringArgs
 from workloads.namespace import Namespace, NamespaceArgs
 from workloads.storage import Storage, StorageArgs
 from workloads.training import Training, TrainingArgs
@@ -61,6 +62,8 @@ def main() -> None:
         ControllerArgs(training.images.controller, namespace.priorities.controller),
         platform.options(namespace),
     )
+    if stack.monitoring is not None:
+        Monitoring("monitoring", MonitoringArgs(stack, stack.monitoring), platform.options(namespace))
     # Nodes with GPUs cost money, so they come when there is something to train on.
     worker_nodes: list[pulumi.Resource] = [
         NodeGroup(f"{name}-workers", worker_group(stack, network, identity), account.options(*node_needs, dataset))

@@ -15,6 +15,7 @@ from typing import Any
 
 import pulumi
 
+from contract import metrics
 from contract.install.pods import NAMESPACE
 from settings import hardware, nodes
 from settings.model import (
@@ -26,6 +27,7 @@ from settings.model import (
     ConfigurationError,
     Dataset,
     Images,
+    Monitoring,
     Network,
     Settings,
     Training,
@@ -77,6 +79,7 @@ def parse(config: Mapping[str, Any], *, stack: str) -> Settings:
         workers=(workers := nodes.workers(read)),
         surge=nodes.surge(read, workers),
         training=_training(read),
+        monitoring=_monitoring(read),
     )
     read.finish()
     if read.mistakes:
@@ -137,6 +140,8 @@ def _training(read: Reader) -> Training:
         read.wrong("namespace", namespace, "belongs to Kubernetes; choose another name")
     if namespace == NAMESPACE:
         read.wrong("namespace", namespace, "belongs to the ElasticJob controller; choose another name")
+    if namespace == metrics.NAMESPACE:
+        read.wrong("namespace", namespace, "belongs to the stack's Prometheus; choose another name")
     dataset = read.text(
         "dataset", rf"digits|{_ARCHIVE}", "digits, or the s3:// or https:// address of a .zip or .tar.gz"
     )
@@ -157,6 +162,14 @@ def _training(read: Reader) -> Training:
             controller=read.image("controllerImage"),
         ),
     )
+
+
+def _monitoring(read: Reader) -> Monitoring | None:
+    who = read.choice("monitoring", ("none", "prometheus", "managed"))
+    found = Monitoring(
+        managed=who == "managed", image=read.image("prometheusImage"), gpu_exporter=read.image("gpuExporterImage")
+    )
+    return None if who == "none" else found
 
 
 def _script(read: Reader) -> Path | None:

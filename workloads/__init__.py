@@ -11,6 +11,7 @@ in_bundle/   files that the program does not import but puts into that zip
 dataset      the job that puts the dataset on the shared file system
 controller   the ElasticJob controller, from the manifests in `contract.install`
 karpenter    Karpenter, and the nodes that it brings
+monitoring/  Prometheus, alert rules, the Grafana dashboard, DCGM exporter
 training     the training job, an ElasticJob
 exports      the stack's outputs
 """

@@ -90,7 +90,7 @@ def _controller() -> Config:
 
 def _etcd() -> Config:
     ours = {labels.NAME: labels.APPLICATION, labels.COMPONENT: labels.COMPONENT_ETCD}
-    return _pods(ETCD, ours, "client")
+    return _pods(ETCD, ours, "metrics")
 
 
 def _karpenter() -> Config:
