@@ -19,7 +19,7 @@ from pathlib import Path
 from scripts.toolchain import found, paths
 from scripts.toolchain.errors import SetupError, StepFailed, ToolMissing
 from scripts.toolchain.paths import NODE_IMAGE_DATABASES, cache
-from scripts.toolchain.table import BENCH_TOOLS, TOOLS
+from scripts.toolchain.table import BENCH_TOOLS, MONITORING_TOOLS, TOOLS
 
 __all__ = [
     "NODE_IMAGE_DATABASES",
@@ -33,8 +33,8 @@ __all__ = [
     "cache",
     "charts",
     "localcloud_tools",
+    "monitoring_binary",
     "node_image",
-    "prometheus",
     "stack_python",
     "trainer_site_packages",
 ]
@@ -74,14 +74,17 @@ def bench_module(name: str) -> Path:
     return folder
 
 
+def monitoring_binary(name: str) -> Path:
+    """The executable `prometheus` or `promtool`."""
+    path = found.locate(MONITORING_TOOLS[name])
+    if path is None:
+        raise ToolMissing(name, "`make monitoring`")
+    return path
+
+
 def charts() -> Path:
     """The folder with Karpenter's charts: `karpenter` and `karpenter-crd`."""
     return _existing(paths.charts_folder(), "the folder of Karpenter's charts")
-
-
-def prometheus(program: str = "prometheus") -> Path:
-    """The executable `prometheus` or `promtool`."""
-    return _existing(paths.prometheus_folder(), "Prometheus") / program
 
 
 def trainer_site_packages() -> Path:

@@ -17,7 +17,6 @@ def all_steps() -> list[steps.Step]:
     """Everything that `make up` and `make test` need, in the order in which it can be made."""
     return [
         debian.step(),
-        debian.prometheus_step(),
         *python_packages.steps(),
         *go_tools.steps(),
         go_tools.charts_step(),
@@ -32,6 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     commands.add_parser("install", help="make what isn't there yet; takes 20 minutes or more the first time")
     commands.add_parser("bench", help="make the environment of the elastic benchmark, after `install`")
     commands.add_parser("bench-controller", help="build what the controller's benchmark compares with, after `install`")
+    commands.add_parser("monitoring", help="build Prometheus and put it into the nodes' image, after `install`")
     commands.add_parser("python", help="print the path of the Python environment's interpreter")
     commands.add_parser("shell", help="print the shell commands that `activate` evaluates")
     commands.add_parser("timings", help="print how long each part took when it was made")
@@ -52,6 +52,7 @@ def _run(command: str) -> None:
         "install": all_steps,
         "bench": lambda: [python_packages.bench_step()],
         "bench-controller": go_tools.bench_steps,
+        "monitoring": lambda: [*go_tools.monitoring_steps(), image_build.step()],
     }
     if command in made:
         signal.signal(signal.SIGTERM, signal.default_int_handler)

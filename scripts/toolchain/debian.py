@@ -5,19 +5,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.toolchain import paths
 from scripts.toolchain.commands import Console, run
 from scripts.toolchain.errors import StepFailed
-from scripts.toolchain.steps import Step, draft_of
-from scripts.toolchain.table import PROMETHEUS
+from scripts.toolchain.steps import Step
 
-PROMETHEUS_PROGRAMS = ("prometheus", "promtool")
-_QUIET = {"DEBIAN_FRONTEND": "noninteractive"}
-_WAIT = ("-q", "-o", "DPkg::Lock::Timeout=300")
 # Daemons' folders, which a person's PATH may lack.
 _FOLDERS = os.pathsep.join(("/usr/local/sbin", "/usr/sbin", "/sbin"))
 
@@ -75,36 +69,17 @@ def _install(console: Console, log: Path) -> None:
     if shutil.which("apt-get") is None:
         raise StepFailed(f"this isn't Debian 12 (no apt-get): install {_reasons(wanted)} by other means, then go on")
     console.say(f"  installing {', '.join(wanted)}")
-    run(["apt-get", "update", *_WAIT], log=log, console=console, env=_QUIET)
+    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+    wait = ["-q", "-o", "DPkg::Lock::Timeout=300"]
+    run(["apt-get", "update", *wait], log=log, console=console, env=quiet)
     run(
-        ["apt-get", "install", "-y", "--no-install-recommends", *_WAIT, *wanted],
+        ["apt-get", "install", "-y", "--no-install-recommends", *wait, *wanted],
         log=log,
         console=console,
-        env=_QUIET,
+        env=quiet,
     )
     if still := missing():
         raise StepFailed(f"apt-get installed {', '.join(still)}, but what they bring isn't there; see {log}")
-
-
-def prometheus_step() -> Step:
-    """Prometheus and promtool, which the nodes' image and the tests need."""
-    return Step("prometheus", done=lambda: paths.prometheus_folder().is_dir(), run=_unpack_prometheus, disk_gib=0.3)
-
-
-def _unpack_prometheus(console: Console, log: Path) -> None:
-    """Unpack Debian's package. Installing it would start a server on this machine, open to its network."""
-    with draft_of(paths.prometheus_folder()) as draft, tempfile.TemporaryDirectory(prefix="tidewater-deb-") as name:
-        work = Path(name)
-        run(["apt-get", "update", *_WAIT], log=log, console=console, env=_QUIET)
-        run(["apt-get", "download", "-q", "prometheus"], log=log, console=console, cwd=work)
-        (package,) = work.glob("prometheus_*.deb")
-        # The colon of an epoch is written %3a; everything after the plus sign is Debian's own.
-        if not package.name.startswith(f"prometheus_{PROMETHEUS}+"):
-            raise StepFailed(f"Debian has {package.name} and not {PROMETHEUS}: change PROMETHEUS in table.py")
-        run(["dpkg-deb", "-x", package, work / "root"], log=log, console=console)
-        draft.mkdir()
-        for program in PROMETHEUS_PROGRAMS:
-            shutil.copy2(work / "root" / "usr" / "bin" / program, draft / program)
 
 
 def _reasons(names: list[str]) -> str:

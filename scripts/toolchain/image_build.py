@@ -20,7 +20,17 @@ from scripts.toolchain.errors import StepFailed, ToolMissing
 from scripts.toolchain.found import locate
 from scripts.toolchain.images import Image, write_archive, write_layer
 from scripts.toolchain.steps import Step, draft_of
-from scripts.toolchain.table import COREDNS, DEBIAN, DEBIAN_RELEASE, ETCD, KARPENTER, PROMETHEUS, TOOLS, TORCH
+from scripts.toolchain.table import (
+    COREDNS,
+    DEBIAN,
+    DEBIAN_RELEASE,
+    ETCD,
+    KARPENTER,
+    MONITORING_TOOLS,
+    PROMETHEUS,
+    TOOLS,
+    TORCH,
+)
 
 REGISTRY = "docker.io/localcloud"
 # bash, coreutils and util-linux are essential packages, so they come of themselves.
@@ -28,19 +38,17 @@ DEBIAN_PACKAGES = ("python3", "ca-certificates", "nftables", "iproute2", "procps
 SITE_PACKAGES = "/opt/site-packages"
 KARPENTER_PATH = "/usr/local/bin/karpenter"
 PROMETHEUS_PATH = "/bin/prometheus"  # as in its own image
-# All that Debian's Prometheus is linked with.
-C_LIBRARY = ("/lib64/ld-linux-x86-64.so.2", "/lib/x86_64-linux-gnu/libc.so.6")
 _UNREAD = ("man", "locale", "doc", "info", "bash-completion")
 _START_SECONDS = 30.0
 
 
 def step() -> Step:
-    """The nodes' image; needs etcd, CoreDNS, Karpenter and Prometheus."""
+    """The nodes' image; needs etcd, CoreDNS and Karpenter built."""
     return Step("node image", done=lambda: folder().is_dir(), run=_build, disk_gib=2)
 
 
 def folder() -> Path:
-    """Where the result lies: another recipe makes another folder."""
+    """Where the result lies: another recipe makes another folder, as does Prometheus once it is built."""
     layers = Path("layers")
     recipe = [debian_command(layers), *(f"{image.name} {image.config} {image.env}" for image in images(layers))]
     pause = (paths.HERE / "pause.c").read_bytes()
@@ -53,7 +61,7 @@ def images(work: Path) -> list[Image]:
     shell = {"Cmd": ["bash"]}
     packages = {"PYTHONPATH": SITE_PACKAGES}
     etcd, coredns, karpenter = (version.removeprefix("v") for version in (ETCD, COREDNS, KARPENTER))
-    return [
+    found = [
         Image(f"{REGISTRY}/pause:1", work / "pause.tar", {"Entrypoint": ["/pause"]}),
         Image(f"{REGISTRY}/debian:{DEBIAN_RELEASE}", debian, shell),
         Image(f"{REGISTRY}/pytorch:{TORCH}", debian, {**shell, "WorkingDir": "/workspace"}, packages),
@@ -61,8 +69,19 @@ def images(work: Path) -> list[Image]:
         Image(f"{REGISTRY}/etcd:{etcd}", work / "etcd.tar", {"Cmd": ["/usr/local/bin/etcd"]}),
         Image(f"{REGISTRY}/coredns:{coredns}", work / "coredns.tar", {"Entrypoint": ["/usr/local/bin/coredns"]}),
         Image(f"{REGISTRY}/karpenter:{karpenter}", work / "karpenter.tar", {"Entrypoint": [KARPENTER_PATH]}),
-        Image(f"{REGISTRY}/prometheus:{PROMETHEUS}", work / "prometheus.tar", {"Entrypoint": [PROMETHEUS_PATH]}),
     ]
+    return [*found, prometheus(work)] if prometheus_is_built() else found
+
+
+def prometheus_is_built() -> bool:
+    """Whether there is a Prometheus to put into the image: it is built only where something needs it."""
+    return locate(MONITORING_TOOLS["prometheus"]) is not None
+
+
+def prometheus(work: Path) -> Image:
+    """Prometheus' image, over its layer in `work`."""
+    name = f"{REGISTRY}/prometheus:{PROMETHEUS.removeprefix('v')}"
+    return Image(name, work / "prometheus.tar", {"Entrypoint": [PROMETHEUS_PATH]})
 
 
 def debian_command(target: Path) -> list[str]:
@@ -113,15 +132,16 @@ def _layers(work: Path, console: Console, log: Path) -> None:
     write_layer(work / "etcd.tar", etcd, ("/var/lib/etcd", "/tmp"))
     write_layer(work / "coredns.tar", {"/usr/local/bin/coredns": _binary("coredns")}, ("/etc/coredns", "/tmp"))
     write_layer(work / "karpenter.tar", {KARPENTER_PATH: _binary("karpenter")}, ("/tmp",))
-    prometheus = {PROMETHEUS_PATH: paths.prometheus_folder() / "prometheus", **{path: Path(path) for path in C_LIBRARY}}
-    write_layer(work / "prometheus.tar", prometheus, ("/tmp",))
+    if prometheus_is_built():
+        write_layer(work / "prometheus.tar", {PROMETHEUS_PATH: _binary("prometheus")}, ("/tmp",))
     run(debian_command(work / "debian.tar"), log=log, console=console, stdin=_debian_sources())
 
 
 def _binary(name: str) -> Path:
-    path = locate(TOOLS[name])
+    tool = {**TOOLS, **MONITORING_TOOLS}[name]
+    path = locate(tool)
     if path is None:
-        raise ToolMissing(f"{name} {TOOLS[name].version}")
+        raise ToolMissing(f"{name} {tool.version}")
     return path
 
 

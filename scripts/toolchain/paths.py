@@ -9,7 +9,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from scripts.toolchain.table import KARPENTER, PROMETHEUS, PYTHON, Tool
+from scripts.toolchain.table import KARPENTER, PYTHON, Tool
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]
@@ -48,11 +48,6 @@ def tool_path(tool: Tool) -> Path:
 def charts_folder() -> Path:
     """Where Karpenter's charts lie, each in a folder of its name."""
     return cache() / "charts" / f"karpenter-{KARPENTER}"
-
-
-def prometheus_folder() -> Path:
-    """Where `prometheus` and `promtool` lie."""
-    return cache() / "tools" / f"prometheus-{PROMETHEUS}"
 
 
 def trainer_folder() -> Path:

@@ -77,7 +77,7 @@ TRAINING = (
         0,
         PAGE,
         "Workers of job {{ $labels.elasticjob }} had different states.",
-        "The trainer has copied the state of one of them to all. Look for a defective GPU or node: the log has its name.",
+        "The trainer has copied the state of one of them to all. Its log names it: look for a defective GPU or node.",
     ),
     Alert(
         "TrainingCheckpointsFail",

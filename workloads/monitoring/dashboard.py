@@ -29,7 +29,7 @@ TITLE = "Tidewater training"
 WIDTH = 24
 """Of a row of panels."""
 
-_JOB = '{namespace="$namespace",elasticjob="$elasticjob"}'
+SELECTED = '{namespace="$namespace",elasticjob="$elasticjob"}'
 _EACH = "$__rate_interval"
 _SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 
@@ -65,21 +65,21 @@ def _number(title: str, description: str, expression: str, unit: str = "short") 
     return Panel(title, description, (Query(expression, ""),), unit, width=WIDTH // 4, number=True)
 
 
-GOODPUT = f"clamp_max(avg(rate(tidewater_useful_seconds_total{_JOB}[{_EACH}])), 1)"
-SAMPLES = f"sum(rate(tidewater_samples_total{_JOB}[{_EACH}]))"
-WORLD_SIZE = f"max(tidewater_world_size{_JOB})"
+GOODPUT = f"clamp_max(avg(rate(tidewater_useful_seconds_total{SELECTED}[{_EACH}])), 1)"
+SAMPLES = f"sum(rate(tidewater_samples_total{SELECTED}[{_EACH}]))"
+WORLD_SIZE = f"max(tidewater_world_size{SELECTED})"
 # The gauges of a worker without a step are 0.
-LOSS = f"avg(tidewater_loss{_JOB} and on (instance) (tidewater_committed_steps_total{_JOB} > 0))"
+LOSS = f"avg(tidewater_loss{SELECTED} and on (instance) (tidewater_committed_steps_total{SELECTED} > 0))"
 # All workers count the same recoveries.
-RECOVERIES = f"round(max by (cause) (increase(tidewater_recovery_seconds_count{_JOB}[{_EACH}])))"
-STEP_TIMES = f"sum by (le) (rate(tidewater_step_seconds_bucket{_JOB}[{_EACH}]))"
-RECOVERY_TIMES = f"sum by (le, cause) (increase(tidewater_recovery_seconds_bucket{_JOB}[1h]))"
+RECOVERIES = f"round(max by (cause) (increase(tidewater_recovery_seconds_count{SELECTED}[{_EACH}])))"
+STEP_TIMES = f"sum by (le) (rate(tidewater_step_seconds_bucket{SELECTED}[{_EACH}]))"
+RECOVERY_TIMES = f"sum by (le, cause) (increase(tidewater_recovery_seconds_bucket{SELECTED}[1h]))"
 
 TRAINING = (
     _number("World size", "Workers in the last committed step.", WORLD_SIZE),
     _number("Goodput", "Share of the time that was used for steps that count.", GOODPUT, "percentunit"),
     _number("Samples/s", "Of all workers.", SAMPLES),
-    _number("Step", "The last committed step.", f"max(tidewater_step{_JOB})"),
+    _number("Step", "The last committed step.", f"max(tidewater_step{SELECTED})"),
     Panel(
         "Workers",
         "Workers in the last committed step, and processes that Prometheus reaches: a joiner is only the latter.",
@@ -123,16 +123,16 @@ TRAINING = (
         "Checkpoints in the last hour",
         "Written and failed.",
         (
-            Query(f"sum(increase(tidewater_checkpoints_saved_total{_JOB}[1h]))", "written"),
-            Query(f"sum(increase(tidewater_checkpoint_failures_total{_JOB}[1h]))", "failed"),
+            Query(f"sum(increase(tidewater_checkpoints_saved_total{SELECTED}[1h]))", "written"),
+            Query(f"sum(increase(tidewater_checkpoint_failures_total{SELECTED}[1h]))", "failed"),
         ),
     ),
     Panel(
         "Steps given up, workers that drifted",
         "In the last hour. A step is given up when a worker fails in it.",
         (
-            Query(f"max(increase(tidewater_discarded_steps_total{_JOB}[1h]))", "steps given up"),
-            Query(f"sum(increase(tidewater_drifts_total{_JOB}[1h]))", "drifts"),
+            Query(f"max(increase(tidewater_discarded_steps_total{SELECTED}[1h]))", "steps given up"),
+            Query(f"sum(increase(tidewater_drifts_total{SELECTED}[1h]))", "drifts"),
         ),
     ),
 )

@@ -10,7 +10,7 @@ import pytest
 
 from scripts.toolchain import __main__ as command
 from scripts.toolchain import go_tools, paths, stack_python
-from scripts.toolchain.table import BENCH_TOOLS
+from scripts.toolchain.table import BENCH_TOOLS, MONITORING_TOOLS
 
 
 def test_installing_again_prints_nothing_and_builds_nothing() -> None:
@@ -28,6 +28,11 @@ def test_installing_again_prints_nothing_and_builds_nothing() -> None:
 def test_installing_does_not_build_what_only_benchmarks_run() -> None:
     assert {step.name for step in go_tools.bench_steps()} == set(BENCH_TOOLS)
     assert not set(BENCH_TOOLS) & {step.name for step in command.all_steps()}
+
+
+def test_installing_does_not_build_prometheus() -> None:
+    assert {step.name for step in go_tools.monitoring_steps()} == set(MONITORING_TOOLS)
+    assert not set(MONITORING_TOOLS) & {step.name for step in command.all_steps()}
 
 
 def test_the_environments_python_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

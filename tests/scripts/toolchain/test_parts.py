@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from scripts import toolchain
 from scripts.toolchain import debian, go_tools, image_build, paths, python_packages
 from scripts.toolchain.commands import Console
 from scripts.toolchain.debian import Package
 from scripts.toolchain.errors import StepFailed
+from scripts.toolchain.table import MONITORING_TOOLS
 
 
 @pytest.mark.parametrize(("version", "fits"), [((3, 11), True), ((3, 10), False), ((3, 12), False)])
@@ -62,38 +61,6 @@ def test_on_another_distribution_the_error_says_what_to_install(
         debian.step().run(Console(lambda line: None), tmp_path / "log")
 
 
-@pytest.mark.parametrize(
-    ("version", "refused"), [("2.42.0+ds-5+deb12u1", False), ("3.1.0+ds-1", True)], ids=["the-pinned-one", "another"]
-)
-def test_prometheus_is_unpacked_and_not_installed_and_only_in_the_pinned_version(
-    version: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ran = []
-
-    def run(command: list[Any], *, cwd: Path | None = None, **others: Any) -> None:
-        ran.append(command[:2])
-        if command[1] == "download":
-            assert cwd is not None
-            (cwd / f"prometheus_{version}_amd64.deb").touch()
-        if command[0] == "dpkg-deb":
-            (command[-1] / "usr" / "bin").mkdir(parents=True)
-            for name in debian.PROMETHEUS_PROGRAMS:
-                (command[-1] / "usr" / "bin" / name).write_text(name)
-
-    monkeypatch.setenv("TIDEWATER_CACHE", str(tmp_path))
-    monkeypatch.setattr(debian, "run", run)
-    step = debian.prometheus_step()
-    if refused:
-        with pytest.raises(StepFailed, match=r"3\.1\.0.* and not 2\.42\.0"):
-            step.run(Console(lambda line: None), tmp_path / "log")
-        assert not step.done()
-    else:
-        step.run(Console(lambda line: None), tmp_path / "log")
-        assert step.done()
-        assert toolchain.prometheus("promtool").read_text() == "promtool"
-    assert ["apt-get", "install"] not in ran
-
-
 def test_the_debian_layer_has_a_shell_python_and_ps_and_keeps_no_sources() -> None:
     command = image_build.debian_command(Path("/x/debian.tar"))
     assert "--variant=minbase" in command
@@ -103,8 +70,8 @@ def test_the_debian_layer_has_a_shell_python_and_ps_and_keeps_no_sources() -> No
 
 def test_images_with_the_same_layer_differ_only_in_configuration() -> None:
     images = {image.name.removeprefix("docker.io/localcloud/"): image for image in image_build.images(Path("/w"))}
-    tools = {"pause:1", "etcd:3.5.21", "coredns:1.12.4", "karpenter:1.14.0", "prometheus:2.42.0"}
-    assert images.keys() == tools | {"debian:12", "pytorch:2.15.0", "aws-cli:1"}
+    tools = {"pause:1", "etcd:3.5.21", "coredns:1.12.4", "karpenter:1.14.0"}
+    assert images.keys() - {"prometheus:3.13.5"} == tools | {"debian:12", "pytorch:2.15.0", "aws-cli:1"}
     assert images["pytorch:2.15.0"].layer == images["debian:12"].layer == images["aws-cli:1"].layer
     assert images["pytorch:2.15.0"].env == {"PYTHONPATH": "/opt/site-packages"}
     assert "Entrypoint" not in images["etcd:3.5.21"].config
@@ -114,6 +81,18 @@ def test_a_changed_recipe_is_built_in_a_new_folder(monkeypatch: pytest.MonkeyPat
     before = image_build.folder()
     assert image_build.folder() == before
     monkeypatch.setattr(image_build, "DEBIAN_PACKAGES", ("python3",))
+    assert image_build.folder() != before
+
+
+def test_prometheus_is_in_the_image_once_it_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEWATER_CACHE", str(tmp_path))
+    before = image_build.folder()
+    assert not [image.name for image in image_build.images(Path("/w")) if "prometheus" in image.name]
+    built = paths.tool_path(MONITORING_TOOLS["prometheus"])
+    built.parent.mkdir(parents=True)
+    built.touch()
+    (made,) = [image for image in image_build.images(Path("/w")) if "prometheus" in image.name]
+    assert made.name == "docker.io/localcloud/prometheus:3.13.5"
     assert image_build.folder() != before
 
 

@@ -7,10 +7,12 @@ import re
 import pytest
 
 from scripts.toolchain import paths
-from scripts.toolchain.table import BENCH_TOOLS, HELM_KUBERNETES, PULUMI, TOOLS, TORCH, Tool
+from scripts.toolchain.table import BENCH_TOOLS, HELM_KUBERNETES, MONITORING_TOOLS, PULUMI, TOOLS, TORCH, Tool
 
 
-@pytest.mark.parametrize("tool", [*TOOLS.values(), *BENCH_TOOLS.values()], ids=lambda tool: tool.name)
+@pytest.mark.parametrize(
+    "tool", [*TOOLS.values(), *BENCH_TOOLS.values(), *MONITORING_TOOLS.values()], ids=lambda tool: tool.name
+)
 def test_go_mod_pins_the_version_in_the_table(tool: Tool) -> None:
     text = (paths.HERE / tool.module / "go.mod").read_text()
     assert re.search(rf"^(tool |\t){re.escape(tool.package)}$", text, re.MULTILINE), "no tool directive names it"

@@ -144,7 +144,9 @@ QUIET = [(name, what, story) for name, stories in CALM.items() for what, story i
 
 
 def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([toolchain.prometheus("promtool"), *arguments], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [toolchain.monitoring_binary("promtool"), *arguments], capture_output=True, text=True, check=False
+    )
 
 
 def alerts_at(story: Story, name: str, folder: Path) -> int:

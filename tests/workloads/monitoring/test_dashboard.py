@@ -48,7 +48,9 @@ def test_prometheus_can_parse_every_query(tmp_path: Path) -> None:
     # promtool refuses the same rule twice.
     rules = [{**each, "labels": {"number": str(number)}} for number, each in enumerate(found)]
     file.write_text(json.dumps({"groups": [{"name": "queries", "rules": rules}]}))
-    done = subprocess.run([toolchain.prometheus("promtool"), "check", "rules", file], capture_output=True, text=True)
+    done = subprocess.run(
+        [toolchain.monitoring_binary("promtool"), "check", "rules", file], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -74,7 +76,9 @@ def test_each_gpu_chart_shows_what_dcgm_exporter_measures(tmp_path: Path) -> Non
     story = {"tests": [{"interval": "1m", "input_series": series, "promql_expr_test": tests}]}
     file = tmp_path / "story.yaml"
     file.write_text(json.dumps(story))
-    done = subprocess.run([toolchain.prometheus("promtool"), "test", "rules", file], capture_output=True, text=True)
+    done = subprocess.run(
+        [toolchain.monitoring_binary("promtool"), "test", "rules", file], capture_output=True, text=True
+    )
     # promtool shows what it got instead of nothing.
     got = {float(value) for value in re.findall(r"got: \{.*\} ([\d.E+]+)", done.stderr)}
     assert got == {97, 20000 * 2**20, 61, 250, 0}, done.stderr

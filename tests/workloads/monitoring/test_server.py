@@ -44,7 +44,7 @@ def test_promtool_accepts_the_configuration(parts: scrape.Parts, tmp_path: Path)
     for name in ("token", "ca.crt"):
         (tmp_path / name).touch()
     done = subprocess.run(
-        [toolchain.prometheus("promtool"), "check", "config", tmp_path / "prometheus.yml"],
+        [toolchain.monitoring_binary("promtool"), "check", "config", tmp_path / "prometheus.yml"],
         capture_output=True,
         text=True,
     )
