@@ -12,5 +12,6 @@ node_groups      managed node groups for the system and for the workers
 karpenter        what Karpenter needs: roles, pod identity, and the queue of interruption notices
 shared_storage   the EFS file system
 addons           addons whose pods need a node: CoreDNS, EFS CSI driver
+managed_prometheus  workspace and collector of Amazon Managed Service for Prometheus
 outputs          what `workloads` gets to see of all this
 """

@@ -33,6 +33,7 @@ ACCOUNT = "123456789012"
 REGION = "us-west-2"
 ZONES = [f"{REGION}{letter}" for letter in "cab"]
 NODES_SECURITY_GROUP = "sg-of-the-cluster"
+WORKSPACE_ENDPOINT = "https://aps-workspaces.us-west-2.amazonaws.com/workspaces/ws-1/"
 KUBECONFIG = json.dumps({"kind": "Config", "certificate-authority-data": "c2VjcmV0"})
 
 
@@ -166,6 +167,8 @@ def _computed(args: mocks.MockResourceArgs) -> dict[str, Any]:
         computed |= {"latestVersion": 1}
     if args.typ in ("aws:iam/role:Role", "aws:cloudwatch/eventRule:EventRule"):
         computed |= {"name": args.name}
+    if args.typ == "aws:amp/workspace:Workspace":
+        computed |= {"prometheusEndpoint": WORKSPACE_ENDPOINT}
     if args.typ == "aws:sqs/queue:Queue":
         computed |= {"url": f"https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/{args.name}"}
     return computed

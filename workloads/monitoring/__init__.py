@@ -8,7 +8,6 @@ alerts       the alert rules
 dashboard    the Grafana dashboard, generated
 server       Prometheus on the cluster: its manifests
 gpus         DCGM exporter, which measures the GPUs
-managed      what Amazon's collector needs on the cluster
 component    the Pulumi component
 __main__     prints rules and dashboard
 """

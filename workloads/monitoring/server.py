@@ -50,6 +50,11 @@ class Source:
     peer: Manifest
 
 
+def address() -> str:
+    """Return the URL at which Grafana in the cluster reaches Prometheus."""
+    return f"http://{NAME}.{NAMESPACE}.svc:{PORT}"
+
+
 def namespace_manifest() -> Manifest:
     """Return Prometheus' namespace, which accepts only pods without privileges."""
     own = {labels.NAME: labels.APPLICATION, **RESTRICTED_NAMESPACE}
@@ -87,6 +92,11 @@ def files(parts: scrape.Parts) -> dict[str, str]:
     """Return Prometheus' configuration and rules. JSON is YAML."""
     configuration = {**scrape.configuration(parts, scrape.SELF), "rule_files": ["rules.yml"]}
     return {"prometheus.yml": _text(configuration), "rules.yml": _text(alerts.rules(parts))}
+
+
+def files_for_amazon(parts: scrape.Parts) -> tuple[str, str]:
+    """Return the configuration of Amazon's collector, and the rules."""
+    return _text(scrape.configuration(parts, scrape.AMAZON)), _text(alerts.rules(parts))
 
 
 def configuration_manifest(content: Mapping[str, str]) -> Manifest:

@@ -1,6 +1,6 @@
 """Prometheus watches a training that loses workers: each query of the dashboard and each alert returns what happened.
 
-The Prometheus is a real one, in a pod of the cluster. The module begins with a new stack, in the cloud of the session if
+The Prometheus is a real one, in a pod of the cluster. The module begins with a new stack, in the session's cloud if
 that still runs. Each test uses the stack as the previous one left it.
 """
 
