@@ -1,4 +1,4 @@
-"""Amazon Managed Service for Prometheus: a workspace, its alert rules, and the collector that reads the cluster's metrics.
+"""Amazon Managed Service for Prometheus: a workspace, its alert rules, and the collector of the cluster's metrics.
 
 managed = ManagedPrometheus(name, ManagedPrometheusArgs(account, network, …), account.options(cluster))
 managed.endpoint

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from scripts import toolchain
 from scripts.toolchain import debian, go_tools, image_build, python_packages, shell, steps
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(command: str) -> None:
-    made = {
+    made: dict[str, Callable[[], list[steps.Step]]] = {
         "install": all_steps,
         "bench": lambda: [python_packages.bench_step()],
         "bench-controller": go_tools.bench_steps,

@@ -6,7 +6,7 @@ Grafana itself can't be had where these tests run.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -19,7 +19,7 @@ from workloads.monitoring.dashboard import Panel
 COLUMNS = 3
 
 
-def draw(panels: list[tuple[Panel, Mapping[str, Series]]], target: Path) -> None:
+def draw(panels: Sequence[tuple[Panel, Mapping[str, Series]]], target: Path) -> None:
     """Write the panels that are charts as one picture; the time is in minutes since the first value of all."""
     mpl.use("agg")
     charts = [(panel, found) for panel, found in panels if not panel.number]
