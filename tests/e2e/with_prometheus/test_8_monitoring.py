@@ -43,6 +43,10 @@ SURVIVOR, VICTIM = f"{JOB}-worker-0", f"{JOB}-worker-1"
 LOSSES = 6
 """One more than the alert TrainingKeepsLosingWorkers accepts."""
 
+RETRIED_SECONDS = 420
+"""Karpenter tries an offering of which EC2 had nothing again after three minutes, and Prometheus sees no increase in a
+counter that begins with 1."""
+
 SEEN_SECONDS = 60
 """A few times as long as from one reading of a target to the next."""
 
@@ -96,7 +100,7 @@ def of_cause(cause: str) -> str:
 
 
 def test_prometheus_finds_workers_controller_etcd_karpenter_and_all_nodes(prometheus: Prometheus, began: float) -> None:
-    expected = {"workers": 2, "controller": 2, "etcd": 1, "nodes": 3, "karpenter": 2}
+    expected = {"workers": 2, "controller": 2, "etcd": 1, "nodes": 3, "karpenter": 1}
     wait_until(f"{expected}", lambda: up(prometheus) == expected, seconds=SEEN_SECONDS)
     assert prometheus.now("up == 0") == []
 
@@ -185,7 +189,7 @@ def test_what_lasts_too_long_is_about_to_fire_and_what_has_happened_fires(
     stack: Checkout, prometheus: Prometheus
 ) -> None:
     make_stack(stack)  # and the namespace of other jobs
-    apply(stack, shell_job("broken", "exit 7", minReplicas=1, maxReplicas=1))
+    apply(stack, shell_job("broken", "exit 7"))
     Job(stack.path, "broken", NAMESPACE).await_condition("Failed")
     job = Job(stack.path, JOB, stack.namespace)
 
@@ -194,7 +198,7 @@ def test_what_lasts_too_long_is_about_to_fire_and_what_has_happened_fires(
 
     with no_capacity(stack, "*"):
         job.scale(3)
-        wait_until("failed launches", lambda: states()["NodesDoNotStart"] == "pending", seconds=300)
+        wait_until("failed launches", lambda: states()["NodesDoNotStart"] == "pending", seconds=RETRIED_SECONDS)
     job.scale(2)
     stack.run("kubectl scale -n tidewater-system deployment/tidewater-controller --replicas=0")
     wait_until("a missing controller", lambda: states()["ElasticJobControllerGone"] == "pending", seconds=SEEN_SECONDS)
