@@ -15,7 +15,7 @@ checkpoints.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from trainer.errors import ConfigError
@@ -43,6 +43,20 @@ class Metrics:
         """Count an event of the log. May be called from any thread."""
 
 
+class _Elapsed:
+    """A counter of time, which grows by itself."""
+
+    def __init__(self, seconds: Callable[[], float]) -> None:
+        self._seconds = seconds
+
+    def collect(self) -> Iterator[Any]:
+        """Yield its value, as a registry of prometheus-client asks for it."""
+        from prometheus_client.core import CounterMetricFamily
+
+        text = "Time since the first committed step began"
+        yield CounterMetricFamily("tidewater_training_seconds", text, value=self._seconds())
+
+
 class PrometheusMetrics(Metrics):
     """Metrics in their own registry. ``open_metrics`` serves them.
 
@@ -64,6 +78,7 @@ class PrometheusMetrics(Metrics):
         self._open_gauges(registry)
         self._open_counters(registry)
         self._open_histograms(registry)
+        registry.register(_Elapsed(self._elapsed))
 
     def _open_gauges(self, registry: Any) -> None:
         from prometheus_client import Gauge
@@ -114,9 +129,10 @@ class PrometheusMetrics(Metrics):
 
     def goodput(self) -> float:
         """Return the goodput between 0 and 1; 0 before the first step."""
-        if self._began is None:
-            return 0.0
-        return min(1.0, self._useful_seconds / max(self._clock() - self._began, 1e-9))
+        return min(1.0, self._useful_seconds / max(self._elapsed(), 1e-9))
+
+    def _elapsed(self) -> float:
+        return 0.0 if self._began is None else self._clock() - self._began
 
     def committed(self, done: Report) -> None:
         """See ``Metrics.committed``."""

@@ -48,7 +48,9 @@ TRAINING = (
     ),
     Alert(
         "TrainingGoodputLow",
-        f"avg by ({JOB}) (rate(tidewater_useful_seconds_total[15m])) < 0.8",
+        # Time by time: `rate` alone divides by the whole interval, also for a worker that came in the middle of it.
+        f"sum by ({JOB}) (rate(tidewater_useful_seconds_total[15m]))"
+        f" / sum by ({JOB}) (rate(tidewater_training_seconds_total[15m])) < 0.8",
         15,
         LOOK,
         "Job {{ $labels.elasticjob }} uses {{ $value | humanizePercentage }} of its time for steps that count.",

@@ -65,7 +65,11 @@ def _number(title: str, description: str, expression: str, unit: str = "short") 
     return Panel(title, description, (Query(expression, ""),), unit, width=WIDTH // 4, number=True)
 
 
-GOODPUT = f"clamp_max(avg(rate(tidewater_useful_seconds_total{SELECTED}[{_EACH}])), 1)"
+# Time by time: `rate` alone divides by the whole interval, also for a worker that came in the middle of it.
+GOODPUT = (
+    f"clamp_max(sum(rate(tidewater_useful_seconds_total{SELECTED}[{_EACH}]))"
+    f" / sum(rate(tidewater_training_seconds_total{SELECTED}[{_EACH}])), 1)"
+)
 SAMPLES = f"sum(rate(tidewater_samples_total{SELECTED}[{_EACH}]))"
 WORLD_SIZE = f"max(tidewater_world_size{SELECTED})"
 # The gauges of a worker without a step are 0.

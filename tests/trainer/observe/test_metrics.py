@@ -80,6 +80,7 @@ def test_goodput_counts_only_the_time_of_committed_steps() -> None:
     metrics.committed(step(2))
     assert registry.get_sample_value("tidewater_goodput_ratio") == pytest.approx(2 / 3)
     assert registry.get_sample_value("tidewater_useful_seconds_total") == pytest.approx(2)
+    assert registry.get_sample_value("tidewater_training_seconds_total") == pytest.approx(3)
 
 
 def test_goodput_also_counts_an_evaluation() -> None:

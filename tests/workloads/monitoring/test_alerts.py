@@ -33,6 +33,16 @@ def worker(name: str, values: str, worker: int = 0, extra: str = "") -> dict[str
     return {f'tidewater_{name}{{{JOB},pod="digits-worker-{worker}"{extra}}}': values}
 
 
+def trains(useful: str, all_of_it: str, number: int = 0) -> dict[str, str]:
+    """The times of a worker."""
+    return {**worker("useful_seconds_total", useful, number), **worker("training_seconds_total", all_of_it, number)}
+
+
+def briefly(number: int) -> dict[str, str]:
+    """The times of a worker that is there for five minutes, after the others, and loses little of them."""
+    return trains(f"_x{5 * number} 0+58x5 stale", f"_x{5 * number} 0+60x5 stale", number)
+
+
 def useful(share: float, minutes: int) -> str:
     """The counter of a worker that uses this share of its time."""
     return f"0+{60 * share:g}x{minutes}"
@@ -41,7 +51,7 @@ def useful(share: float, minutes: int) -> str:
 LOST = ',cause="lost"'
 FIRES = {
     "TrainingStalled": Story({**worker("useful_seconds_total", "0+60x10 600x30"), **worker("loss", "0.5x40")}, 30),
-    "TrainingGoodputLow": Story(worker("useful_seconds_total", useful(0.5, 60)), 45),
+    "TrainingGoodputLow": Story(trains(useful(0.5, 60), useful(1, 60)), 45),
     "TrainingKeepsLosingWorkers": Story(worker("recovery_seconds_count", "0x10 0+1x7 7x40", extra=LOST), 30),
     "TrainingLossNotFinite": Story(worker("loss", "0.5 0.4 NaN NaN"), 3),
     "TrainingStateDrifted": Story(worker("drifts_total", "0x5 1x5"), 8),
@@ -75,8 +85,12 @@ CALM = {
         "a job that began 5 minutes ago": Story(worker("useful_seconds_total", "0x5"), 5),
     },
     "TrainingGoodputLow": {
-        "a good hour": Story(worker("useful_seconds_total", useful(0.97, 60)), 45),
-        "a bad quarter after a good one": Story(worker("useful_seconds_total", "0+58x30 1740+6x6"), 36),
+        "a good hour": Story(trains(useful(0.97, 60), useful(1, 60)), 45),
+        "a bad quarter after a good one": Story(trains("0+58x30 1740+6x6", useful(1, 60)), 36),
+        "workers that come and go every five minutes": Story(
+            {key: values for number in range(1, 9) for key, values in briefly(number).items()}, 45
+        ),
+        "a job that has not made a step": Story(trains("0x60", "0x60"), 45),
     },
     "TrainingKeepsLosingWorkers": {
         "five losses": Story(worker("recovery_seconds_count", "0x10 0+1x4 5x40", extra=LOST), 30),
