@@ -5,13 +5,16 @@ STACK = "$$($(PYTHON) -m scripts.toolchain python)"
 # A fresh clone's type check would otherwise read torch's and boto3's sources again.
 export MYPY_CACHE_DIR ?= $(or $(TIDEWATER_CACHE),$(HOME)/.cache/tidewater)/mypy
 .DEFAULT_GOAL := help
-.PHONY: help install up down test unit e2e soak lint format bench bench-elastic bench-controller bench-nodes gpu
+.PHONY: help install monitoring up down test unit e2e soak lint format bench bench-elastic bench-controller bench-nodes gpu
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1\t/' | expand -t 24
 
 install: ## set this machine up: tools, Python packages, the nodes' image (20 minutes or more at first, then nothing)
 	@$(PYTHON) -m scripts.toolchain install
+
+monitoring: install ## build Prometheus too, for `monitoring: prometheus` and the tests (before `make up`)
+	@$(PYTHON) -m scripts.toolchain monitoring
 
 up: install ## start the one-machine cloud, deploy the stack on it, wait until it trains
 	@$(STACK) -m scripts.up
@@ -30,10 +33,10 @@ format: install ## put the code into ruff's format
 
 test: lint unit e2e ## every check and every test but those of `make soak`
 
-unit: install ## the tests that need neither root nor minutes, two at a time
+unit: monitoring ## the tests that need neither root nor minutes, two at a time
 	@$(STACK) -m pytest -n 2 -m "not e2e and not soak"
 
-e2e: install ## the tests that start real processes
+e2e: monitoring ## the tests that start real processes
 	@$(STACK) -m pytest -m "e2e and not soak"
 
 soak: install ## what only takes long: a hundred schedules of faults on each kind of group, tests marked `soak`, new random examples

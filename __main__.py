@@ -14,6 +14,7 @@ from infra.identity import Identity, IdentityArgs
 from infra.karpenter import NAMESPACE as KARPENTER_NAMESPACE
 from infra.karpenter import SERVICE_ACCOUNT as KARPENTER_ACCOUNT
 from infra.karpenter import KarpenterAccess, KarpenterAccessArgs
+from infra.managed_prometheus import ManagedPrometheus, ManagedPrometheusArgs
 from infra.network import Network, NetworkArgs
 from infra.node_groups import ROOT_DEVICE, NodeGroup, system_group, worker_group
 from infra.outputs import Platform, kubernetes_platform
@@ -28,6 +29,8 @@ from workloads.devices.plugin import DevicePlugin, DevicePluginArgs
 from workloads.etcd import Etcd, EtcdArgs
 from workloads.exports import Exported, export
 from workloads.karpenter import Karpenter, KarpenterArgs, Site, SurgeNodes, SurgeNodesArgs
+from workloads.monitoring import server
+from workloads.monitoring.component import Monitoring, MonitoringArgs, parts
 from workloads.namespace import Namespace, NamespaceArgs, PriorityClasses
 from workloads.network_policies import NetworkPolicies, NetworkPoliciesArgs
 from workloads.storage import Storage, StorageArgs
@@ -74,6 +77,10 @@ def main() -> None:
     )
     if stack.machines.efa:
         EfaPlugin("efa-plugin", EfaPluginArgs(training.images.efa_plugin), platform.options(namespace))
+    prometheus: pulumi.Input[str] | None = None
+    if stack.monitoring is not None:
+        Monitoring("monitoring", MonitoringArgs(stack, stack.monitoring), platform.options(namespace))
+        prometheus = managed(stack, account, network, cluster) if stack.monitoring.managed else server.address()
     # Nodes with GPUs cost money, so they come when there is something to train on.
     worker_nodes: list[pulumi.Resource] = [
         NodeGroup(f"{name}-workers", worker_group(stack, account, *node_needs), account.options(*node_needs, dataset))
@@ -85,7 +92,14 @@ def main() -> None:
     workers = TrainingArgs(stack, bucket.name, code.uri, namespace.priorities)
     Training(training.job, workers, platform.options(dataset, etcd, controller, *worker_nodes))
 
-    export(stack, Exported(cluster.kubeconfig, bucket.name, files.file_system_id, code.uri))
+    export(stack, Exported(cluster.kubeconfig, bucket.name, files.file_system_id, code.uri, prometheus))
+
+
+def managed(stack: settings.Settings, account: Account, network: Network, cluster: Cluster) -> pulumi.Output[str]:
+    """Make Amazon's Prometheus; return its address."""
+    configuration, rules = server.files_for_amazon(parts(stack))
+    args = ManagedPrometheusArgs(account, network, cluster.security_group_id, configuration, rules)
+    return ManagedPrometheus(stack.name, args, account.options(network, cluster)).endpoint
 
 
 def surge_nodes(

@@ -1,4 +1,4 @@
-"""The ports on which a worker's processes serve their metrics, as its container declares them.
+"""The ports on which a worker's processes serve their metrics, as its container declares them; who reads them.
 
     ports(2)      # [{"name": "metrics", "containerPort": 9464}, {"name": "metrics-1", "containerPort": 9465}]
 
@@ -6,6 +6,9 @@
 """
 
 from __future__ import annotations
+
+NAMESPACE = "tidewater-monitoring"
+"""Of the stack's own Prometheus."""
 
 FIRST_PORT = 9464
 """Port of a worker's first process, the same as that of OpenTelemetry's exporters for Prometheus. The others use the

@@ -14,5 +14,6 @@ node_images      EKS' images for them, of the release that the settings name
 karpenter        what Karpenter needs: roles, pod identity, and the queue of interruption notices
 shared_storage   the EFS file system
 addons           addons whose pods need a node: CoreDNS, EFS CSI driver, node monitoring agent
+managed_prometheus  workspace and collector of Amazon Managed Service for Prometheus
 outputs          what `workloads` gets to see of all this
 """

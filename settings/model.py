@@ -214,6 +214,18 @@ class Training:
 
 
 @dataclass(frozen=True)
+class Monitoring:
+    """Who reads the metrics, and what measures the GPUs."""
+
+    managed: bool
+    """Whether Amazon's collector reads them; else a Prometheus on the cluster."""
+    image: str
+    """Of that Prometheus."""
+    gpu_exporter: str
+    """Image of DCGM exporter, which runs where workers have GPUs."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """The whole configuration of one stack."""
 
@@ -232,6 +244,8 @@ class Settings:
     surge: Surge | None
     """None if the worker node group has all worker nodes."""
     training: Training
+    monitoring: Monitoring | None
+    """None if nobody reads the metrics."""
 
     @property
     def name(self) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pulumi
 
-from contract import devices
+from contract import devices, metrics
 from contract.install.pods import NAMESPACE
 from settings import hardware, machines, nodes, versions
 from settings.model import (
@@ -28,6 +28,7 @@ from settings.model import (
     ConfigurationError,
     Dataset,
     Images,
+    Monitoring,
     Network,
     Settings,
     Training,
@@ -84,6 +85,7 @@ def parse(config: Mapping[str, Any], *, stack: str) -> Settings:
         surge=(surge := nodes.surge(read, workers)),
         machines=machines.machines(read, network, workers, surge),
         training=_training(read),
+        monitoring=_monitoring(read),
     )
     _check_members(read, settings)
     read.finish()
@@ -159,6 +161,8 @@ def _training(read: Reader) -> Training:
         read.wrong("namespace", namespace, "belongs to the ElasticJob controller; choose another name")
     if namespace == devices.NAMESPACE:
         read.wrong("namespace", namespace, "belongs to the GPUs' device plug-in; choose another name")
+    if namespace == metrics.NAMESPACE:
+        read.wrong("namespace", namespace, "belongs to the stack's Prometheus; choose another name")
     dataset = read.text(
         "dataset", rf"digits|{_ARCHIVE}", "digits, or the s3:// or https:// address of a .zip or .tar.gz"
     )
@@ -182,6 +186,14 @@ def _training(read: Reader) -> Training:
             device_plugin=read.image("devicePluginImage"),
         ),
     )
+
+
+def _monitoring(read: Reader) -> Monitoring | None:
+    who = read.choice("monitoring", ("none", "prometheus", "managed"))
+    found = Monitoring(
+        managed=who == "managed", image=read.image("prometheusImage"), gpu_exporter=read.image("gpuExporterImage")
+    )
+    return None if who == "none" else found
 
 
 def _script(read: Reader) -> Path | None:

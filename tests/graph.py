@@ -36,6 +36,7 @@ ZONES = [f"{REGION}{letter}" for letter in "cab"]
 STASHED: dict[str, Any] = {}
 """What an earlier update has stashed, by the name of the Stash."""
 NODES_SECURITY_GROUP = "sg-of-the-cluster"
+WORKSPACE_ENDPOINT = "https://aps-workspaces.us-west-2.amazonaws.com/workspaces/ws-1/"
 KUBECONFIG = json.dumps({"kind": "Config", "certificate-authority-data": "c2VjcmV0"})
 
 
@@ -194,6 +195,8 @@ def _computed(args: mocks.MockResourceArgs) -> dict[str, Any]:
         computed |= {"latestVersion": 1}
     if args.typ in ("aws:iam/role:Role", "aws:cloudwatch/eventRule:EventRule"):
         computed |= {"name": args.name}
+    if args.typ == "aws:amp/workspace:Workspace":
+        computed |= {"prometheusEndpoint": WORKSPACE_ENDPOINT}
     if args.typ == "aws:sqs/queue:Queue":
         computed |= {"url": f"https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/{args.name}"}
     return computed

@@ -13,6 +13,7 @@ dataset      the job that puts the dataset on the shared file system
 controller   the ElasticJob controller, from the manifests in `contract.install`
 karpenter    Karpenter, and the nodes that it brings
 devices/     the device plug-ins of NVIDIA and of Elastic Fabric Adapters, and the check that the worker nodes have GPUs
+monitoring/  Prometheus, alert rules, the Grafana dashboard, DCGM exporter
 training     the training job, an ElasticJob
 exports      the stack's outputs
 """

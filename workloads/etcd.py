@@ -33,6 +33,8 @@ NAME = "etcd"
 PEERS = "etcd-peers"
 CLIENT_PORT = 2379
 PEER_PORT = 2380
+METRICS_PORT = 2381
+"""A port of its own, so that who may read metrics need not reach the keys."""
 
 HEARTBEAT_MILLIS = 500
 ELECTION_MILLIS = 5000
@@ -57,6 +59,7 @@ def arguments(namespace: str, members: int) -> list[str]:
         f"--listen-client-urls=http://0.0.0.0:{CLIENT_PORT}",
         f"--advertise-client-urls=http://$(POD_NAME).{domain}:{CLIENT_PORT}",
         f"--listen-peer-urls=http://0.0.0.0:{PEER_PORT}",
+        f"--listen-metrics-urls=http://0.0.0.0:{METRICS_PORT}",
         f"--initial-advertise-peer-urls=http://$(POD_NAME).{domain}:{PEER_PORT}",
         f"--initial-cluster={cluster}",
         "--initial-cluster-state=new",
@@ -156,6 +159,7 @@ def _container(namespace: str, members: int, image: str) -> Manifest:
         "ports": [
             {"name": "client", "containerPort": CLIENT_PORT},
             {"name": "peer", "containerPort": PEER_PORT},
+            {"name": "metrics", "containerPort": METRICS_PORT},
         ],
         "readinessProbe": probe("/readyz", periodSeconds=1, timeoutSeconds=5, failureThreshold=3),
         "livenessProbe": probe(

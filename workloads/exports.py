@@ -38,6 +38,7 @@ class Exported:
     bucket: pulumi.Input[str]
     file_system_id: pulumi.Input[str]
     code_uri: pulumi.Input[str]
+    prometheus: pulumi.Input[str] | None
 
 
 def export(stack: settings.Settings, made: Exported) -> None:
@@ -52,4 +53,6 @@ def export(stack: settings.Settings, made: Exported) -> None:
     pulumi.export("codeUri", made.code_uri)
     pulumi.export("fileSystemId", made.file_system_id)
     pulumi.export("etcdEndpoint", etcd.endpoint(wanted.namespace))
+    if made.prometheus is not None:
+        pulumi.export("prometheus", made.prometheus)
     pulumi.export("next", next_steps(wanted.namespace, wanted.job, stack.workers.maximum))

@@ -112,6 +112,7 @@ def reading(text: str, *, at: float) -> Reading:
             recoveries[cause] = recoveries.get(cause, Recoveries()) + Recoveries(seconds=value)
         elif not labels:
             values[name] = value
+    recoveries = {cause: found for cause, found in recoveries.items() if found.count}
     steps = _whole(values.get("committed_steps_total")) or 0
     if steps == 0:  # the gauges are 0 because nothing has set them
         return Reading(at=at, recoveries=recoveries)

@@ -19,7 +19,7 @@ from pathlib import Path
 from scripts.toolchain import found, paths
 from scripts.toolchain.errors import SetupError, StepFailed, ToolMissing
 from scripts.toolchain.paths import NODE_IMAGE_DATABASES, cache
-from scripts.toolchain.table import BENCH_TOOLS, PREVIOUS_KUBERNETES, PREVIOUS_TOOLS, TOOLS
+from scripts.toolchain.table import BENCH_TOOLS, MONITORING_TOOLS, PREVIOUS_KUBERNETES, PREVIOUS_TOOLS, TOOLS
 
 __all__ = [
     "NODE_IMAGE_DATABASES",
@@ -33,6 +33,7 @@ __all__ = [
     "cache",
     "charts",
     "localcloud_tools",
+    "monitoring_binary",
     "node_image",
     "stack_python",
     "trainer_site_packages",
@@ -71,6 +72,14 @@ def bench_module(name: str) -> Path:
     if folder is None:
         raise ToolMissing(f"the source of {name} {tool.version}", _DOWNLOAD)
     return folder
+
+
+def monitoring_binary(name: str) -> Path:
+    """The executable `prometheus` or `promtool`."""
+    path = found.locate(MONITORING_TOOLS[name])
+    if path is None:
+        raise ToolMissing(name, "`make monitoring`")
+    return path
 
 
 def charts() -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from scripts import toolchain
 from scripts.toolchain import debian, go_tools, image_build, python_packages, shell, steps
@@ -32,6 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     commands.add_parser("bench", help="make the environment of the elastic benchmark, after `install`")
     commands.add_parser("bench-controller", help="build what the controller's benchmark compares with, after `install`")
     commands.add_parser("previous", help="build the version of Kubernetes before, from which upgrades are rehearsed")
+    commands.add_parser("monitoring", help="build Prometheus and put it into the nodes' image, after `install`")
     commands.add_parser("python", help="print the path of the Python environment's interpreter")
     commands.add_parser("shell", help="print the shell commands that `activate` evaluates")
     commands.add_parser("timings", help="print how long each part took when it was made")
@@ -48,11 +49,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(command: str) -> None:
-    made = {
+    made: dict[str, Callable[[], list[steps.Step]]] = {
         "install": all_steps,
         "bench": lambda: [python_packages.bench_step()],
         "bench-controller": go_tools.bench_steps,
         "previous": go_tools.previous_steps,
+        "monitoring": lambda: [*go_tools.monitoring_steps(), image_build.step()],
     }
     if command in made:
         signal.signal(signal.SIGTERM, signal.default_int_handler)

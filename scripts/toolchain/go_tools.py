@@ -10,7 +10,7 @@ from scripts.toolchain import found, paths
 from scripts.toolchain.commands import Console, run
 from scripts.toolchain.errors import StepFailed
 from scripts.toolchain.steps import Step, draft_of
-from scripts.toolchain.table import BENCH_TOOLS, CHARTS, PREVIOUS_TOOLS, TOOLS, Tool
+from scripts.toolchain.table import BENCH_TOOLS, CHARTS, MONITORING_TOOLS, PREVIOUS_TOOLS, TOOLS, Tool
 
 
 def steps() -> list[Step]:
@@ -26,6 +26,11 @@ def bench_steps() -> list[Step]:
 def previous_steps() -> list[Step]:
     """One step for each program of the version of Kubernetes before."""
     return [_step(tool) for tool in PREVIOUS_TOOLS.values()]
+
+
+def monitoring_steps() -> list[Step]:
+    """One step for each of Prometheus' two programs."""
+    return [_step(tool) for tool in MONITORING_TOOLS.values()]
 
 
 def charts_step() -> Step:
@@ -62,7 +67,7 @@ def _build(tool: Tool, console: Console, log: Path) -> None:
     module = paths.HERE / tool.module
     check_go(module)
     with draft_of(paths.tool_path(tool)) as draft:
-        flags = ["-mod=readonly", "-trimpath", "-ldflags", tool.ldflags]
+        flags = ["-mod=readonly", "-trimpath", "-tags", tool.tags, "-ldflags", tool.ldflags]
         run(
             ["go", "build", *flags, "-o", draft, tool.package],
             log=log,

@@ -20,7 +20,18 @@ from scripts.toolchain.errors import StepFailed, ToolMissing
 from scripts.toolchain.found import locate
 from scripts.toolchain.images import Image, write_archive, write_layer
 from scripts.toolchain.steps import Step, draft_of
-from scripts.toolchain.table import COREDNS, DEBIAN, DEBIAN_RELEASE, DEVICE_PLUGIN, ETCD, KARPENTER, TOOLS, TORCH
+from scripts.toolchain.table import (
+    COREDNS,
+    DEBIAN,
+    DEBIAN_RELEASE,
+    DEVICE_PLUGIN,
+    ETCD,
+    KARPENTER,
+    MONITORING_TOOLS,
+    PROMETHEUS,
+    TOOLS,
+    TORCH,
+)
 
 REGISTRY = "docker.io/localcloud"
 # bash, coreutils and util-linux are essential packages, so they come of themselves.
@@ -31,6 +42,7 @@ AGENT_FOLDERS = tuple(f"/driver-root/opt/localcloud/{name}" for name in ("checko
 node's root at /driver-root."""
 
 KARPENTER_PATH = "/usr/local/bin/karpenter"
+PROMETHEUS_PATH = "/bin/prometheus"  # as in its own image
 _UNREAD = ("man", "locale", "doc", "info", "bash-completion")
 _START_SECONDS = 30.0
 
@@ -41,7 +53,7 @@ def step() -> Step:
 
 
 def folder() -> Path:
-    """Where the result lies: another recipe makes another folder."""
+    """Where the result lies: another recipe makes another folder, as does Prometheus once it is built."""
     layers = Path("layers")
     recipe = [debian_command(layers), *(f"{image.name} {image.config} {image.env}" for image in images(layers))]
     pause = (paths.HERE / "pause.c").read_bytes()
@@ -56,7 +68,7 @@ def images(work: Path) -> list[Image]:
     agents = {"PYTHONPATH": ":".join(AGENT_FOLDERS)}
     etcd, coredns, karpenter = (version.removeprefix("v") for version in (ETCD, COREDNS, KARPENTER))
     plugin = DEVICE_PLUGIN.removeprefix("v")
-    return [
+    found = [
         Image(f"{REGISTRY}/pause:1", work / "pause.tar", {"Entrypoint": ["/pause"]}),
         Image(f"{REGISTRY}/debian:{DEBIAN_RELEASE}", debian, shell),
         Image(f"{REGISTRY}/pytorch:{TORCH}", debian, {**shell, "WorkingDir": "/workspace"}, packages),
@@ -66,6 +78,18 @@ def images(work: Path) -> list[Image]:
         Image(f"{REGISTRY}/coredns:{coredns}", work / "coredns.tar", {"Entrypoint": ["/usr/local/bin/coredns"]}),
         Image(f"{REGISTRY}/karpenter:{karpenter}", work / "karpenter.tar", {"Entrypoint": [KARPENTER_PATH]}),
     ]
+    return [*found, prometheus(work)] if prometheus_is_built() else found
+
+
+def prometheus_is_built() -> bool:
+    """Whether there is a Prometheus to put into the image: it is built only where something needs it."""
+    return locate(MONITORING_TOOLS["prometheus"]) is not None
+
+
+def prometheus(work: Path) -> Image:
+    """Prometheus' image, over its layer in `work`."""
+    name = f"{REGISTRY}/prometheus:{PROMETHEUS.removeprefix('v')}"
+    return Image(name, work / "prometheus.tar", {"Entrypoint": [PROMETHEUS_PATH]})
 
 
 def debian_command(target: Path) -> list[str]:
@@ -123,13 +147,16 @@ def _layers(work: Path, console: Console, log: Path) -> None:
     write_layer(work / "etcd.tar", etcd, ("/var/lib/etcd", "/tmp"))
     write_layer(work / "coredns.tar", {"/usr/local/bin/coredns": _binary("coredns")}, ("/etc/coredns", "/tmp"))
     write_layer(work / "karpenter.tar", {KARPENTER_PATH: _binary("karpenter")}, ("/tmp",))
+    if prometheus_is_built():
+        write_layer(work / "prometheus.tar", {PROMETHEUS_PATH: _binary("prometheus")}, ("/tmp",))
     run(debian_command(work / "debian.tar"), log=log, console=console, stdin=_debian_sources())
 
 
 def _binary(name: str) -> Path:
-    path = locate(TOOLS[name])
+    tool = {**TOOLS, **MONITORING_TOOLS}[name]
+    path = locate(tool)
     if path is None:
-        raise ToolMissing(f"{name} {TOOLS[name].version}")
+        raise ToolMissing(f"{name} {tool.version}")
     return path
 
 

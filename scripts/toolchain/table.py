@@ -19,6 +19,8 @@ ETCD = "v3.5.21"
 TRAINING_OPERATOR = "v1.9.2"
 KARPENTER = "v1.14.0"
 DEVICE_PLUGIN = "v0.20.0"  # of NVIDIA; on one machine an image of this name has localcloud's own
+# The same release: as a Go module Prometheus 3.13.5 is v0.313.5.
+PROMETHEUS, PROMETHEUS_MODULE = "v3.13.5", "v0.313.5"
 # pulumi-kubernetes 4 renders charts with Helm 3 (helm.sh/helm/v3 in its go.mod), not with Helm 4.
 HELM = "v3.22.0"
 HELM_KUBERNETES = ("1", "37")
@@ -45,6 +47,8 @@ class Tool:
     """What makes the binary print its version, without a cluster or a network. Empty if it can't print its version;
     then only the build in the cache is used."""
     ldflags: str = _STRIP
+    tags: str = ""
+    """Of the Go build, with commas between them."""
     static: bool = False
     """It goes into an image that holds nothing else, so a dynamically linked one doesn't fit."""
 
@@ -147,6 +151,24 @@ TOOLS = {tool.name: tool for tool in _ALL}
 
 CHARTS = ("karpenter", "karpenter-crd")
 """The charts in Karpenter's module: its controller, and the definitions of its resources."""
+
+
+def _prometheus(name: str) -> Tool:
+    return Tool(
+        name=name,
+        module="prometheus",
+        package=f"github.com/prometheus/prometheus/cmd/{name}",
+        version=PROMETHEUS_MODULE,
+        version_arguments=(),  # it prints the other one
+        ldflags=f"{_STRIP} -X github.com/prometheus/common/version.Version={PROMETHEUS.removeprefix('v')}",
+        # Of the services that it can find its targets by, only Kubernetes: the others take twice as long to build.
+        tags="remove_all_sd,enable_kubernetes_sd",
+        static=True,
+    )
+
+
+MONITORING_TOOLS = {name: _prometheus(name) for name in ("prometheus", "promtool")}
+"""What the setting `monitoring` and the tests need: `install` doesn't build it, `monitoring` does."""
 
 _OF_BENCHMARKS = (
     Tool(

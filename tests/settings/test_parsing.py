@@ -63,6 +63,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "job name too long": ({"jobName": "a" * 41}, "has 41 characters; 40 at most"),
     "namespace of the controller": ({"namespace": "tidewater-system"}, "belongs to the ElasticJob controller"),
     "namespace of the device plug-in": ({"namespace": "tidewater-devices"}, "belongs to the GPUs' device plug-in"),
+    "namespace of Prometheus": ({"namespace": "tidewater-monitoring"}, "belongs to the stack's Prometheus"),
+    "monitoring by another": ({"monitoring": "datadog"}, "monitoring = datadog: must be none or prometheus or managed"),
+    "image of Prometheus": ({"prometheusImage": ""}, 'prometheusImage = "": must be a container image'),
+    "image of the GPU exporter": ({"gpuExporterImage": "dcgm exporter"}, "gpuExporterImage = dcgm exporter: must be"),
     "namespace of Kubernetes": ({"namespace": "kube-system"}, "namespace = kube-system: belongs to Kubernetes"),
     "unknown dataset": ({"dataset": "imagenet"}, "dataset = imagenet: must be digits, or the s3://"),
     "dataset in no archive": ({"dataset": "s3://bucket/folder"}, "dataset = s3://bucket/folder: must be digits"),
@@ -163,6 +167,15 @@ def test_trainer_arguments_are_split_as_a_shell_would() -> None:
 def test_checkpoints_go_to_one_place_or_to_both(places: str, efs: bool, s3: bool) -> None:
     found = settings.parse({**graph.defaults(), "checkpoints": places, "keepCheckpoints": 5}, stack="dev")
     assert found.training.checkpoints == settings.Checkpoints(efs=efs, s3=s3, keep=5)
+
+
+def test_nobody_reads_the_metrics_unless_it_is_asked_for() -> None:
+    found = {
+        who: settings.parse({**graph.defaults(), "monitoring": who}, stack="dev").monitoring
+        for who in ("none", "prometheus", "managed")
+    }
+    assert found["none"] is settings.parse(graph.defaults(), stack="dev").monitoring is None
+    assert [each and each.managed for each in found.values()] == [None, False, True]
 
 
 def test_an_archive_gets_a_directory_of_its_own() -> None:

@@ -15,13 +15,16 @@ checkpoints.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from trainer.errors import ConfigError
 from trainer.group.addresses import everywhere
 from trainer.observe.log import Value
 from trainer.training import Report
+
+CAUSES = ("start", "lost", "left", "joined")
+"""Why the membership changes, as in ``membership.Generation``."""
 
 _STEP_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _CHANGE_BUCKETS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -38,6 +41,20 @@ class Metrics:
 
     def event(self, name: str, fields: Mapping[str, Value]) -> None:
         """Count an event of the log. May be called from any thread."""
+
+
+class _Elapsed:
+    """A counter of time, which grows by itself."""
+
+    def __init__(self, seconds: Callable[[], float]) -> None:
+        self._seconds = seconds
+
+    def collect(self) -> Iterator[Any]:
+        """Yield its value, as a registry of prometheus-client asks for it."""
+        from prometheus_client.core import CounterMetricFamily
+
+        text = "Time since the first committed step began"
+        yield CounterMetricFamily("tidewater_training_seconds", text, value=self._seconds())
 
 
 class PrometheusMetrics(Metrics):
@@ -61,6 +78,7 @@ class PrometheusMetrics(Metrics):
         self._open_gauges(registry)
         self._open_counters(registry)
         self._open_histograms(registry)
+        registry.register(_Elapsed(self._elapsed))
 
     def _open_gauges(self, registry: Any) -> None:
         from prometheus_client import Gauge
@@ -85,6 +103,7 @@ class PrometheusMetrics(Metrics):
 
         self._steps = counter("committed_steps", "Steps committed with this worker in them")
         self._samples = counter("samples", "Samples in committed steps, this worker's share")
+        self._useful_counter = counter("useful_seconds", "Time used for committed steps and evaluations")
         self._discarded = counter("discarded_steps", "Steps given up because a peer failed")
         self._drifted = counter("drifts", "Comparisons that found workers with another state")
         self._peers_lost = counter("peers_lost", "Peers that failed or vanished")
@@ -104,12 +123,16 @@ class PrometheusMetrics(Metrics):
             buckets=_CHANGE_BUCKETS,
             registry=registry,
         )
+        # Prometheus sees no increase in a series that begins with 1. https://prometheus.io/docs/practices/instrumentation/#avoid-missing-metrics
+        for cause in CAUSES:
+            self._change_seconds.labels(cause)
 
     def goodput(self) -> float:
         """Return the goodput between 0 and 1; 0 before the first step."""
-        if self._began is None:
-            return 0.0
-        return min(1.0, self._useful_seconds / max(self._clock() - self._began, 1e-9))
+        return min(1.0, self._useful_seconds / max(self._elapsed(), 1e-9))
+
+    def _elapsed(self) -> float:
+        return 0.0 if self._began is None else self._clock() - self._began
 
     def committed(self, done: Report) -> None:
         """See ``Metrics.committed``."""
@@ -133,6 +156,7 @@ class PrometheusMetrics(Metrics):
         if self._began is None:
             self._began = self._clock() - seconds
         self._useful_seconds += seconds
+        self._useful_counter.inc(seconds)
 
     def event(self, name: str, fields: Mapping[str, Value]) -> None:
         """See ``Metrics.event``."""

@@ -10,7 +10,7 @@ import pytest
 
 from scripts.toolchain import __main__ as command
 from scripts.toolchain import go_tools, paths, stack_python
-from scripts.toolchain.table import BENCH_TOOLS, PREVIOUS_TOOLS, TOOLS
+from scripts.toolchain.table import BENCH_TOOLS, MONITORING_TOOLS, PREVIOUS_TOOLS, TOOLS
 
 
 def test_installing_again_prints_nothing_and_builds_nothing() -> None:
@@ -35,6 +35,11 @@ def test_installing_does_not_build_the_version_of_kubernetes_before() -> None:
     assert {step.name for step in previous} == set(PREVIOUS_TOOLS)
     assert len(previous) < len(command.all_steps())
     assert {tool.module for tool in TOOLS.values()} & {tool.module for tool in PREVIOUS_TOOLS.values()} == set()
+
+
+def test_installing_does_not_build_prometheus() -> None:
+    assert {step.name for step in go_tools.monitoring_steps()} == set(MONITORING_TOOLS)
+    assert not set(MONITORING_TOOLS) & {step.name for step in command.all_steps()}
 
 
 def test_the_environments_python_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from scripts.toolchain import debian, go_tools, image_build, paths, python_packa
 from scripts.toolchain.commands import Console
 from scripts.toolchain.debian import Package
 from scripts.toolchain.errors import StepFailed
-from scripts.toolchain.table import DEVICE_PLUGIN
+from scripts.toolchain.table import DEVICE_PLUGIN, MONITORING_TOOLS
 
 
 @pytest.mark.parametrize(("version", "fits"), [((3, 11), True), ((3, 10), False), ((3, 12), False)])
@@ -71,7 +71,8 @@ def test_the_debian_layer_has_a_shell_python_and_ps_and_keeps_no_sources() -> No
 def test_images_with_the_same_layer_differ_only_in_configuration() -> None:
     images = {image.name.removeprefix("docker.io/localcloud/"): image for image in image_build.images(Path("/w"))}
     tools = {"pause:1", "etcd:3.5.21", "coredns:1.12.4", "karpenter:1.14.0"}
-    assert images.keys() == tools | {"debian:12", "pytorch:2.15.0", "aws-cli:1", "k8s-device-plugin:0.20.0"}
+    wanted = tools | {"debian:12", "pytorch:2.15.0", "aws-cli:1", "k8s-device-plugin:0.20.0"}
+    assert images.keys() - {"prometheus:3.13.5"} == wanted
     assert images["pytorch:2.15.0"].layer == images["debian:12"].layer == images["aws-cli:1"].layer
     assert images["pytorch:2.15.0"].env == {"PYTHONPATH": "/opt/site-packages"}
     assert images["k8s-device-plugin:0.20.0"].layer == images["debian:12"].layer
@@ -87,6 +88,18 @@ def test_a_changed_recipe_is_built_in_a_new_folder(monkeypatch: pytest.MonkeyPat
     before = image_build.folder()
     assert image_build.folder() == before
     monkeypatch.setattr(image_build, "DEBIAN_PACKAGES", ("python3",))
+    assert image_build.folder() != before
+
+
+def test_prometheus_is_in_the_image_once_it_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEWATER_CACHE", str(tmp_path))
+    before = image_build.folder()
+    assert not [image.name for image in image_build.images(Path("/w")) if "prometheus" in image.name]
+    built = paths.tool_path(MONITORING_TOOLS["prometheus"])
+    built.parent.mkdir(parents=True)
+    built.touch()
+    (made,) = [image for image in image_build.images(Path("/w")) if "prometheus" in image.name]
+    assert made.name == "docker.io/localcloud/prometheus:3.13.5"
     assert image_build.folder() != before
 
 

@@ -7,9 +7,18 @@ import re
 import pytest
 
 from scripts.toolchain import paths
-from scripts.toolchain.table import BENCH_TOOLS, HELM_KUBERNETES, PREVIOUS_TOOLS, PULUMI, TOOLS, TORCH, Tool
+from scripts.toolchain.table import (
+    BENCH_TOOLS,
+    HELM_KUBERNETES,
+    MONITORING_TOOLS,
+    PREVIOUS_TOOLS,
+    PULUMI,
+    TOOLS,
+    TORCH,
+    Tool,
+)
 
-EVERY = [*TOOLS.values(), *PREVIOUS_TOOLS.values(), *BENCH_TOOLS.values()]
+EVERY = [*TOOLS.values(), *PREVIOUS_TOOLS.values(), *BENCH_TOOLS.values(), *MONITORING_TOOLS.values()]
 
 
 @pytest.mark.parametrize("tool", EVERY, ids=lambda tool: f"{tool.name} {tool.version}")

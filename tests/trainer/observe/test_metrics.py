@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from tests.trainer.workers import Worker, free_port
 from trainer.errors import ConfigError
 from trainer.observe.log import Log
-from trainer.observe.metrics import Metrics, PrometheusMetrics, open_metrics
+from trainer.observe.metrics import CAUSES, Metrics, PrometheusMetrics, open_metrics
 from trainer.training import Report
 
 
@@ -79,6 +79,8 @@ def test_goodput_counts_only_the_time_of_committed_steps() -> None:
     clock.now += 2  # a recovery, and the step after it
     metrics.committed(step(2))
     assert registry.get_sample_value("tidewater_goodput_ratio") == pytest.approx(2 / 3)
+    assert registry.get_sample_value("tidewater_useful_seconds_total") == pytest.approx(2)
+    assert registry.get_sample_value("tidewater_training_seconds_total") == pytest.approx(3)
 
 
 def test_goodput_also_counts_an_evaluation() -> None:
@@ -101,8 +103,16 @@ def test_recoveries_are_measured_by_cause_from_what_the_log_reports() -> None:
         cause: registry.get_sample_value("tidewater_recovery_seconds_count", {"cause": cause})
         for cause in ("lost", "joined", "left")
     }
-    assert counts == {"lost": 1, "joined": 2, "left": None}
+    assert counts == {"lost": 1, "joined": 2, "left": 0}
     assert registry.get_sample_value("tidewater_recovery_seconds_sum", {"cause": "joined"}) == pytest.approx(0.07)
+
+
+def test_every_cause_of_a_recovery_has_a_counter_from_the_start_so_that_prometheus_sees_the_first_one() -> None:
+    _, registry = made(Clock())
+    counts = {
+        cause: registry.get_sample_value("tidewater_recovery_seconds_count", {"cause": cause}) for cause in CAUSES
+    }
+    assert counts == dict.fromkeys(("start", "lost", "left", "joined"), 0)
 
 
 def test_a_checkpoint_that_fails_is_counted() -> None:

@@ -1,0 +1,240 @@
+"""Prometheus watches a training that loses workers: each query of the dashboard and each alert returns what happened.
+
+The Prometheus is a real one, in a pod of the cluster. The module begins with a new stack, in the session's cloud if
+that still runs. Each test uses the stack as the previous one left it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from tests.e2e.checkout import Checkout, wait_until
+from tests.e2e.cluster_faults import processes_of
+from tests.e2e.elasticjob import NAMESPACE, Job, apply, make_stack, shell_job
+from tests.e2e.nodes import no_capacity
+from tests.e2e.training import count, identities, latest_step, running_workers, wait_for_world
+from tests.e2e.with_prometheus import picture
+from tests.e2e.with_prometheus.prometheus import Prometheus, Series, chosen, shown
+from workloads.monitoring import alerts, dashboard
+from workloads.monitoring.scrape import Parts
+
+pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
+
+JOB = "watched"
+SETTINGS = {
+    "monitoring": "prometheus",
+    "surgeNodes": "karpenter",
+    "capacityType": "ON_DEMAND",
+    "minWorkers": "1",
+    "workers": "2",
+    "sizeOwner": "cluster",
+    "jobName": JOB,
+    "trainerArgs": "--epochs 1500 --min-step-seconds 0.1 --report-every 1 --checkpoint-every 50",
+}
+PARTS = Parts(karpenter=True)
+SURVIVOR, VICTIM = f"{JOB}-worker-0", f"{JOB}-worker-1"
+LOSSES = 6
+"""One more than the alert TrainingKeepsLosingWorkers accepts."""
+
+RETRIED_SECONDS = 420
+"""Karpenter tries an offering of which EC2 had nothing again after three minutes, and Prometheus sees no increase in a
+counter that begins with 1."""
+
+SEEN_SECONDS = 60
+"""A few times as long as from one reading of a target to the next."""
+
+
+@pytest.fixture(scope="module")
+def stack(checkout: Checkout) -> Checkout:
+    """Return the checkout with a new stack that has monitoring and two workers."""
+    if checkout.run("kubectl get crd elasticjobs.elastic.pytorch.org", expect=None).status == 0:
+        checkout.run("pulumi destroy --yes")
+    checkout.run("python -m localcloud start")
+    checkout.run("pulumi stack select --create local", expect=None)
+    for key, value in SETTINGS.items():
+        checkout.run(f"pulumi config set {key} -- '{value}'")
+    checkout.make("up")
+    checkout.forget_outputs()
+    wait_for_world(checkout, 2, seconds=300)
+    return checkout
+
+
+@pytest.fixture(scope="module")
+def prometheus(stack: Checkout) -> Prometheus:
+    return Prometheus(stack)
+
+
+@pytest.fixture(scope="module")
+def began(stack: Checkout) -> float:
+    """Return when the stack was there."""
+    assert stack
+    return time.time()
+
+
+def minutes_since(moment: float) -> float:
+    return (time.time() - moment) / 60 + 1
+
+
+def up(prometheus: Prometheus) -> dict[str, int]:
+    """Return how many targets of each kind Prometheus reaches."""
+    return {each.labels["job"]: int(each.values[0]) for each in prometheus.now("count by (job) (up == 1)")}
+
+
+def kill(checkout: Checkout, name: str) -> None:
+    """Kill the processes of a worker: it can't say that it leaves."""
+    (pod,) = [each for each in checkout.worker_pods() if each["metadata"]["name"] == name]
+    for pid in processes_of(pod):
+        with contextlib.suppress(ProcessLookupError):  # it has ended with its parent
+            os.kill(pid, signal.SIGKILL)
+
+
+def of_cause(cause: str) -> str:
+    return f'max(tidewater_recovery_seconds_count{{elasticjob="{JOB}",cause="{cause}"}})'
+
+
+def test_prometheus_finds_workers_controller_etcd_karpenter_and_all_nodes(prometheus: Prometheus, began: float) -> None:
+    expected = {"workers": 2, "controller": 2, "etcd": 1, "nodes": 3, "karpenter": 1}
+    wait_until(f"{expected}", lambda: up(prometheus) == expected, seconds=SEEN_SECONDS)
+    assert prometheus.now("up == 0") == []
+
+
+def test_every_lost_worker_is_counted_once_with_its_cause(stack: Checkout, prometheus: Prometheus) -> None:
+    survivor = identities(stack)[SURVIVOR]
+    before = prometheus.number(of_cause("lost")) or 0
+    for _ in range(LOSSES):
+        uid = identities(stack)[VICTIM]
+        kill(stack, VICTIM)
+        wait_until("another worker", lambda uid=uid: identities(stack).get(VICTIM, uid) != uid)  # type: ignore[misc]
+        wait_for_world(stack, 2)
+    assert identities(stack)[SURVIVOR] == survivor
+    told = [line["cause"] for line in stack.logs(SURVIVOR) if line.get("event") in ("recovered", "resized")]
+    assert told.count("lost") == LOSSES
+    wait_until("the losses", lambda: prometheus.number(of_cause("lost")) == before + LOSSES, seconds=SEEN_SECONDS)
+    wait_until(
+        "the joiners", lambda: prometheus.number(of_cause("joined")) == told.count("joined"), seconds=SEEN_SECONDS
+    )
+
+
+def test_a_worker_that_leaves_is_told_from_one_that_is_lost(stack: Checkout, prometheus: Prometheus) -> None:
+    lost, left = (prometheus.number(of_cause(cause)) or 0 for cause in ("lost", "left"))
+    stack.run(f"kubectl delete pod -n {stack.namespace} {VICTIM}")
+    wait_until("one that left", lambda: prometheus.number(of_cause("left")) == left + 1, seconds=SEEN_SECONDS)
+    wait_for_world(stack, 2)
+    assert prometheus.number(of_cause("lost")) == lost
+
+
+Check = Callable[[Mapping[str, Series]], bool]
+
+
+def _between(low: float, high: float, *names: str) -> Check:
+    """Return a check of the last values: each of these series has one, between the limits."""
+    return lambda found: all(name in found and low < found[name].values[-1] <= high for name in names)
+
+
+def _reaches(low: float, *names: str) -> Check:
+    """Return a check of all values: each of these series has been this high once."""
+    return lambda found: all(name in found and max(_finite(found[name])) >= low for name in names)
+
+
+def _finite(series: Series) -> list[float]:
+    return [value for value in series.values if math.isfinite(value)] or [-math.inf]
+
+
+def _each(number: int, low: float) -> Check:
+    return lambda found: len(found) == number and all(max(each.values) > low for each in found.values())
+
+
+WHAT_HAPPENED: dict[str, Check] = {
+    "World size": _between(1, 2, ""),
+    "Goodput": lambda found: all(
+        name in ("", "goodput") and 0.3 < max(series.values) <= 1 for name, series in found.items()
+    ),
+    "Samples/s": lambda found: all(max(series.values) > 10 for series in found.values()),
+    "Step": _reaches(50, ""),
+    "Workers": lambda found: min(found["world size"].values) >= 1 and max(found["reached"].values) == 2,
+    "Recoveries by cause": _reaches(1, "lost", "left", "joined"),
+    "Loss": _between(0, 10, "loss"),
+    "Time of a step": _between(0.001, 10, "median", "95 %"),
+    "Time of a recovery": _between(0.001, 60, "lost", "joined"),
+    "Checkpoints in the last hour": lambda found: found["written"].values[-1] > 0 == found["failed"].values[-1],
+    "Steps given up, workers that drifted": lambda found: (
+        found["steps given up"].values[-1] > 0 and found["drifts"].values[-1] == 0
+    ),
+    "Jobs by state": _reaches(1, "Running", "Failed"),
+    "Alerts": _reaches(1, "TrainingKeepsLosingWorkers", "ElasticJobFailed"),
+    "etcd: time of a write": _reaches(1e-6, "99 %"),
+    "Nodes": lambda found: [found[role].values[-1] for role in ("system", "worker")] == [1, 2],
+    "CPUs in use": _each(3, 0),
+    "Memory in use": _each(3, 2**20),
+    "Nodes that Karpenter has started and ended": _reaches(1, "started"),
+}
+"""What each panel shows after these tests, by its title."""
+
+FIRING = {"TrainingKeepsLosingWorkers", "ElasticJobFailed"}
+ANY = {"TrainingGoodputLow", "TrainingWorkerSilent", "ElasticJobWaits"}
+"""Whether these have begun depends on how long a worker needed to start, and on when Prometheus looked."""
+
+
+def test_what_lasts_too_long_is_about_to_fire_and_what_has_happened_fires(
+    stack: Checkout, prometheus: Prometheus
+) -> None:
+    make_stack(stack)  # and the namespace of other jobs
+    apply(stack, shell_job("broken", "exit 7"))
+    Job(stack.path, "broken", NAMESPACE).await_condition("Failed")
+    job = Job(stack.path, JOB, stack.namespace)
+
+    def states() -> dict[str, str]:
+        return {name: rule["state"] for name, rule in prometheus.alerts().items()}
+
+    with no_capacity(stack, "*"):
+        job.scale(3)
+        wait_until("failed launches", lambda: states()["NodesDoNotStart"] == "pending", seconds=RETRIED_SECONDS)
+    job.scale(2)
+    rules = prometheus.alerts()
+    assert rules.keys() == {each.name for group in alerts.chosen(PARTS).values() for each in group}
+    assert {name for name, rule in rules.items() if rule["health"] != "ok" or rule.get("lastError")} == set()
+    assert {name for name, rule in rules.items() if rule["state"] == "firing"} - ANY == FIRING
+    assert {name for name, rule in rules.items() if rule["state"] == "pending"} - ANY == {"NodesDoNotStart"}
+    stack.run("kubectl scale -n tidewater-system deployment/tidewater-controller --replicas=0")
+    wait_until("a missing controller", lambda: states()["ElasticJobControllerGone"] == "pending", seconds=SEEN_SECONDS)
+    stack.run("kubectl scale -n tidewater-system deployment/tidewater-controller --replicas=2")
+
+
+def test_every_panel_of_the_dashboard_shows_what_happened(
+    stack: Checkout, prometheus: Prometheus, began: float
+) -> None:
+    panels = [panel for _, row in dashboard.rows(PARTS) for panel in row]
+    assert {panel.title for panel in panels} == WHAT_HAPPENED.keys()
+    choice = {"namespace": stack.namespace, "job": JOB}
+    found = [(panel, shown(prometheus, panel, **choice, minutes=minutes_since(began))) for panel in panels]
+    picture.draw(found, stack.path / "monitoring.png")
+    wrong = {panel.title: series for panel, series in found if not series or not WHAT_HAPPENED[panel.title](series)}
+    assert wrong == {}
+    step = prometheus.number(chosen(f"max(tidewater_step{dashboard.SELECTED})", **choice))
+    assert step is not None
+    assert step <= latest_step(stack)
+
+
+def test_a_person_can_choose_the_job(stack: Checkout, prometheus: Prometheus) -> None:
+    match = {"match[]": f'tidewater_committed_steps_total{{namespace="{stack.namespace}"}}'}
+    assert prometheus.ask("label/namespace/values", **{"match[]": "tidewater_committed_steps_total"}) == [
+        stack.namespace
+    ]
+    assert prometheus.ask("label/elasticjob/values", **match) == [JOB]
+
+
+def test_without_monitoring_prometheus_is_gone_and_training_goes_on(stack: Checkout) -> None:
+    processes, step = identities(stack), latest_step(stack)
+    stack.run("pulumi config set monitoring none && pulumi up --yes")
+    assert stack.run("kubectl get namespace tidewater-monitoring", expect=None).status != 0
+    assert identities(stack) == processes
+    wait_until("another step", lambda: latest_step(stack) > step)
+    assert count(stack.logs(SURVIVOR), "drifted") == 0
+    assert len(running_workers(stack)) == 2

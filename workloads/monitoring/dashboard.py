@@ -1,0 +1,275 @@
+"""The Grafana dashboard of training, generated.
+
+    text = to_json(dashboard(Parts(gpus=True)))
+
+Grafana's own library builds it, so every property is one that Grafana knows
+(https://github.com/grafana/grafana-foundation-sdk). tests/e2e runs every query of it against a Prometheus that has
+watched a real training.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import string
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from grafana_foundation_sdk.builders import common as ui
+from grafana_foundation_sdk.builders import dashboard as build
+from grafana_foundation_sdk.builders import prometheus, stat, timeseries
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.common import GraphDrawStyle, LegendDisplayMode, LegendPlacement
+from grafana_foundation_sdk.models.dashboard import Dashboard, DataSourceRef, VariableRefresh
+
+from workloads.monitoring import scrape
+
+UID = "tidewater-training"
+TITLE = "Tidewater training"
+WIDTH = 24
+"""Of a row of panels."""
+
+SELECTED = '{namespace="$namespace",elasticjob="$elasticjob"}'
+_EACH = "$__rate_interval"
+_SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
+
+
+@dataclass(frozen=True)
+class Query:
+    """PromQL, and how its series are called in the legend."""
+
+    expression: str
+    legend: str
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A chart over time, or one number.
+
+    Attributes:
+        unit: as Grafana names it, for example `percentunit`.
+        most: upper end of the axis; None: that of the data.
+    """
+
+    title: str
+    description: str
+    queries: tuple[Query, ...]
+    unit: str = "short"
+    width: int = WIDTH // 3
+    most: float | None = None
+    number: bool = False
+    bars: bool = False
+
+
+def _number(title: str, description: str, expression: str, unit: str = "short") -> Panel:
+    return Panel(title, description, (Query(expression, ""),), unit, width=WIDTH // 4, number=True)
+
+
+# Time by time: `rate` alone divides by the whole interval, also for a worker that came in the middle of it.
+GOODPUT = (
+    f"clamp_max(sum(rate(tidewater_useful_seconds_total{SELECTED}[{_EACH}]))"
+    f" / sum(rate(tidewater_training_seconds_total{SELECTED}[{_EACH}])), 1)"
+)
+SAMPLES = f"sum(rate(tidewater_samples_total{SELECTED}[{_EACH}]))"
+WORLD_SIZE = f"max(tidewater_world_size{SELECTED})"
+# The gauges of a worker without a step are 0.
+LOSS = f"avg(tidewater_loss{SELECTED} and on (instance) (tidewater_committed_steps_total{SELECTED} > 0))"
+# All workers count the same recoveries.
+RECOVERIES = f"round(max by (cause) (increase(tidewater_recovery_seconds_count{SELECTED}[{_EACH}])))"
+STEP_TIMES = f"sum by (le) (rate(tidewater_step_seconds_bucket{SELECTED}[{_EACH}]))"
+RECOVERY_TIMES = f"sum by (le, cause) (increase(tidewater_recovery_seconds_bucket{SELECTED}[1h]))"
+
+TRAINING = (
+    _number("World size", "Workers in the last committed step.", WORLD_SIZE),
+    _number("Goodput", "Share of the time that was used for steps that count.", GOODPUT, "percentunit"),
+    _number("Samples/s", "Of all workers.", SAMPLES),
+    _number("Step", "The last committed step.", f"max(tidewater_step{SELECTED})"),
+    Panel(
+        "Workers",
+        "Workers in the last committed step, and processes that Prometheus reaches: a joiner is only the latter.",
+        (
+            Query(WORLD_SIZE, "world size"),
+            Query(
+                f'count(up{{job="{scrape.WORKERS}",namespace="$namespace",elasticjob="$elasticjob"}} == 1)', "reached"
+            ),
+        ),
+    ),
+    Panel(
+        "Goodput",
+        "Share of the time that was used for steps that count. The rest: recoveries, discarded steps, waiting.",
+        (Query(GOODPUT, "goodput"),),
+        "percentunit",
+        most=1,
+    ),
+    Panel(
+        "Recoveries by cause",
+        "How often training stopped because the membership changed.",
+        (Query(RECOVERIES, "{{cause}}"),),
+        bars=True,
+    ),
+    Panel("Loss", "Mean loss over the samples of the last committed step.", (Query(LOSS, "loss"),)),
+    Panel("Samples/s", "Of all workers.", (Query(SAMPLES, "samples/s"),)),
+    Panel(
+        "Time of a step",
+        "Of committed steps.",
+        tuple(
+            Query(f"histogram_quantile({part}, {STEP_TIMES})", name) for part, name in ((0.5, "median"), (0.95, "95 %"))
+        ),
+        "s",
+    ),
+    Panel(
+        "Time of a recovery",
+        "From the moment training stopped to the next committed step: 95 % within the last hour took less.",
+        (Query(f"histogram_quantile(0.95, {RECOVERY_TIMES})", "{{cause}}"),),
+        "s",
+    ),
+    Panel(
+        "Checkpoints in the last hour",
+        "Written and failed.",
+        (
+            Query(f"sum(increase(tidewater_checkpoints_saved_total{SELECTED}[1h]))", "written"),
+            Query(f"sum(increase(tidewater_checkpoint_failures_total{SELECTED}[1h]))", "failed"),
+        ),
+    ),
+    Panel(
+        "Steps given up, workers that drifted",
+        "In the last hour. A step is given up when a worker fails in it.",
+        (
+            Query(f"max(increase(tidewater_discarded_steps_total{SELECTED}[1h]))", "steps given up"),
+            Query(f"sum(increase(tidewater_drifts_total{SELECTED}[1h]))", "drifts"),
+        ),
+    ),
+)
+
+CONTROL = (
+    Panel(
+        "Jobs by state", "All ElasticJobs of the cluster.", (Query("max by (state) (elasticjob_jobs)", "{{state}}"),)
+    ),
+    Panel(
+        "Alerts",
+        "Those that fire.",
+        (Query('sum by (alertname) (ALERTS{alertstate="firing"}) or vector(0)', "{{alertname}}"),),
+    ),
+    Panel(
+        "etcd: time of a write",
+        "99 % of the writes to its log took less. On EFS a few milliseconds are usual.",
+        (
+            Query(
+                f"histogram_quantile(0.99, sum by (le) (rate(etcd_disk_wal_fsync_duration_seconds_bucket[{_EACH}])))",
+                "99 %",
+            ),
+        ),
+        "s",
+    ),
+)
+
+NODES = (
+    Panel("Nodes", "That Prometheus reaches.", (Query(f'sum by (role) (up{{job="{scrape.NODES}"}})', "{{role}}"),)),
+    Panel(
+        "CPUs in use",
+        "On each node.",
+        (Query(f"sum by (node) (rate(node_cpu_usage_seconds_total[{_EACH}]))", "{{node}}"),),
+    ),
+    Panel(
+        "Memory in use", "On each node.", (Query("sum by (node) (node_memory_working_set_bytes)", "{{node}}"),), "bytes"
+    ),
+)
+
+KARPENTER = (
+    Panel(
+        "Nodes that Karpenter has started and ended",
+        "Since its start.",
+        (
+            Query("sum(karpenter_nodeclaims_created_total)", "started"),
+            Query("sum(karpenter_nodeclaims_terminated_total) or vector(0)", "ended"),
+        ),
+    ),
+)
+
+GPUS = (
+    Panel(
+        "GPU in use",
+        "Share of the time in which a kernel ran.",
+        (Query("DCGM_FI_DEV_GPU_UTIL", "{{node}} {{gpu}}"),),
+        "percent",
+        most=100,
+    ),
+    Panel(
+        "GPU memory in use",
+        "On each GPU.",
+        (Query("DCGM_FI_DEV_FB_USED * 1048576", "{{node}} {{gpu}}"),),
+        "bytes",
+    ),
+    Panel("Temperature", "Of each GPU.", (Query("DCGM_FI_DEV_GPU_TEMP", "{{node}} {{gpu}}"),), "celsius"),
+    Panel("Power", "Of each GPU.", (Query("DCGM_FI_DEV_POWER_USAGE", "{{node}} {{gpu}}"),), "watt"),
+    Panel(
+        "Last Xid error",
+        "0: none. https://docs.nvidia.com/deploy/xid-errors/",
+        (Query("DCGM_FI_DEV_XID_ERRORS", "{{node}} {{gpu}}"),),
+    ),
+)
+
+
+def rows(parts: scrape.Parts) -> Iterator[tuple[str, tuple[Panel, ...]]]:
+    """Yield the rows with their panels: those of which there is something to measure."""
+    yield "Training", TRAINING
+    yield "Jobs and control", CONTROL
+    yield "Nodes", (*NODES, *KARPENTER) if parts.karpenter else NODES
+    if parts.gpus:
+        yield "GPUs", GPUS
+
+
+def dashboard(parts: scrape.Parts) -> Dashboard:
+    """Return the dashboard. Its variables choose the data source, the namespace and the job."""
+    made = (
+        build.Dashboard(TITLE)
+        .uid(UID)
+        .tags(["tidewater", "generated"])
+        .time("now-1h", "now")
+        .refresh("30s")
+        .timezone("browser")
+        .with_variable(build.DatasourceVariable("datasource").label("Data source").type("prometheus"))
+        .with_variable(_variable("namespace", "tidewater_committed_steps_total"))
+        .with_variable(_variable("elasticjob", 'tidewater_committed_steps_total{namespace="$namespace"}'))
+    )
+    ids = itertools.count(1)
+    for title, panels in rows(parts):
+        made = made.with_row(build.Row(title).id(next(ids)))
+        for each in panels:
+            made = made.with_panel(_panel(each).id(next(ids)))
+    return made.build()
+
+
+def to_json(made: Dashboard) -> str:
+    """Return the dashboard as Grafana imports it."""
+    return json.dumps(made, cls=JSONEncoder, indent=1, sort_keys=True) + "\n"
+
+
+def _variable(label: str, series: str) -> build.QueryVariable:
+    return (
+        build.QueryVariable(label)
+        .datasource(_SOURCE)
+        .query(f"label_values({series}, {label})")
+        .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+    )
+
+
+def _panel(wanted: Panel) -> stat.Panel | timeseries.Panel:
+    made: stat.Panel | timeseries.Panel = stat.Panel() if wanted.number else _chart(wanted)
+    made = made.title(wanted.title).description(wanted.description).unit(wanted.unit).datasource(_SOURCE)
+    for letter, each in zip(string.ascii_uppercase, wanted.queries, strict=False):
+        target = prometheus.Dataquery().ref_id(letter).expr(each.expression).legend_format(each.legend)
+        made = made.with_target(target.datasource(_SOURCE).range())
+    return made.span(wanted.width).height(4 if wanted.number else 8)
+
+
+def _chart(wanted: Panel) -> timeseries.Panel:
+    legend = (
+        ui.VizLegendOptions().show_legend(True).placement(LegendPlacement.BOTTOM).display_mode(LegendDisplayMode.LIST)
+    )
+    made = timeseries.Panel().legend(legend).min(0)
+    if wanted.most is not None:
+        made = made.max(wanted.most)
+    if wanted.bars:
+        made = made.draw_style(GraphDrawStyle.BARS).fill_opacity(60)
+    return made
