@@ -5,6 +5,7 @@ from __future__ import annotations
 import pulumi
 
 import settings
+from infra import preflight
 from infra.account import Account, connect
 from infra.addons import Addons, AddonsArgs
 from infra.bucket import Bucket, BucketArgs
@@ -31,12 +32,13 @@ from workloads.training import Training, TrainingArgs
 
 
 def main() -> None:
-    """Read the settings, make the AWS side and what runs on it, export the outputs."""
-    stack = settings.load()
+    """Read the settings, check them against what AWS has, make the AWS side and what runs on it, export the outputs."""
+    wanted = settings.load()
+    account = connect(wanted)
+    stack = preflight.check(wanted, account)
     name, training, space = stack.name, stack.training, stack.training.namespace
 
-    account = connect(stack)
-    network = Network(name, NetworkArgs(account.region, stack.network, stack.instance_types), account.options())
+    network = Network(name, NetworkArgs(account.region, stack.network), account.options())
     key = Encryption(name, EncryptionArgs(account), account.options())
     bucket = Bucket(name, BucketArgs(key.arn, protect=stack.protect), account.options())
     identity = Identity(name, IdentityArgs(account, training, bucket.arn, key.arn), account.options())

@@ -7,7 +7,7 @@ model      the configuration as a tree of frozen dataclasses
 parsing    makes that tree from keys and values
 nodes      the part of `parsing` for the workers and all nodes
 reader     typed access to keys; collects the mistakes
-hardware   facts about instance types
+hardware   facts about AWS, and the form in which `infra.preflight` adds those about instance types
 """
 
 from settings.model import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pulumi
@@ -63,16 +63,17 @@ class Nodes:
     maximum: int
     instance_types: tuple[str, ...]
     capacity_type: str = "ON_DEMAND"
+    hardware: tuple[hardware.InstanceType, ...] = ()
+    """What AWS says of `instance_types`; empty until it is asked. See `Settings.with_hardware`."""
 
     @property
-    def smallest(self) -> hardware.InstanceType:
-        """Return what every node of the group has at least."""
-        types = [hardware.INSTANCE_TYPES[name] for name in self.instance_types]
-        return hardware.InstanceType(
-            vcpus=min(each.vcpus for each in types),
-            memory_gib=min(each.memory_gib for each in types),
-            gpus=min(each.gpus for each in types),
-        )
+    def smallest(self) -> hardware.Size:
+        """Return what every node of the group has at least. AWS must have been asked."""
+        return hardware.smallest(self.hardware)
+
+    def with_hardware(self, found: Mapping[str, hardware.InstanceType]) -> Nodes:
+        """Return the group with what AWS says of its types."""
+        return replace(self, hardware=tuple(found[name] for name in self.instance_types))
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,8 @@ class Workers:
     maximum: int
     gpus: int
     per_node: int
+    mixed_gpu_models: bool
+    """Whether nodes with different GPUs may train together."""
     nodes: Nodes
     """The worker node group. With a `Surge` it is the core: the nodes for `minimum` workers, always On-Demand."""
 
@@ -205,6 +208,11 @@ class Settings:
         surge = {"surgeInstanceTypes": self.surge.instance_types} if self.surge else {}
         groups = {"systemInstanceTypes": self.system.instance_types, "instanceTypes": self.workers.nodes.instance_types}
         return {**groups, **surge}
+
+    def with_hardware(self, found: Mapping[str, hardware.InstanceType]) -> Settings:
+        """Return the settings with what AWS says of the instance types, by their names."""
+        workers = replace(self.workers, nodes=self.workers.nodes.with_hardware(found))
+        return replace(self, system=self.system.with_hardware(found), workers=workers)
 
     @property
     def all_tags(self) -> dict[str, str]:

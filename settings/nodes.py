@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import re
 
-from settings import hardware
 from settings.model import Nodes, Surge, Window, Workers
 from settings.reader import Reader
 
 ON_DEMAND = "ON_DEMAND"
 SPOT = "SPOT"
 
+_INSTANCE_TYPE = r"[a-z][a-z0-9-]*\.[a-z0-9-]+"
 _CHARTS = r"oci://[\w.:/-]+|(?!\w+://)\S.*"
 _AMI_VERSION = r"v\d{8}"
 _WINDOW = r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun) ([01]\d|2[0-3]):([0-5]\d) ([1-9]|1\d|2[0-4])h"
@@ -43,18 +43,16 @@ def workers(read: Reader) -> Workers:
         group = Nodes(least, least, max(1, least), types, ON_DEMAND)  # EKS refuses a maximum of 0
     else:
         group = Nodes(now, least, most, types, capacity_type)
-    found = Workers(
+    return Workers(
         count=count,
         sized_by_pulumi=read.choice("sizeOwner", ("pulumi", "cluster")) == "pulumi",
         minimum=minimum,
         maximum=maximum,
         gpus=read.integer("gpusPerWorker", 0, 8),
         per_node=per_node,
+        mixed_gpu_models=read.boolean("mixedGpuModels"),
         nodes=group,
     )
-    for name in types:
-        _check_fit(read, "instanceTypes", name, found)
-    return found
 
 
 def surge(read: Reader, workers: Workers) -> Surge | None:
@@ -70,7 +68,7 @@ def surge(read: Reader, workers: Workers) -> Surge | None:
         ami_version=read.text("nodeImageVersion", _AMI_VERSION, "a release of the EKS image such as v20260304"),
     )
     if _karpenter(read):
-        _check_surge(read, found, workers)
+        _check_surge(read, found)
         return found
     _refuse_without_karpenter(read, found)
     return None
@@ -100,22 +98,7 @@ def _limits(read: Reader, *, karpenter: bool) -> tuple[int, int]:
 
 
 def _instance_types(read: Reader, key: str, *, at_least_one: bool) -> tuple[str, ...]:
-    names = read.texts(key, r"[a-z0-9.-]+", "an EC2 instance type", at_least_one=at_least_one)
-    unknown = [name for name in names if name not in hardware.INSTANCE_TYPES]
-    for name in unknown:
-        known = ", ".join(read.closest(name, hardware.INSTANCE_TYPES))
-        read.wrong(key, name, f"unknown instance type; similar ones are {known}, and settings/hardware.py lists all")
-    return tuple(name for name in names if name not in unknown)
-
-
-def _check_fit(read: Reader, key: str, name: str, found: Workers) -> None:
-    kind = hardware.INSTANCE_TYPES[name]
-    gpus, per_node = found.gpus, found.per_node
-    if gpus * per_node > kind.gpus:
-        needed = f"{per_node} per node is {gpus * per_node} GPUs"
-        read.wrong("gpusPerWorker", gpus, f"{needed}, and {name} in {key} has {kind.gpus}")
-    if per_node > kind.vcpus:
-        read.wrong("workersPerNode", per_node, f"{name} in {key} has {kind.vcpus} vCPUs")
+    return read.texts(key, _INSTANCE_TYPE, "an EC2 instance type such as m5.large", at_least_one=at_least_one)
 
 
 def _window(read: Reader) -> Window | None:
@@ -128,29 +111,13 @@ def _window(read: Reader) -> Window | None:
     return Window(day.lower(), int(hour), int(minute), int(hours))
 
 
-def _check_surge(read: Reader, found: Surge, workers: Workers) -> None:
+def _check_surge(read: Reader, found: Surge) -> None:
     if found.capacity_type == SPOT and found.maximum == 0:
         read.wrong(
             "capacityType",
             SPOT,
             "is for the nodes above minWorkers, and maxWorkers leaves none; the nodes for minWorkers are On-Demand. "
             "Lower minWorkers, raise maxWorkers, set ON_DEMAND, or set surgeNodes to nodegroup",
-        )
-    for name in found.instance_types:
-        _check_fit(read, "surgeInstanceTypes", name, workers)
-        if workers.nodes.instance_types:
-            _check_size(read, name, workers.nodes.smallest)
-
-
-def _check_size(read: Reader, name: str, least: hardware.InstanceType) -> None:
-    # A worker requests its share of the smallest core node, so no smaller node has room for it.
-    kind = hardware.INSTANCE_TYPES[name]
-    if kind.vcpus < least.vcpus or kind.memory_gib < least.memory_gib:
-        read.wrong(
-            "surgeInstanceTypes",
-            name,
-            f"has {kind.vcpus} vCPUs and {kind.memory_gib} GiB; a worker that fits the smallest of instanceTypes needs "
-            f"{least.vcpus} vCPUs and {least.memory_gib} GiB",
         )
 
 

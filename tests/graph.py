@@ -22,16 +22,21 @@ from typing import Any
 
 import pulumi
 import yaml
+from moto.ec2.models.instance_types import INSTANCE_TYPES
 from pulumi.runtime import mocks, rpc
 from pulumi.runtime import settings as runtime_settings
 from pulumi.runtime.proto import callback_pb2
 
 import settings
+from localcloud.standins.aws import instance_types
+from tests import facts
 
 ROOT = Path(__file__).resolve().parents[1]
 ACCOUNT = "123456789012"
 REGION = "us-west-2"
-ZONES = [f"{REGION}{letter}" for letter in "cab"]
+ZONES = [f"{REGION}{letter}" for letter in "cabd"]
+QUOTA = 100_000.0
+"""vCPUs of each quota of the account."""
 NODES_SECURITY_GROUP = "sg-of-the-cluster"
 KUBECONFIG = json.dumps({"kind": "Config", "certificate-authority-data": "c2VjcmV0"})
 
@@ -135,8 +140,12 @@ class _Cloud(mocks.Mocks):
             return {"names": ZONES}, []
         if args.token == "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings":
             (wanted,) = args.args["filters"]
-            pairs = [(name, zone) for name in wanted["values"] for zone in ZONES]
+            pairs = facts.offered(REGION, *wanted["values"])
             return {"instanceTypes": [name for name, _ in pairs], "locations": [zone for _, zone in pairs]}, []
+        if args.token == "aws:ec2/getInstanceType:getInstanceType":
+            return instance_types.outputs(INSTANCE_TYPES[args.args["instanceType"]]), []
+        if args.token == "aws:servicequotas/getServiceQuota:getServiceQuota":
+            return {"value": QUOTA}, []
         raise AssertionError(f"the program asked for {args.token}")
 
 
