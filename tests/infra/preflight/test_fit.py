@@ -22,7 +22,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "type that only another zone has": (
         {"instanceTypes": ["g7e.2xlarge"], "region": "us-east-1", "availabilityZones": "us-east-1b,us-east-1d"},
-        "instanceTypes = g7e.2xlarge: none of the zones us-east-1b, us-east-1d has it; it is in us-east-1a, us-east-1c. Na",
+        "instanceTypes = g7e.2xlarge: none of the zones us-east-1b, us-east-1d has it; it is in us-east-1a, us-east-",
     ),
     "zone that the region doesn't have": (
         {"availabilityZones": "us-west-2a,us-west-2e"},
