@@ -38,7 +38,7 @@ def main() -> None:
     stack = preflight.check(wanted, account)
     name, training, space = stack.name, stack.training, stack.training.namespace
 
-    network = Network(name, NetworkArgs(account.region, stack.network), account.options())
+    network = Network(name, NetworkArgs(account.region, stack.network, stack.instance_types), account.options())
     key = Encryption(name, EncryptionArgs(account), account.options())
     bucket = Bucket(name, BucketArgs(key.arn, protect=stack.protect), account.options())
     identity = Identity(name, IdentityArgs(account, training, bucket.arn, key.arn), account.options())

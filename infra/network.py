@@ -1,6 +1,6 @@
 """The VPC: public and private subnets over several zones, NAT, an S3 endpoint, a locked default security group.
 
-    network = Network(name, NetworkArgs(account.region, stack.network), account.options())
+    network = Network(name, NetworkArgs(account.region, stack.network, stack.instance_types), account.options())
     network.private_subnet_ids
 
 Nodes, mount targets and the control plane's interfaces are in the private subnets. The public subnets hold NAT
@@ -10,6 +10,7 @@ gateways, and load balancers if a workload asks for one.
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -61,12 +62,35 @@ def zone_name(available: list[str], index: int, wanted: int) -> str:
     return sorted(available)[index]
 
 
+def check_offerings(
+    zones: Sequence[str], offered: Sequence[tuple[str, str]], wanted: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """Return the zones, if at least one of them has each instance type: node groups and Karpenter use those that do.
+
+    Args:
+        zones: the stack's zones.
+        offered: pairs of an instance type and a zone that has it.
+        wanted: the instance types, by the key that names them.
+
+    Raises:
+        pulumi.RunError: none of the zones has a type.
+    """
+    for key, types in wanted.items():
+        for name in types:
+            having = sorted(zone for type_, zone in offered if type_ == name)
+            if not set(having) & set(zones):
+                elsewhere = f"it is in {', '.join(having)}" if having else "no zone of the region has it"
+                raise pulumi.RunError(f"{key} = {name}: none of the zones {', '.join(zones)} has it; {elsewhere}")
+    return list(zones)
+
+
 @dataclass(frozen=True)
 class NetworkArgs:
-    """The region and the VPC's settings."""
+    """The region, the VPC's settings, and the instance types that its zones must have, by the key that names them."""
 
     region: str
     network: settings.Network
+    instance_types: Mapping[str, Sequence[str]]
 
 
 class Network(pulumi.ComponentResource):
@@ -102,7 +126,7 @@ class Network(pulumi.ComponentResource):
             opts=self._child,
         )
         plan = plan_subnets(wanted.cidr, wanted.zone_count)
-        zones = self._zones(wanted)
+        zones = self._with_offerings(self._zones(wanted), args.instance_types)
         public = self._subnets("public", plan.public, zones)
         private = self._subnets("private", plan.private, zones)
         self.public_subnet_ids = [subnet.id for subnet in public]
@@ -131,6 +155,20 @@ class Network(pulumi.ComponentResource):
         return [
             found.names.apply(partial(zone_name, index=index, wanted=wanted.zones)) for index in range(wanted.zones)
         ]
+
+    def _with_offerings(
+        self, zones: list[pulumi.Input[str]], wanted: Mapping[str, Sequence[str]]
+    ) -> list[pulumi.Input[str]]:
+        names = sorted({name for types in wanted.values() for name in types})
+        found = aws.ec2.get_instance_type_offerings_output(
+            filters=[{"name": "instance-type", "values": names}],
+            location_type="availability-zone",
+            opts=pulumi.InvokeOutputOptions(parent=self),
+        )
+        checked = pulumi.Output.all(found.instance_types, found.locations, *zones).apply(
+            lambda given: check_offerings(given[2:], list(zip(given[0], given[1], strict=True)), wanted)
+        )
+        return [checked[index] for index in range(len(zones))]
 
     def _subnets(self, kind: str, ranges: tuple[str, ...], zones: list[pulumi.Input[str]]) -> list[aws.ec2.Subnet]:
         # EKS and its load balancer controller look for these tags.

@@ -40,6 +40,10 @@ class InstanceType(Size):
     name: str = ""
     gpu: str = ""
     """The model of its GPUs in AWS's words, such as A10G; empty without any."""
+    efa: int = 0
+    """Elastic Fabric Adapters that it can have, at most."""
+    has_instance_store: bool = False
+    """Whether it has disks of its own."""
     architectures: tuple[str, ...] = ()
     """In AWS's words: x86_64, arm64."""
     usage_classes: tuple[str, ...] = ()

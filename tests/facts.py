@@ -29,6 +29,8 @@ def instance_type(name: str) -> InstanceType:
         memory_mib=found["MemoryInfo"]["SizeInMiB"],
         gpus=sum(gpu["Count"] for gpu in gpus),
         gpu=gpus[0]["Name"] if gpus else "",
+        efa=found["NetworkInfo"].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0),
+        has_instance_store=found["InstanceStorageSupported"],
         architectures=tuple(found["ProcessorInfo"]["SupportedArchitectures"]),
         usage_classes=tuple(found["SupportedUsageClasses"]),
     )

@@ -30,10 +30,10 @@ def mistakes(stack: settings.Settings, region: Region) -> list[str]:
     ]
 
 
-def used_zones(stack: settings.Settings, region: Region) -> tuple[str, ...]:
-    """Return the zones of the stack's subnets."""
+def possible_zones(stack: settings.Settings, region: Region) -> tuple[str, ...]:
+    """Return the zones that the stack's subnets can be in. Of a count, `infra.network` chooses, and checks its choice."""
     wanted = stack.network.zones
-    return region.zones[:wanted] if isinstance(wanted, int) else wanted
+    return region.zones if isinstance(wanted, int) else wanted
 
 
 def _zones(stack: settings.Settings, region: Region) -> list[str]:
@@ -50,7 +50,7 @@ def _zones(stack: settings.Settings, region: Region) -> list[str]:
 
 
 def _offerings(stack: settings.Settings, region: Region) -> list[str]:
-    zones, found = used_zones(stack, region), []
+    zones, found = possible_zones(stack, region), []
     for key, name in _named(stack):
         having = region.zones_with(name)
         if not having:

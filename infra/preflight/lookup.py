@@ -82,6 +82,8 @@ def instance_type(found: aws.ec2.GetInstanceTypeResult) -> InstanceType:
         memory_mib=found.memory_size,
         gpus=sum(gpu.count for gpu in gpus),
         gpu=gpus[0].name if gpus else "",
+        efa=found.efa_maximum_interfaces,
+        has_instance_store=found.instance_storage_supported,
         architectures=tuple(found.supported_architectures),
         usage_classes=tuple(found.supported_usages_classes),
     )

@@ -8,7 +8,9 @@ import itertools
 import pulumi
 import pytest
 
+import settings
 from infra import network
+from infra.account import connect
 from tests import graph
 
 NAT = "aws:ec2/natGateway:NatGateway"
@@ -44,6 +46,45 @@ def test_zones_come_in_a_stable_order() -> None:
 def test_too_few_zones_in_the_region_is_an_error_that_names_them() -> None:
     with pytest.raises(pulumi.RunError, match="availabilityZones = 3: the region has only 2"):
         network.zone_name(["a", "b"], 0, 3)
+
+
+OFFERED = [("g5.xlarge", "us-west-2a"), ("g5.xlarge", "us-west-2b"), ("p5.48xlarge", "us-west-2c")]
+
+
+def test_one_zone_with_an_instance_type_is_enough() -> None:
+    zones = ["us-west-2b", "us-west-2c"]
+    wanted = {"instanceTypes": ["g5.xlarge"], "surgeInstanceTypes": ["g5.xlarge", "p5.48xlarge"]}
+    assert network.check_offerings(zones, OFFERED, wanted) == zones
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("p5.48xlarge", "none of the zones us-west-2a, us-west-2b has it; it is in us-west-2c"),
+        ("g6e.xlarge", "none of the zones us-west-2a, us-west-2b has it; no zone of the region has it"),
+    ],
+)
+def test_an_instance_type_that_no_zone_has_is_an_error_that_names_both(name: str, reason: str) -> None:
+    wanted = {"instanceTypes": ["g5.xlarge"], "surgeInstanceTypes": [name]}
+    with pytest.raises(pulumi.RunError, match=f"surgeInstanceTypes = {name}: {reason}"):
+        network.check_offerings(["us-west-2a", "us-west-2b"], OFFERED, wanted)
+
+
+def test_subnets_are_in_the_zones_that_were_checked_for_the_types_of_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def checked(zones: list[str], offered: list[tuple[str, str]], wanted: dict[str, tuple[str, ...]]) -> list[str]:
+        assert {name for name, _ in offered} == {name for types in wanted.values() for name in types}
+        return [f"checked {zone} for {', '.join(wanted)}" for zone in zones]
+
+    def program() -> None:
+        stack = settings.load()
+        account = connect(stack)
+        args = network.NetworkArgs(account.region, stack.network, stack.instance_types)
+        network.Network(stack.name, args, account.options())
+
+    monkeypatch.setattr(network, "check_offerings", checked)
+    zones = {each.inputs["availabilityZone"] for each in graph.run(program, graph.defaults()).all(SUBNET)}
+    keys = "systemInstanceTypes, instanceTypes, surgeInstanceTypes"
+    assert zones == {f"checked us-west-2a for {keys}", f"checked us-west-2b for {keys}"}
 
 
 def test_nat_gateways_are_one_for_all_zones_or_one_for_each() -> None:

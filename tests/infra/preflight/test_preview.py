@@ -15,10 +15,12 @@ import pytest
 from pulumi.provider.experimental import provider as sdk
 
 import settings
+from infra import preflight
+from infra.account import connect
 from localcloud.aws.compute.quotas import QUOTAS
 from localcloud.standins.aws.provider import AwsProvider
 from localcloud.standins.values import from_plain, to_plain
-from tests import graph, moto_server
+from tests import facts, graph, moto_server
 from tests.moto_server import KEYS, REGION
 
 STANDARD, G, G_SPOT = "L-1216C47A", "L-DB2E81BA", "L-3819A6DF"
@@ -178,6 +180,23 @@ def test_without_the_right_to_read_quotas_there_is_a_warning_and_no_error(accoun
         assert "AccessDenied" in warning
 
 
+def test_the_facts_about_a_type_are_those_of_aws(account: str) -> None:
+    found: list[settings.Settings] = []
+
+    def program() -> None:
+        wanted = settings.load()
+        found.append(preflight.check(wanted, connect(wanted)))
+
+    names = ["p4d.24xlarge", "p5.48xlarge"]
+    config = {**graph.defaults(), "instanceTypes": names, "mixedGpuModels": True, "maxWorkers": 2}
+    graph.run(program, config, ask=provider(account, **KEYS))
+    assert found[0].workers.nodes.hardware == tuple(facts.instance_type(name) for name in names)
+    assert [(kind.gpus, kind.efa, kind.has_instance_store) for kind in found[0].workers.nodes.hardware] == [
+        (8, 4, True),
+        (8, 32, True),
+    ]
+
+
 def test_the_questions_are_asked_at_the_same_time() -> None:
     # There are six, and each waits for two others: one after the other they would never be answered.
     three_asked = threading.Barrier(3, timeout=60)
@@ -188,9 +207,6 @@ def test_the_questions_are_asked_at_the_same_time() -> None:
         return graph.answer(token, arguments)
 
     def program() -> None:
-        from infra import preflight
-        from infra.account import connect
-
         wanted = settings.load()
         preflight.check(wanted, connect(wanted))
 
