@@ -89,12 +89,13 @@ def _capacity_type(read: Reader) -> str:
 
 def _limits(read: Reader, *, karpenter: bool) -> tuple[int, int]:
     low, why = (0, "") if karpenter else (1, "0 needs surgeNodes karpenter")
+    before = len(read.mistakes)
     minimum = read.integer("minWorkers", low, 1000, why=why)
     maximum = read.integer("maxWorkers", 1, 1000)
-    if maximum < minimum:
+    if len(read.mistakes) == before and maximum < minimum:
         read.wrong("maxWorkers", maximum, f"must be at least minWorkers, which is {minimum}")
-        return low, 1000  # `workers` has no range then, so it is not reported too
-    return minimum, maximum
+    # After a mistake `workers` has no range, so it is not reported too.
+    return (minimum, maximum) if len(read.mistakes) == before else (low, 1000)
 
 
 def _instance_types(read: Reader, key: str, *, at_least_one: bool) -> tuple[str, ...]:
