@@ -5,6 +5,7 @@ from __future__ import annotations
 import pulumi
 
 import settings
+from infra import preflight
 from infra.account import Account, connect
 from infra.addons import Addons, AddonsArgs
 from infra.bucket import Bucket, BucketArgs
@@ -38,11 +39,12 @@ from workloads.training import Training, TrainingArgs
 
 
 def main() -> None:
-    """Read the settings, make the AWS side and what runs on it, export the outputs."""
-    stack = settings.load()
+    """Read the settings, check them against what AWS has, make the AWS side and what runs on it, export the outputs."""
+    wanted = settings.load()
+    account = connect(wanted)
+    stack = preflight.check(wanted, account)
     name, training, space = stack.name, stack.training, stack.training.namespace
 
-    account = connect(stack)
     zones = NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines)
     network = Network(name, zones, account.options())
     key = Encryption(name, EncryptionArgs(account), account.options())

@@ -1,6 +1,7 @@
 """The AWS side of the stack, as Pulumi components that take `(name, args, opts)`. Never imports `workloads`.
 
 account          the AWS provider and the account behind it
+preflight        what the region and the account must have, checked before anything is made
 network          VPC, subnets, routes, NAT gateways
 zones            in which zones things are
 encryption       the KMS key

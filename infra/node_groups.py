@@ -102,7 +102,7 @@ def worker_group(
         image=image_of(stack, stack.workers.nodes, account),
         nodes=stack.workers.nodes,
         disk=stack.machines.disk,
-        interfaces=interfaces(stack.machines.efa, cluster.security_group_id),
+        interfaces=interfaces(stack.efa, cluster.security_group_id),
         instance_store=stack.machines.instance_store,
         placement_group=network.placement_group,
         update_strategy=stack.machines.update_strategy,

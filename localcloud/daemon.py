@@ -127,6 +127,7 @@ class _Cloud:
     def _gateway(self, principals: Any) -> Any:
         from localcloud.aws import commands
         from localcloud.aws.compute.pricing import PricingService
+        from localcloud.aws.compute.quota_service import QuotaService
         from localcloud.aws.eks import service
         from localcloud.aws.gateway import Gateway, Service
 
@@ -138,7 +139,11 @@ class _Cloud:
             (service.is_auth_call, service.auth_app(self.eks)),
             (control.is_command, own),
         ]
-        services: dict[str, Service] = {"eks": service.EksService(self.eks), "pricing": PricingService()}
+        services: dict[str, Service] = {
+            "eks": service.EksService(self.eks),
+            "pricing": PricingService(),
+            "servicequotas": QuotaService(account),
+        }
         return Gateway(account, principals, services, apps, _followers(instance, self.eks, interruptions))
 
     def stop(self) -> None:

@@ -8,7 +8,7 @@ parsing    makes that tree from keys and values
 nodes      the part of `parsing` for the workers and all nodes
 machines   the part of `parsing` for what the worker nodes have in common
 reader     typed access to keys; collects the mistakes
-hardware   facts about instance types
+hardware   facts about AWS, and the form in which `infra.preflight` adds those about instance types
 versions   which node image and which addons go with a Kubernetes version
 """
 

@@ -1,32 +1,23 @@
-"""What the program knows about EC2 instance types: the single source of truth.
+"""Facts about AWS that settings are checked against, and the form in which facts about instance types arrive.
 
-    hardware.INSTANCE_TYPES["g5.xlarge"].gpus      # 1
-
-Rows are copied from https://aws.amazon.com/ec2/instance-types/ and
-https://docs.aws.amazon.com/ec2/latest/instancetypes/ac.html; check new rows there. All types are x86-64, as
-the training images are.
+What an instance type has, AWS says: `infra.preflight` asks it. So a type works here on the day on which it comes out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class InstanceType:
-    """The size of one EC2 instance type."""
+class Size:
+    """What a node has room for. `gpus` are NVIDIA's, the only ones that the stack's images use."""
 
     vcpus: int
-    memory_gib: int
+    memory_mib: int
     gpus: int = 0
-    gpu: str = ""
     efa: int = 0
-    """Elastic Fabric Adapters, at most one for each network card."""
-
-    @property
-    def has_instance_store(self) -> bool:
-        """Return whether it has NVMe disks of its own: of these types, all with GPUs do, and no other."""
-        return self.gpus > 0
+    """Elastic Fabric Adapters that it can have, at most."""
 
     @property
     def schedulable_cpu_millis(self) -> int:
@@ -41,54 +32,33 @@ class InstanceType:
     @property
     def schedulable_memory_mib(self) -> int:
         """Return the memory that the pods can request: what kubelet, eviction limit and DaemonSets leave."""
-        return int(self.memory_gib * 1024 * 0.8)
+        return int(self.memory_mib * 0.8)
 
 
-def _general(memory_per_vcpu_gib: int, sizes: dict[str, int]) -> dict[str, InstanceType]:
-    return {name: InstanceType(vcpus=vcpus, memory_gib=vcpus * memory_per_vcpu_gib) for name, vcpus in sizes.items()}
+@dataclass(frozen=True)
+class InstanceType(Size):
+    """What AWS says of one EC2 instance type."""
+
+    name: str = ""
+    gpu: str = ""
+    """The model of its GPUs in AWS's words, such as A10G; empty without any."""
+    has_instance_store: bool = False
+    """Whether it has disks of its own."""
+    architectures: tuple[str, ...] = ()
+    """In AWS's words: x86_64, arm64."""
+    usage_classes: tuple[str, ...] = ()
+    """How it is sold, in AWS's words: on-demand, spot, capacity-block."""
 
 
-_M_SIZES = {"large": 2, "xlarge": 4, "2xlarge": 8, "4xlarge": 16, "8xlarge": 32}
+def smallest(types: Sequence[Size]) -> Size:
+    """Return what each of `types` has at least."""
+    return Size(
+        vcpus=min(each.vcpus for each in types),
+        memory_mib=min(each.memory_mib for each in types),
+        gpus=min(each.gpus for each in types),
+        efa=min(each.efa for each in types),
+    )
 
-
-def _family(prefix: str, memory_per_vcpu_gib: int) -> dict[str, InstanceType]:
-    sizes = {f"{prefix}.{size}": vcpus for size, vcpus in _M_SIZES.items()}
-    return _general(memory_per_vcpu_gib, sizes)
-
-
-INSTANCE_TYPES: dict[str, InstanceType] = {
-    **_family("m5", 4),
-    **_family("m6i", 4),
-    **_family("m7i", 4),
-    **_family("c6i", 2),
-    **_family("c7i", 2),
-    **_family("r6i", 8),
-    "t3.large": InstanceType(2, 8),
-    "t3.xlarge": InstanceType(4, 16),
-    "t3.2xlarge": InstanceType(8, 32),
-    "g4dn.xlarge": InstanceType(4, 16, 1, "T4"),
-    "g4dn.2xlarge": InstanceType(8, 32, 1, "T4"),
-    "g4dn.4xlarge": InstanceType(16, 64, 1, "T4"),
-    "g4dn.8xlarge": InstanceType(32, 128, 1, "T4", 1),
-    "g4dn.12xlarge": InstanceType(48, 192, 4, "T4", 1),
-    "g5.xlarge": InstanceType(4, 16, 1, "A10G"),
-    "g5.2xlarge": InstanceType(8, 32, 1, "A10G"),
-    "g5.4xlarge": InstanceType(16, 64, 1, "A10G"),
-    "g5.8xlarge": InstanceType(32, 128, 1, "A10G", 1),
-    "g5.12xlarge": InstanceType(48, 192, 4, "A10G", 1),
-    "g5.48xlarge": InstanceType(192, 768, 8, "A10G", 1),
-    "g6.xlarge": InstanceType(4, 16, 1, "L4"),
-    "g6.2xlarge": InstanceType(8, 32, 1, "L4"),
-    "g6.4xlarge": InstanceType(16, 64, 1, "L4"),
-    "g6.12xlarge": InstanceType(48, 192, 4, "L4", 1),
-    "g6.48xlarge": InstanceType(192, 768, 8, "L4", 1),
-    "g6e.xlarge": InstanceType(4, 32, 1, "L40S"),
-    "g6e.2xlarge": InstanceType(8, 64, 1, "L40S"),
-    "g6e.12xlarge": InstanceType(48, 384, 4, "L40S", 1),
-    "g6e.48xlarge": InstanceType(192, 1536, 8, "L40S", 4),
-    "p4d.24xlarge": InstanceType(96, 1152, 8, "A100", 4),
-    "p5.48xlarge": InstanceType(192, 2048, 8, "H100", 32),
-}
 
 DISK_GIB = range(50, 16_384 + 1)
 """From what system, images and checkpoint uploads take, to what every EBS client accepts."""

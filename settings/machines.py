@@ -1,6 +1,6 @@
 """The part of `parsing` for what the worker nodes have in common, whoever brings them.
 
-machines.machines(read, network, workers, surge).zones      # 1
+machines.machines(read, network, workers).zones      # 1
 """
 
 from __future__ import annotations
@@ -8,49 +8,27 @@ from __future__ import annotations
 import re
 
 from settings import hardware
-from settings.model import Disk, Machines, Network, Surge, Workers
+from settings.model import Disk, Machines, Network, Workers
 from settings.reader import Reader
 
 
-def machines(read: Reader, network: Network, workers: Workers, surge: Surge | None) -> Machines:
-    """Return what the worker nodes have in common."""
+def machines(read: Reader, network: Network, workers: Workers) -> Machines:
+    """Return what the worker nodes have in common. Whether their types have it is for `infra.preflight`."""
     return Machines(
         zones=_zones(read, network),
         update_strategy=_update_strategy(read, workers),
         disk=_disk(read),
         placement_group=_placement_group(read),
-        instance_store=_instance_store(read, workers, surge),
-        efa=_efa(read, workers, surge),
+        instance_store=read.boolean("instanceStore"),
+        efa=_efa(read, workers),
     )
 
 
-def _efa(read: Reader, workers: Workers, surge: Surge | None) -> int:
-    """Return the adapters of each node: all that it can have. The launch template of the core is one for all types."""
-    if not read.boolean("efa"):
-        return 0
-    _check_one_zone(read, "efa")
-    if not workers.gpus:
-        read.wrong("efa", "true", "is for NCCL, and workers without GPUs use gloo; set it to false")
-        return 0
-    names = (*workers.nodes.instance_types, *(surge.instance_types if surge else ()))
-    counts = {name: hardware.INSTANCE_TYPES[name].efa for name in names}
-    lacking = [name for name, count in counts.items() if not count]
-    least = min(counts.values(), default=0)
-    if lacking:
-        read.wrong("efa", "true", f"{', '.join(lacking)} can have no EFA; take larger types, or set it to false")
-    elif len(set(counts.values())) > 1:
-        told = ", ".join(f"{name} has {count}" for name, count in counts.items())
-        read.wrong("efa", "true", f"all types must have the same number of EFAs; {told}")
-    elif least % workers.per_node:
-        read.wrong("workersPerNode", workers.per_node, f"does not divide the {least} EFAs of each node")
-    return least
-
-
-def _instance_store(read: Reader, workers: Workers, surge: Surge | None) -> bool:
-    asked = read.boolean("instanceStore")
-    for name in (*workers.nodes.instance_types, *(surge.instance_types if surge else ())):
-        if asked and not hardware.INSTANCE_TYPES[name].has_instance_store:
-            read.wrong("instanceStore", "true", f"{name} has no disks of its own; set it to false or take another type")
+def _efa(read: Reader, workers: Workers) -> bool:
+    if asked := read.boolean("efa"):
+        _check_one_zone(read, "efa")
+        if not workers.gpus:
+            read.wrong("efa", "true", "is for NCCL, and workers without GPUs use gloo; set it to false")
     return asked
 
 

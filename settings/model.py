@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pulumi
@@ -70,16 +70,17 @@ class Nodes:
     maximum: int
     instance_types: tuple[str, ...]
     capacity_type: str = "ON_DEMAND"
+    hardware: tuple[hardware.InstanceType, ...] = ()
+    """What AWS says of `instance_types`; empty until it is asked. See `Settings.with_hardware`."""
 
     @property
-    def smallest(self) -> hardware.InstanceType:
-        """Return what every node of the group has at least."""
-        types = [hardware.INSTANCE_TYPES[name] for name in self.instance_types]
-        return hardware.InstanceType(
-            vcpus=min(each.vcpus for each in types),
-            memory_gib=min(each.memory_gib for each in types),
-            gpus=min(each.gpus for each in types),
-        )
+    def smallest(self) -> hardware.Size:
+        """Return what every node of the group has at least. AWS must have been asked."""
+        return hardware.smallest(self.hardware)
+
+    def with_hardware(self, found: Mapping[str, hardware.InstanceType]) -> Nodes:
+        """Return the group with what AWS says of its types."""
+        return replace(self, hardware=tuple(found[name] for name in self.instance_types))
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,8 @@ class Workers:
     maximum: int
     gpus: int
     per_node: int
+    mixed_gpu_models: bool
+    """Whether nodes with different GPUs may train together."""
     nodes: Nodes
     """The worker node group. With a `Surge` it is the core: nodes for `minimum` workers or fewer, always On-Demand."""
 
@@ -122,8 +125,8 @@ class Machines:
     """Whether their instances are near each other in one zone."""
     instance_store: bool
     """Whether images and scratch space are on the NVMe disks that belong to the instances."""
-    efa: int
-    """Elastic Fabric Adapters of each node; 0 if they are not used."""
+    efa: bool
+    """Whether they have all Elastic Fabric Adapters that their types can have."""
 
 
 @dataclass(frozen=True)
@@ -253,11 +256,21 @@ class Settings:
         return f"{PROJECT}-{self.stack}"
 
     @property
+    def efa(self) -> int:
+        """Return the Elastic Fabric Adapters of each worker node. AWS must have been asked."""
+        return self.workers.nodes.smallest.efa if self.machines.efa else 0
+
+    @property
     def instance_types(self) -> dict[str, tuple[str, ...]]:
         """Return the instance types of all nodes, by the key that names them."""
         surge = {"surgeInstanceTypes": self.surge.instance_types} if self.surge else {}
         groups = {"systemInstanceTypes": self.system.instance_types, "instanceTypes": self.workers.nodes.instance_types}
         return {**groups, **surge}
+
+    def with_hardware(self, found: Mapping[str, hardware.InstanceType]) -> Settings:
+        """Return the settings with what AWS says of the instance types, by their names."""
+        workers = replace(self.workers, nodes=self.workers.nodes.with_hardware(found))
+        return replace(self, system=self.system.with_hardware(found), workers=workers)
 
     @property
     def all_tags(self) -> dict[str, str]:

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import re
 
-from settings import hardware, versions
+from settings import versions
 from settings.model import Nodes, Surge, Window, Workers
 from settings.reader import Reader
 
 ON_DEMAND = "ON_DEMAND"
 SPOT = "SPOT"
 
+_INSTANCE_TYPE = r"[a-z][a-z0-9-]*\.[a-z0-9-]+"
 _CHARTS = r"oci://[\w.:/-]+|(?!\w+://)\S.*"
 _IMAGE_RELEASE = r"(v\d{8})?"
 _WINDOW = r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun) ([01]\d|2[0-3]):([0-5]\d) ([1-9]|1\d|2[0-4])h"
@@ -52,18 +53,16 @@ def workers(read: Reader) -> Workers:
         group = Nodes(core, core, max(1, core), types, ON_DEMAND)  # EKS refuses a maximum of 0
     else:
         group = Nodes(now, least, most, types, capacity_type)
-    found = Workers(
+    return Workers(
         count=count,
         sized_by_pulumi=read.choice("sizeOwner", ("pulumi", "cluster")) == "pulumi",
         minimum=minimum,
         maximum=maximum,
         gpus=read.integer("gpusPerWorker", 0, 8),
         per_node=per_node,
+        mixed_gpu_models=read.boolean("mixedGpuModels"),
         nodes=group,
     )
-    for name in types:
-        _check_fit(read, "instanceTypes", name, found)
-    return found
 
 
 def surge(read: Reader, workers: Workers) -> Surge | None:
@@ -78,7 +77,7 @@ def surge(read: Reader, workers: Workers) -> Surge | None:
         image=read.image("karpenterImage"),
     )
     if _karpenter(read):
-        _check_surge(read, found, workers)
+        _check_surge(read, found)
         return found
     _refuse_without_karpenter(read, found)
     return None
@@ -111,31 +110,17 @@ def _capacity_type(read: Reader) -> str:
 
 def _limits(read: Reader, *, karpenter: bool) -> tuple[int, int]:
     low, why = (0, "") if karpenter else (1, "0 needs surgeNodes karpenter")
+    before = len(read.mistakes)
     minimum = read.integer("minWorkers", low, 1000, why=why)
     maximum = read.integer("maxWorkers", 1, 1000)
-    if maximum < minimum:
+    if len(read.mistakes) == before and maximum < minimum:
         read.wrong("maxWorkers", maximum, f"must be at least minWorkers, which is {minimum}")
-        return low, 1000  # `workers` has no range then, so it is not reported too
-    return minimum, maximum
+    # After a mistake `workers` has no range, so it is not reported too.
+    return (minimum, maximum) if len(read.mistakes) == before else (low, 1000)
 
 
 def _instance_types(read: Reader, key: str, *, at_least_one: bool) -> tuple[str, ...]:
-    names = read.texts(key, r"[a-z0-9.-]+", "an EC2 instance type", at_least_one=at_least_one)
-    unknown = [name for name in names if name not in hardware.INSTANCE_TYPES]
-    for name in unknown:
-        known = ", ".join(read.closest(name, hardware.INSTANCE_TYPES))
-        read.wrong(key, name, f"unknown instance type; similar ones are {known}, and settings/hardware.py lists all")
-    return tuple(name for name in names if name not in unknown)
-
-
-def _check_fit(read: Reader, key: str, name: str, found: Workers) -> None:
-    kind = hardware.INSTANCE_TYPES[name]
-    gpus, per_node = found.gpus, found.per_node
-    if gpus * per_node > kind.gpus:
-        needed = f"{per_node} per node is {gpus * per_node} GPUs"
-        read.wrong("gpusPerWorker", gpus, f"{needed}, and {name} in {key} has {kind.gpus}")
-    if per_node > kind.vcpus:
-        read.wrong("workersPerNode", per_node, f"{name} in {key} has {kind.vcpus} vCPUs")
+    return read.texts(key, _INSTANCE_TYPE, "an EC2 instance type such as m5.large", at_least_one=at_least_one)
 
 
 def _window(read: Reader) -> Window | None:
@@ -148,29 +133,13 @@ def _window(read: Reader) -> Window | None:
     return Window(day.lower(), int(hour), int(minute), int(hours))
 
 
-def _check_surge(read: Reader, found: Surge, workers: Workers) -> None:
+def _check_surge(read: Reader, found: Surge) -> None:
     if found.capacity_type == SPOT and found.maximum == 0:
         read.wrong(
             "capacityType",
             SPOT,
             "is for the nodes above minWorkers, and maxWorkers leaves none; the nodes for minWorkers are On-Demand. "
             "Lower minWorkers, raise maxWorkers, set ON_DEMAND, or set surgeNodes to nodegroup",
-        )
-    for name in found.instance_types:
-        _check_fit(read, "surgeInstanceTypes", name, workers)
-        if workers.nodes.instance_types:
-            _check_size(read, name, workers.nodes.smallest)
-
-
-def _check_size(read: Reader, name: str, least: hardware.InstanceType) -> None:
-    # A worker requests its share of the smallest core node, so no smaller node has room for it.
-    kind = hardware.INSTANCE_TYPES[name]
-    if kind.vcpus < least.vcpus or kind.memory_gib < least.memory_gib:
-        read.wrong(
-            "surgeInstanceTypes",
-            name,
-            f"has {kind.vcpus} vCPUs and {kind.memory_gib} GiB; a worker that fits the smallest of instanceTypes needs "
-            f"{least.vcpus} vCPUs and {least.memory_gib} GiB",
         )
 
 

@@ -82,8 +82,8 @@ def parse(config: Mapping[str, Any], *, stack: str) -> Settings:
         node_image=nodes.image(read),
         system=nodes.system(read),
         workers=(workers := nodes.workers(read)),
-        surge=(surge := nodes.surge(read, workers)),
-        machines=machines.machines(read, network, workers, surge),
+        surge=nodes.surge(read, workers),
+        machines=machines.machines(read, network, workers),
         training=_training(read),
         monitoring=_monitoring(read),
     )
@@ -119,6 +119,8 @@ def _network(read: Reader) -> Network:
 
 def _zones(read: Reader) -> int | tuple[str, ...]:
     text = read.text("availabilityZones", r"\S.*", "a count from 2 to 4, or names with commas between them")
+    if not text:
+        return 2
     if re.fullmatch(r"\d+", text):
         if not 2 <= int(text) <= 4:
             read.wrong("availabilityZones", text, "must be from 2 to 4: EKS needs two zones")
@@ -126,9 +128,9 @@ def _zones(read: Reader) -> int | tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     region = str(read.config.get("region", ""))
     strangers = [name for name in names if not re.fullmatch(re.escape(region) + "[a-z]", name)]
-    if strangers:
+    if strangers and re.fullmatch(_REGION, region):
         read.wrong("availabilityZones", text, f"{', '.join(strangers)}: not a zone of the region {region!r}")
-    if not 2 <= len(names) <= 4 or len(set(names)) != len(names):
+    elif not 2 <= len(names) <= 4 or len(set(names)) != len(names):
         read.wrong("availabilityZones", text, "must name 2 to 4 zones, each once: EKS needs two")
     return names
 

@@ -66,11 +66,14 @@ class Reader:
         return self.text(key, r"[a-z0-9][\w.:/@-]*", "a container image")
 
     def choice(self, key: str, choices: Sequence[str]) -> str:
-        """Return one of `choices`."""
-        anything = self.text(key, r"[\s\S]*", "text")
-        if key in self.config and anything not in choices:
-            self.wrong(key, anything, f"must be {' or '.join(choices)}")
-        return anything
+        """Return one of `choices`; the first one after a mistake."""
+        value = self._value(key)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            value = str(value)  # YAML reads an unquoted 1.34 as a number
+        if value is not None and value not in choices:
+            self.wrong(key, _shown(value), f"must be {' or '.join(choices)}")
+            value = None
+        return choices[0] if value is None else str(value)
 
     def integer(self, key: str, low: int, high: int, *, why: str = "") -> int:
         """Return a whole number from `low` to `high`."""

@@ -23,18 +23,23 @@ from typing import Any
 import pulumi
 import yaml
 from google.protobuf import struct_pb2
+from moto.ec2.models.instance_types import INSTANCE_TYPES
 from pulumi.runtime import mocks, rpc
 from pulumi.runtime import settings as runtime_settings
 from pulumi.runtime.proto import callback_pb2, provider_pb2
 
 import settings
+from localcloud.standins.aws import instance_types
+from tests import facts
 
 ROOT = Path(__file__).resolve().parents[1]
 ACCOUNT = "123456789012"
 REGION = "us-west-2"
-ZONES = [f"{REGION}{letter}" for letter in "cab"]
+ZONES = [f"{REGION}{letter}" for letter in "cabd"]
 STASHED: dict[str, Any] = {}
 """What an earlier update has stashed, by the name of the Stash."""
+QUOTA = 100_000.0
+"""vCPUs of each quota of the account."""
 NODES_SECURITY_GROUP = "sg-of-the-cluster"
 WORKSPACE_ENDPOINT = "https://aps-workspaces.us-west-2.amazonaws.com/workspaces/ws-1/"
 KUBECONFIG = json.dumps({"kind": "Config", "certificate-authority-data": "c2VjcmV0"})
@@ -108,8 +113,8 @@ class Graph:
 class _Monitor(mocks.MockMonitor):
     """Record every registration with its dependencies, which `Mocks` does not get to see."""
 
-    def __init__(self, graph: Graph) -> None:
-        super().__init__(_Cloud())
+    def __init__(self, graph: Graph, cloud: mocks.Mocks) -> None:
+        super().__init__(cloud)
         self._graph = graph
 
     def Call(self, request: Any) -> Any:  # noqa: N802 # gRPC's name
@@ -145,24 +150,40 @@ class _Monitor(mocks.MockMonitor):
         return response
 
 
+Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
+"""Answers a function of the aws provider, by its token and its arguments."""
+
+
 class _Cloud(mocks.Mocks):
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
         outputs = {**args.inputs, **_computed(args)}
         return f"{args.name}-id", outputs
 
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[Any, Any], list[tuple[str, str]]]:
-        if args.token == "aws:index/getCallerIdentity:getCallerIdentity":
-            return {"accountId": ACCOUNT, "arn": f"arn:aws:iam::{ACCOUNT}:user/operator", "userId": "AIDA"}, []
-        if args.token == "aws:index/getAvailabilityZones:getAvailabilityZones":
-            return {"names": ZONES}, []
-        if args.token == "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings":
-            (wanted,) = args.args["filters"]
-            pairs = [(name, zone) for name in wanted["values"] for zone in ZONES]
-            return {"instanceTypes": [name for name, _ in pairs], "locations": [zone for _, zone in pairs]}, []
-        if args.token == "aws:ssm/getParameter:getParameter":
-            day = args.args["name"].removesuffix("/release_version").rpartition("-v")[2]
-            return {"value": f"1.34.4-{day}", "insecureValue": f"1.34.4-{day}"}, []
-        raise AssertionError(f"the program asked for {args.token}")
+        return self._ask(args.token, args.args), []
+
+
+def answer(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer as AWS does in an account that lacks nothing."""
+    if token == "aws:index/getCallerIdentity:getCallerIdentity":
+        return {"accountId": ACCOUNT, "arn": f"arn:aws:iam::{ACCOUNT}:user/operator", "userId": "AIDA"}
+    if token == "aws:index/getAvailabilityZones:getAvailabilityZones":
+        return {"names": ZONES}
+    if token == "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings":
+        (wanted,) = arguments["filters"]
+        pairs = facts.offered(REGION, *wanted["values"])
+        return {"instanceTypes": [name for name, _ in pairs], "locations": [zone for _, zone in pairs]}
+    if token == "aws:ec2/getInstanceType:getInstanceType":
+        return instance_types.outputs(INSTANCE_TYPES[arguments["instanceType"]])
+    if token == "aws:servicequotas/getServiceQuota:getServiceQuota":
+        return {"value": QUOTA}
+    if token == "aws:ssm/getParameter:getParameter":
+        day = arguments["name"].removesuffix("/release_version").rpartition("-v")[2]
+        return {"value": f"1.34.4-{day}", "insecureValue": f"1.34.4-{day}"}
+    raise AssertionError(f"the program asked for {token}")
 
 
 class _Transforms:
@@ -222,14 +243,32 @@ def deploy(config: Mapping[str, Any], stack: str = "local") -> Graph:
 
 @functools.cache
 def _deploy(config: str, stack: str) -> Graph:
-    return run(lambda: runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__"), json.loads(config), stack)
+    return run(program, json.loads(config), stack)
 
 
-def run(program: Callable[[], Any], config: Mapping[str, Any], stack: str = "local") -> Graph:
-    """Run `program` against the mocks and wait for everything that it starts."""
-    graph = Graph()
+def program() -> None:
+    """Run the whole program."""
+    runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__")
+
+
+def run(
+    program: Callable[[], Any],
+    config: Mapping[str, Any],
+    stack: str = "local",
+    *,
+    ask: Ask = answer,
+    graph: Graph | None = None,
+) -> Graph:
+    """Run `program` against the mocks and wait for everything that it starts.
+
+    Args:
+        ask: answers its questions to AWS.
+        graph: gets what is registered; give one to see what was registered before an error.
+    """
+    graph = graph or Graph()
     asyncio.set_event_loop(asyncio.new_event_loop())
-    mocks.set_mocks(_Cloud(), project=settings.PROJECT, stack=stack, monitor=_Monitor(graph))
+    cloud = _Cloud(ask)
+    mocks.set_mocks(cloud, project=settings.PROJECT, stack=stack, monitor=_Monitor(graph, cloud))
     # Mocks do not support transforms. Here they are registered and never called.
     runtime_settings.SETTINGS.feature_support["transforms"] = True
     runtime_settings.SETTINGS.callbacks = _Transforms()

@@ -54,6 +54,7 @@ WITH_A_TABLE = (
     "contract/install",
     "controller",
     "infra",
+    "infra/preflight",
     "scripts",
     "settings",
     "workloads",

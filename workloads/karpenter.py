@@ -33,7 +33,6 @@ import pulumi
 
 import settings
 from contract import labels, leaving
-from settings import hardware
 from workloads import objects
 from workloads.manifests import SYSTEM_NODES, WORKER_NODES, Manifest, Text, metadata
 from workloads.training import cpu_millis
@@ -250,17 +249,25 @@ def requirements(workers: settings.Workers, surge: settings.Surge) -> list[Manif
         return [*found, _one_of("node.kubernetes.io/instance-type", *surge.instance_types)]
     least, too_many = workers.nodes.smallest, workers.per_node + 1
     if least.gpus:
-        models = sorted({hardware.INSTANCE_TYPES[name].gpu.lower() for name in workers.nodes.instance_types})
+        models = sorted({gpu_label(kind.gpu) for kind in workers.nodes.hardware})
         found.append(_one_of(f"{AWS}/instance-gpu-name", *models))
         found.append(_one_of(f"{AWS}/instance-gpu-count", str(least.gpus)))
     else:
         found.append(_one_of(f"{AWS}/instance-category", *FAMILIES))
         found.append(_number(f"{AWS}/instance-generation", "Gte", OLDEST_GENERATION))
     found.append(_number(f"{AWS}/instance-cpu", "Gte", least.vcpus))
-    found.append(_number(f"{AWS}/instance-memory", "Gte", least.memory_gib * 1024))
+    found.append(_number(f"{AWS}/instance-memory", "Gte", least.memory_mib))
     if too_many * workers.gpus <= least.gpus:  # else the GPUs are too few already
         found.append(_number(f"{AWS}/instance-cpu", "Lte", (too_many * cpu_millis(workers) - 1) // 1000))
     return found
+
+
+def gpu_label(model: str) -> str:
+    """Return AWS's name of a GPU model as Karpenter writes it in the label of a node.
+
+    https://github.com/aws/karpenter-provider-aws (lowerKabobCase in pkg/providers/instancetype/types.go)
+    """
+    return model.lower().replace(" ", "-")
 
 
 def budgets(window: settings.Window | None) -> list[Manifest]:

@@ -43,22 +43,6 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {**NAMED, "placementGroup": True, "workerZones": NAMED["availabilityZones"]},
         "placementGroup = true: needs one zone, and workerZones is us-west-2a,us-west-2b",
     ),
-    "instance store of a type without one": (
-        {"instanceStore": True, "gpusPerWorker": 0, "instanceTypes": ["m6i.xlarge"]},
-        "instanceStore = true: m6i.xlarge has no disks of its own",
-    ),
-    "EFA of a type without one": (
-        {"efa": True},
-        "efa = true: g5.xlarge can have no EFA; take larger types, or set it to false",
-    ),
-    "EFA of a surge type without one": (
-        {"efa": True, "instanceTypes": ["g6.12xlarge"], "surgeInstanceTypes": ["g6.48xlarge", "g5.xlarge"]},
-        "efa = true: g5.xlarge can have no EFA",
-    ),
-    "types with different numbers of EFAs": (
-        {"efa": True, "instanceTypes": ["g6e.12xlarge", "g6e.48xlarge"]},
-        "efa = true: all types must have the same number of EFAs; g6e.12xlarge has 1, g6e.48xlarge has 4",
-    ),
     "EFA without GPUs": (
         {"efa": True, "gpusPerWorker": 0, "instanceTypes": ["m6i.xlarge"]},
         "efa = true: is for NCCL, and workers without GPUs use gloo",
@@ -66,10 +50,6 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "EFA over zones": (
         {"efa": True, "workerZones": 2, "instanceTypes": ["p5.48xlarge"]},
         "efa = true: needs one zone, and workerZones is 2",
-    ),
-    "EFAs that the workers of a node can't share": (
-        {"efa": True, "workersPerNode": 3, "instanceTypes": ["g6e.48xlarge"]},
-        "workersPerNode = 3: does not divide the 4 EFAs of each node",
     ),
     "zones as nothing": ({"workerZones": ""}, 'workerZones = "": must be a count of zones, or names'),
 }

@@ -13,20 +13,8 @@ CPU = {"gpusPerWorker": 0, "instanceTypes": ["m6i.xlarge"]}
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "owner of the surge": ({"surgeNodes": "asg"}, "surgeNodes = asg: must be karpenter or nodegroup"),
-    "unknown surge type": ({"surgeInstanceTypes": ["g5.xlrge"]}, "surgeInstanceTypes = g5.xlrge: unknown instance"),
+    "surge type without a size": ({"surgeInstanceTypes": ["g5"]}, "surgeInstanceTypes = g5: must be an EC2 instance"),
     "surge type twice": ({"surgeInstanceTypes": ["g5.xlarge"] * 2}, "surgeInstanceTypes = g5.xlarge: is listed twice"),
-    "surge type without GPUs": (
-        {"surgeInstanceTypes": ["m5.xlarge"]},
-        "gpusPerWorker = 1: 1 per node is 1 GPUs, and m5.xlarge in surgeInstanceTypes has 0",
-    ),
-    "surge type with too few vCPUs": (
-        CPU | {"surgeInstanceTypes": ["r6i.large"]},
-        "surgeInstanceTypes = r6i.large: has 2 vCPUs and 16 GiB; a worker that fits the smallest",
-    ),
-    "surge type with too little memory": (
-        CPU | {"surgeInstanceTypes": ["m6i.2xlarge", "c6i.xlarge"]},
-        "surgeInstanceTypes = c6i.xlarge: has 4 vCPUs and 8 GiB",
-    ),
     "Spot for the core alone": (
         {"capacityType": "SPOT", "workers": 2, "minWorkers": 2, "maxWorkers": 2},
         "capacityType = SPOT: is for the nodes above minWorkers, and maxWorkers leaves none",
@@ -143,7 +131,7 @@ def test_spot_workers_of_a_fixed_number_need_a_node_group() -> None:
     assert stack.workers.nodes.capacity_type == "SPOT"
 
 
-def test_surge_types_may_be_larger_than_the_cores() -> None:
+def test_surge_types_may_be_others_than_the_cores() -> None:
     assert surge(surgeInstanceTypes=["g5.2xlarge", "g6.xlarge"]).instance_types == ("g5.2xlarge", "g6.xlarge")
 
 

@@ -14,8 +14,7 @@ from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 import settings
 from contract import labels, leaving
-from settings import hardware
-from tests import graph
+from tests import facts, graph
 from workloads import karpenter, training
 
 CHART = "kubernetes:helm.sh/v4:Chart"
@@ -30,7 +29,7 @@ SITE = karpenter.Site("node-role", ["subnet-a", "subnet-b"], "sg-1", "/dev/xvda"
 def parsed(**changes: Any) -> tuple[settings.Settings, settings.Surge]:
     """The production example with some keys changed, and its surge nodes."""
     config = {**graph.stack_config("Pulumi.aws.yaml.example"), "surgeNodes": "karpenter", **changes}
-    stack = settings.parse(config, stack="dev")
+    stack = facts.parsed(config)
     assert stack.surge is not None
     return stack, stack.surge
 
@@ -226,12 +225,12 @@ def test_without_a_list_a_node_has_room_for_its_workers_and_for_no_other(
 
 
 def test_the_type_that_a_worker_is_made_for_is_always_among_the_choice() -> None:
-    for name, kind in hardware.INSTANCE_TYPES.items():
+    for kind in map(facts.instance_type, ("t3.large", "c7i.8xlarge", "g5.xlarge", "p5.48xlarge")):
         for per_node in {1, 2, kind.vcpus // 2, min(kind.vcpus, 96)}:
-            changes = {"instanceTypes": [name], "gpusPerWorker": 0, "workersPerNode": per_node, "maxWorkers": 1000}
+            changes = {"instanceTypes": [kind.name], "gpusPerWorker": 0, "workersPerNode": per_node, "maxWorkers": 1000}
             sizes = [(how, int(values[0])) for key, how, values in requirements(**changes) if key == "instance-cpu"]
             assert [how for how, _ in sizes] == ["Gte", "Lte"]
-            assert sizes[0][1] == kind.vcpus <= sizes[1][1] < 2 * kind.vcpus, (name, per_node)
+            assert sizes[0][1] == kind.vcpus <= sizes[1][1] < 2 * kind.vcpus, (kind.name, per_node)
 
 
 def test_the_image_of_the_nodes_is_pinned() -> None:

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-import settings
 from contract import env, exit_codes, labels, leaving
 from contract.elasticjob import codec, names
 from contract.elasticjob.model import Launcher, RestartPolicy, SuccessPolicy
-from tests import graph
+from tests import facts, graph
 from workloads import training
 from workloads.namespace import PriorityClasses, priority_class_manifest
 
@@ -22,7 +21,7 @@ CODE = "s3://bucket/code/abc.zip"
 def spec(**changes: Any) -> training.JobSpec:
     """The job of the production example, with some keys changed."""
     config = {**graph.stack_config("Pulumi.aws.yaml.example"), **changes}
-    stack = settings.parse(config, stack="dev")
+    stack = facts.parsed(config)
     places = training.checkpoint_places(stack.training, "bucket")
     return training.job_spec(stack, CODE, places, PriorityClasses(stack.training.namespace))
 

@@ -11,7 +11,7 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from localcloud.aws.compute import capacity, fleets, placement, shortages
+from localcloud.aws.compute import capacity, fleets, placement, quotas, shortages
 
 # AWS reserves the first four addresses of a subnet and the last one.
 # https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html
@@ -48,7 +48,9 @@ def _complete_launches(backend: Any) -> None:
         made = {**_from_template(template, given), "region_name": self.region_name}
         group = placement.wanted(self, template)
         image, subnet = _image(self, image_id or template.get("ImageId")), _subnet(self, made)
-        shortages.refuse(self, *_wanted(template, made, subnet))
+        instance_type, zone, market = _wanted(template, made, subnet)
+        shortages.refuse(self, instance_type, zone, market)
+        quotas.refuse(self, instance_type, market, count)
         if subnet is not None and _free(subnet) < count:
             raise _full(subnet)
         if profile is not None:

@@ -27,6 +27,7 @@ _SERVICE_ALIASES: Final = {
     "cloudwatchevents": "events",
     "eventbridge": "events",
     "elb": "elbv2",
+    "servicequotas": "service-quotas",
 }
 
 

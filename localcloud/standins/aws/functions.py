@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from localcloud.standins.aws.entry import Call, Tree, words
+from localcloud.standins.aws import instance_types
+from localcloud.standins.aws.entry import Call, Tree, absent_as_none, words
 from localcloud.standins.serve import PluginError
 
 
@@ -86,6 +87,58 @@ def _offerings(call: Call) -> Tree:
     }
 
 
+def _instance_type(call: Call) -> Tree:
+    found = call.client("ec2").describe_instance_types(InstanceTypes=[call.inputs["instanceType"]])["InstanceTypes"]
+    return {**instance_types.outputs(found[0]), "region": call.region}
+
+
+def _service_quota(call: Call) -> Tree:
+    """The default, and the account's own value if it has one, as the official plug-in asks for them.
+
+    https://github.com/hashicorp/terraform-provider-aws (internal/service/servicequotas/service_quota_data_source.go)
+    """
+    service, code, name = (call.inputs.get(key) for key in ("serviceCode", "quotaCode", "quotaName"))
+    if (code is None) == (name is None):
+        raise PluginError("aws:servicequotas/getServiceQuota:getServiceQuota: give one of quotaCode and quotaName")
+    client = call.client("service-quotas")
+    if code is None:
+        pages = client.get_paginator("list_aws_default_service_quotas").paginate(ServiceCode=service)
+        code = next(
+            (quota["QuotaCode"] for page in pages for quota in page["Quotas"] if quota["QuotaName"] == name), None
+        )
+        if code is None:
+            raise PluginError(f"there is no service quota {service}/{name}")
+    default = client.get_aws_default_service_quota(ServiceCode=service, QuotaCode=code)["Quota"]
+    asked = {"ServiceCode": service, "QuotaCode": code}
+    own = absent_as_none(lambda: client.get_service_quota(**asked)["Quota"]) or default
+    metric = default.get("UsageMetric") or {}
+    dimensions = metric.get("MetricDimensions") or {}
+    known = {key.lower(): value for key, value in dimensions.items()} if dimensions.get("Service") else {}
+    return {
+        "id": default["QuotaArn"],
+        "arn": own["QuotaArn"],
+        "adjustable": default["Adjustable"],
+        "defaultValue": default["Value"],
+        "globalQuota": default["GlobalQuota"],
+        "quotaCode": code,
+        "quotaName": default["QuotaName"],
+        "region": call.region,
+        "serviceCode": service,
+        "serviceName": default["ServiceName"],
+        "usageMetrics": [
+            {
+                "metricName": metric["MetricName"],
+                "metricNamespace": metric["MetricNamespace"],
+                "metricStatisticRecommendation": metric.get("MetricStatisticRecommendation", ""),
+                "metricDimensions": [known],
+            }
+        ]
+        if metric
+        else [],
+        "value": own["Value"],
+    }
+
+
 def _addon_version(call: Call) -> Tree:
     inputs = call.inputs
     names = {"addonName": inputs["addonName"], "kubernetesVersion": inputs["kubernetesVersion"]}
@@ -128,6 +181,10 @@ FUNCTIONS: Final = {
         words("allAvailabilityZones excludeNames excludeZoneIds filters state"), _zones
     ),
     "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": Function(words("filters locationType"), _offerings),
+    "aws:ec2/getInstanceType:getInstanceType": Function(words("instanceType"), _instance_type),
+    "aws:servicequotas/getServiceQuota:getServiceQuota": Function(
+        words("quotaCode quotaName serviceCode"), _service_quota
+    ),
     "aws:eks/getAddonVersion:getAddonVersion": Function(
         words("addonName kubernetesVersion mostRecent"), _addon_version
     ),

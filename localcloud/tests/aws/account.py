@@ -27,6 +27,7 @@ def serve_account() -> Iterator[str]:
     from werkzeug.serving import make_server
 
     from localcloud.aws.compute.pricing import PricingService
+    from localcloud.aws.compute.quota_service import QuotaService
     from localcloud.aws.ec2 import MotoEc2
     from localcloud.aws.eks.service import EksService
     from localcloud.aws.eks.state import Eks, Settings
@@ -39,7 +40,8 @@ def serve_account() -> Iterator[str]:
     principals.create_operator(OPERATOR)
     settings = Settings(ACCOUNT, REGION, lambda kind, cluster: None)
     eks = Eks(settings, MotoEc2(ACCOUNT, REGION), principals, fakes.FakeMachine())
-    gateway = Gateway(ACCOUNT, principals, {"eks": EksService(eks), "pricing": PricingService()}, [], {})
+    services = {"eks": EksService(eks), "pricing": PricingService(), "servicequotas": QuotaService(ACCOUNT)}
+    gateway = Gateway(ACCOUNT, principals, services, [], {})
     server = make_server("127.0.0.1", 0, gateway, threaded=True, request_handler=MotoRequestHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"

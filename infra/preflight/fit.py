@@ -1,0 +1,182 @@
+"""Whether the region's zones and instance types fit the settings. Pure: each function returns its mistakes."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+import settings
+from infra.preflight.quotas import SPOT
+from infra.preflight.region import Region
+from settings.hardware import InstanceType, Size, smallest
+
+LEAST = Size(vcpus=2, memory_mib=4096)
+"""The smallest node that has room for the addons' DaemonSets and for a pod of the stack in addition."""
+
+X86 = "x86_64"
+"""The architecture of the nodes' image (`infra.node_groups`) and of the default images."""
+
+
+def mistakes(stack: settings.Settings, region: Region) -> list[str]:
+    """Return what doesn't fit: zones first, then types, in the order in which a person would mend them."""
+    return [
+        *_zones(stack, region),
+        *_offerings(stack, region),
+        *_sizes(stack, region),
+        *_markets(stack, region),
+        *_workers(stack, region),
+        *_surge(stack, region),
+        *_models(stack, region),
+        *_disks(stack, region),
+        *_adapters(stack, region),
+    ]
+
+
+def possible_zones(stack: settings.Settings, region: Region) -> tuple[str, ...]:
+    """Return the zones that the stack's subnets can be in. Of a count, `infra.network` chooses, and checks its choice."""
+    wanted = stack.network.zones
+    return region.zones if isinstance(wanted, int) else wanted
+
+
+def _zones(stack: settings.Settings, region: Region) -> list[str]:
+    wanted, there = stack.network.zones, ", ".join(region.zones)
+    if isinstance(wanted, int):
+        if wanted <= len(region.zones):
+            return []
+        return [f"availabilityZones = {wanted}: {region.name} has only {len(region.zones)} that EKS can use: {there}"]
+    return [
+        f"availabilityZones = {zone}: is not a zone of {region.name} that EKS can use; those are {there}"
+        for zone in wanted
+        if zone not in region.zones
+    ]
+
+
+def _offerings(stack: settings.Settings, region: Region) -> list[str]:
+    zones, found = possible_zones(stack, region), []
+    for key, name in _named(stack):
+        having = region.zones_with(name)
+        if not having:
+            found.append(f"{key} = {name}: {region.name} has no such instance type; {_similar(name, region)}")
+        elif not set(having) & set(zones):
+            found.append(
+                f"{key} = {name}: none of the zones {', '.join(zones)} has it; it is in {', '.join(having)}. Name "
+                "zones that have it in availabilityZones, or choose another type"
+            )
+    return found
+
+
+def _similar(name: str, region: Region) -> str:
+    family = f"{name.partition('.')[0]}."
+    known = sorted({type_ for type_, _ in region.offered if type_.startswith(family)})
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    if close:
+        return f"similar ones are {', '.join(close)}"
+    return f"`aws ec2 describe-instance-type-offerings --region {region.name}` lists those that it has"
+
+
+def _sizes(stack: settings.Settings, region: Region) -> list[str]:
+    found = []
+    for key, kind in _known(stack, region):
+        if kind.vcpus < LEAST.vcpus or kind.memory_mib < LEAST.memory_mib:
+            found.append(f"{key} = {kind.name}: has {_size(kind)}; a node needs at least {_size(LEAST)}")
+        if X86 not in kind.architectures:
+            found.append(
+                f"{key} = {kind.name}: is an {', '.join(kind.architectures)} type, and the images of the nodes and of "
+                f"the workers are {X86}; choose an {X86} type"
+            )
+    return found
+
+
+def _markets(stack: settings.Settings, region: Region) -> list[str]:
+    markets = {"systemInstanceTypes": "ON_DEMAND", "instanceTypes": stack.workers.nodes.capacity_type}
+    if stack.surge:
+        markets["surgeInstanceTypes"] = stack.surge.capacity_type
+    found = []
+    for key, kind in _known(stack, region):
+        wanted = "spot" if markets[key] == SPOT else "on-demand"
+        if wanted not in kind.usage_classes:
+            sold = ", ".join(kind.usage_classes)
+            found.append(
+                f"{key} = {kind.name}: AWS sells it as {sold} only, and its nodes are {wanted}; choose another type"
+            )
+    return found
+
+
+def _workers(stack: settings.Settings, region: Region) -> list[str]:
+    workers, found = stack.workers, []
+    gpus = workers.gpus * workers.per_node
+    for key, kind in _of_workers(stack, region):
+        if gpus > kind.gpus:
+            found.append(
+                f"gpusPerWorker = {workers.gpus}: with workersPerNode = {workers.per_node} a node needs {gpus} NVIDIA "
+                f"GPUs, and {kind.name} in {key} has {kind.gpus}; choose another type, or 0 to train on CPUs"
+            )
+        if workers.per_node > kind.vcpus:
+            found.append(f"workersPerNode = {workers.per_node}: {kind.name} in {key} has {kind.vcpus} vCPUs; lower it")
+    return found
+
+
+def _surge(stack: settings.Settings, region: Region) -> list[str]:
+    # A worker requests its share of the smallest core node, so no smaller node has room for it.
+    core = [kind for key, kind in _known(stack, region) if key == "instanceTypes"]
+    if not core:
+        return []
+    least = smallest(core)
+    return [
+        f"{key} = {kind.name}: has {_size(kind)}; a worker that fits the smallest of instanceTypes needs {_size(least)}"
+        for key, kind in _known(stack, region)
+        if key == "surgeInstanceTypes" and (kind.vcpus < least.vcpus or kind.memory_mib < least.memory_mib)
+    ]
+
+
+def _models(stack: settings.Settings, region: Region) -> list[str]:
+    """Return a mistake if workers would train on GPUs of different models, and nobody asked for that."""
+    kinds = [(key, kind) for key, kind in _of_workers(stack, region) if kind.gpu]
+    models = sorted({kind.gpu for _, kind in kinds})
+    if len(models) < 2 or not stack.workers.gpus or stack.workers.mixed_gpu_models:
+        return []
+    keys = " and ".join(dict.fromkeys(key for key, _ in kinds))
+    names = ", ".join(f"{kind.name} ({kind.gpu})" for _, kind in kinds)
+    return [
+        f"{keys}: {names} have different GPUs, and each step waits for the slowest; choose types with one model, or "
+        "set mixedGpuModels to true"
+    ]
+
+
+def _disks(stack: settings.Settings, region: Region) -> list[str]:
+    return [
+        f"instanceStore = true: {kind.name} in {key} has no disks of its own; set it to false, or choose another type"
+        for key, kind in _of_workers(stack, region)
+        if stack.machines.instance_store and not kind.has_instance_store
+    ]
+
+
+def _adapters(stack: settings.Settings, region: Region) -> list[str]:
+    """Return what is wrong with the EFAs: the launch template of the core is one for all its types."""
+    kinds = _of_workers(stack, region)
+    if not stack.machines.efa or not kinds:
+        return []
+    if lacking := [kind.name for _, kind in kinds if not kind.efa]:
+        return [f"efa = true: {', '.join(lacking)} can have no EFA; choose larger types, or set it to false"]
+    counts = {kind.name: kind.efa for _, kind in kinds}
+    if len(set(counts.values())) > 1:
+        told = ", ".join(f"{name} has {count}" for name, count in counts.items())
+        return [f"efa = true: all types must have the same number of EFAs; {told}"]
+    each, per_node = next(iter(counts.values())), stack.workers.per_node
+    return [f"workersPerNode = {per_node}: does not divide the {each} EFAs of each node"] if each % per_node else []
+
+
+def _of_workers(stack: settings.Settings, region: Region) -> list[tuple[str, InstanceType]]:
+    return [(key, kind) for key, kind in _known(stack, region) if key != "systemInstanceTypes"]
+
+
+def _named(stack: settings.Settings) -> list[tuple[str, str]]:
+    return [(key, name) for key, names in stack.instance_types.items() for name in names]
+
+
+def _known(stack: settings.Settings, region: Region) -> Sequence[tuple[str, InstanceType]]:
+    return [(key, region.types[name]) for key, name in _named(stack) if name in region.types]
+
+
+def _size(size: Size) -> str:
+    return f"{size.vcpus} vCPUs and {size.memory_mib / 1024:g} GiB"

@@ -1,0 +1,113 @@
+"""Asks AWS what the checks need to know: a few calls at the same time, by the provider's data sources.
+
+    region = look_up(stack, account)
+
+The program waits for the answers, as it does for every data source of the SDK that is not in its `_output` form:
+no resource must be registered before the checks, and what they return decides which ones there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+
+# Every generated SDK waits with this function, pulumi_aws too; the documented functions wait for one call at a time.
+from pulumi.runtime.sync_await import _sync_await
+
+import settings
+from infra.account import Account
+from infra.preflight import quotas
+from infra.preflight.region import Region
+from settings import hardware
+from settings.hardware import InstanceType
+
+ZONES = "aws:index/getAvailabilityZones:getAvailabilityZones"
+OFFERINGS = "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings"
+TYPE = "aws:ec2/getInstanceType:getInstanceType"
+QUOTA = "aws:servicequotas/getServiceQuota:getServiceQuota"
+NVIDIA = "NVIDIA"
+
+
+def look_up(stack: settings.Settings, account: Account) -> Region:
+    """Return what AWS says of the stack's region.
+
+    Raises:
+        Exception: AWS refused a question, other than that for a quota.
+    """
+    names = sorted({name for types in stack.instance_types.values() for name in types})
+    return _sync_await(_look_up(stack.region, names, quotas.codes(stack), account.provider))
+
+
+async def _look_up(region: str, names: list[str], codes: list[str], provider: aws.Provider) -> Region:
+    def ask(token: str, arguments: Mapping[str, Any], kind: type) -> Any:
+        # Options of its own for each call: the SDK changes them.
+        return pulumi.runtime.invoke_async(token, dict(arguments), pulumi.InvokeOptions(provider=provider), kind)
+
+    answers = await asyncio.gather(
+        ask(ZONES, _zones_that_eks_can_use(), aws.GetAvailabilityZonesResult),
+        ask(OFFERINGS, _families(names), aws.ec2.GetInstanceTypeOfferingsResult),
+        *(ask(TYPE, {"instanceType": name}, aws.ec2.GetInstanceTypeResult) for name in names),
+        *(
+            ask(QUOTA, {"serviceCode": "ec2", "quotaCode": code}, aws.servicequotas.GetServiceQuotaResult)
+            for code in codes
+        ),
+        return_exceptions=True,
+    )
+    zones, offerings = (_answer(each) for each in answers[:2])
+    offered = frozenset(zip(offerings.instance_types, offerings.locations, strict=True))
+    there = {name for name, _ in offered}
+    # AWS's answer for a type that doesn't exist is an error too.
+    types = {name: _answer(each) for name, each in zip(names, answers[2:], strict=False) if name in there}
+    limits = dict(zip(codes, answers[2 + len(names) :], strict=True))
+    return Region(
+        name=region,
+        zones=tuple(sorted(zones.names)),
+        offered=offered,
+        types={name: instance_type(found) for name, found in types.items()},
+        quotas={code: found.value for code, found in limits.items() if not isinstance(found, BaseException)},
+        unread={code: str(found) for code, found in limits.items() if isinstance(found, BaseException)},
+    )
+
+
+def instance_type(found: aws.ec2.GetInstanceTypeResult) -> InstanceType:
+    """Return AWS's answer as a fact. GPUs of other makers than NVIDIA are none: no image here can use them."""
+    gpus = [gpu for gpu in found.gpuses or () if gpu.manufacturer.upper() == NVIDIA]
+    return InstanceType(
+        name=found.instance_type,
+        vcpus=found.default_vcpus,
+        memory_mib=found.memory_size,
+        gpus=sum(gpu.count for gpu in gpus),
+        gpu=gpus[0].name if gpus else "",
+        efa=found.efa_maximum_interfaces,
+        has_instance_store=found.instance_storage_supported,
+        architectures=tuple(found.supported_architectures),
+        usage_classes=tuple(found.supported_usages_classes),
+    )
+
+
+def _zones_that_eks_can_use() -> Mapping[str, Any]:
+    return {
+        "state": "available",
+        "excludeZoneIds": list(hardware.ZONE_IDS_WITHOUT_EKS),
+        "filters": [{"name": "opt-in-status", "values": ["opt-in-not-required"]}],
+    }
+
+
+def _families(names: list[str]) -> Mapping[str, Any]:
+    """Ask for all types of the families too: a misspelt name is then answered with similar ones.
+
+    Values of EC2's filters can have wildcards:
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html#Filtering_Resources_CLI
+    """
+    families = sorted({f"{name.partition('.')[0]}.*" for name in names})
+    return {"locationType": "availability-zone", "filters": [{"name": "instance-type", "values": families}]}
+
+
+def _answer(found: Any) -> Any:
+    if isinstance(found, BaseException):
+        raise found
+    return found

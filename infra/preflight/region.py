@@ -1,0 +1,33 @@
+"""What AWS says of a region and of the account in it, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from settings.hardware import InstanceType
+
+
+@dataclass(frozen=True)
+class Region:
+    """The answers to the questions of `lookup`.
+
+    Attributes:
+        zones: the zones in which EKS can place a control plane, sorted.
+        offered: pairs of an instance type and a zone that has it: the types that the settings name, and others of
+            their families.
+        types: what AWS says of the types that the settings name, by name; only those that the region has.
+        quotas: vCPUs by the quota's code.
+        unread: why a quota could not be read, by its code.
+    """
+
+    name: str
+    zones: tuple[str, ...]
+    offered: frozenset[tuple[str, str]]
+    types: Mapping[str, InstanceType]
+    quotas: Mapping[str, float] = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+    def zones_with(self, type_: str) -> list[str]:
+        """Return the zones that have an instance type."""
+        return sorted(zone for name, zone in self.offered if name == type_)

@@ -1,0 +1,125 @@
+"""The Service Quotas API for EC2's quotas, which moto lacks.
+
+    QuotaService(account)      # a `gateway.Service` for calls that are signed for `servicequotas`
+
+What it says is what launches are held to (`quotas`). A request for more is granted at once; on AWS that can take days.
+https://docs.aws.amazon.com/servicequotas/2019-06-24/apireference/Welcome.html
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from werkzeug.wrappers import Response
+
+from localcloud.aws import replies
+from localcloud.aws.access import Authorized
+from localcloud.aws.compute import capacity, quotas
+from localcloud.aws.compute.quotas import Quota
+from localcloud.aws.pages import page
+
+SERVICE_CODE: Final = "ec2"
+SERVICE_NAME: Final = "Amazon Elastic Compute Cloud (Amazon EC2)"
+MAX_RESULTS: Final = 100
+
+Answer = Mapping[str, Any]
+
+
+class _Wrong(Exception):
+    """A call that AWS refuses: the code and the message of its error."""
+
+
+class QuotaService:
+    """`gateway.Service` for the Service Quotas API."""
+
+    def __init__(self, account: str) -> None:
+        self._account = account
+        self._answers: Mapping[str, Callable[[str, Answer], Answer]] = {
+            "GetAWSDefaultServiceQuota": lambda region, params: {"Quota": self._default(region, _named(params))},
+            "GetServiceQuota": lambda region, params: {"Quota": self._own(region, _named(params))},
+            "ListAWSDefaultServiceQuotas": lambda region, params: _listed(params, region, self._default),
+            "ListServiceQuotas": lambda region, params: _listed(params, region, self._own),
+            "RequestServiceQuotaIncrease": self._increase,
+        }
+
+    def handle(self, call: Authorized) -> Response:
+        """Answer one call."""
+        name, region, params = call.operation.name, call.operation.region, call.operation.params
+        if name not in self._answers:
+            return replies.json_error(400, "IllegalArgumentException", f"{name} is not supported by this cloud")
+        try:
+            answer = self._answers[name](region, params)
+        except _Wrong as wrong:
+            return replies.json_error(400, *wrong.args)
+        return Response(json.dumps(answer), content_type="application/x-amz-json-1.1")
+
+    def _default(self, region: str, quota: Quota) -> Answer:
+        return _described(quota, region, "", quota.default)
+
+    def _own(self, region: str, quota: Quota) -> Answer:
+        return _described(quota, region, self._account, quotas.value(self._ec2(region), quota.code))
+
+    def _increase(self, region: str, params: Answer) -> Answer:
+        quota, wanted, ec2 = _named(params), float(params["DesiredValue"]), self._ec2(region)
+        if wanted <= quotas.value(ec2, quota.code):
+            raise _Wrong("IllegalArgumentException", "The desired value must be greater than the quota's value.")
+        quotas.grant(ec2, {quota.code: wanted})
+        found = {key: text for key, text in self._own(region, quota).items() if isinstance(text, str)}
+        names = ("ServiceCode", "ServiceName", "QuotaCode", "QuotaName", "QuotaArn", "Unit")
+        requested = {"Id": uuid.uuid4().hex, "DesiredValue": wanted, "Status": "APPROVED", "GlobalQuota": False}
+        return {"RequestedQuota": {**{name: found[name] for name in names}, **requested}}
+
+    def _ec2(self, region: str) -> Any:
+        from moto.ec2.models import ec2_backends
+
+        return ec2_backends[self._account][region]
+
+
+def _named(params: Answer) -> Quota:
+    quota = quotas.QUOTAS.get(str(params.get("QuotaCode")))
+    if params.get("ServiceCode") != SERVICE_CODE or quota is None:
+        raise _Wrong(
+            "NoSuchResourceException", "The request failed because the specified service or quota does not exist."
+        )
+    return quota
+
+
+def _listed(params: Answer, region: str, described: Callable[[str, Quota], Answer]) -> Answer:
+    if params.get("ServiceCode") != SERVICE_CODE:
+        raise _Wrong("NoSuchResourceException", "The request failed because the specified service does not exist.")
+    size = min(int(params.get("MaxResults") or MAX_RESULTS), MAX_RESULTS)
+    try:
+        found, following = page(list(quotas.QUOTAS.values()), params.get("NextToken"), size)
+    except ValueError as error:
+        raise _Wrong("InvalidPaginationTokenException", "Invalid input was provided.") from error
+    listed = {"Quotas": [described(region, quota) for quota in found]}
+    return {**listed, "NextToken": following} if following else listed
+
+
+def _described(quota: Quota, region: str, account: str, value: float) -> Answer:
+    market = "Spot" if quota.market == capacity.SPOT else "OnDemand"
+    return {
+        "ServiceCode": SERVICE_CODE,
+        "ServiceName": SERVICE_NAME,
+        "QuotaArn": f"arn:aws:servicequotas:{region}:{account}:{SERVICE_CODE}/{quota.code}",
+        "QuotaCode": quota.code,
+        "QuotaName": quota.name,
+        "Value": value,
+        "Unit": "None",
+        "Adjustable": True,
+        "GlobalQuota": False,
+        "UsageMetric": {
+            "MetricNamespace": "AWS/Usage",
+            "MetricName": "ResourceCount",
+            "MetricDimensions": {
+                "Class": f"{quota.usage_class}/{market}",
+                "Resource": "vCPU",
+                "Service": "EC2",
+                "Type": "Resource",
+            },
+            "MetricStatisticRecommendation": "Maximum",
+        },
+    }

@@ -1,0 +1,140 @@
+"""Zones and instance types that don't fit the settings are refused with a remedy, all at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from infra.preflight import fit
+from tests.infra.preflight.world import region, stack
+
+CPU = {"gpusPerWorker": 0, "instanceTypes": ["m6i.xlarge"]}
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "misspelt size": (
+        {"instanceTypes": ["g5.xlrge"]},
+        "instanceTypes = g5.xlrge: us-west-2 has no such instance type; similar ones are g5.xlarge, g5.",
+    ),
+    "misspelt family": (
+        {"systemInstanceTypes": ["mm5.large"]},
+        "systemInstanceTypes = mm5.large: us-west-2 has no such instance type; `aws ec2 describe-",
+    ),
+    "type that only another zone has": (
+        {"instanceTypes": ["g7e.2xlarge"], "region": "us-east-1", "availabilityZones": "us-east-1b,us-east-1d"},
+        "instanceTypes = g7e.2xlarge: none of the zones us-east-1b, us-east-1d has it; it is in us-east-1a, us-east-",
+    ),
+    "zone that the region doesn't have": (
+        {"availabilityZones": "us-west-2a,us-west-2e"},
+        "availabilityZones = us-west-2e: is not a zone of us-west-2 that EKS can use; those are us-west-2a, us-west-2b",
+    ),
+    "type without GPUs": (
+        {"instanceTypes": ["m5.xlarge"]},
+        "gpusPerWorker = 1: with workersPerNode = 1 a node needs 1 NVIDIA GPUs, and m5.xlarge in instanceTypes has 0",
+    ),
+    "surge type without GPUs": (
+        {"surgeInstanceTypes": ["m5.xlarge"]},
+        "gpusPerWorker = 1: with workersPerNode = 1 a node needs 1 NVIDIA GPUs, and m5.xlarge in surge",
+    ),
+    "too few GPUs": (
+        {"gpusPerWorker": 2, "workersPerNode": 4, "instanceTypes": ["g5.12xlarge"]},
+        "gpusPerWorker = 2: with workersPerNode = 4 a node needs 8 NVIDIA GPUs, and g5.12xlarge in instanceTypes has 4",
+    ),
+    "too few vCPUs": (
+        {**CPU, "workersPerNode": 5},
+        "workersPerNode = 5: m6i.xlarge in instanceTypes has 4 vCPUs; lower it",
+    ),
+    "two models": (
+        {"instanceTypes": ["g5.xlarge", "g4dn.xlarge"]},
+        "instanceTypes: g5.xlarge (A10G), g4dn.xlarge (T4) have different GPUs, and each step waits for the slowest; "
+        "choose types with one model, or set mixedGpuModels to true",
+    ),
+    "another model in the surge": (
+        {"surgeInstanceTypes": ["g6.xlarge"]},
+        "instanceTypes and surgeInstanceTypes: g5.xlarge (A10G), g6.xlarge (L4) have different GPUs",
+    ),
+    "surge type with too few vCPUs": (
+        {**CPU, "surgeInstanceTypes": ["r6i.large"]},
+        "surgeInstanceTypes = r6i.large: has 2 vCPUs and 16 GiB; a worker that fits the smallest of instanceTypes",
+    ),
+    "surge type with too little memory": (
+        {**CPU, "surgeInstanceTypes": ["m6i.2xlarge", "c6i.xlarge"]},
+        "surgeInstanceTypes = c6i.xlarge: has 4 vCPUs and 8 GiB",
+    ),
+    "instance store of a type without one": (
+        {**CPU, "instanceStore": True},
+        "instanceStore = true: m6i.xlarge in instanceTypes has no disks of its own; set it to false, or choose another",
+    ),
+    "EFA of a type without one": (
+        {"efa": True},
+        "efa = true: g5.xlarge can have no EFA; choose larger types, or set it to false",
+    ),
+    "EFA of a surge type without one": (
+        {"efa": True, "instanceTypes": ["g6.12xlarge"], "surgeInstanceTypes": ["g6.48xlarge", "g6.xlarge"]},
+        "efa = true: g6.xlarge can have no EFA",
+    ),
+    "types with different numbers of EFAs": (
+        {"efa": True, "instanceTypes": ["g6e.12xlarge", "g6e.48xlarge"]},
+        "efa = true: all types must have the same number of EFAs; g6e.12xlarge has 1, g6e.48xlarge has 4",
+    ),
+    "EFAs that the workers of a node can't share": (
+        {"efa": True, "workersPerNode": 3, "instanceTypes": ["g6e.48xlarge"]},
+        "workersPerNode = 3: does not divide the 4 EFAs of each node",
+    ),
+    "type of another architecture": (
+        {"systemInstanceTypes": ["m7g.large"]},
+        "systemInstanceTypes = m7g.large: is an arm64 type, and the images of the nodes and of the workers are x8",
+    ),
+    "type that is too small for any node": (
+        {"systemInstanceTypes": ["t3.small"]},
+        "systemInstanceTypes = t3.small: has 2 vCPUs and 2 GiB; a node needs at least 2 vCPUs and 4 GiB",
+    ),
+    "type that isn't sold as Spot": (
+        {"gpusPerWorker": 0, "instanceTypes": ["hpc7a.12xlarge"], "surgeNodes": "nodegroup", "capacityType": "SPOT"}
+        | {"region": "us-east-2"},
+        "instanceTypes = hpc7a.12xlarge: AWS sells it as on-demand only, and its nodes are spot; choose another type",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD.values(), ids=BAD.keys())
+def test_what_does_not_fit_is_one_mistake_with_key_value_and_remedy(changes: dict[str, Any], message: str) -> None:
+    wanted = stack(**changes)
+    found = fit.mistakes(wanted, region(wanted))
+    assert len(found) == 1, found
+    assert message in found[0]
+
+
+GOOD: dict[str, dict[str, Any]] = {
+    "the defaults": {},
+    "a type that came out this year": {"instanceTypes": ["g7e.2xlarge"]},
+    "types with the same GPUs": {"instanceTypes": ["g5.xlarge", "g5.2xlarge"], "surgeInstanceTypes": ["g5.4xlarge"]},
+    "models that were asked for by name": {"instanceTypes": ["g5.xlarge", "g4dn.xlarge"], "mixedGpuModels": True},
+    "GPUs that nobody uses": {"instanceTypes": ["g5.xlarge", "g4dn.xlarge"], "gpusPerWorker": 0},
+    "a type that one of the zones has": {"instanceTypes": ["g7e.2xlarge"], "region": "us-east-1"},
+    "larger nodes above the core": {**CPU, "surgeInstanceTypes": ["m6i.2xlarge", "r6i.xlarge"]},
+}
+
+
+@pytest.mark.parametrize("changes", GOOD.values(), ids=GOOD.keys())
+def test_what_fits_is_no_mistake(changes: dict[str, Any]) -> None:
+    wanted = stack(**changes)
+    assert fit.mistakes(wanted, region(wanted)) == []
+
+
+def test_more_zones_than_the_region_has_are_refused() -> None:
+    wanted = stack(availabilityZones="4", region="us-west-1")
+    there = region(wanted)
+    two = type(there)(there.name, ("us-west-1a", "us-west-1c"), there.offered, there.types)
+    (found,) = (each for each in fit.mistakes(wanted, two) if each.startswith("availabilityZones"))
+    assert found == "availabilityZones = 4: us-west-1 has only 2 that EKS can use: us-west-1a, us-west-1c"
+
+
+def test_all_mistakes_are_found_at_once() -> None:
+    wanted = stack(
+        instanceTypes=["g5.xlrge", "m5.xlarge"],
+        systemInstanceTypes=["m7g.large"],
+        availabilityZones="us-west-2a,us-west-2z",
+    )
+    keys = [each.split(" ")[0] for each in fit.mistakes(wanted, region(wanted))]
+    assert keys == ["availabilityZones", "instanceTypes", "systemInstanceTypes", "gpusPerWorker"]

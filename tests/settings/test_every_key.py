@@ -1,0 +1,166 @@
+"""Every key of `Pulumi.yaml`, with a value of a wrong type, out of its range, or in conflict with another key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+import settings
+from tests import graph
+
+KEYS: dict[str, dict[str, Any]] = yaml.safe_load((graph.ROOT / "Pulumi.yaml").read_text())["config"]
+
+# What is no value of a type, by the type in `Pulumi.yaml`.
+WRONG_TYPES: dict[str, list[Any]] = {
+    "boolean": ["maybe", "", 1, [True], {"a": True}],
+    "integer": ["three", "", 2.5, "2.5", True, [2], {"a": 2}],
+    "string": [["a"], {"a": "b"}, True],
+    "array": ["a", "", 2, True, {"a": "b"}, [2], [["a"]], [{"a": "b"}], [None]],
+    "object": ["a", "", 2, True, ["a"], {"a": 2}, {"a": ["b"]}, {"a": None}],
+}
+
+# A value of the right type that is refused, and a part of the remedy. Booleans have no others.
+OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
+    "region": ("west", "such as us-west-2"),
+    "profile": ("my profile", "the name of an AWS profile"),
+    "tags": ({"aws:x": "y"}, "use another name"),
+    "vpcCidr": ("10.0.0.0/24", "from /16 to /20, for example 10.0.0.0/16"),
+    "availabilityZones": ("5", "from 2 to 4"),
+    "natGateways": ("two", "single or perZone"),
+    "kubernetesVersion": ("1.21", " or "),
+    "publicAccessCidrs": (["10.0.0.0/33"], "such as 10.0.0.0/16"),
+    "adminArns": (["arn:aws:s3:::bucket"], "the ARN of an IAM role or user"),
+    "logRetentionDays": (364, "must be one of 365, "),
+    "systemInstanceTypes": (["m5"], "such as m5.large"),
+    "systemNodes": (11, "from 1 to 10"),
+    "workers": (1001, "(from minWorkers to maxWorkers)"),
+    "sizeOwner": ("hpa", "pulumi or cluster"),
+    "minWorkers": (-1, "from 0 to 1000"),
+    "maxWorkers": (1001, "from 1 to 1000"),
+    "surgeNodes": ("asg", "karpenter or nodegroup"),
+    "surgeInstanceTypes": (["g5."], "such as m5.large"),
+    "maintenanceWindow": ("Sun 3:00", "such as Sun 03:00 4h"),
+    "gpusPerWorker": (9, "from 0 to 8"),
+    "workersPerNode": (0, "from 1 to 96"),
+    "instanceTypes": ([], "at least one entry"),
+    "capacityType": ("spot", "ON_DEMAND or SPOT"),
+    "nodeImageVersion": ("latest", "such as v20260304"),
+    "namespace": ("kube-system", "choose another name"),
+    "jobName": ("a" * 41, "40 at most"),
+    "etcdMembers": (2, "must be one of 1, 3"),
+    "dataset": ("imagenet", "must be digits, or the s3://"),
+    "trainingScript": ("no-such.py", "give its path from the directory of Pulumi.yaml"),
+    "trainerArgs": ("--name 'x", "can't be split"),
+    "checkpoints": ("nfs", "efs or s3 or both"),
+    "keepCheckpoints": (0, "from 1 to 1000"),
+    "image": ("py torch", "a container image"),
+    "fetchImage": ("", "a container image"),
+    "etcdImage": ("-", "a container image"),
+    "controllerImage": ("python 3", "a container image"),
+    "karpenterImage": ("@", "a container image"),
+    "karpenterCharts": ("https://charts.example", "an oci:// address or a folder"),
+}
+
+# Values that are right alone: the changes, the key that is refused, and what the remedy says of the other.
+CONFLICTS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "more workers than the maximum": ({"workers": 5, "maxWorkers": 4}, "workers", "from minWorkers to maxWorkers"),
+    "fewer workers than the minimum": ({"workers": 2, "minWorkers": 3}, "workers", "from minWorkers to maxWorkers"),
+    "a maximum below the minimum": ({"minWorkers": 9}, "maxWorkers", "at least minWorkers, which is 9"),
+    "no core with a node group": (
+        {"minWorkers": 0, "surgeNodes": "nodegroup"},
+        "minWorkers",
+        "0 needs surgeNodes karpenter",
+    ),
+    "Spot with nothing above the core": (
+        {"capacityType": "SPOT", "minWorkers": 2, "maxWorkers": 2},
+        "capacityType",
+        "raise maxWorkers, set ON_DEMAND, or set surgeNodes to nodegroup",
+    ),
+    "types of a surge that there is not": (
+        {"surgeInstanceTypes": ["g5.xlarge"], "surgeNodes": "nodegroup"},
+        "surgeInstanceTypes",
+        "set surgeNodes to karpenter",
+    ),
+    "a window for nodes that EKS replaces": (
+        {"maintenanceWindow": "Sun 03:00 4h", "surgeNodes": "nodegroup"},
+        "maintenanceWindow",
+        "set surgeNodes to karpenter",
+    ),
+    "an API that is open to everyone": (
+        {"publicAccessCidrs": ["0.0.0.0/0"]},
+        "publicAccessCidrs",
+        "set publicAccessFromAnywhere to true",
+    ),
+    "zones of another region": (
+        {"availabilityZones": "us-west-2a,us-west-2b", "region": "eu-west-1"},
+        "availabilityZones",
+        "not a zone of the region 'eu-west-1'",
+    ),
+}
+
+
+def mistakes(changes: dict[str, Any]) -> list[str]:
+    """Return what is wrong with a stack that sets only `changes`."""
+    with pytest.raises(settings.ConfigurationError) as refused:
+        settings.parse({**graph.defaults(), **changes}, stack="dev")
+    return list(refused.value.mistakes)
+
+
+def key_of(mistake: str) -> str:
+    """Return the key at fault."""
+    return mistake.partition(" = ")[0].partition(".")[0]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        pytest.param(key, value, id=f"{key}={value!r}")
+        for key, entry in KEYS.items()
+        for value in WRONG_TYPES[entry["type"]]
+    ],
+)
+def test_a_value_of_a_wrong_type_is_one_mistake_with_the_remedy(key: str, value: Any) -> None:
+    (mistake,) = mistakes({key: value})
+    assert key_of(mistake) == key
+    assert ": must be " in mistake
+
+
+def test_every_key_has_a_range() -> None:
+    assert OUT_OF_RANGE.keys() == {key for key, entry in KEYS.items() if entry["type"] != "boolean"}
+
+
+@pytest.mark.parametrize("key", OUT_OF_RANGE)
+def test_a_value_out_of_range_is_one_mistake_with_the_remedy(key: str) -> None:
+    value, remedy = OUT_OF_RANGE[key]
+    (mistake,) = mistakes({key: value})
+    assert key_of(mistake) == key
+    assert remedy in mistake
+
+
+@pytest.mark.parametrize(("changes", "key", "remedy"), CONFLICTS.values(), ids=CONFLICTS.keys())
+def test_a_conflict_is_one_mistake_that_names_the_other_key(changes: dict[str, Any], key: str, remedy: str) -> None:
+    for other, value in changes.items():
+        if other != key and other not in ("minWorkers", "maxWorkers"):
+            settings.parse({**graph.defaults(), other: value}, stack="dev")  # right alone
+    (mistake,) = mistakes(changes)
+    assert key_of(mistake) == key
+    assert remedy in mistake
+
+
+def test_a_mistake_in_every_key_is_told_at_once_and_each_once() -> None:
+    everything = {key: value for key, (value, _) in OUT_OF_RANGE.items()}
+    everything |= {key: "maybe" for key, entry in KEYS.items() if entry["type"] == "boolean"}
+    found = mistakes(everything)
+    assert sorted(key_of(each) for each in found) == sorted(KEYS)
+    for each in found:
+        key = key_of(each)
+        assert OUT_OF_RANGE.get(key, (None, "must be true or false"))[1] in each
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_wrong_types_in_every_key_are_told_at_once_and_each_once(number: int) -> None:
+    wrong = {key: WRONG_TYPES[entry["type"]] for key, entry in KEYS.items()}
+    found = mistakes({key: values[number % len(values)] for key, values in wrong.items()})
+    assert sorted(key_of(each) for each in found) == sorted(KEYS)
