@@ -94,7 +94,9 @@ class Hands:
             Conflict: The job has changed since it was read.
         """
         if status != job.status:
-            old, new = codec.status_object(job.status), codec.status_object(status)
+            # A new job has no status, not even the zeros that an empty one reads as: somebody may wait for one of them.
+            old = codec.status_object(job.status) if job.status.observed_generation else {}
+            new = codec.status_object(status)
             await self.patch_status(about(job), job.resource_version, old, new)
 
     async def patch_status(self, job: About, version: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:

@@ -14,8 +14,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-SECRET = "4dabf18193072939515e22adb298388d"
-"""The key by which Pulumi's state marks a secret."""
+SIGNATURE = "4dabf18193072939515e22adb298388d"
+"""The key by which Pulumi's state marks a value of a special kind: a secret, an asset, a reference to a resource."""
+SECRET = "1b47061264138c4ac30d75fd1eb44270"
+"""The mark of a secret."""
 
 Path = tuple[str | int, ...]
 
@@ -133,8 +135,8 @@ def shown(value: Any) -> Any:
         return [shown(each) for each in value]
     if not isinstance(value, Mapping):
         return value
-    if SECRET in value:
-        if "plaintext" not in value and "value" not in value:
+    if value.get(SIGNATURE) == SECRET:
+        if "plaintext" not in value:
             raise ValueError("the state's secrets are encrypted: export it with --show-secrets")
-        return shown(json.loads(value["plaintext"])) if "plaintext" in value else shown(value["value"])
+        return shown(json.loads(value["plaintext"]))
     return {key: shown(each) for key, each in value.items()}

@@ -13,7 +13,7 @@ from tests import graph
 from tests.security import holds
 from tests.security.registered import registered
 from tests.security.rules import RULES
-from tests.security.stack import SECRET, Stack
+from tests.security.stack import SECRET, SIGNATURE, Stack
 from tests.security.waivers import EVERY, WAIVERS
 
 FILES = {"local": "Pulumi.local.yaml", "aws-dev": "Pulumi.aws-dev.yaml.example", "aws": "Pulumi.aws.yaml.example"}
@@ -76,12 +76,15 @@ def test_children_of_components_are_looked_at(stacks: dict[str, Stack]) -> None:
 
 
 def test_secrets_of_a_state_file_are_read_and_encrypted_ones_refused() -> None:
+    asset = {SIGNATURE: "c44067f5952c0a294b673a41bacd8c17", "path": "code.zip"}
+
     def state(secret: dict[str, str]) -> dict[str, object]:
-        found = {"type": "t", "urn": "urn::n", "inputs": {"password": {SECRET: "1b47", **secret}}}
+        found = {"type": "t", "urn": "urn::n", "inputs": {"password": {SIGNATURE: SECRET, **secret}, "code": asset}}
         return {"deployment": {"resources": [found]}}
 
     (resource,) = Stack.of_state(state({"plaintext": json.dumps("open")})).resources
     assert resource.get("password") == "open"
+    assert resource.get("code") == asset
     with pytest.raises(ValueError, match="--show-secrets"):
         Stack.of_state(state({"ciphertext": "abc"}))
 

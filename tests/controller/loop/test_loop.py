@@ -46,6 +46,18 @@ def test_a_new_job_gets_its_service_and_pods_and_says_so_in_few_requests() -> No
     virtual.run(main())
 
 
+def test_a_job_that_is_suspended_from_the_start_says_that_it_has_no_workers() -> None:
+    async def main() -> None:
+        world = World()
+        world.start()
+        world.apply(jobs.manifest(suspend=True))
+        await world.settle()
+        assert world.status()["state"] == "Suspended"
+        assert world.status()["replicas"] == 0  # `pulumi up` with `workers: 0` waits for it
+
+    virtual.run(main())
+
+
 def test_a_cluster_at_rest_costs_no_request() -> None:
     async def main() -> None:
         world = World()
