@@ -79,8 +79,8 @@ def test_a_quota_that_is_too_small_for_this_up_is_refused_with_its_code_and_the_
     there = region(wanted, {G: 7})
     (mistake,) = quotas.mistakes(wanted, there, quotas.needs(wanted, there))
     assert mistake == (
-        f"instanceTypes: 2 nodes need 8 vCPUs of the quota {G} (Running On-Demand G and VT instances), and us-west-2 has "
-        "7. Ask for at least 32, for maxWorkers = 8: `aws service-quotas request-service-quota-increase --region "
+        f"instanceTypes: 2 nodes need 8 vCPUs of the quota {G} (Running On-Demand G and VT instances), and us-west-2 "
+        "has 7. Ask for at least 32, for maxWorkers = 8: `aws service-quotas request-service-quota-increase --region "
         f"us-west-2 --service-code ec2 --quota-code {G} --desired-value 32`, or choose fewer nodes or other types"
     )
 
