@@ -70,6 +70,8 @@ def _update_strategy(read: Reader, workers: Workers) -> str:
 def _zones(read: Reader, network: Network) -> int | tuple[str, ...]:
     key, most = "workerZones", network.zone_count
     text = read.text(key, r"\S.*", "a count of zones, or names with commas between them")
+    if not text:  # a mistake that has been reported
+        return 1
     if re.fullmatch(r"\d+", text):
         if not 1 <= int(text) <= most:
             read.wrong(key, text, f"must be from 1 to {most}, the number of availabilityZones")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pulumi
 
-from settings import hardware
+from settings.hardware import InstanceType, Size, smallest
 
 PROJECT = "tidewater"
 
@@ -70,15 +70,15 @@ class Nodes:
     maximum: int
     instance_types: tuple[str, ...]
     capacity_type: str = "ON_DEMAND"
-    hardware: tuple[hardware.InstanceType, ...] = ()
+    hardware: tuple[InstanceType, ...] = ()
     """What AWS says of `instance_types`; empty until it is asked. See `Settings.with_hardware`."""
 
     @property
-    def smallest(self) -> hardware.Size:
+    def smallest(self) -> Size:
         """Return what every node of the group has at least. AWS must have been asked."""
-        return hardware.smallest(self.hardware)
+        return smallest(self.hardware)
 
-    def with_hardware(self, found: Mapping[str, hardware.InstanceType]) -> Nodes:
+    def with_hardware(self, found: Mapping[str, InstanceType]) -> Nodes:
         """Return the group with what AWS says of its types."""
         return replace(self, hardware=tuple(found[name] for name in self.instance_types))
 
@@ -267,7 +267,7 @@ class Settings:
         groups = {"systemInstanceTypes": self.system.instance_types, "instanceTypes": self.workers.nodes.instance_types}
         return {**groups, **surge}
 
-    def with_hardware(self, found: Mapping[str, hardware.InstanceType]) -> Settings:
+    def with_hardware(self, found: Mapping[str, InstanceType]) -> Settings:
         """Return the settings with what AWS says of the instance types, by their names."""
         workers = replace(self.workers, nodes=self.workers.nodes.with_hardware(found))
         return replace(self, system=self.system.with_hardware(found), workers=workers)

@@ -33,7 +33,7 @@ def mistakes(stack: settings.Settings, region: Region) -> list[str]:
 
 
 def possible_zones(stack: settings.Settings, region: Region) -> tuple[str, ...]:
-    """Return the zones that the subnets can be in. Of a count, `infra.network` chooses, and checks its choice."""
+    """Return the zones in which the stack's subnets can be. For a count, `infra.network` chooses and checks them."""
     wanted = stack.network.zones
     return region.zones if isinstance(wanted, int) else wanted
 

@@ -103,8 +103,11 @@ def _families(names: list[str]) -> Mapping[str, Any]:
     Values of EC2's filters can have wildcards:
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Filtering.html#Filtering_Resources_CLI
     """
-    families = sorted({f"{name.partition('.')[0]}.*" for name in names})
-    return {"locationType": "availability-zone", "filters": [{"name": "instance-type", "values": families}]}
+    families = {f"{name.partition('.')[0]}.*" for name in names}
+    return {
+        "locationType": "availability-zone",
+        "filters": [{"name": "instance-type", "values": sorted({*names, *families})}],
+    }
 
 
 def _answer(found: Any) -> Any:

@@ -42,6 +42,12 @@ WAIVERS = (
         ("local", "aws-dev"),
         "stacks to try things are deleted by `pulumi destroy` alone; `protect: true` is for production",
     ),
+    Waiver(
+        "TW_RESTRICTED",
+        "namespace-tidewater-devices",
+        ("aws-dev", "aws"),
+        "the GPUs' device plug-in needs privileges for CDI; nothing else runs there",
+    ),
 )
 
 

@@ -55,9 +55,5 @@ def test_the_default_is_the_newest_version() -> None:
 
 def test_the_image_goes_with_the_version_unless_it_is_configured() -> None:
     config = graph.stack_config("Pulumi.local.yaml")
-    surge = settings.parse({**config, "surgeNodes": "karpenter"}, stack="local").surge
-    assert surge is not None
-    assert surge.ami_version == TABLE["1.35"].node_image
-    surge = settings.parse({**config, "nodeImageVersion": "v20260917"}, stack="local").surge
-    assert surge is not None
-    assert surge.ami_version == "v20260917"
+    assert settings.parse(config, stack="local").node_image == TABLE["1.35"].node_image
+    assert settings.parse({**config, "nodeImageVersion": "v20260917"}, stack="local").node_image == "v20260917"

@@ -197,7 +197,7 @@ def test_denial_comes_last_so_that_a_stack_that_trains_goes_on(deployed: graph.G
 
 
 @pytest.mark.parametrize(
-    "pods", [("kubernetes:apps/v1:StatefulSet", "etcd"), ("kubernetes:batch/v1:Job", ""), (JOB, "")]
+    "pods", [("kubernetes:apps/v1:StatefulSet", "etcd"), ("kubernetes:batch/v1:Job", "dataset"), (JOB, "")]
 )
 def test_no_pod_runs_before_its_policies(deployed: graph.Graph, pods: tuple[str, str]) -> None:
     assert deployed.needs(deployed.one(*pods), deployed.one(POLICY, "default-deny"))

@@ -69,10 +69,6 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"efa": True},
         "efa = true: g5.xlarge can have no EFA; choose larger types, or set it to false",
     ),
-    "EFA of a surge type without one": (
-        {"efa": True, "instanceTypes": ["g6.12xlarge"], "surgeInstanceTypes": ["g6.48xlarge", "g6.xlarge"]},
-        "efa = true: g6.xlarge can have no EFA",
-    ),
     "types with different numbers of EFAs": (
         {"efa": True, "instanceTypes": ["g6e.12xlarge", "g6e.48xlarge"]},
         "efa = true: all types must have the same number of EFAs; g6e.12xlarge has 1, g6e.48xlarge has 4",

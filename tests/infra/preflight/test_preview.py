@@ -24,7 +24,7 @@ from tests import facts, graph, moto_server
 from tests.moto_server import KEYS, REGION
 
 STANDARD, G, G_SPOT = "L-1216C47A", "L-DB2E81BA", "L-3819A6DF"
-SERVICES = ("ec2", "sts", "servicequotas", "iam")
+SERVICES = ("ec2", "sts", "servicequotas", "iam", "ssm")
 
 
 class Refused(grpc.RpcError):

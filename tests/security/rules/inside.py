@@ -41,6 +41,10 @@ def _restricted(namespace: Resource) -> str | None:
     return must(labels.get(ENFORCE) == "restricted", "pods with privileges are accepted")
 
 
+def _is_restricted(namespace: Resource) -> bool:
+    return _restricted(namespace) is None
+
+
 def _relaxed(value: str) -> dict[str, str]:
     return {ENFORCE: value}
 
@@ -69,7 +73,10 @@ RULES = (
         "TW_RESTRICTED",
         "namespaces accept only pods without privileges",
         each(NAMESPACE, _restricted),
-        (put(NAMESPACE, "metadata.labels", _relaxed("baseline")), unset(NAMESPACE, "metadata.labels")),
+        (
+            put(NAMESPACE, "metadata.labels", _relaxed("baseline"), _is_restricted),
+            unset(NAMESPACE, "metadata.labels", _is_restricted),
+        ),
         own_source="https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted",
     ),
 )

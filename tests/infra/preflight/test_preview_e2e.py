@@ -1,0 +1,56 @@
+"""`pulumi preview` with the real engine, in an account with AWS's limits: it says what is missing and makes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+
+from localcloud.aws.compute.quotas import QUOTAS
+from localcloud.tests.standins.engine_stack import EngineStack
+from tests import graph, moto_server
+from tests.moto_server import KEYS, REGION
+
+pytestmark = pytest.mark.e2e
+
+STANDARD, G = "L-1216C47A", "L-DB2E81BA"
+PROGRAM = f"""
+import os, runpy, sys
+sys.path.insert(0, {str(graph.ROOT)!r})
+os.chdir({str(graph.ROOT)!r})
+runpy.run_path("__main__.py", run_name="__main__")
+"""
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """The endpoint of an account with AWS's default quotas."""
+    with moto_server.serve({code: quota.default for code, quota in QUOTAS.items()}) as endpoint:
+        yield endpoint
+
+
+def test_a_new_account_is_told_all_that_it_lacks_before_anything_is_made(tmp_path: Path, endpoint: str) -> None:
+    keys = {name.upper(): value for name, value in KEYS.items()}
+    stack = EngineStack(tmp_path, {"AWS_ENDPOINT_URL": endpoint, **keys})
+    (tmp_path / "Pulumi.yaml").write_text((graph.ROOT / "Pulumi.yaml").read_text())
+    stack.program(PROGRAM)
+    stack.pulumi("stack", "init", "new")
+    stack.pulumi("config", "set", "--path", "tidewater:instanceTypes[0]", "g5.xlarge")
+    stack.pulumi("config", "set", "--path", "tidewater:systemInstanceTypes[0]", "m5.xlrge")
+    refused = stack.pulumi("preview", fails=True)
+    assert "the configuration has 2 mistakes; nothing was changed" in refused
+    assert "systemInstanceTypes = m5.xlrge: us-west-2 has no such instance type; similar ones are m5.xlarge" in refused
+    assert f"instanceTypes: 2 nodes need 8 vCPUs of the quota {G} (" in refused
+    assert "Traceback" not in refused
+    assert "Vpc" not in stack.pulumi("up", "--yes", "--skip-preview", fails=True)
+    ec2 = boto3.client("ec2", REGION, endpoint_url=endpoint, **KEYS)
+    assert [vpc for vpc in ec2.describe_vpcs()["Vpcs"] if not vpc["IsDefault"]] == []
+
+    stack.pulumi("config", "set", "--path", "tidewater:systemInstanceTypes[0]", "m5.large")
+    quotas = boto3.client("service-quotas", REGION, endpoint_url=endpoint, **KEYS)
+    quotas.request_service_quota_increase(ServiceCode="ec2", QuotaCode=G, DesiredValue=8)
+    allowed = stack.pulumi("preview")
+    assert "aws:ec2:Vpc" in allowed
+    assert f"at maxWorkers = 8 the nodes need 32 vCPUs of the quota {G} (" in allowed
