@@ -285,7 +285,7 @@ def controller(**changes: Any) -> dict[str, Any]:
 
 
 def test_the_controller_runs_twice_where_there_are_two_nodes_for_it() -> None:
-    assert [controller(systemNodes=nodes)["replicas"] for nodes in (1, 2, 3)] == [1, 2, 2]
+    assert [controller(systemNodes=nodes, etcdMembers=1)["replicas"] for nodes in (1, 2, 3)] == [1, 2, 2]
     assert controller()["nodeSelector"] == {labels.NODE_ROLE: labels.NODE_ROLE_SYSTEM}
 
 
