@@ -70,16 +70,18 @@ def group_names(session: Session) -> list[str]:
 
 def interrupt_the_creation(stack: EngineStack) -> str:
     """Put the state back to when the node group was being created; return the group's name."""
-    state = exported(stack)
-    resources = state["deployment"]["resources"]
+    # In the file, since `pulumi stack import` drops pending operations.
+    file = stack.folder / ".pulumi/stacks/t/dev.json"
+    state = json.loads(file.read_text())
+    latest = state["checkpoint"]["latest"]
+    resources = latest["resources"]
     group = next(each for each in resources if each["type"] == GROUP)
     resources.remove(group)
     name: str = group["outputs"]["nodeGroupName"]
     assert group["inputs"]["nodeGroupName"] == name  # Pulumi chooses it before it asks the provider
     del group["id"], group["outputs"]
-    state["deployment"]["pending_operations"] = [{"resource": group, "type": "creating"}]
-    (stack.folder / "state.json").write_text(json.dumps(state))
-    stack.pulumi("stack", "import", "--file", "state.json")
+    latest["pending_operations"] = [{"resource": group, "type": "creating"}]
+    file.write_text(json.dumps(state))
     return name
 
 
