@@ -11,6 +11,7 @@ import pytest
 import settings
 from infra import network
 from infra.account import connect
+from infra.zones import workers as worker_zones
 from tests import graph
 
 NAT = "aws:ec2/natGateway:NatGateway"
@@ -82,7 +83,7 @@ def test_subnets_are_in_the_zones_that_were_checked_for_the_types_of_all_nodes(m
         network.Network(stack.name, args, account.options())
 
     monkeypatch.setattr(network, "check_offerings", checked)
-    monkeypatch.setattr(network.worker_zones, "choose", lambda zones, *_: zones[:1])  # it would not know these zones
+    monkeypatch.setattr(worker_zones, "choose", lambda zones, *_: zones[:1])  # it would not know these zones
     zones = {each.inputs["availabilityZone"] for each in graph.run(program, graph.defaults()).all(SUBNET)}
     keys = "systemInstanceTypes, instanceTypes, surgeInstanceTypes"
     assert zones == {f"checked us-west-2a for {keys}", f"checked us-west-2b for {keys}"}
