@@ -55,7 +55,7 @@ class NodeGroupArgs:
     image: NodeImage
     nodes: settings.Nodes
     disk: settings.Disk
-    interfaces: Sequence[Mapping[str, object]]
+    interfaces: Sequence[aws.ec2.LaunchTemplateNetworkInterfaceArgs]
     """None for the one that every instance has."""
     instance_store: bool
     placement_group: pulumi.Input[str] | None
@@ -118,7 +118,7 @@ def most_unavailable(nodes: int) -> int:
     return min(MOST_UNAVAILABLE, max(1, -(-nodes // rounds)))
 
 
-def interfaces(efa: int, security_group_id: pulumi.Input[str]) -> list[Mapping[str, object]]:
+def interfaces(efa: int, security_group_id: pulumi.Input[str]) -> list[aws.ec2.LaunchTemplateNetworkInterfaceArgs]:
     """Return a node's network interfaces if it has EFAs: an ordinary one for pods, and one EFA on each network card.
 
     The EFAs take no address. All are in the cluster's security group: EKS does not add it to interfaces that a template
@@ -130,13 +130,13 @@ def interfaces(efa: int, security_group_id: pulumi.Input[str]) -> list[Mapping[s
         return []
     places = [(0, 0, "interface"), (0, 1, "efa-only"), *((card, 0, "efa-only") for card in range(1, efa))]
     return [
-        {
-            "network_card_index": card,
-            "device_index": device,
-            "interface_type": kind,
-            "security_groups": [security_group_id],
-            "delete_on_termination": "true",
-        }
+        aws.ec2.LaunchTemplateNetworkInterfaceArgs(
+            network_card_index=card,
+            device_index=device,
+            interface_type=kind,
+            security_groups=[security_group_id],
+            delete_on_termination="true",
+        )
         for card, device, kind in places
     ]
 

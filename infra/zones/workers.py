@@ -55,7 +55,8 @@ def choose(
     elif len(kept) == asked and set(kept) <= set(zones) and lacks(kept)[0] == 0:
         best = [zone for zone in zones if zone in kept]
     else:
-        best = list(min(itertools.combinations(zones, asked), key=lacks))
+        fewest_lacks: Sequence[str] = min(itertools.combinations(zones, asked), key=lacks)
+        best = list(fewest_lacks)
     for key, name in of_workers:
         if not any((name, zone) in pairs for zone in best):
             raise pulumi.RunError(_nowhere(key, name, best, [zone for zone in zones if (name, zone) in pairs]))

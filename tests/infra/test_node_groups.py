@@ -116,11 +116,11 @@ def test_workers_are_in_a_placement_group_if_the_settings_say_so(production: gra
 def test_scratch_is_on_the_instances_own_disks_if_the_settings_say_so(production: graph.Graph) -> None:
     own = graph.stack_config("Pulumi.aws.yaml.example")
     local = graph.deploy({**own, "instanceStore": True}, stack="production")
-    (part,) = email.message_from_bytes(
-        base64.b64decode(local.one(TEMPLATE, "workers").inputs["userData"])
-    ).get_payload()
-    assert part.get_content_type() == "application/node.eks.aws"
-    assert json.loads(part.get_payload())["spec"] == {"instance": {"localStorage": {"strategy": "RAID0"}}}
+    message = email.message_from_bytes(base64.b64decode(local.one(TEMPLATE, "workers").inputs["userData"]))
+    parts = {part.get_content_type(): part.get_payload(decode=True) for part in message.walk()}
+    config = parts["application/node.eks.aws"]
+    assert isinstance(config, bytes)
+    assert json.loads(config)["spec"] == {"instance": {"localStorage": {"strategy": "RAID0"}}}
     assert local.one(NODE_CLASS).inputs["spec"]["instanceStorePolicy"] == "RAID0"
     assert "userData" not in local.one(TEMPLATE, "system").inputs
     assert "userData" not in production.one(TEMPLATE, "workers").inputs
