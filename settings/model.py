@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pulumi
 
-from settings.hardware import InstanceType, Size, smallest
+from settings.hardware import DISK_IOPS, DISK_THROUGHPUT, InstanceType, Size, smallest
 
 PROJECT = "tidewater"
 
@@ -107,8 +107,8 @@ class Disk:
     """The root disk of a node, a gp3 volume: container images, and what pods write outside of volumes."""
 
     gib: int
-    iops: int = hardware.DISK_IOPS.start
-    throughput: int = hardware.DISK_THROUGHPUT.start
+    iops: int = DISK_IOPS.start
+    throughput: int = DISK_THROUGHPUT.start
     """In MiB/s."""
 
 
