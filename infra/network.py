@@ -168,6 +168,7 @@ class Network(pulumi.ComponentResource):
     def _zones(self, wanted: settings.Network) -> list[pulumi.Input[str]]:
         if not isinstance(wanted.zones, int):
             return list(wanted.zones)
+        count = wanted.zones
         found = aws.get_availability_zones_output(
             state="available",
             exclude_zone_ids=list(hardware.ZONE_IDS_WITHOUT_EKS),
@@ -181,8 +182,9 @@ class Network(pulumi.ComponentResource):
             input=found.names,
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=["input"]),
         )
-        chosen = pulumi.Output.all(kept.output, found.names).apply(lambda both: choose_zones(*both, wanted.zones))
-        return [chosen[index] for index in range(wanted.zones)]
+        both = pulumi.Output.all(kept.output, found.names)
+        chosen = both.apply(lambda each: choose_zones(each[0], each[1], count))
+        return [chosen[index] for index in range(count)]
 
     def _offered(self, wanted: Mapping[str, Sequence[str]]) -> pulumi.Output[list[tuple[str, str]]]:
         """Return the pairs of an instance type and a zone that has it."""

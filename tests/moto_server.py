@@ -1,7 +1,7 @@
 """An AWS account in a process of its own: moto with the rules of the one-machine cloud, on a free port.
 
     with moto_server.serve({"L-DB2E81BA": 0}) as endpoint:
-        boto3.client("ec2", "us-west-2", endpoint_url=endpoint, **moto_server.KEYS)
+        moto_server.client("ec2", endpoint)
 
 moto's state belongs to its process, and other tests of this process reset it. Zones, instance types and offerings are
 copies of AWS's own answers for each region.
@@ -15,6 +15,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import boto3
 
 ROOT = Path(__file__).resolve().parents[1]
 KEYS = {"aws_access_key_id": "localcloud", "aws_secret_access_key": "localcloud"}
@@ -36,6 +39,12 @@ def serve(quotas: Mapping[str, float] | None = None) -> Iterator[str]:
         yield endpoint
         # It ends when its input does, even if this process is killed.
         process.communicate()
+
+
+def client(service: str, endpoint: str) -> Any:
+    """Return boto3's client of a service in the account."""
+    connect: Any = boto3.client  # its type lists every service by name
+    return connect(service, REGION, endpoint_url=endpoint, **KEYS)
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.e2e
 
 Object = dict[str, Any]
 
-SITE = karpenter.Site("tidewater-dev-surge-node", ["subnet-0a", "subnet-0b"], "sg-0a", "/dev/xvda", 100)
+SITE = karpenter.Site("tidewater-dev-surge-node", ["subnet-0a", "subnet-0b"], "sg-0a", "/dev/xvda")
 KINDS = {
     "gpus": {},
     "spot": {"capacityType": "SPOT"},

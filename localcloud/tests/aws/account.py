@@ -31,7 +31,7 @@ def serve_account() -> Iterator[str]:
     from localcloud.aws.ec2 import MotoEc2
     from localcloud.aws.eks.service import EksService
     from localcloud.aws.eks.state import Eks, Settings
-    from localcloud.aws.gateway import Gateway
+    from localcloud.aws.gateway import Gateway, Service
     from localcloud.aws.principals import MotoPrincipals
 
     _lay_rules()
@@ -40,7 +40,11 @@ def serve_account() -> Iterator[str]:
     principals.create_operator(OPERATOR)
     settings = Settings(ACCOUNT, REGION, lambda kind, cluster: None)
     eks = Eks(settings, MotoEc2(ACCOUNT, REGION), principals, fakes.FakeMachine())
-    services = {"eks": EksService(eks), "pricing": PricingService(), "servicequotas": QuotaService(ACCOUNT)}
+    services: dict[str, Service] = {
+        "eks": EksService(eks),
+        "pricing": PricingService(),
+        "servicequotas": QuotaService(ACCOUNT),
+    }
     gateway = Gateway(ACCOUNT, principals, services, [], {})
     server = make_server("127.0.0.1", 0, gateway, threaded=True, request_handler=MotoRequestHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

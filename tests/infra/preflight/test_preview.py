@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import boto3
 import grpc
 import pulumi
 import pytest
@@ -27,7 +26,7 @@ STANDARD, G, G_SPOT = "L-1216C47A", "L-DB2E81BA", "L-3819A6DF"
 SERVICES = ("ec2", "sts", "servicequotas", "iam", "ssm")
 
 
-class Refused(grpc.RpcError):
+class Refused(grpc.RpcError):  # type: ignore[misc] # grpc has no types
     """What the engine answers when the provider raises an error."""
 
     def __init__(self, reason: str) -> None:
@@ -144,7 +143,7 @@ def test_a_type_that_no_zone_of_the_stack_has_is_refused_with_those_that_have_it
 
 def test_after_the_quotas_are_raised_the_program_registers_everything(warned: list[str]) -> None:
     with moto_server.serve({STANDARD: 5, G: 0}) as endpoint:
-        client = boto3.client("service-quotas", REGION, endpoint_url=endpoint, **KEYS)
+        client = moto_server.client("service-quotas", endpoint)
         for code, value in ((STANDARD, 6), (G, 8)):
             client.request_service_quota_increase(ServiceCode="ec2", QuotaCode=code, DesiredValue=value)
         made = graph.run(graph.program, graph.defaults(), ask=provider(endpoint, **KEYS))
@@ -165,9 +164,9 @@ def test_a_type_that_came_out_this_year_makes_nodes_of_its_size(account: str, wa
 
 
 def test_without_the_right_to_read_quotas_there_is_a_warning_and_no_error(account: str, warned: list[str]) -> None:
-    iam = boto3.client("iam", REGION, endpoint_url=account, **KEYS)
+    iam = moto_server.client("iam", account)
     iam.create_user(UserName="deployer")
-    allowed = {"Effect": "Allow", "Action": ["ec2:*", "sts:*"], "Resource": "*"}
+    allowed = {"Effect": "Allow", "Action": ["ec2:*", "ssm:*", "sts:*"], "Resource": "*"}
     policy = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
     iam.put_user_policy(UserName="deployer", PolicyName="no-quotas", PolicyDocument=policy)
     key = iam.create_access_key(UserName="deployer")["AccessKey"]

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import boto3
 import pytest
 
 from localcloud.aws.compute.quotas import QUOTAS
 from localcloud.tests.standins.engine_stack import EngineStack
 from tests import graph, moto_server
-from tests.moto_server import KEYS, REGION
+from tests.moto_server import KEYS
 
 pytestmark = pytest.mark.e2e
 
@@ -45,11 +44,11 @@ def test_a_new_account_is_told_all_that_it_lacks_before_anything_is_made(tmp_pat
     assert f"instanceTypes: 2 nodes need 8 vCPUs of the quota {G} (" in refused
     assert "Traceback" not in refused
     assert "Vpc" not in stack.pulumi("up", "--yes", "--skip-preview", fails=True)
-    ec2 = boto3.client("ec2", REGION, endpoint_url=endpoint, **KEYS)
+    ec2 = moto_server.client("ec2", endpoint)
     assert [vpc for vpc in ec2.describe_vpcs()["Vpcs"] if not vpc["IsDefault"]] == []
 
     stack.pulumi("config", "set", "--path", "tidewater:systemInstanceTypes[0]", "m5.large")
-    quotas = boto3.client("service-quotas", REGION, endpoint_url=endpoint, **KEYS)
+    quotas = moto_server.client("service-quotas", endpoint)
     quotas.request_service_quota_increase(ServiceCode="ec2", QuotaCode=G, DesiredValue=8)
     allowed = stack.pulumi("preview")
     assert "aws:ec2:Vpc" in allowed

@@ -117,7 +117,7 @@ def test_what_is_more_than_the_quota_is_refused_until_more_is_asked_for(client: 
 
 def test_spot_and_each_family_have_quotas_of_their_own(client: Clients, account: Any) -> None:
     quotas.grant(account, {STANDARD_SPOT: 2, G: 0})
-    spot = {"InstanceMarketOptions": {"MarketType": "spot"}}
+    spot: dict[str, Any] = {"InstanceMarketOptions": {"MarketType": "spot"}}
     launch(client, "m5.large", 8)
     launch(client, "m5.large", **spot)
     with pytest.raises(client("ec2").exceptions.ClientError, match="MaxSpotInstanceCountExceeded"):
