@@ -83,6 +83,16 @@ INSTANCE_TYPES: dict[str, InstanceType] = {
     "p5.48xlarge": InstanceType(192, 2048, 8, "H100"),
 }
 
+RETIRED_GPUS = {
+    "K80": "NVIDIA's driver 470 was the last one for it",
+    "M60": "EKS' AL2023 NVIDIA images don't support it",
+}
+"""GPU models that EKS' images have no driver for, or are not supported with, and why. The driver is of branch 580.
+https://docs.aws.amazon.com/eks/latest/userguide/ml-eks-optimized-ami.html (P3's V100 is supported)"""
+
+RETIRED_FAMILIES = {"p2": "K80", "g3": "M60", "g3s": "M60"}
+"""The instance families with these GPUs. https://aws.amazon.com/ec2/previous-generation/"""
+
 KUBERNETES_VERSIONS = ("1.33", "1.34", "1.35")
 """Versions that have AL2023 node images and that the manifests are written for.
 https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html"""

@@ -108,6 +108,11 @@ def _instance_types(read: Reader, key: str, *, at_least_one: bool) -> tuple[str,
     names = read.texts(key, r"[a-z0-9.-]+", "an EC2 instance type", at_least_one=at_least_one)
     unknown = [name for name in names if name not in hardware.INSTANCE_TYPES]
     for name in unknown:
+        model = hardware.RETIRED_FAMILIES.get(name.partition(".")[0])
+        if model is not None:
+            why = f"its GPU is a {model}, and {hardware.RETIRED_GPUS[model]}; use a newer type, for example g4dn or g5"
+            read.wrong(key, name, why)
+            continue
         known = ", ".join(read.closest(name, hardware.INSTANCE_TYPES))
         read.wrong(key, name, f"unknown instance type; similar ones are {known}, and settings/hardware.py lists all")
     return tuple(name for name in names if name not in unknown)

@@ -36,6 +36,11 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         "publicAccessCidrs = 203.0.113.7/32: must be a l",
     ),
     "unknown instance type": ({"instanceTypes": ["g5.xlrge"]}, "instanceTypes = g5.xlrge: unknown instance type"),
+    "GPUs without a driver": (
+        {"instanceTypes": ["p2.xlarge"]},
+        "instanceTypes = p2.xlarge: its GPU is a K80, and NVIDIA",
+    ),
+    "GPUs that the image lacks": ({"instanceTypes": ["g3s.xlarge"]}, "g3s.xlarge: its GPU is a M60, and EKS' AL2023"),
     "unknown system type": ({"systemInstanceTypes": ["m5.tiny"]}, "systemInstanceTypes = m5.tiny: unknown"),
     "no instance types": ({"instanceTypes": []}, "instanceTypes = []: must have at least one entry"),
     "instance types as text": ({"instanceTypes": "g5.xlarge"}, "instanceTypes = g5.xlarge: must be a list"),
