@@ -72,6 +72,13 @@ DISK_IOPS_PER_GIB = 500
 DISK_IOPS_PER_THROUGHPUT = 4
 """A gp3 volume has at most 500 IOPS for each GiB, and at most 0.25 MiB/s for each of its IOPS. Same source."""
 
+RETIRED_GPUS = {
+    "K80": "NVIDIA's driver 470 was the last one for it",
+    "M60": "EKS' AL2023 NVIDIA images don't support it",
+}
+"""GPU models that EKS' images have no driver for, or are not supported with, and why. The driver is of branch 580.
+https://docs.aws.amazon.com/eks/latest/userguide/ml-eks-optimized-ami.html (P3's V100 is supported)"""
+
 LOG_RETENTION_DAYS = (365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653)
 """The retentions of a year and more that CloudWatch Logs accepts.
 https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutRetentionPolicy.html"""

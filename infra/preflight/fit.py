@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import settings
 from infra.preflight.quotas import SPOT
 from infra.preflight.region import Region
-from settings.hardware import InstanceType, Size, smallest
+from settings.hardware import RETIRED_GPUS, InstanceType, Size, smallest
 
 LEAST = Size(vcpus=2, memory_mib=4096)
 """The smallest node that has room for the addons' DaemonSets and for a pod of the stack in addition."""
@@ -23,6 +23,7 @@ def mistakes(stack: settings.Settings, region: Region) -> list[str]:
         *_zones(stack, region),
         *_offerings(stack, region),
         *_sizes(stack, region),
+        *_drivers(stack, region),
         *_markets(stack, region),
         *_workers(stack, region),
         *_surge(stack, region),
@@ -85,6 +86,15 @@ def _sizes(stack: settings.Settings, region: Region) -> list[str]:
                 f"the workers are {X86}; choose an {X86} type"
             )
     return found
+
+
+def _drivers(stack: settings.Settings, region: Region) -> list[str]:
+    return [
+        f"{key} = {kind.name}: its GPU is a {kind.gpu}, and {RETIRED_GPUS[kind.gpu]}; choose a newer type, such as g4dn "
+        "or g5"
+        for key, kind in _known(stack, region)
+        if kind.gpu in RETIRED_GPUS
+    ]
 
 
 def _markets(stack: settings.Settings, region: Region) -> list[str]:

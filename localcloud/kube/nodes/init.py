@@ -41,7 +41,6 @@ STOP_SECONDS = 3.0
 BROUGHT = Path("/run/localcloud")
 CGROUP_ROOT = Path("sys/fs/cgroup")
 NUMA_NODES = Path("/sys/devices/system/node")
-ONLINE_CPUS = Path("/sys/devices/system/cpu/online")
 
 # Name → major and minor number. Disks and the host's memory are not among them.
 DEVICES = {
@@ -156,20 +155,20 @@ def override(files: dict[str, str]) -> None:
 def show_cpus(count: int) -> None:
     """Show the kubelet so many CPUs, or the host's for 0.
 
-    It counts those below the NUMA nodes that /sys/devices/system/cpu/online lists.
+    It counts the entries below a NUMA node, and reads the number of each out of its name. The entries here are those of
+    the host's CPUs several times, with zeros before the number: a cgroup may be given no CPU that doesn't exist.
     https://github.com/google/cadvisor/blob/v0.52.1/utils/sysinfo/sysinfo.go
     """
     if not count or not NUMA_NODES.exists():
         return
-    nodes, online = Path("/run/numa-nodes"), Path("/run/cpus-online")
+    host, nodes = os.cpu_count() or 1, Path("/run/numa-nodes")
     for number in range(count):
-        topology = nodes / "node0" / f"cpu{number}" / "topology"
+        zeros = "0" * (number // host)
+        topology = nodes / "node0" / f"cpu{zeros}{number % host}" / "topology"
         topology.mkdir(parents=True)
         (topology / "core_id").write_text(f"{number}\n")
         (topology / "physical_package_id").write_text("0\n")
-    online.write_text(f"0-{count - 1}\n")
     mount(str(nodes), str(NUMA_NODES), flags=MS_BIND)
-    mount(str(online), str(ONLINE_CPUS), flags=MS_BIND)
 
 
 def bind(source: str, target: Path, *, read_only: bool = False) -> None:

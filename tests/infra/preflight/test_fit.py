@@ -77,6 +77,14 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"efa": True, "workersPerNode": 3, "instanceTypes": ["g6e.48xlarge"]},
         "workersPerNode = 3: does not divide the 4 EFAs of each node",
     ),
+    "GPUs without a driver": (
+        {"instanceTypes": ["p2.xlarge"], "gpusPerWorker": 1},
+        "instanceTypes = p2.xlarge: its GPU is a K80, and NVIDIA's driver 470 was the last one for it; choose a newer",
+    ),
+    "GPUs that the image lacks": (
+        {"instanceTypes": ["g3s.xlarge"]},
+        "instanceTypes = g3s.xlarge: its GPU is a M60, and EKS' AL2023 NVIDIA images don't support it; choose a newer",
+    ),
     "type of another architecture": (
         {"systemInstanceTypes": ["m7g.large"]},
         "systemInstanceTypes = m7g.large: is an arm64 type, and the images of the nodes and of the workers are x8",

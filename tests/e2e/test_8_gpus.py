@@ -1,0 +1,92 @@
+"""GPUs on one machine: `pulumi up` fails if nodes show none; with them, each worker gets those of its limit.
+
+The nodes' GPUs have nothing behind them, so the workers train on CPUs. Each test uses the stack as the previous one
+left it. The module begins with a new stack, in the cloud of the session if that still runs.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.checkout import Checkout, wait_until
+from tests.e2e.inventory import Inventory, added, aws_inventory
+from tests.e2e.nodes import surge_nodes
+from tests.e2e.training import node_of, running_workers, wait_for_world
+
+pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
+
+SETTINGS = {
+    "surgeNodes": "karpenter",
+    "capacityType": "SPOT",
+    "gpusPerWorker": "1",
+    "minWorkers": "1",
+    "workers": "1",
+    "jobName": "gpus",
+    "trainerArgs": "--epochs 1500 --min-step-seconds 0.1 --report-every 1",
+}
+SENTENCE = "1 worker node is Ready but shows no nvidia.com/gpu (of 1: "
+NEW_NODE_SECONDS = 300
+
+
+@pytest.fixture(scope="module")
+def account(checkout: Checkout) -> Inventory:
+    """Return the inventory of an account without a stack."""
+    if checkout.run("kubectl get crd elasticjobs.elastic.pytorch.org", expect=None).status == 0:
+        checkout.run("pulumi destroy --yes")
+    checkout.run("python -m localcloud start")
+    return aws_inventory(checkout.cloud())
+
+
+@pytest.fixture(scope="module")
+def configured(checkout: Checkout, account: Inventory) -> Checkout:
+    """Return the checkout with a stack that is configured for GPUs, and not deployed."""
+    assert account
+    checkout.run("pulumi stack select --create local", expect=None)
+    for key, value in SETTINGS.items():
+        checkout.run(f"pulumi config set {key} -- '{value}'")
+    checkout.run("pulumi config set --path 'tidewater:instanceTypes[0]' g4dn.xlarge")
+    return checkout
+
+
+def gpus_of(checkout: Checkout, node: str) -> str:
+    return checkout.run(f"kubectl get node {node} -ojsonpath='{{.status.allocatable.nvidia\\.com/gpu}}'").text
+
+
+def devices_of(checkout: Checkout, pod: str) -> list[str]:
+    listed = checkout.run(f"kubectl exec -n {checkout.namespace} {pod} -- ls /dev").text
+    return [name for name in listed.split() if name.startswith("nvidia")]
+
+
+def test_nodes_that_show_no_gpus_end_up_with_a_sentence_before_a_worker_is_made(configured: Checkout) -> None:
+    # Any image without the plug-in's program stands for a plug-in that doesn't run on the nodes.
+    configured.run("pulumi config set devicePluginImage localcloud/pause:1")
+    output = configured.fails("pulumi up --yes --skip-preview")
+    assert SENTENCE in output.text
+    assert "nodeImageVersion" in output.text
+    assert configured.run("kubectl get elasticjobs -A -oname").text.strip() in ("", "No resources found")
+
+
+def test_with_the_right_plugin_the_next_up_succeeds_and_the_worker_gets_a_gpu(configured: Checkout) -> None:
+    configured.run("pulumi config set devicePluginImage localcloud/k8s-device-plugin:0.20.0 && pulumi up --yes")
+    configured.forget_outputs()
+    wait_for_world(configured, 1, seconds=NEW_NODE_SECONDS)
+    (pod,) = running_workers(configured)
+    assert gpus_of(configured, node_of(configured, pod)) == "1"
+    assert devices_of(configured, pod) == ["nvidia0"]
+
+
+def test_karpenter_brings_a_node_with_a_gpu_for_another_worker(configured: Checkout) -> None:
+    configured.run("pulumi config set workers 2 && pulumi up --yes")
+    wait_for_world(configured, 2, seconds=NEW_NODE_SECONDS)
+    (brought,) = wait_until("a node of Karpenter", lambda: surge_nodes(configured))
+    assert gpus_of(configured, brought) == "1"
+    assert {tuple(devices_of(configured, pod)) for pod in running_workers(configured)} == {("nvidia0",)}
+
+
+def test_an_unchanged_stack_checks_nothing_again(configured: Checkout) -> None:
+    assert "gpu-check" not in configured.run("pulumi up --yes --skip-preview").text
+
+
+def test_a_destroyed_stack_leaves_nothing(configured: Checkout, account: Inventory) -> None:
+    configured.run("pulumi destroy --yes")
+    assert added(account, aws_inventory(configured.cloud())) == {}
