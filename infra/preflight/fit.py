@@ -90,8 +90,8 @@ def _sizes(stack: settings.Settings, region: Region) -> list[str]:
 
 def _drivers(stack: settings.Settings, region: Region) -> list[str]:
     return [
-        f"{key} = {kind.name}: its GPU is a {kind.gpu}, and {RETIRED_GPUS[kind.gpu]}; choose a newer type, such as g4dn "
-        "or g5"
+        f"{key} = {kind.name}: its GPU is a {kind.gpu}, and {RETIRED_GPUS[kind.gpu]}; choose a newer type, such as "
+        "g5.xlarge"
         for key, kind in _known(stack, region)
         if kind.gpu in RETIRED_GPUS
     ]

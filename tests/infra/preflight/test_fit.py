@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -77,14 +78,6 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"efa": True, "workersPerNode": 3, "instanceTypes": ["g6e.48xlarge"]},
         "workersPerNode = 3: does not divide the 4 EFAs of each node",
     ),
-    "GPUs without a driver": (
-        {"instanceTypes": ["p2.xlarge"], "gpusPerWorker": 1},
-        "instanceTypes = p2.xlarge: its GPU is a K80, and NVIDIA's driver 470 was the last one for it; choose a newer",
-    ),
-    "GPUs that the image lacks": (
-        {"instanceTypes": ["g3s.xlarge"]},
-        "instanceTypes = g3s.xlarge: its GPU is a M60, and EKS' AL2023 NVIDIA images don't support it; choose a newer",
-    ),
     "type of another architecture": (
         {"systemInstanceTypes": ["m7g.large"]},
         "systemInstanceTypes = m7g.large: is an arm64 type, and the images of the nodes and of the workers are x8",
@@ -132,6 +125,20 @@ def test_more_zones_than_the_region_has_are_refused() -> None:
     two = type(there)(there.name, ("us-west-1a", "us-west-1c"), there.offered, there.types)
     (found,) = (each for each in fit.mistakes(wanted, two) if each.startswith("availabilityZones"))
     assert found == "availabilityZones = 4: us-west-1 has only 2 that EKS can use: us-west-1a, us-west-1c"
+
+
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [("K80", "NVIDIA's driver 470 was the last one for it"), ("M60", "EKS' AL2023 NVIDIA images don't support it")],
+)
+def test_a_gpu_without_a_driver_is_refused_by_its_model(model: str, why: str) -> None:
+    wanted = stack()
+    there = region(wanted)
+    types = {name: replace(kind, gpu=model) if kind.gpu else kind for name, kind in there.types.items()}
+    (found,) = fit.mistakes(wanted, replace(there, types=types))
+    assert (
+        found == f"instanceTypes = g5.xlarge: its GPU is a {model}, and {why}; choose a newer type, such as g5.xlarge"
+    )
 
 
 def test_all_mistakes_are_found_at_once() -> None:
