@@ -21,7 +21,7 @@ from infra.node_groups import ROOT_DEVICE, NodeGroup, system_group, worker_group
 from infra.outputs import Platform, kubernetes_platform
 from infra.shared_storage import SharedStorage, SharedStorageArgs
 from workloads.access import TrainerAccess, TrainerAccessArgs
-from workloads.bundle import Code, CodeArgs, pack
+from workloads.bundle import Code, CodeArgs, bundle_for
 from workloads.controller import Controller, ControllerArgs
 from workloads.dataset import Dataset, DatasetArgs
 from workloads.devices.check import GpuCheck, GpuCheckArgs, needed
@@ -64,7 +64,7 @@ def main() -> None:
     )
     platform = kubernetes_platform(name, account, cluster, after=[network, system_nodes, addons])
 
-    code = Code("code", CodeArgs(pack(script=training.script), bucket.name), account.options(bucket))
+    code = Code("code", CodeArgs(bundle_for(training), bucket.name), account.options(bucket))
     namespace = Namespace(space, NamespaceArgs(PriorityClasses(space)), platform.options())
     access = TrainerAccess(space, TrainerAccessArgs(name, identity.trainer_role_arn), platform.options(namespace))
     storage = Storage(space, StorageArgs(f"{name}-{space}", files.volume_handle), platform.options(namespace, files))

@@ -8,6 +8,7 @@ storage      the shared file system as volume and claim
 access       the service account of the training pods, and its IAM role
 etcd         etcd, in which the workers find each other
 bundle       the training code as a zip in the bucket
+packages     the Python packages in that zip, which images with PyTorch lack
 in_bundle/   files that the program does not import but puts into that zip
 dataset      the job that puts the dataset on the shared file system
 controller   the ElasticJob controller, from the manifests in `contract.install`

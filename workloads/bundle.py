@@ -1,4 +1,4 @@
-"""The training code as a zip file that Python can run, and its upload to the bucket.
+"""The training code, and the packages that images lack, as a zip file that Python can run; its upload to the bucket.
 
     bundle = pack(ROOT)
     bundle.key            # code/<sha256>.zip
@@ -10,18 +10,23 @@ changes if, and only if, the code changes.
 from __future__ import annotations
 
 import hashlib
-import re
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pulumi
 import pulumi_aws as aws
 
+import settings
 from contract.archive import to_zip
+from workloads import packages
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("contract", "trainer", "examples")
+SUFFIXES = (".py", ".gz")
+"""Code, and the digits that the dataset job writes."""
+
 LEFT_OUT = (
     "contract/elasticjob/",
     "contract/install/",
@@ -35,14 +40,6 @@ LEFT_OUT = (
 START = ROOT / "workloads" / "in_bundle" / "start.py"
 SCRIPT = "training_script.py"
 """Name of the user's own script in the bundle."""
-REQUIREMENTS = ROOT / "requirements" / "trainer.txt"
-NEEDS = {
-    "train": ("numpy", "pillow", "prometheus-client"),
-    "dataset": ("pillow", "scikit-learn"),
-    "s3": ("boto3",),
-}
-"""Packages that an image with PyTorch may lack, by sub-command; `s3` is for any sub-command with an `s3://` address.
-Their versions are those of the requirements file."""
 
 
 @dataclass(frozen=True)
@@ -62,24 +59,31 @@ class Bundle:
         return f"code/{self.digest}.zip"
 
 
-def pack(root: Path = ROOT, script: Path | None = None) -> Bundle:
-    """Return the bundle of the sources under `root`, with the user's own training script if there is one."""
-    locked = REQUIREMENTS.read_text()
-    files = {f"requirements/{command}.txt": pinned(locked, names).encode() for command, names in NEEDS.items()}
+def bundle_for(training: settings.Training) -> Bundle:
+    """Return the bundle of a stack's training. boto3 is in it only if something is in S3, since it has 20 MB."""
+    places = (training.dataset.uri or "", *training.trainer_args)
+    s3 = training.checkpoints.s3 or any("s3://" in place for place in places)
+    return pack(script=training.script, modules=(packages.METRICS, *((packages.S3,) if s3 else ())))
+
+
+def pack(root: Path = ROOT, script: Path | None = None, modules: Sequence[str] = (packages.METRICS,)) -> Bundle:
+    """Return the bundle of the sources under `root`.
+
+    Args:
+        root: The checkout.
+        script: The user's own training script, if there is one.
+        modules: What an image with PyTorch may lack, of `packages.GROUPS`.
+    """
+    files = {f"packages/{name}/{path}": data for name in modules for path, data in packages.contents(name).items()}
     files["__main__.py"] = START.read_bytes()
     if script:
         files[SCRIPT] = script.read_bytes()
     for package in PACKAGES:
-        for path in sorted((root / package).rglob("*.py")):
-            files[path.relative_to(root).as_posix()] = path.read_bytes()
+        for path in sorted((root / package).rglob("*")):
+            if path.suffix in SUFFIXES:
+                files[path.relative_to(root).as_posix()] = path.read_bytes()
     kept = {name: content for name, content in files.items() if not name.startswith(LEFT_OUT)}
     return Bundle(to_zip(kept, compressed=False))
-
-
-def pinned(locked: str, names: tuple[str, ...]) -> str:
-    """Return the lines `name==version` for `names` from a hash-locked requirements file."""
-    found = dict(re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", locked, flags=re.MULTILINE))
-    return "".join(f"{name}=={found[name]}\n" for name in names)
 
 
 @dataclass(frozen=True)

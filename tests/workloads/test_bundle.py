@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -12,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from contract import env, exit_codes
+import settings
+from contract import exit_codes
 from contract.archive import to_zip
 from tests import graph
-from workloads import bundle
+from workloads import bundle, packages
 from workloads.in_bundle import start
 
 
@@ -70,10 +72,10 @@ def test_workers_import_nothing_that_is_left_out() -> None:
 def test_it_runs_the_trainer_with_its_arguments(tmp_path: Path) -> None:
     files = {
         "__main__.py": bundle.START.read_bytes(),
-        "requirements/train.txt": b"pyyaml==1.0\n",  # here in another version, which is left alone
+        "packages/yaml/yaml.py": b"raise AssertionError('the image has it')",
         "examples/__init__.py": b"",
         "examples/images/__init__.py": b"",
-        "examples/images/train.py": b"import sys; print('images', sys.argv[1:])",
+        "examples/images/train.py": b"import sys, yaml; print('images', sys.argv[1:])",
     }
     path = tmp_path / "bundle.zip"
     path.write_bytes(to_zip(files, compressed=False))
@@ -95,38 +97,87 @@ def test_the_users_own_script_replaces_the_default_one(tmp_path: Path) -> None:
     assert bundle.pack(script=script).key != bundle.pack().key
 
 
-def test_only_missing_packages_are_installed() -> None:
-    assert start.missing(["pyyaml==1.0", "no-such-package==2.0"]) == ["no-such-package==2.0"]
+WITHOUT_SITE_PACKAGES = ("-I", "-S")
+
+
+def run_in_an_empty_image(tmp_path: Path, files: dict[str, bytes], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a bundle in a Python without packages but an empty `torch`, `numpy` and `PIL`, like a bare image."""
+    path = tmp_path / "bundle.zip"
+    stand_ins = {f"{name}.py": b"" for name in ("torch", "numpy", "PIL")}
+    given = {"__main__.py": bundle.START.read_bytes(), **stand_ins, **files}
+    path.write_bytes(to_zip(given, compressed=False))
+    return subprocess.run(
+        [sys.executable, *WITHOUT_SITE_PACKAGES, path, *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def test_packages_that_the_image_lacks_come_from_the_bundle_without_a_network(tmp_path: Path) -> None:
+    modules = (packages.METRICS, packages.S3)
+    files = {f"packages/{name}/{path}": data for name in modules for path, data in packages.contents(name).items()}
+    files["trainer/__init__.py"] = b""
+    files["trainer/__main__.py"] = (
+        b"import boto3, prometheus_client\n"
+        b"s3 = boto3.client('s3', region_name='us-west-2', aws_access_key_id='a', aws_secret_access_key='b')\n"
+        b"print(s3.meta.service_model.service_name, boto3.__version__, prometheus_client.__name__)\n"
+    )
+    versions = packages.locked(packages.LOCK.read_text())
+    for _ in range(2):  # the second start of a container finds what the first has unpacked
+        ran = run_in_an_empty_image(tmp_path, files, "dataset")
+        assert (ran.stderr, ran.stdout) == ("", f"s3 {versions['boto3']} prometheus_client\n")
+    assert sorted(path.name for path in (tmp_path / "packages").iterdir()) == ["boto3", "prometheus_client"]
+
+
+def test_the_digits_are_in_the_bundle(tmp_path: Path) -> None:
+    path = tmp_path / "bundle.zip"
+    path.write_bytes(bundle.pack().content)
+    subprocess.run([sys.executable, path, "dataset", "--name", "digits", "--out", tmp_path / "digits"], check=True)
+    assert len(list((tmp_path / "digits").rglob("*.png"))) == 1797
+
+
+def test_an_image_without_pytorch_is_refused_for_good_with_the_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "bundle.zip"
+    path.write_bytes(bundle.pack().content)
+    command = [sys.executable, *WITHOUT_SITE_PACKAGES, path, "train"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == exit_codes.USAGE
+    assert ran.stderr.startswith("trainer: this image lacks torch and numpy and PIL: use one with PyTorch")
+
+
+def test_unpacking_is_undone_if_another_process_was_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "bundle.zip"
+    path.write_bytes(to_zip({"packages/one/one.py": b"x = 1"}, compressed=False))
+    rename = Path.rename
+
+    def beaten(draft: Path, folder: Path) -> Path:
+        shutil.copytree(draft, folder)
+        return rename(draft, folder)
+
+    monkeypatch.setattr(Path, "rename", beaten)
+    folder = start.unpack(path, "one", tmp_path / "packages")
+    assert (folder / "one.py").read_text() == "x = 1"
+    assert list((tmp_path / "packages").iterdir()) == [folder]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "checkpoints", "needs"),
+    ("config", "expected"),
     [
-        pytest.param(["train"], "/data/checkpoints/a", {"numpy"}, id="efs"),
-        pytest.param(["train"], "/data/checkpoints/a,s3://bucket/a", {"numpy", "boto3"}, id="both"),
-        pytest.param(["train", "--checkpoints=s3://bucket/a"], "", {"numpy", "boto3"}, id="s3-by-flag"),
-        pytest.param(["dataset", "--uri", "s3://bucket/a.zip"], "", {"scikit-learn", "boto3"}, id="dataset-from-s3"),
-        pytest.param(["dataset", "--uri", "https://host/a.zip"], "", {"scikit-learn"}, id="dataset-from-the-web"),
-        pytest.param(["report", "s3.log"], "", set(), id="unknown-command"),
+        pytest.param({}, {packages.METRICS}, id="efs"),
+        pytest.param({"checkpoints": "both"}, {packages.METRICS, packages.S3}, id="both"),
+        pytest.param({"trainerArgs": "--checkpoints=s3://b/a"}, {packages.METRICS, packages.S3}, id="s3-by-flag"),
+        pytest.param({"dataset": "s3://bucket/a.zip"}, {packages.METRICS, packages.S3}, id="dataset-from-s3"),
+        pytest.param({"dataset": "https://host/a.zip"}, {packages.METRICS}, id="dataset-from-the-web"),
     ],
 )
-def test_boto3_is_needed_only_for_s3(tmp_path: Path, arguments: list[str], checkpoints: str, needs: set[str]) -> None:
+def test_boto3_travels_only_if_something_is_in_s3(tmp_path: Path, config: dict[str, str], expected: set[str]) -> None:
+    training = settings.parse(graph.stack_config("Pulumi.local.yaml") | config, stack="local").training
     path = tmp_path / "bundle.zip"
-    path.write_bytes(bundle.pack().content)
-    found = {line.split("==")[0] for line in start.requirements(path, arguments, checkpoints)}
-    assert found & {"numpy", "scikit-learn", "boto3"} == needs
+    path.write_bytes(bundle.bundle_for(training).content)
+    assert set(start.brought(zipfile.ZipFile(path).namelist())) == expected
 
 
 def test_the_constants_repeated_in_the_bundle_equal_the_contract() -> None:
     assert f"{start.SCRIPT}.py" == bundle.SCRIPT
-    assert (start.CHECKPOINTS, start.LEFT) == (env.CHECKPOINTS, exit_codes.LEFT)
-
-
-def test_requirements_are_pinned_as_in_the_lock() -> None:
-    locked = "wheel==2.4.2 \\\n    --hash=sha256:aa\ntorch==2.15.0\n"
-    assert bundle.pinned(locked, ("wheel",)) == "wheel==2.4.2\n"
-    with pytest.raises(KeyError):
-        bundle.pinned(locked, ("absent",))
+    assert (start.USAGE, start.LEFT) == (exit_codes.USAGE, exit_codes.LEFT)
 
 
 def test_the_code_is_uploaded_under_its_digest() -> None:

@@ -16,7 +16,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import gzip
 import hashlib
+import importlib.resources
 import json
 import shutil
 import tempfile
@@ -146,18 +148,28 @@ def _bring(uri: str, draft: Path, log: Log) -> None:
     make_class_folders(draft / "content" / "val")
 
 
+def _digits() -> Iterator[tuple[list[int], str]]:
+    """Yield the 64 pixels, 0 to 16, and the label of each of 1,797 handwritten digits.
+
+    E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository (CC BY 4.0):
+    the test set, as scikit-learn ships it. https://archive.ics.uci.edu/dataset/80
+    """
+    packed = importlib.resources.files("trainer.data").joinpath("digits.csv.gz").read_bytes()
+    for line in gzip.decompress(packed).decode().splitlines():
+        *pixels, label = line.split(",")
+        yield [int(pixel) for pixel in pixels], label
+
+
 def _write_digits(out: Path) -> None:
-    """Write the 1,797 handwritten digits of scikit-learn, 8 x 8 pixels in 17 shades (UCI ML repository)."""
+    """Write the digits as images of 8 x 8 pixels in 17 shades."""
     import numpy as np
     from PIL import Image
-    from sklearn.datasets import load_digits
 
-    digits = load_digits()
-    seen: dict[int, int] = {}
-    for index, (pixels, label) in enumerate(zip(digits.images, digits.target.tolist(), strict=True)):
+    seen: dict[str, int] = {}
+    for index, (pixels, label) in enumerate(_digits()):
         seen[label] = seen.get(label, 0) + 1
         part = "val" if seen[label] % _VAL_SHARE == 0 else "train"
-        folder = out / part / str(label)
+        folder = out / part / label
         folder.mkdir(parents=True, exist_ok=True)
-        grey = np.rint(pixels * (255 / 16)).astype(np.uint8)
+        grey = np.rint(np.reshape(pixels, (8, 8)) * (255 / 16)).astype(np.uint8)
         Image.fromarray(grey).save(folder / f"{index:04d}.png")

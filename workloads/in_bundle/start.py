@@ -1,60 +1,63 @@
 """Entry point of the code bundle: the bundle's `__main__.py`, run in the pod as `python3 bundle.zip ARGS`.
 
-It installs the packages that the sub-command needs and the image lacks, then runs the trainer. In an image that has
-them it takes a few milliseconds and uses no network. `train` runs the user's own script if the bundle holds one.
+It adds the packages of the bundle that the image lacks, then runs the trainer. It uses no network. `train` runs the
+user's own script if the bundle holds one.
 
 It sets a handler for SIGTERM until the trainer sets its own: without one, process 1 of a container ignores SIGTERM.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
-import os
+import importlib.util
 import runpy
+import shutil
 import signal
-import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-SITE_PACKAGES = "site-packages"
+PACKAGES = "packages"
+"""Folder of the bundle with a folder for each module: the module itself, and what it needs."""
 SCRIPT = "training_script"
 DEFAULT_SCRIPT = "examples.images.train"
-CHECKPOINTS = "TIDEWATER_CHECKPOINTS"
-LEFT = 143
+USAGE, LEFT = 2, 143
 """As in contract/, which this file cannot import: the bundle's tests compare the two."""
 
 
-def missing(requirements: list[str]) -> list[str]:
-    """Return the `name==version` lines whose package is not installed; another version in the image is accepted."""
-    absent = []
-    for line in requirements:
-        try:
-            importlib.metadata.version(line.split("==")[0])
-        except importlib.metadata.PackageNotFoundError:
-            absent.append(line)
-    return absent
+def absent(modules: Sequence[str]) -> list[str]:
+    """Return the modules that can't be imported; another version in the image is accepted."""
+    return [name for name in modules if importlib.util.find_spec(name) is None]
 
 
-def requirements(bundle: Path, arguments: Sequence[str], checkpoints: str) -> list[str]:
-    """Return the pinned packages that a command line needs.
+def brought(names: Sequence[str]) -> list[str]:
+    """Return the modules that a bundle with files of these names brings."""
+    return sorted({name.split("/")[1] for name in names if name.startswith(f"{PACKAGES}/")})
 
-    These are the sub-command's (none for an unknown one), and S3's if the command line has an `s3://` address.
+
+def unpack(bundle: Path, module: str, target: Path) -> Path:
+    """Return the folder in `target` with the module and what it needs.
+
+    Another process of this worker may unpack it at the same time, and an earlier start of this container may have done
+    so. The folder is there as a whole or not at all.
     """
-    wanted = [arguments[0] if arguments else "train"]
-    if any("s3://" in each for each in (*arguments, checkpoints)):
-        wanted.append("s3")
+    folder = target / module
+    if folder.is_dir():
+        return folder
+    target.mkdir(exist_ok=True)
+    draft = Path(tempfile.mkdtemp(dir=target))
     with zipfile.ZipFile(bundle) as archive:
-        lists = [zipfile.Path(archive, f"requirements/{name}.txt") for name in wanted]
-        return [line for listed in lists if listed.exists() for line in listed.read_text().split()]
-
-
-def has_script(bundle: Path) -> bool:
-    """Return whether the bundle holds the user's own training script."""
-    with zipfile.ZipFile(bundle) as archive:
-        return f"{SCRIPT}.py" in archive.namelist()
+        wanted = [name for name in archive.namelist() if name.startswith(f"{PACKAGES}/{module}/")]
+        archive.extractall(draft, wanted)
+    try:
+        (draft / PACKAGES / module).rename(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+    shutil.rmtree(draft)
+    return folder
 
 
 def leave(_signal: int, _frame: FrameType | None) -> None:
@@ -66,27 +69,22 @@ def main() -> None:
     """Prepare the interpreter, then run the trainer in it."""
     signal.signal(signal.SIGTERM, leave)
     bundle = Path(sys.argv[0])
-    target = bundle.parent / SITE_PACKAGES
-    sys.path.append(str(target))
-    absent = missing(requirements(bundle, sys.argv[1:], os.environ.get(CHECKPOINTS, "")))
-    if absent:
-        print(f"event=installing packages={','.join(absent)}", flush=True)
-        install = [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-cache-dir",
-            "--target",
-            str(target),
-            *absent,
-        ]
-        subprocess.run(install, check=True)
-        importlib.invalidate_caches()
-    if sys.argv[1:2] == ["train"]:
+    with zipfile.ZipFile(bundle) as archive:
+        names = archive.namelist()
+    for module in absent(brought(names)):
+        # After the bundle and before the image's packages, of which some may be of other versions.
+        sys.path.insert(1, str(unpack(bundle, module, bundle.parent / PACKAGES)))
+    trains = sys.argv[1:2] == ["train"]
+    own = trains and f"{SCRIPT}.py" in names
+    if lacking := absent(["torch", "numpy", *([] if own else ["PIL"])]):
+        text = (
+            f"this image lacks {' and '.join(lacking)}: use one with PyTorch and torchvision, or build the Dockerfile's"
+        )
+        print(f"trainer: {text}", file=sys.stderr)
+        sys.exit(USAGE)
+    if trains:
         del sys.argv[1]
-        runpy.run_module(SCRIPT if has_script(bundle) else DEFAULT_SCRIPT, run_name="__main__", alter_sys=True)
+        runpy.run_module(SCRIPT if own else DEFAULT_SCRIPT, run_name="__main__", alter_sys=True)
     else:
         runpy.run_module("trainer", run_name="__main__", alter_sys=True)
 

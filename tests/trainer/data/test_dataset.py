@@ -18,8 +18,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import boto3
+import numpy as np
 import pytest
 from moto import mock_aws
+from PIL import Image
+from sklearn.datasets import load_digits
 
 from examples.images.data import ImageFolder
 from tests.examples.images import tiny_imagenet
@@ -40,6 +43,13 @@ def zipped(tmp_path: Path) -> Path:
 
 def left_behind(folder: Path, name: str) -> list[str]:
     return [entry.name for entry in folder.iterdir() if entry.name.startswith(f".{name}.draft")]
+
+
+def test_the_digits_are_those_of_scikit_learn(digits: Path) -> None:
+    given = load_digits()
+    for index, (pixels, label) in enumerate(zip(given.images, given.target, strict=True)):
+        (path,) = digits.glob(f"*/{label}/{index:04d}.png")
+        assert np.array_equal(np.rint(np.asarray(Image.open(path)) * (16 / 255)), pixels)
 
 
 def test_an_intact_dataset_is_not_written_again(digits: Path, quiet: Log) -> None:
