@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,10 +19,10 @@ from workloads.devices.in_pod.gpus import PATIENCE_SECONDS, Lacking, Watched
 RESOURCE = "nvidia.com/gpu"
 
 
-def node(name: str, shown: int | None, *, kind: str = "g5.xlarge", ready: bool = True, **labels: str) -> dict[str, Any]:
+def node(name: str, shown: int | None, *, kind: str = "g5.xlarge", ready: bool = True) -> dict[str, Any]:
     """A node; `shown` is its number of GPUs, or None where no plug-in has registered."""
     return {
-        "metadata": {"name": name, "labels": {gpus.INSTANCE_TYPE: kind, **labels}},
+        "metadata": {"name": name, "labels": {gpus.INSTANCE_TYPE: kind}},
         "spec": {},
         "status": {
             "allocatable": {"cpu": "4"} | ({} if shown is None else {RESOURCE: str(shown)}),
@@ -83,7 +85,8 @@ def test_nodes_of_an_earlier_configuration_do_not_count() -> None:
 
 
 def test_nodes_of_karpenter_count_whatever_their_type() -> None:
-    surge = node("surge", None, kind="g6.xlarge", **{gpus.KARPENTER_GPUS: "1"})
+    surge = node("surge", None, kind="g6.xlarge")
+    surge["metadata"]["labels"][gpus.KARPENTER_GPUS] = "1"
     assert not watched().done([surge, node("core", 1)], 0)
 
 
@@ -110,7 +113,7 @@ def test_an_api_server_that_does_not_answer_is_asked_again(monkeypatch: pytest.M
             raise answer
         return list(answer)
 
-    monkeypatch.setattr(gpus.time, "sleep", lambda _: None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     gpus.wait(watched(), look)
     assert next(answers, None) is None
 
@@ -132,7 +135,7 @@ def test_it_asks_for_the_nodes_with_the_labels_and_its_own_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "token").write_text("secret")
-    monkeypatch.setattr(gpus.ssl, "create_default_context", lambda **_: None)  # the server here has no TLS
+    monkeypatch.setattr(ssl, "create_default_context", lambda **_: None)  # the server here has no TLS
     server = ThreadingHTTPServer(("127.0.0.1", 0), _ApiServer)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:

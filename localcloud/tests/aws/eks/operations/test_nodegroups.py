@@ -281,7 +281,7 @@ def test_a_node_group_name_can_be_used_only_once(world: World) -> None:
 def test_a_group_keeps_the_release_that_it_is_given(world: World) -> None:
     older = RELEASES[1]
     assert world.nodegroup(1, releaseVersion=older)["releaseVersion"] == older
-    names = {"clusterName": "demo", "nodegroupName": "workers"}
+    names: dict[str, Any] = {"clusterName": "demo", "nodegroupName": "workers"}
     world.turn(2)
     world.call("UpdateNodegroupConfig", **names, labels={"addOrUpdateLabels": {"a": "b"}})
     assert world.call("DescribeNodegroup", **names)["nodegroup"]["releaseVersion"] == older
