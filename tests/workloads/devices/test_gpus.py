@@ -19,17 +19,10 @@ from workloads.devices.in_pod.gpus import PATIENCE_SECONDS, Lacking, Watched
 RESOURCE = "nvidia.com/gpu"
 
 
-def node(
-    name: str,
-    shown: int | None,
-    *,
-    kind: str = "g5.xlarge",
-    ready: bool = True,
-    labels: dict[str, str] | None = None,
-) -> dict[str, Any]:
+def node(name: str, shown: int | None, *, kind: str = "g5.xlarge", ready: bool = True) -> dict[str, Any]:
     """A node; `shown` is its number of GPUs, or None where no plug-in has registered."""
     return {
-        "metadata": {"name": name, "labels": {gpus.INSTANCE_TYPE: kind, **(labels or {})}},
+        "metadata": {"name": name, "labels": {gpus.INSTANCE_TYPE: kind}},
         "spec": {},
         "status": {
             "allocatable": {"cpu": "4"} | ({} if shown is None else {RESOURCE: str(shown)}),
@@ -92,7 +85,8 @@ def test_nodes_of_an_earlier_configuration_do_not_count() -> None:
 
 
 def test_nodes_of_karpenter_count_whatever_their_type() -> None:
-    surge = node("surge", None, kind="g6.xlarge", labels={gpus.KARPENTER_GPUS: "1"})
+    surge = node("surge", None, kind="g6.xlarge")
+    surge["metadata"]["labels"][gpus.KARPENTER_GPUS] = "1"
     assert not watched().done([surge, node("core", 1)], 0)
 
 
