@@ -1,4 +1,4 @@
-"""What ships is what is tested: the default image, the Dockerfile and the one-machine cloud have the lock's packages."""
+"""What ships is what is tested: the default image, the Dockerfile and the tests have the same torch."""
 
 from __future__ import annotations
 

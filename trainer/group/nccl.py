@@ -8,7 +8,8 @@ Two implementations of "nccl" in torch, two ways to form a group again:
 
 * The newer one, with TORCH_DIST_USE_NCCL2=1, and torch 2.15's default: a group made with ``enable_reconfigure`` is only
   *revoked* by ``abort``: the error state is set and the collectives end, but the communicator remains. ``_reconfigure``
-  accepts it in that state, aborts it, and starts anew. Only a group that was shut down "has been finalized" and is refused.
+  accepts it in that state, aborts it, and starts anew. Only a group that was shut down "has been finalized" and is
+  refused.
 * The older one, torch 2.14's default: ``abort`` ends the communicator for ever. torch's tests recover by
   ``_abort_process_group`` and ``init_process_group``.
 
