@@ -26,7 +26,7 @@ HELM = "v3.22.0"
 HELM_KUBERNETES = ("1", "37")
 DEBIAN = "bookworm"
 DEBIAN_RELEASE = "12"
-TORCH = "2.15.0"
+TORCH = "2.14.1"
 
 # The pods' Debian has this Python and mounts the trainer's packages, which are built for it.
 PYTHON = (3, 11)

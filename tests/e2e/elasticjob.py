@@ -24,7 +24,7 @@ WORKER_NODES = {"tidewater.dev/node-role": "worker"}
 TOLERATION = {"key": "tidewater.dev/worker", "operator": "Exists", "effect": "NoSchedule"}
 
 DEBIAN = "localcloud/debian:12"
-PYTORCH = "localcloud/pytorch:2.15.0"
+PYTORCH = "localcloud/pytorch:2.14.1"
 IMAGES = {
     "quay.io/coreos/etcd:v3.5.21": "localcloud/etcd:3.5.21",
     "nginx:1.28": DEBIAN,

@@ -137,7 +137,7 @@ def test_the_digits_are_in_the_bundle(tmp_path: Path) -> None:
 def test_an_image_without_pytorch_is_refused_for_good_with_the_remedy(tmp_path: Path) -> None:
     path = tmp_path / "bundle.zip"
     path.write_bytes(bundle.pack().content)
-    command = [sys.executable, *WITHOUT_SITE_PACKAGES, path, "train"]
+    command = [sys.executable, *WITHOUT_SITE_PACKAGES, str(path), "train"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == exit_codes.USAGE
     assert ran.stderr.startswith("trainer: this image lacks torch and numpy and PIL: use one with PyTorch")

@@ -8,7 +8,6 @@ common: deadlines, interruption, and which generation is the current one.
 from __future__ import annotations
 
 import functools
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -86,9 +85,16 @@ class Backend(ABC):
 
 def can_reconfigure(library: str) -> bool:
     """Return whether torch may be asked for a group of ``library`` (its name) that can be given new peers."""
-    if library == "nccl" and os.environ.get("TORCH_DIST_USE_NCCL2") == "0":
-        return False  # torch 2.15 has two of that name; this variable chooses the older one, which refuses
-    return all(hasattr(c10d, name) for name in ("_reconfigure", "_get_reconfigure_handle", "_supports_reconfigure"))
+    if not all(hasattr(c10d, name) for name in ("_reconfigure", "_get_reconfigure_handle", "_supports_reconfigure")):
+        return False
+    if library != "nccl":
+        return True
+    # torch has two implementations of that name, and the older one refuses. TORCH_DIST_USE_NCCL2 chooses one; if it is
+    # not set, torch 2.14 takes the older one and torch 2.15 the newer one (_register_builtin_nccl_backend).
+    registry: Any = c10d.Backend
+    registry._ensure_backend_registered(library)
+    newer: object = c10d._create_nccl2_process_group
+    return bool(registry._plugins[library.upper()].creator_fn is newer)
 
 
 def supports_reconfigure() -> bool:

@@ -10,8 +10,8 @@
 ``backend`` says what differs between gloo on CPUs and NCCL on GPUs. There are two ways to form a group. The installed
 torch decides which one is used:
 
-* ``Reconfigured``: torch 2.15's private ``_reconfigure`` gives a ProcessGroup object new peers within milliseconds.
-  That private API is used only in ``backend``.
+* ``Reconfigured``: torch's private ``_reconfigure``, of 2.14 and 2.15, gives a ProcessGroup object new peers within
+  milliseconds. That private API is used only in ``backend``.
 * ``Restarted``: a new default process group.
 """
 

@@ -4,12 +4,13 @@ A work of NCCL is "done" when it has been enqueued: ``wait`` only makes the devi
 once. So an event is recorded on the stream after it, and the host polls the event. An aborted collective ends too, with
 garbage in its tensors; therefore the group's error state is asked after the event and before anything is decided.
 
-Two torch releases, two ways to form a group again:
+Two implementations of "nccl" in torch, two ways to form a group again:
 
-* torch 2.15: "nccl" is a new implementation. A group made with ``enable_reconfigure`` is only *revoked* by ``abort``:
-  the error state is set and the collectives end, but the communicator remains. ``_reconfigure`` accepts it in that
-  state, aborts it, and starts anew. Only a group that was shut down "has been finalized" and is refused.
-* torch 2.9 (and ``TORCH_DIST_USE_NCCL2=0``): ``abort`` ends the communicator for ever. torch's tests recover by
+* The newer one, with TORCH_DIST_USE_NCCL2=1, and torch 2.15's default: a group made with ``enable_reconfigure`` is only
+  *revoked* by ``abort``: the error state is set and the collectives end, but the communicator remains. ``_reconfigure``
+  accepts it in that state, aborts it, and starts anew. Only a group that was shut down "has been finalized" and is
+  refused.
+* The older one, torch 2.14's default: ``abort`` ends the communicator for ever. torch's tests recover by
   ``_abort_process_group`` and ``init_process_group``.
 
 ``destroy_process_group`` is not used: after an error it raises, and a healthy communicator would wait for peers that

@@ -71,10 +71,10 @@ def test_the_debian_layer_has_a_shell_python_and_ps_and_keeps_no_sources() -> No
 def test_images_with_the_same_layer_differ_only_in_configuration() -> None:
     images = {image.name.removeprefix("docker.io/localcloud/"): image for image in image_build.images(Path("/w"))}
     tools = {"pause:1", "etcd:3.5.21", "coredns:1.12.4", "karpenter:1.14.0"}
-    wanted = tools | {"debian:12", "pytorch:2.15.0", "aws-cli:1", "k8s-device-plugin:0.20.0"}
+    wanted = tools | {"debian:12", "pytorch:2.14.1", "aws-cli:1", "k8s-device-plugin:0.20.0"}
     assert images.keys() - {"prometheus:3.13.5"} == wanted
-    assert images["pytorch:2.15.0"].layer == images["debian:12"].layer == images["aws-cli:1"].layer
-    assert images["pytorch:2.15.0"].env == {"PYTHONPATH": "/opt/site-packages"}
+    assert images["pytorch:2.14.1"].layer == images["debian:12"].layer == images["aws-cli:1"].layer
+    assert images["pytorch:2.14.1"].env == {"PYTHONPATH": "/opt/site-packages"}
     assert images["k8s-device-plugin:0.20.0"].layer == images["debian:12"].layer
     assert "Entrypoint" not in images["etcd:3.5.21"].config
 
