@@ -5,9 +5,9 @@
 Karpenter turns the alias `al2023@latest` or `al2023@v20260304` into images through these parameters.
 Names and paths: https://docs.aws.amazon.com/eks/latest/userguide/retrieve-ami-id.html
 
-There are two releases, so that a change from one to the other (drift) can be tried; they start the same node. With the
-NVIDIA variant, which has the driver, the node shows the GPUs that its instance type has. arm64 has none: this machine
-cannot run it.
+Every version of Kubernetes has two releases, so that a change from one to the other (drift) can be tried; they start
+the same node, with the kubelet of that version. With the NVIDIA variant, which has the driver, the node shows the GPUs
+that its instance type has. arm64 has none: this machine cannot run it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,15 @@ from typing import Any, Final
 
 from localcloud.aws.ec2 import AMI
 
-VERSION: Final = "1.34"
+NEWEST: Final = "1.35"
 ARCHITECTURE: Final = "x86_64"
 VARIANTS: Final = ("standard", "nvidia")
-# Newest first: what EKS calls recommended.
-RELEASES: Final = ("1.34.4-20260304", "1.34.2-20260107")
+# Of each version of Kubernetes, real ones of EKS, newest first: what it calls recommended.
+# https://github.com/awslabs/amazon-eks-ami/releases
+RELEASES: Final[Mapping[str, tuple[str, ...]]] = {
+    "1.34": ("1.34.10-20260903", "1.34.4-20260304"),
+    "1.35": ("1.35.7-20260903", "1.35.4-20260512"),
+}
 OWNER: Final = "602401143452"
 """The account that publishes EKS's images in most regions."""
 PARAMETERS: Final = "/aws/service/eks/optimized-ami"
@@ -39,6 +43,11 @@ class NodeImage:
     """EKS's release version: the version of kubelet, and the day."""
 
     @property
+    def version(self) -> str:
+        """The minor version of Kubernetes."""
+        return self.release.partition("-")[0].rpartition(".")[0]
+
+    @property
     def day(self) -> str:
         """The day of the release, as in `20260304`."""
         return self.release.rpartition("-")[2]
@@ -46,19 +55,25 @@ class NodeImage:
     @property
     def name(self) -> str:
         """The image's name in EC2."""
-        return f"amazon-eks-node-al2023-{ARCHITECTURE}-{self.variant}-{VERSION}-v{self.day}"
+        return f"amazon-eks-node-al2023-{ARCHITECTURE}-{self.variant}-{self.version}-v{self.day}"
 
     @property
     def id(self) -> str:
-        """The image's id: the one of managed node groups, or made from the name."""
-        if (self.variant, self.release) == (VARIANTS[0], RELEASES[0]):
+        """The image's id: made from the name, but for the recommended one."""
+        if (self.variant, self.release) == (VARIANTS[0], RELEASES[NEWEST][0]):
             return AMI
         return f"ami-0{hashlib.sha256(self.name.encode()).hexdigest()[:16]}"
 
 
 def images() -> tuple[NodeImage, ...]:
-    """Return the images, those of the newest release first."""
-    return tuple(NodeImage(variant, release) for release in RELEASES for variant in VARIANTS)
+    """Return the images of all versions, those of a version's newest release first."""
+    releases = [release for listed in RELEASES.values() for release in listed]
+    return tuple(NodeImage(variant, release) for release in releases for variant in VARIANTS)
+
+
+def find(image_id: str) -> NodeImage | None:
+    """Return the image with this id, or None."""
+    return next((image for image in images() if image.id == image_id), None)
 
 
 def image_of(ami_type: str, release: str) -> NodeImage:
@@ -68,16 +83,17 @@ def image_of(ami_type: str, release: str) -> NodeImage:
 
 def has_nvidia_driver(image_id: str) -> bool:
     """Return whether the image is one of the NVIDIA variant."""
-    return any(image.variant == "nvidia" and image.id == image_id for image in images())
+    image = find(image_id)
+    return image is not None and image.variant == "nvidia"
 
 
 def parameters() -> Mapping[str, str]:
     """Return SSM's public parameters: path to value."""
     found: dict[str, str] = {}
     for image in images():
-        folder = f"{PARAMETERS}/{VERSION}/amazon-linux-2023/{ARCHITECTURE}/{image.variant}"
+        folder = f"{PARAMETERS}/{image.version}/amazon-linux-2023/{ARCHITECTURE}/{image.variant}"
         values = {"image_id": image.id, "image_name": image.name, "release_version": image.release}
-        names = [image.name, *(["recommended"] if image.release == RELEASES[0] else [])]
+        names = [image.name, *(["recommended"] if image.release == RELEASES[image.version][0] else [])]
         found |= {f"{folder}/{name}/{key}": value for name in names for key, value in values.items()}
     return found
 

@@ -1,7 +1,7 @@
 """EKS addons of one cluster: what each one starts on the nodes and puts into the cluster.
 
     addons = Addons(control_plane)
-    addons.install("vpc-cni", "v1.20.4-eksbuild.2", {})
+    addons.install("vpc-cni", "v1.22.4-eksbuild.3", {})
     addons.status("vpc-cni")        # ACTIVE
 
 As on EKS a cluster without vpc-cni has no Ready node, one without kube-proxy no services, and without
@@ -24,13 +24,15 @@ ON_NODES = frozenset({"vpc-cni", "kube-proxy", "aws-efs-csi-driver", "eks-pod-id
 class Addons:
     """Installs and removes addons; both may be called again."""
 
-    # In EKS's form, newest first. The builds are examples for 1.34, not the list that AWS offers today.
+    # Real ones of EKS, newest first, and not all of them. All versions of an addon run the same software here.
     VERSIONS: ClassVar[dict[str, list[str]]] = {
-        "vpc-cni": ["v1.20.4-eksbuild.2", "v1.20.3-eksbuild.1"],
-        "coredns": ["v1.12.4-eksbuild.1", "v1.12.3-eksbuild.1"],
-        "kube-proxy": ["v1.34.0-eksbuild.4", "v1.34.0-eksbuild.2"],
-        "aws-efs-csi-driver": ["v2.1.13-eksbuild.1", "v2.1.11-eksbuild.1"],
-        "eks-pod-identity-agent": ["v1.3.9-eksbuild.3", "v1.3.8-eksbuild.2"],
+        "vpc-cni": ["v1.22.4-eksbuild.3", "v1.21.2-eksbuild.2"],
+        "coredns": ["v1.13.2-eksbuild.31", "v1.12.4-eksbuild.29"],
+        "kube-proxy": ["v1.35.3-eksbuild.29", "v1.35.3-eksbuild.2", "v1.34.6-eksbuild.29", "v1.34.6-eksbuild.2"],
+        "aws-efs-csi-driver": ["v3.4.1-eksbuild.1", "v3.3.0-eksbuild.1"],
+        "eks-pod-identity-agent": ["v1.3.10-eksbuild.3", "v1.3.10-eksbuild.1"],
+        # A simulated host has no hardware to watch, so this one runs nothing.
+        "eks-node-monitoring-agent": ["v1.6.6-eksbuild.1", "v1.6.4-eksbuild.1"],
     }
 
     def __init__(self, control_plane: ControlPlane) -> None:

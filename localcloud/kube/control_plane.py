@@ -13,7 +13,7 @@ import ipaddress
 import shutil
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -163,13 +163,30 @@ class ControlPlane:
         self._spawn("kube-apiserver", config.apiserver_flags(self._plan))
         # Earlier they would be refused, and try again only after seconds.
         self._wait_until("/readyz", deadline)
-        self._spawn("kube-controller-manager", config.controller_manager_flags(self._plan))
-        self._spawn("kube-scheduler", config.scheduler_flags(self._plan))
+        self._start_controllers()
         # Pods need their namespace's service account, which appears once the controllers run.
         self._wait_until("/api/v1/namespaces/default/serviceaccounts/default", deadline)
         if self.spec.pod_identity:
             bundle = base64.b64encode(self.spec.pod_identity.ca_pem.encode()).decode()
             self.client.apply(config.pod_identity_webhook(self.spec.pod_identity.url, bundle))
+
+    def upgrade(self, version: str, deadline: float) -> None:
+        """Restart everything but etcd in another version of Kubernetes; return once the API server is ready.
+
+        EKS replaces the API servers one by one. Here there is one, and it doesn't answer for some seconds.
+
+        Raises:
+            ToolMissing: A program of that version is missing; everything goes on in the old one.
+            KubeError: A process died or wasn't ready in time.
+        """
+        for name in tools.KUBERNETES_PROGRAMS:
+            tools.kubernetes(version, name)
+        for component in ("kube-scheduler", "kube-controller-manager", "kube-apiserver"):
+            self._supervisor.stop(self._process(component), grace_seconds=STOP_SECONDS)
+        self.spec = replace(self.spec, version=version)
+        self._spawn("kube-apiserver", config.apiserver_flags(self._plan))
+        self._wait_until("/readyz", deadline)
+        self._start_controllers()
 
     def stop(self) -> None:
         """Stop the processes and remove the data; the caller stops the nodes first."""
@@ -202,6 +219,10 @@ class ControlPlane:
                     return candidate
         raise KubeError(f"cluster {self.spec.cluster} has no pod range left in {self._plan.pod_cidr}: remove nodes")
 
+    def _start_controllers(self) -> None:
+        self._spawn("kube-controller-manager", config.controller_manager_flags(self._plan))
+        self._spawn("kube-scheduler", config.scheduler_flags(self._plan))
+
     def _prepare(self) -> None:
         pki = self._directory / "pki"
         authority = Authority.create(self.spec.cluster)
@@ -232,7 +253,9 @@ class ControlPlane:
         return f"{self.spec.cluster}-{component}"
 
     def _spawn(self, component: str, flags: list[str]) -> None:
-        self._supervisor.spawn(self._process(component), [str(tools.binary(component)), *flags], netns=True)
+        version = self.spec.version
+        program = tools.binary(component) if component == "etcd" else tools.kubernetes(version, component)
+        self._supervisor.spawn(self._process(component), [str(program), *flags], netns=True)
 
     def _wait_until(self, path: str, deadline: float) -> None:
         """Poll a path of the API server until it answers with success."""

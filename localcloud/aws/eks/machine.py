@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from localcloud import tools
 from localcloud.instance import Instance
 from localcloud.supervise import Supervisor
 
@@ -25,6 +26,9 @@ class ControlPlane(Protocol):
 
     def start(self, deadline: float) -> None:
         """Start everything; return when the API server is ready."""
+
+    def upgrade(self, version: str, deadline: float) -> None:
+        """Go on in another version of Kubernetes; return when the API server is ready again."""
 
     def stop(self) -> None:
         """Stop everything and remove its data."""
@@ -87,6 +91,9 @@ class Machine(Protocol):
     def addon_versions(self) -> dict[str, list[str]]:
         """Return the addons that can be installed: name to versions, newest first."""
 
+    def kubernetes_versions(self) -> list[str]:
+        """Return the versions of Kubernetes that are here, oldest first."""
+
 
 class KubeMachine:
     """`Machine` implemented with `localcloud.kube`.
@@ -127,6 +134,10 @@ class KubeMachine:
         from localcloud import kube
 
         return dict(kube.Addons.VERSIONS)
+
+    def kubernetes_versions(self) -> list[str]:
+        """See `Machine.kubernetes_versions`."""
+        return tools.kubernetes_versions()
 
 
 def webhook(url: str, ca_pem: str) -> Any:

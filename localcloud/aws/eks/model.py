@@ -11,7 +11,8 @@ from typing import Any
 Json = dict[str, Any]
 Tags = Mapping[str, str]
 PLATFORM_VERSION = "eks.9"
-VERSIONS = ("1.34",)
+VERSIONS = ("1.34", "1.35")
+"""Of Kubernetes, oldest first: a cluster goes from one to the next. Each needs its programs (`localcloud.tools`)."""
 NAME = re.compile(r"[0-9A-Za-z][A-Za-z0-9_-]{0,99}")
 
 
@@ -114,6 +115,8 @@ class Worker:
     ready: bool = False
     died_at: float | None = None
     boots: int = 1
+    release: str = ""
+    """Of its image; empty for an image that isn't EKS's."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +182,7 @@ class Update:
     status: str = "InProgress"
     nodegroup: str | None = None
     addon: str | None = None
+    errors: tuple[Json, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -317,5 +321,5 @@ def update_json(update: Update) -> Json:
         "type": update.kind,
         "params": list(update.params),
         "createdAt": update.created_at,
-        "errors": [],
+        "errors": list(update.errors),
     }

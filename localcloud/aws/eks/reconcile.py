@@ -69,6 +69,23 @@ def start(eks: Eks, state: ClusterState) -> None:
     log.info("cluster %s is active after %.1f s", state.cluster.name, time.monotonic() - began)
 
 
+def upgrade(state: ClusterState, version: str, update_id: str) -> None:
+    """Bring the control plane to another version of Kubernetes, and record how that ended."""
+    status = "Successful"
+    errors: tuple[Json, ...] = ()
+    try:
+        if state.plane is not None:
+            state.plane.upgrade(version, time.monotonic() + START_SECONDS)
+    except Exception as error:
+        log.exception("cluster %s was not brought to Kubernetes %s", state.cluster.name, version)
+        status = "Failed"
+        errors = ({"errorCode": "Unknown", "errorMessage": str(error), "resourceIds": [state.cluster.name]},)
+    with state.lock:
+        state.change(status="ACTIVE", **({"version": version} if status == "Successful" else {}))
+        state.updates[update_id] = replace(state.updates[update_id], status=status, errors=errors)
+    state.wake.set()
+
+
 def step(eks: Eks, state: ClusterState, now: float) -> bool:
     """Reconcile the node groups and addons once.
 
@@ -113,6 +130,9 @@ def conclude(state: ClusterState, found: GroupState, now: float) -> None:
         )
         if health != (group.status, group.issues):
             found.group = replace(group, status=health[0], issues=health[1], modified_at=time.time())
+        if found.update is not None and health[0] != "UPDATING":
+            state.updates[found.update] = replace(state.updates[found.update], status="Successful")
+            found.update = None
 
 
 def act(eks: Eks, state: ClusterState, found: GroupState, action: rules.Action) -> None:
@@ -239,7 +259,8 @@ def shut_down(eks: Eks) -> None:
 
 def _install_self_managed(eks: Eks, state: ClusterState, name: str) -> None:
     if state.software is not None and name not in state.addons:
-        life.guarded(state.software.install, name, eks.machine.addon_versions()[name][0], {})
+        known = addons.fitting(name, eks.machine.addon_versions()[name], state.cluster.version)
+        life.guarded(state.software.install, name, known[0], {})
 
 
 def _issue(code: str, message: str, resource: str) -> Json:

@@ -78,7 +78,7 @@ def decide(
     launch_after: float = 0.0,
     busy: Collection[str] = (),
 ) -> list[Action]:
-    """Return the next actions that bring a node group to its desired size.
+    """Return the next actions that bring a node group to its desired size, and its nodes to its release.
 
     Args:
         running: The instances that run, according to EC2.
@@ -90,11 +90,36 @@ def decide(
         action for worker in workers if (action := _for_worker(worker, running.get(worker.instance_id), now))
     ]
     living = [worker for worker in workers if worker.phase in LIVING and worker.instance_id in running]
-    missing = group.desired - len(living)
+    old = [worker for worker in living if outdated(group, worker)] if group.desired else []
+    leaving = [worker for worker in workers if worker.phase in (Phase.DRAINING, Phase.DRAINED)]
+    first_down = group.update_config.get("updateStrategy") == "MINIMAL"
+    at_once = min(len(old), max_unavailable(group))
+    missing = group.desired - len(living) + (-len(leaving) if old and first_down else at_once)
     if missing > 0 and now >= launch_after:
         actions += [Launch(subnet) for subnet in launch_subnets(group.subnets, living, missing)]
-    actions += [Drain(worker.instance_id) for worker in victims(living, -missing, busy)]
+    if not old:
+        return actions + [Drain(worker.instance_id) for worker in victims(living, -missing, busy)]
+    if not leaving and all(worker.ready for worker in living):
+        spare = len(living) - group.desired + (at_once if first_down else 0)
+        actions += [Drain(worker.instance_id) for worker in old[: min(at_once, max(spare, 0))]]
     return actions
+
+
+def outdated(group: Nodegroup, worker: Worker) -> bool:
+    """Return whether a node has another release than its group. Images that aren't EKS's have none."""
+    return worker.release not in ("", group.release_version)
+
+
+def max_unavailable(group: Nodegroup) -> int:
+    """Return how many nodes an update replaces at once.
+
+    With the strategy DEFAULT as many are launched before the old ones are drained; with MINIMAL the old ones go first.
+    https://docs.aws.amazon.com/eks/latest/userguide/managed-node-update-behavior.html
+    """
+    percentage = group.update_config.get("maxUnavailablePercentage")
+    if percentage:
+        return max(1, group.desired * int(percentage) // 100)
+    return int(group.update_config.get("maxUnavailable") or 1)
 
 
 def decide_self_managed(
@@ -191,8 +216,9 @@ def victims(living: Sequence[Worker], count: int, busy: Collection[str] = ()) ->
 
 
 def settled(group: Nodegroup, workers: Sequence[Worker]) -> bool:
-    """Return whether the group has exactly its desired number of nodes, all of them Ready."""
-    return len(workers) == group.desired and all(worker.phase is Phase.UP and worker.ready for worker in workers)
+    """Return whether the group has exactly its desired number of nodes, all of them Ready and of its release."""
+    up = [worker for worker in workers if worker.phase is Phase.UP and worker.ready and not outdated(group, worker)]
+    return len(workers) == len(up) == group.desired
 
 
 def health(
@@ -209,7 +235,7 @@ def health(
         late: Whether the time is over in which a new group must have its nodes.
     """
     if settled(group, workers) and launch_failure is None:
-        healthy = group.status in ("CREATING", "ACTIVE", "DEGRADED")
+        healthy = group.status in ("CREATING", "ACTIVE", "DEGRADED", "UPDATING")
         return ("ACTIVE", ()) if healthy else (group.status, group.issues)
     if launch_failure is not None and group.status in ("CREATING", "ACTIVE", "DEGRADED"):
         market = "Spot" if group.capacity_type == "SPOT" else "On-Demand"

@@ -9,7 +9,7 @@ from localcloud.aws.eks.model import Cluster, Nodegroup
 from localcloud.aws.eks.nodes import config
 from localcloud.aws.eks.nodes.config import NodeConfig
 from localcloud.aws.eks.state import Eks
-from localcloud.aws.eks_images import has_nvidia_driver
+from localcloud.aws.eks_images import find
 
 
 def control_plane_spec(eks: Eks, cluster: Cluster) -> dict[str, Any]:
@@ -23,8 +23,12 @@ def control_plane_spec(eks: Eks, cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def node_spec(eks: Eks, cluster: str, name: str, instance: Ec2Instance, told: NodeConfig) -> dict[str, Any]:
-    """Return the fields of `NodeSpec`. EC2 has checked the instance type. GPUs need a driver in the node's image."""
+def node_spec(eks: Eks, cluster: Cluster, name: str, instance: Ec2Instance, told: NodeConfig) -> dict[str, Any]:
+    """Return the fields of `NodeSpec`. EC2 has checked the instance type.
+
+    The image decides which kubelet runs; one that isn't EKS's has the cluster's. GPUs need a driver in the image.
+    """
+    image = find(instance.image)
     size = eks.ec2.instance_type(instance.instance_type)
     return {
         "name": name,
@@ -33,13 +37,14 @@ def node_spec(eks: Eks, cluster: str, name: str, instance: Ec2Instance, told: No
         "instance_type": instance.instance_type,
         "vcpus": size.vcpus if size else 1,
         "memory_mib": size.memory_mib if size else 1024,
-        "gpus": size.gpus if size and has_nvidia_driver(instance.image) else 0,
+        "gpus": size.gpus if size and image and image.variant == "nvidia" else 0,
         "zone": instance.zone,
         "region": eks.settings.region,
         "labels": config.labels(told),
         "taints": config.taints(told),
         "kubelet": config.kubelet_options(told),
-        "cluster": cluster,
+        "cluster": cluster.name,
+        "version": image.version if image else cluster.version,
     }
 
 

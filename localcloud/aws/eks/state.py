@@ -55,6 +55,8 @@ class GroupState(NodeSet):
     started_at: float
     launch_failure: str | None = None
     """Why the last launch of an instance failed; None after a launch."""
+    update: str | None = None
+    """The id of the update that replaces the nodes."""
     relabel: set[str] = field(default_factory=set)
     removed_labels: set[str] = field(default_factory=set)
     removed_taints: set[tuple[str, str]] = field(default_factory=set)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from localcloud import tools
 from localcloud.kube.control_plane_config import CLUSTER_DOMAIN, DNS_ADDRESS
 
 MIB = 1 << 20
@@ -73,6 +74,7 @@ class NodeSpec:
         zone: Availability zone.
         labels: In addition to those that every node has.
         taints: Of Kubernetes or of the EKS API (`NO_SCHEDULE`).
+        version: Kubernetes' minor version, of kubelet and kube-proxy.
         kubelet: Fields of KubeletConfiguration; only those of `KUBELET_OPTIONS` have an effect.
     """
 
@@ -85,6 +87,7 @@ class NodeSpec:
     zone: str
     region: str
     cluster: str
+    version: str = tools.KUBERNETES
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[Mapping[str, Any]] = ()
     gpus: int = 0

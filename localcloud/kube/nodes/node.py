@@ -220,7 +220,7 @@ class Node:
         sources = rootfs.Sources(
             image=tools.node_image(),
             trainer=tools.site_packages(),
-            programs={name: tools.binary(name) for name in ("kubelet", "kube-proxy")},
+            programs={name: tools.kubernetes(self.spec.version, name) for name in ("kubelet", "kube-proxy")},
             efs=instance.state / "efs",
             logs=instance.state / "logs",
         )

@@ -203,8 +203,14 @@ class FakePlane:
     deleted_nodes: list[str] = field(default_factory=list)
     drained: list[str] = field(default_factory=list)
     stopped: bool = False
+    breaks: bool = False
 
     def start(self, deadline: float) -> None: ...
+
+    def upgrade(self, version: str, deadline: float) -> None:
+        if self.breaks:
+            raise CloudError("kube-apiserver died")
+        self.spec["version"] = version
 
     def stop(self) -> None:
         self.stopped = True
@@ -250,7 +256,7 @@ class FakeAddons:
     VERSIONS: ClassVar[dict[str, list[str]]] = {
         "vpc-cni": ["v1.20.4-eksbuild.1", "v1.20.3-eksbuild.1"],
         "coredns": ["v1.12.4-eksbuild.1"],
-        "kube-proxy": ["v1.34.0-eksbuild.4"],
+        "kube-proxy": ["v1.35.3-eksbuild.29", "v1.34.6-eksbuild.29"],
     }
     installed: dict[str, tuple[str, Json]] = field(default_factory=dict)
     statuses: dict[str, str] = field(default_factory=dict)
@@ -273,6 +279,7 @@ class FakeMachine:
         self.nodes: dict[str, FakeNode] = {}
         self.software = FakeAddons()
         self.next_node_fails = False
+        self.versions = ["1.34", "1.35"]
 
     def control_plane(self, spec: Json) -> Any:
         self.planes.append(FakePlane(spec))
@@ -289,6 +296,9 @@ class FakeMachine:
 
     def addon_versions(self) -> dict[str, list[str]]:
         return dict(FakeAddons.VERSIONS)
+
+    def kubernetes_versions(self) -> list[str]:
+        return self.versions
 
 
 class InlinePool:

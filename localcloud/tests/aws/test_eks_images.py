@@ -11,11 +11,11 @@ from botocore.exceptions import ClientError
 
 from localcloud.aws.ec2 import AMI
 from localcloud.aws.eks.model import VERSIONS
-from localcloud.aws.eks_images import OWNER, RELEASES, VERSION, images
+from localcloud.aws.eks_images import NEWEST, OWNER, RELEASES, find, images
 from localcloud.tests.aws.account import serve_account
 from localcloud.tests.aws.fakes import REGION
 
-X86 = f"/aws/service/eks/optimized-ami/{VERSION}/amazon-linux-2023/x86_64"
+X86 = f"/aws/service/eks/optimized-ami/{NEWEST}/amazon-linux-2023/x86_64"
 
 
 @pytest.fixture(scope="module")
@@ -35,23 +35,28 @@ def value(ssm: Any, name: str) -> str:
     return found
 
 
-def test_the_version_of_the_images_is_one_of_the_clusters() -> None:
-    assert VERSION in VERSIONS
+def test_every_version_of_clusters_has_images() -> None:
+    assert tuple(RELEASES) == VERSIONS
+    assert VERSIONS[-1] == NEWEST
+    assert {(image.version, image.release) for image in images()} == {
+        (version, release) for version, releases in RELEASES.items() for release in releases
+    }
 
 
 def test_every_image_has_an_id_of_its_own() -> None:
-    assert len({image.id for image in images()}) == len(images()) == 4
+    assert len({image.id for image in images()}) == len(images()) == 8
+    assert [find(image.id) for image in images()] == list(images())
 
 
 def test_the_recommended_standard_image_is_that_of_node_groups(client: Any) -> None:
     assert value(client("ssm"), f"{X86}/standard/recommended/image_id") == AMI
-    assert value(client("ssm"), f"{X86}/standard/recommended/release_version") == RELEASES[0]
+    assert value(client("ssm"), f"{X86}/standard/recommended/release_version") == RELEASES[NEWEST][0]
 
 
 @pytest.mark.parametrize("variant", ["standard", "nvidia"])
-@pytest.mark.parametrize("day", ["20260304", "20260107"])
+@pytest.mark.parametrize("day", ["20260903", "20260512"])
 def test_a_pinned_alias_finds_the_image_of_its_release(client: Any, variant: str, day: str) -> None:
-    name = f"amazon-eks-node-al2023-x86_64-{variant}-{VERSION}-v{day}"
+    name = f"amazon-eks-node-al2023-x86_64-{variant}-{NEWEST}-v{day}"
     found = value(client("ssm"), f"{X86}/{variant}/{name}/image_id")
     (image,) = client("ec2").describe_images(Filters=[{"Name": "image-id", "Values": [found]}])["Images"]
     assert (image["Name"], image["Architecture"], image["State"], image["OwnerId"]) == (
@@ -64,10 +69,10 @@ def test_a_pinned_alias_finds_the_image_of_its_release(client: Any, variant: str
 
 
 def test_the_newest_image_of_a_name_can_be_found_without_ssm(client: Any) -> None:
-    wanted = [{"Name": "name", "Values": [f"amazon-eks-node-al2023-x86_64-standard-{VERSION}-*"]}]
+    wanted = [{"Name": "name", "Values": [f"amazon-eks-node-al2023-x86_64-standard-{NEWEST}-*"]}]
     found = client("ec2").describe_images(Owners=["amazon"], Filters=wanted)["Images"]
     assert max(found, key=lambda image: image["CreationDate"])["ImageId"] == AMI
-    assert len(found) == len(RELEASES)
+    assert len(found) == len(RELEASES[NEWEST])
 
 
 @pytest.mark.parametrize(
@@ -75,7 +80,7 @@ def test_the_newest_image_of_a_name_can_be_found_without_ssm(client: Any) -> Non
     [
         pytest.param(X86.replace("x86_64", "arm64") + "/standard/recommended/image_id", id="architecture"),
         pytest.param(f"{X86}/neuron/recommended/image_id", id="variant"),
-        pytest.param(f"{X86}/standard/amazon-eks-node-al2023-x86_64-standard-{VERSION}-v20990101/image_id", id="day"),
+        pytest.param(f"{X86}/standard/amazon-eks-node-al2023-x86_64-standard-{NEWEST}-v20990101/image_id", id="day"),
     ],
 )
 def test_what_there_is_no_image_for_has_no_parameter(client: Any, name: str) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
+from localcloud.aws import eks_images
 from localcloud.aws.ec2 import Ec2Instance
 from localcloud.aws.eks import rules
 from localcloud.aws.eks.model import Phase, Worker
@@ -31,8 +32,17 @@ RETRY_SECONDS = 10.0
 def join(eks: Eks, state: ClusterState, found: NodeSet, instance: Ec2Instance, told: NodeConfig) -> None:
     """Make an instance a worker, and start its node in the background."""
     name = instance.id if told.named_by_instance_id else instance.private_dns_name
-    worker = Worker(instance.id, name, instance.subnet, instance.zone, time.monotonic(), boots=instance.boots)
-    spec = node_spec(eks, state.cluster.name, name, instance, told)
+    image = eks_images.find(instance.image)
+    worker = Worker(
+        instance.id,
+        name,
+        instance.subnet,
+        instance.zone,
+        time.monotonic(),
+        boots=instance.boots,
+        release=image.release if image else "",
+    )
+    spec = node_spec(eks, state.cluster, name, instance, told)
     found.nodes[instance.id] = eks.machine.node(state.plane, spec)  # type: ignore[arg-type]
     record(state, found, worker)
     eks.pool.submit(boot, state, found, worker)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,7 @@ def create(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
     """CreateAddon."""
     state = eks.find_active(str(params["clusterName"]))
     cluster, name = state.cluster.name, str(params["addonName"])
-    version, now = _version(eks, name, params.get("addonVersion")), time.time()
+    version, now = _version(eks, name, params.get("addonVersion"), state.cluster.version), time.time()
     configuration = params.get("configurationValues")
     parsed(configuration)
     with state.lock:
@@ -60,7 +60,9 @@ def list_all(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
 def update(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
     """UpdateAddon: change version, configuration and pod identities."""
     state, addon = _find(eks, params)
-    version = _version(eks, addon.name, params.get("addonVersion") or addon.version)
+    version = params.get("addonVersion") or addon.version
+    if version != addon.version:
+        version = _version(eks, addon.name, version, state.cluster.version)
     configuration = params.get("configurationValues", addon.configuration)
     parsed(configuration)
     with state.lock:
@@ -96,17 +98,20 @@ def delete(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
 def versions(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
     """DescribeAddonVersions."""
     wanted = params.get("addonName")
-    if params.get("kubernetesVersion") not in (None, *VERSIONS):
+    kubernetes = params.get("kubernetesVersion")
+    if kubernetes not in (None, *VERSIONS):
         return {"addons": []}
     found = {name: numbers for name, numbers in eks.machine.addon_versions().items() if wanted in (None, name)}
     if wanted is not None and not found:
         raise invalid(f"Addon {wanted} specified is not supported", addonName=str(wanted))
-    return page([_versions_json(name, numbers) for name, numbers in sorted(found.items())], params, "addons")
+    for_versions = (kubernetes,) if kubernetes else VERSIONS
+    listed = [_versions_json(name, numbers, for_versions) for name, numbers in sorted(found.items())]
+    return page(listed, params, "addons")
 
 
 def configuration_schema(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
     """DescribeAddonConfiguration; the schema accepts any object."""
-    version = _version(eks, str(params["addonName"]), params.get("addonVersion"))
+    version = _version(eks, str(params["addonName"]), params.get("addonVersion"), None)
     schema = {"$schema": "http://json-schema.org/draft-06/schema#", "type": "object"}
     return {"addonName": params["addonName"], "addonVersion": version, "configurationSchema": json.dumps(schema)}
 
@@ -183,11 +188,23 @@ def _dissociate(state: ClusterState, addon: Addon) -> None:
             del state.associations[identity]
 
 
-def _versions_json(name: str, numbers: list[str]) -> Json:
-    compatible = [
-        {"clusterVersion": VERSIONS[-1], "platformVersions": ["*"], "defaultVersion": index == 0}
-        for index in range(len(numbers))
-    ]
+def fitting(name: str, numbers: list[str], kubernetes: str | None) -> list[str]:
+    """Return the versions of an addon that go with a version of Kubernetes; kube-proxy has the cluster's own."""
+    if name != "kube-proxy" or kubernetes is None:
+        return numbers
+    return [number for number in numbers if number.startswith(f"v{kubernetes}.")]
+
+
+def _versions_json(name: str, numbers: list[str], kubernetes: Sequence[str]) -> Json:
+    fits = {version: fitting(name, numbers, version) for version in kubernetes}
+    compatible = {
+        number: [
+            {"clusterVersion": version, "platformVersions": ["*"], "defaultVersion": number == listed[0]}
+            for version, listed in fits.items()
+            if number in listed
+        ]
+        for number in numbers
+    }
     return {
         "addonName": name,
         "type": "storage" if "csi" in name else "networking",
@@ -195,28 +212,30 @@ def _versions_json(name: str, numbers: list[str]) -> Json:
             {
                 "addonVersion": number,
                 "architecture": ["amd64", "arm64"],
-                "compatibilities": [compatibility],
+                "compatibilities": compatibilities,
                 "requiresConfiguration": False,
                 "requiresIamPermissions": name in ("vpc-cni", "aws-efs-csi-driver"),
             }
-            for number, compatibility in zip(numbers, compatible, strict=True)
+            for number, compatibilities in compatible.items()
+            if compatibilities
         ],
         "publisher": "eks",
         "owner": "aws",
     }
 
 
-def _version(eks: Eks, name: str, version: Any) -> str:
+def _version(eks: Eks, name: str, version: Any, kubernetes: str | None) -> str:
     known = eks.machine.addon_versions()
     if name not in known:
         raise invalid(
             f"Addon {name} specified is not supported: available are {', '.join(sorted(known))}", addonName=name
         )
-    if version is not None and version not in known[name]:
+    fits = fitting(name, known[name], kubernetes)
+    if version is not None and version not in fits:
         raise invalid(
-            f"Addon version {version} specified is not supported: {name} has {', '.join(known[name])}", addonName=name
+            f"Addon version {version} specified is not supported: {name} has {', '.join(fits)}", addonName=name
         )
-    return str(version or known[name][0])
+    return str(version or fits[0])
 
 
 def _find(eks: Eks, params: Mapping[str, Any]) -> tuple[ClusterState, Addon]:

@@ -95,12 +95,22 @@ def update_config(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Jso
 
 
 def update_version(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """UpdateClusterVersion; always an error, as there is only one version."""
+    """UpdateClusterVersion: to the next minor version. The nodes keep theirs until their groups are updated.
+
+    https://docs.aws.amazon.com/eks/latest/userguide/update-cluster.html
+    """
     state = eks.find_active(str(params["name"]))
-    version = _version(params.get("version"))
-    if version == state.cluster.version:
+    version, current = _version(eks, params.get("version")), state.cluster.version
+    if version == current:
         raise invalid(f"Cluster is already at version {version}", clusterName=state.cluster.name)
-    raise AssertionError(f"version {version} passed the check but is not installed")
+    if VERSIONS.index(version) != VERSIONS.index(current) + 1:
+        raise invalid(f"Unsupported Kubernetes minor version update from {current} to {version}")
+    with state.lock:
+        state.change(status="UPDATING")
+        update = eks.add_update(state, "VersionUpdate", {"Version": version})
+        state.updates[update.id] = update
+    eks.pool.submit(reconcile.upgrade, state, version, update.id)
+    return {"update": update_json(update)}
 
 
 def describe_update(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
@@ -122,7 +132,7 @@ def list_updates(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json
 
 def _checked(eks: Eks, caller: Principal, name: str, params: Mapping[str, Any]) -> Cluster:
     _refuse_unsupported(params)
-    version = _version(params.get("version"))
+    version = _version(eks, params.get("version"))
     role = str(params["roleArn"])
     eks.check_role(role, "eks.amazonaws.com", ("sts:AssumeRole",), "roleArn")
     access = dict(params.get("accessConfig") or {})
@@ -159,10 +169,16 @@ def _refuse_unsupported(params: Mapping[str, Any]) -> None:
             raise invalid(f"{key} is not supported by this cloud: leave it out")
 
 
-def _version(version: Any) -> str:
-    if version is not None and str(version) not in VERSIONS:
+def _version(eks: Eks, version: Any) -> str:
+    wanted = VERSIONS[-1] if version is None else str(version)
+    if wanted not in VERSIONS:
         raise invalid(f"unsupported Kubernetes version {version}: supported are {', '.join(VERSIONS)}")
-    return VERSIONS[-1]
+    if wanted not in eks.machine.kubernetes_versions():
+        raise invalid(
+            f"Kubernetes {wanted} is not installed: run `python3 -m scripts.toolchain previous`, "
+            "activate the shell again, and start the cloud anew"
+        )
+    return wanted
 
 
 def _network_config(given: Mapping[str, Any]) -> Json:

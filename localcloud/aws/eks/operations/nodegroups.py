@@ -17,7 +17,6 @@ from localcloud.aws.eks.state import ClusterState, Eks, GroupState, checked_tags
 from localcloud.aws.eks_images import RELEASES, image_of
 from localcloud.aws.principals import Principal
 
-RELEASE_VERSION = RELEASES[0]
 DEFAULT_AMI_TYPE = "AL2023_x86_64_STANDARD"
 DEFAULT_DISK_GIB = 20
 DEFAULT_INSTANCE_TYPE = "t3.medium"
@@ -72,13 +71,7 @@ def update_config(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Jso
     """UpdateNodegroupConfig; as on AWS, the update is done before the new nodes are ready."""
     state, found = _find(eks, params)
     with state.lock:
-        group = found.group
-        if group.status not in ("ACTIVE", "CREATE_FAILED", "DEGRADED"):
-            raise in_use(
-                f"Nodegroup cannot be updated as it is currently not in Active state, but {group.status}",
-                clusterName=group.cluster,
-                nodegroupName=group.name,
-            )
+        group = _updatable(found.group)
         changed = replace(
             group,
             scaling=_scaling({**group.scaling, **(params.get("scalingConfig") or {})}),
@@ -101,19 +94,22 @@ def update_config(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Jso
 
 
 def update_version(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """UpdateNodegroupVersion; a new release or launch template applies only to nodes that are launched later.
+    """UpdateNodegroupVersion: nodes of another release are replaced, see `rules.decide`.
 
-    As on EKS, a call without a release moves the group to the newest one.
+    As on EKS, a call without a release moves the group to the newest one. A new launch template alone applies only to
+    nodes that are launched later.
     https://docs.aws.amazon.com/eks/latest/APIReference/API_UpdateNodegroupVersion.html
     """
     state, found = _find(eks, params)
-    version = params.get("version")
-    if version is not None and version != found.group.version:
+    version = str(params.get("version") or found.group.version)
+    if version not in (found.group.version, state.cluster.version):
         raise invalid(f"Version {version} is not supported: the cluster has {state.cluster.version}")
     with state.lock:
         changed = replace(
-            found.group,
-            release_version=_release(found.group.version, params.get("releaseVersion")),
+            _updatable(found.group),
+            version=version,
+            release_version=_release(version, params.get("releaseVersion")),
+            status="UPDATING",
             modified_at=time.time(),
         )
         template = params.get("launchTemplate")
@@ -121,8 +117,22 @@ def update_version(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Js
             changed = replace(changed, launch_template=_template(eks, template)[0])
             _check_node_config(eks, state.cluster, changed)
         found.group = changed
-        update = eks.add_update(state, "VersionUpdate", {"Version": version}, nodegroup=found.group.name)
+        shown = {"Version": version, "ReleaseVersion": changed.release_version}
+        update = eks.add_update(state, "VersionUpdate", shown, nodegroup=found.group.name)
+        state.updates[update.id] = update
+        found.update = update.id
+    state.wake.set()
     return {"update": update_json(update)}
+
+
+def _updatable(group: Nodegroup) -> Nodegroup:
+    if group.status not in ("ACTIVE", "CREATE_FAILED", "DEGRADED"):
+        raise in_use(
+            f"Nodegroup cannot be updated as it is currently not in Active state, but {group.status}",
+            clusterName=group.cluster,
+            nodegroupName=group.name,
+        )
+    return group
 
 
 def kubernetes_taints(group: Nodegroup) -> list[Json]:
@@ -221,9 +231,9 @@ def _release(version: str, given: Any) -> str:
 
     The message is EKS' own: https://github.com/eksctl-io/eksctl/issues/7976
     """
-    if given is not None and given not in RELEASES:
+    if given is not None and given not in RELEASES[version]:
         raise invalid(f"Requested release version {given} is not valid for kubernetes version {version}.")
-    return str(given or RELEASE_VERSION)
+    return str(given or RELEASES[version][0])
 
 
 def _capacity(given: Any) -> str:

@@ -175,7 +175,7 @@ def test_instances_of_one_call_are_launched_all_or_none(ec2: Any, subnet: str) -
 
 def test_the_image_can_be_named_by_its_parameter_and_must_exist(ec2: Any, subnet: str) -> None:
     plain = {"InstanceType": "m5.large", "SubnetId": subnet, "MinCount": 1, "MaxCount": 1}
-    parameter = "resolve:ssm:/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64/standard/recommended/image_id"
+    parameter = "resolve:ssm:/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/standard/recommended/image_id"
     ec2.create_launch_template(LaunchTemplateName="resolved", LaunchTemplateData={"ImageId": parameter})
     launched = [
         ec2.run_instances(**plain, **image)["Instances"][0]

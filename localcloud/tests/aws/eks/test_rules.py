@@ -179,3 +179,58 @@ def test_a_self_managed_node_that_has_failed_starts_again_on_its_instance() -> N
     failed = worker(1, phase=Phase.FAILED, died_at=NOW - 9)
     assert decide_self_managed([failed], running(failed), (), NOW) == []
     assert decide_self_managed([failed], running(failed), (), NOW + 1) == [Restart("i-1", 1)]
+
+
+def updating(desired: int, **update_config: object) -> Nodegroup:
+    return replace(group(desired, "UPDATING"), release_version="new", update_config=update_config)
+
+
+def released(release: str, *numbers: int, phase: Phase = Phase.UP) -> list[Worker]:
+    return [replace(worker(number, phase=phase), release=release) for number in numbers]
+
+
+def test_a_new_node_is_launched_before_an_old_one_goes() -> None:
+    old = released("old", 1, 2)
+    assert [type(action) for action in decide(updating(2), old, running(*old), NOW)] == [Launch]
+    starting = released("new", 3, phase=Phase.STARTING)
+    assert decide(updating(2), [*old, *starting], running(*old, *starting), NOW) == []
+    ready = released("new", 3)
+    assert decide(updating(2), [*old, *ready], running(*old, *ready), NOW) == [Drain("i-1")]
+
+
+def test_the_next_node_waits_until_the_one_before_is_gone() -> None:
+    fleet = [*released("old", 1, phase=Phase.DRAINING), *released("old", 2), *released("new", 3)]
+    assert [type(action) for action in decide(updating(2), fleet, running(*fleet), NOW)] == [Launch]
+    fleet += released("new", 4)
+    assert decide(updating(2), fleet, running(*fleet), NOW) == []
+
+
+def test_the_last_old_node_goes_without_another_launch() -> None:
+    fleet = [*released("old", 2), *released("new", 3, 4)]
+    assert decide(updating(2), fleet, running(*fleet), NOW) == [Drain("i-2")]
+    fresh = released("new", 3, 4)
+    assert decide(updating(2), fresh, running(*fresh), NOW) == []
+    assert settled(updating(2), fresh)
+    assert not settled(updating(2), released("old", 1, 2))
+
+
+def test_with_minimal_the_old_nodes_go_first_and_there_are_never_more_than_before() -> None:
+    minimal = updating(3, updateStrategy="MINIMAL", maxUnavailable=2)
+    old = released("old", 1, 2, 3)
+    assert decide(minimal, old, running(*old), NOW) == [Drain("i-1"), Drain("i-2")]
+    fleet = [*released("old", 1, 2, phase=Phase.DRAINING), *released("old", 3)]
+    assert decide(minimal, fleet, running(*fleet), NOW) == []
+    gone = released("old", 3)
+    assert [type(action) for action in decide(minimal, gone, running(*gone), NOW)] == [Launch, Launch]
+
+
+def test_as_many_are_replaced_at_once_as_the_group_allows() -> None:
+    old = released("old", *range(1, 11))
+    actions = decide(updating(10, maxUnavailablePercentage=25), old, running(*old), NOW)
+    assert [type(action) for action in actions] == [Launch, Launch]
+
+
+def test_a_node_whose_image_is_not_eks_s_is_left_as_it_is() -> None:
+    own = released("", 1, 2)
+    assert decide(updating(2), own, running(*own), NOW) == []
+    assert settled(updating(2), own)

@@ -189,7 +189,7 @@ def test_one_queue_and_awss_own_parameters_can_be_read(karpenter: Clients, opera
     assert "Messages" not in karpenter("sqs").receive_message(QueueUrl=url)
     refused(lambda: karpenter("sqs").get_queue_url(QueueName="other"), "sqs:GetQueueUrl")
     refused(lambda: karpenter("sqs").send_message(QueueUrl=url, MessageBody="invented"), "sqs:SendMessage")
-    image = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64/standard/recommended/image_id"
+    image = "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/standard/recommended/image_id"
     assert karpenter("ssm").get_parameter(Name=image)["Parameter"]["Value"] == IMAGE
     refused(lambda: karpenter("ssm").get_parameter(Name="/secret"), "ssm:GetParameter")
 

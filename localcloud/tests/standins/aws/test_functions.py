@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from localcloud.aws.eks_images import PARAMETERS, RELEASES, VERSION, images
+from localcloud.aws.eks_images import NEWEST, PARAMETERS, RELEASES, images
 from localcloud.standins.aws.functions import FUNCTIONS
 from localcloud.tests.aws.fakes import ACCOUNT, REGION
 from localcloud.tests.standins.aws.harness import CheckFailed, Engine
@@ -76,6 +76,9 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "aws:ec2/getInstanceType:getInstanceType": {"instanceType": "g5.xlarge"},
     "aws:servicequotas/getServiceQuota:getServiceQuota": {"serviceCode": "ec2", "quotaCode": "L-DB2E81BA"},
     "aws:eks/getAddonVersion:getAddonVersion": {"addonName": "vpc-cni", "kubernetesVersion": "1.34"},
+    "aws:ssm/getParameter:getParameter": {
+        "name": f"{PARAMETERS}/{NEWEST}/amazon-linux-2023/x86_64/standard/recommended/image_id"
+    },
 }
 
 
@@ -116,8 +119,9 @@ def test_an_unknown_argument_is_refused_by_name(engine: Engine) -> None:
 
 
 def test_a_parameter_of_ssm_has_a_value_that_is_no_secret(engine: Engine) -> None:
-    name = f"{PARAMETERS}/{VERSION}/amazon-linux-2023/x86_64/nvidia/{images()[1].name}/release_version"
+    (image,) = [each for each in images() if (each.variant, each.release) == ("nvidia", RELEASES[NEWEST][0])]
+    name = f"{PARAMETERS}/{NEWEST}/amazon-linux-2023/x86_64/nvidia/{image.name}/release_version"
     found = engine.invoke("aws:ssm/getParameter:getParameter", name=name)
-    assert (found["insecureValue"], found["type"]) == (RELEASES[0], "String")
+    assert (found["insecureValue"], found["type"]) == (RELEASES[NEWEST][0], "String")
     with pytest.raises(Exception, match=r"reading SSM Parameter \(no-such\): couldn't find resource"):
         engine.invoke("aws:ssm/getParameter:getParameter", name="no-such")

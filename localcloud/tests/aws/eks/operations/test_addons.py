@@ -101,6 +101,29 @@ def test_an_addons_pod_identity_associations_are_deleted_with_it(world: World) -
     assert world.call("ListPodIdentityAssociations", clusterName="demo")["associations"] == []
 
 
+def test_kube_proxy_has_the_version_of_the_cluster(world: World) -> None:
+    addon = world.call("DescribeAddonVersions", addonName="kube-proxy", kubernetesVersion="1.34")["addons"][0]
+    assert [each["addonVersion"] for each in addon["addonVersions"]] == ["v1.34.6-eksbuild.29"]
+    fits = world.call("DescribeAddonVersions", addonName="kube-proxy")["addons"][0]["addonVersions"]
+    assert [[each["clusterVersion"] for each in version["compatibilities"]] for version in fits] == [["1.35"], ["1.34"]]
+    with pytest.raises(EksError, match=r"v1\.34\.6-eksbuild\.29 specified is not supported: kube-proxy has v1\.35\.3"):
+        create(world, addonName="kube-proxy", addonVersion="v1.34.6-eksbuild.29")
+
+
+def test_an_addon_keeps_its_version_when_its_configuration_changes_after_an_upgrade(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = fakes.world(monkeypatch)
+    world.cluster(version="1.34")
+    create(world, addonName="kube-proxy")
+    world.call("UpdateClusterVersion", name="demo", version="1.35")
+    names = {"clusterName": "demo", "addonName": "kube-proxy"}
+    world.call("UpdateAddon", **names, configurationValues='{"x": 1}')
+    assert world.machine.software.installed["kube-proxy"] == ("v1.34.6-eksbuild.29", {"x": 1})
+    world.call("UpdateAddon", **names, addonVersion="v1.35.3-eksbuild.29")
+    assert world.machine.software.installed["kube-proxy"][0] == "v1.35.3-eksbuild.29"
+
+
 def test_versions_are_listed_newest_first_with_one_default(world: World) -> None:
     addon = world.call("DescribeAddonVersions", addonName="vpc-cni", kubernetesVersion="1.34")["addons"][0]
     versions = [(v["addonVersion"], v["compatibilities"][0]["defaultVersion"]) for v in addon["addonVersions"]]

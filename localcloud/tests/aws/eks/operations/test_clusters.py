@@ -30,7 +30,7 @@ def test_a_cluster_is_creating_until_its_control_plane_runs(world: World) -> Non
     assert seen["endpoint"] == "https://198.18.0.2:6443"
     assert seen["certificateAuthority"]["data"]
     assert seen["identity"]["oidc"]["issuer"].startswith("https://oidc.eks.us-west-2.amazonaws.com/id/")
-    assert seen["version"] == "1.34"
+    assert seen["version"] == "1.35"
 
 
 def test_the_kubeconfig_has_a_cluster_before_it_is_active_and_until_it_is_deleted(world: World) -> None:
@@ -125,6 +125,48 @@ def test_an_update_of_logging_changes_the_cluster_and_succeeds(world: World) -> 
     assert seen[0] == {"types": ["api", "audit"], "enabled": True}
     with pytest.raises(EksError, match="already at the desired configuration"):
         world.call("UpdateClusterConfig", name="demo", logging=change)
+
+
+def test_a_cluster_goes_to_the_next_version_of_kubernetes(world: World) -> None:
+    world.cluster(version="1.34")
+    assert world.machine.planes[0].spec["version"] == "1.34"
+    update = world.call("UpdateClusterVersion", name="demo", version="1.35")["update"]
+    assert (update["status"], update["type"]) == ("InProgress", "VersionUpdate")
+    seen = world.call("DescribeCluster", name="demo")["cluster"]
+    assert (seen["status"], seen["version"]) == ("ACTIVE", "1.35")
+    assert world.machine.planes[0].spec["version"] == "1.35"
+    assert world.call("DescribeUpdate", name="demo", updateId=update["id"])["update"]["status"] == "Successful"
+
+
+def test_a_failed_update_of_the_version_says_why_and_leaves_the_old_one(world: World) -> None:
+    world.cluster(version="1.34")
+    world.machine.planes[0].breaks = True
+    identity = world.call("UpdateClusterVersion", name="demo", version="1.35")["update"]["id"]
+    update = world.call("DescribeUpdate", name="demo", updateId=identity)["update"]
+    assert (update["status"], update["errors"][0]["errorMessage"]) == ("Failed", "kube-apiserver died")
+    seen = world.call("DescribeCluster", name="demo")["cluster"]
+    assert (seen["status"], seen["version"]) == ("ACTIVE", "1.34")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("1.35", "1.35", "already at version 1.35"),
+        ("1.35", "1.34", "Unsupported Kubernetes minor version update from 1.35 to 1.34"),
+        ("1.34", "1.40", "unsupported Kubernetes version 1.40"),
+    ],
+    ids=["the same", "back", "unknown"],
+)
+def test_a_cluster_goes_to_no_other_version(world: World, old: str, new: str, reason: str) -> None:
+    world.cluster(version=old)
+    with pytest.raises(EksError, match=reason):
+        world.call("UpdateClusterVersion", name="demo", version=new)
+
+
+def test_a_version_that_is_not_built_is_refused_with_the_remedy(world: World) -> None:
+    world.machine.versions = ["1.35"]
+    with pytest.raises(EksError, match=r"Kubernetes 1\.34 is not installed: run `python3 -m scripts.toolchain prev"):
+        world.cluster(version="1.34")
 
 
 def test_an_update_of_public_access_keeps_the_other_settings(world: World) -> None:
