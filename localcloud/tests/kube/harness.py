@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,7 @@ READY_SECONDS = 180
 DRIVER_KEY = kube.DriverKey("AKIADRIVER", "secret")
 
 
-def node_spec(number: int) -> kube.NodeSpec:
+def node_spec(number: int, version: str = tools.KUBERNETES) -> kube.NodeSpec:
     return kube.NodeSpec(
         name=f"ip-10-0-{number}-5.us-west-2.compute.internal",
         private_ip=f"10.0.{number}.5",
@@ -33,6 +36,7 @@ def node_spec(number: int) -> kube.NodeSpec:
         zone="us-west-2" + "abc"[number],
         region="us-west-2",
         cluster="demo",
+        version=version,
         labels={"eks.amazonaws.com/nodegroup": "workers"},
         taints=[],
     )
@@ -58,6 +62,36 @@ class Cluster:
 
     def apply(self, *objects: dict[str, Any]) -> None:
         self.kubectl("apply", "-f", "-", stdin="\n---\n".join(json.dumps(each) for each in objects))
+
+
+@contextlib.contextmanager
+def running_cluster(folder: Path, version: str) -> Iterator[Cluster]:
+    """Run a cluster with two Ready nodes of a version of Kubernetes and every addon."""
+    instance = Instance.create(folder)
+    supervisor = Supervisor(instance)
+    network = kube.Network(instance)
+    plane = kube.ControlPlane(instance, supervisor, kube.ControlPlaneSpec("demo", version, 0))
+    made = Cluster(instance, supervisor, plane, kube.Addons(plane), [])
+    network.create()
+    aws = ThreadingHTTPServer((instance.host_address, instance.port), FakeAws)
+    threading.Thread(target=aws.serve_forever, daemon=True).start()
+    try:
+        plane.start(time.monotonic() + READY_SECONDS)
+        for name, versions in made.addons.VERSIONS.items():
+            made.addons.install(name, versions[0], {})
+        specs = [node_spec(number, version) for number in range(2)]
+        made.nodes += [kube.Node(instance, supervisor, plane, spec, DRIVER_KEY) for spec in specs]
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(kube.Node.start, made.nodes))
+        wait_for("both nodes Ready", lambda: all(node.ready() for node in made.nodes))
+        yield made
+    finally:
+        for node in made.nodes:
+            node.stop()
+        plane.stop()
+        network.destroy()
+        aws.shutdown()
+        aws.server_close()
 
 
 def wait_for(what: str, condition: Callable[[], bool]) -> float:
