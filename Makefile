@@ -40,6 +40,7 @@ e2e: monitoring ## the tests that start real processes
 	@$(STACK) -m pytest -m "e2e and not soak"
 
 soak: install ## what only takes long: a hundred schedules of faults on each kind of group, tests marked `soak`, new random examples
+	@$(PYTHON) -m scripts.toolchain previous
 	@TIDEWATER_SCHEDULES=0:100 $(STACK) -m pytest tests/trainer/schedules/test_schedules.py
 	@$(STACK) -m pytest -m soak
 	@$(STACK) -m pytest -m hypothesis --hypothesis-profile="new examples"

@@ -1,7 +1,7 @@
 """The nodes' images: which of EKS' images nodes need, and EKS' name for a release of it.
 
     image = image_of(stack, stack.workers.nodes, account)
-    image.ami_type, image.release_version      # AL2023_x86_64_NVIDIA, 1.34.4-20260304
+    image.ami_type, image.release_version      # AL2023_x86_64_NVIDIA, 1.35.7-20260903
 
 Without a release, EKS takes the newest at the time. Two node groups of one stack could then differ, and a group would
 stay at its release until the next version of Kubernetes.

@@ -240,7 +240,7 @@ class Settings:
     network: Network
     cluster: Cluster
     node_image: str
-    """Release of EKS' AL2023 images, for example v20260304; of all nodes."""
+    """Release of EKS' AL2023 images, for example v20260903; of all nodes."""
     system: Nodes
     workers: Workers
     machines: Machines

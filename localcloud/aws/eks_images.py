@@ -2,7 +2,7 @@
 
     install()    # once, before the first request
 
-Karpenter turns the alias `al2023@latest` or `al2023@v20260304` into images through these parameters.
+Karpenter turns the alias `al2023@latest` or `al2023@v20260903` into images through these parameters.
 Names and paths: https://docs.aws.amazon.com/eks/latest/userguide/retrieve-ami-id.html
 
 Every version of Kubernetes has two releases, so that a change from one to the other (drift) can be tried; they start

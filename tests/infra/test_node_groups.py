@@ -182,8 +182,8 @@ def test_instances_and_volumes_carry_the_tags(production: graph.Graph) -> None:
 
 @pytest.mark.parametrize("file", ["Pulumi.local.yaml", "Pulumi.aws.yaml.example"])
 def test_all_node_groups_have_the_image_of_the_release_that_is_set(file: str) -> None:
-    made = graph.deploy({**graph.stack_config(file), "nodeImageVersion": "v20260107"})
-    assert {each.inputs["releaseVersion"] for each in made.all(GROUP)} == {"1.34.4-20260107"}
+    made = graph.deploy({**graph.stack_config(file), "nodeImageVersion": "v20260512"})
+    assert {each.inputs["releaseVersion"] for each in made.all(GROUP)} == {"1.35.4-20260512"}
 
 
 def test_the_release_is_looked_up_for_the_variant_and_the_version_of_kubernetes() -> None:

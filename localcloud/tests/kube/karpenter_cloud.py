@@ -110,7 +110,7 @@ def node_class(subnets: list[str], group: str) -> dict[str, Any]:
         "metadata": {"name": "surge"},
         "spec": {
             "role": NODE_ROLE,
-            "amiSelectorTerms": [{"alias": "al2023@v20260304"}],
+            "amiSelectorTerms": [{"alias": "al2023@v20260903"}],
             "subnetSelectorTerms": [{"id": subnet} for subnet in subnets],
             "securityGroupSelectorTerms": [{"id": group}],
             "metadataOptions": {"httpTokens": "required", "httpPutResponseHopLimit": 1},

@@ -126,7 +126,7 @@ def test_the_pod_identity_agent_gives_credentials_to_pods(web: Cluster) -> None:
 def test_logs_describe_and_port_forward_work(web: Cluster) -> None:
     web.kubectl("exec", "two", "--", "python3", "-c", FETCH, "http://one.default/")
     wait_for("the log of the request", lambda: "GET / HTTP/1.1" in web.kubectl("logs", "one"))
-    assert "Started container" in web.kubectl("describe", "pod", "one")
+    assert re.search(r"Normal +Started ", web.kubectl("describe", "pod", "one"))
     command = [str(tools.binary("kubectl")), "--kubeconfig", str(web.plane.admin_kubeconfig)]
     forward = subprocess.Popen([*command, "port-forward", "pod/one", ":8000"], stdout=subprocess.PIPE)
     try:
