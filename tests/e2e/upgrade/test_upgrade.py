@@ -1,7 +1,7 @@
 """A stack goes from one version of Kubernetes to the next while it trains: docs/upgrades.md, step by step.
 
-It begins with a new stack of the version before, in the cloud of the session if that still runs. That version's programs
-must be built: `python3 -m scripts.toolchain previous`, which `make soak` runs.
+It begins with a new stack of the version before, in the cloud of the session if that still runs. The programs of that
+version must be built: `python3 -m scripts.toolchain previous`, which `make soak` runs.
 """
 
 from __future__ import annotations
