@@ -182,7 +182,8 @@ def answer(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return {"value": QUOTA}
     if token == "aws:ssm/getParameter:getParameter":
         day = arguments["name"].removesuffix("/release_version").rpartition("-v")[2]
-        return {"value": f"1.34.4-{day}", "insecureValue": f"1.34.4-{day}"}
+        release = f"{arguments['name'].split('/')[5]}.4-{day}"
+        return {"value": release, "insecureValue": release}
     raise AssertionError(f"the program asked for {token}")
 
 

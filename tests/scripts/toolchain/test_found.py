@@ -36,23 +36,23 @@ def test_a_cached_build_is_used_without_running_it(tmp_path: Path) -> None:
 
 
 def test_a_suitable_binary_on_path_is_used_and_its_version_is_read_once(tmp_path: Path) -> None:
-    other = executable(tmp_path / "bin" / "kubectl", "Client Version: v1.34.4")
+    other = executable(tmp_path / "bin" / "kubectl", "Client Version: v1.35.4")
     assert toolchain.binary("kubectl") == other
     assert toolchain.binary("kubectl") == other
     assert Path(f"{other}.asked").read_text() == "asked\n"
 
 
 def test_the_version_of_a_changed_binary_on_path_is_read_again(tmp_path: Path) -> None:
-    other = executable(tmp_path / "bin" / "kubectl", "Client Version: v1.34.4")
+    other = executable(tmp_path / "bin" / "kubectl", "Client Version: v1.35.4")
     assert found.locate(KUBECTL) == other
-    executable(other, "Client Version: v1.35.0")
+    executable(other, "Client Version: v1.36.0")
     os.utime(other, (1, 1))
     assert found.locate(KUBECTL) is None
 
 
 def test_a_wrong_version_on_path_is_not_used_and_the_error_names_the_command_to_run(tmp_path: Path) -> None:
     executable(tmp_path / "bin" / "kubectl", "Client Version: v1.32.4-dispatcher")
-    with pytest.raises(toolchain.ToolMissing, match=r"kubectl v1\.34\.4 is not set up .* `make up`"):
+    with pytest.raises(toolchain.ToolMissing, match=r"kubectl v1\.35\.4 is not set up .* `make up`"):
         toolchain.binary("kubectl")
 
 
@@ -64,10 +64,10 @@ def test_a_dynamically_linked_binary_is_not_used_for_an_image_without_libraries(
 @pytest.mark.parametrize(
     ("reported", "expected"),
     [
-        pytest.param("v1.34.4", True, id="bare"),
-        pytest.param("Kubernetes v1.34.4\n", True, id="in a sentence"),
-        pytest.param("v1.34.4-eks-abc", False, id="a vendor's build"),
-        pytest.param("v1.34.40", False, id="longer number"),
+        pytest.param("v1.35.4", True, id="bare"),
+        pytest.param("Kubernetes v1.35.4\n", True, id="in a sentence"),
+        pytest.param("v1.35.4-eks-abc", False, id="a vendor's build"),
+        pytest.param("v1.35.40", False, id="longer number"),
         pytest.param("Client Version: v1.32.4\nKustomize Version: v5.5.0", False, id="the first one counts"),
         pytest.param("", False, id="nothing"),
     ],
