@@ -117,11 +117,11 @@ def test_an_addon_keeps_its_version_when_its_configuration_changes_after_an_upgr
     world.cluster(version="1.34")
     create(world, addonName="kube-proxy")
     world.call("UpdateClusterVersion", name="demo", version="1.35")
-    names = {"clusterName": "demo", "addonName": "kube-proxy"}
-    world.call("UpdateAddon", **names, configurationValues='{"x": 1}')
-    assert world.machine.software.installed["kube-proxy"] == ("v1.34.6-eksbuild.29", {"x": 1})
-    world.call("UpdateAddon", **names, addonVersion="v1.35.3-eksbuild.29")
-    assert world.machine.software.installed["kube-proxy"][0] == "v1.35.3-eksbuild.29"
+    seen = []
+    for change in ({"configurationValues": '{"x": 1}'}, {"addonVersion": "v1.35.3-eksbuild.29"}):
+        world.call("UpdateAddon", clusterName="demo", addonName="kube-proxy", **change)  # type: ignore[arg-type]
+        seen.append(world.machine.software.installed["kube-proxy"])
+    assert seen == [("v1.34.6-eksbuild.29", {"x": 1}), ("v1.35.3-eksbuild.29", {"x": 1})]
 
 
 def test_versions_are_listed_newest_first_with_one_default(world: World) -> None:
