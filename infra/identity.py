@@ -34,12 +34,13 @@ def cluster_arn(name: str, *, region: str, account: str, partition: str) -> str:
 
 @dataclass(frozen=True)
 class IdentityArgs:
-    """The account, and what the training pods may use: the job's settings, the bucket and its KMS key."""
+    """The account; what the training pods may use (the job's settings, the bucket and its KMS key); and the nodes."""
 
     account: Account
     training: settings.Training
     bucket_arn: pulumi.Input[str]
     key_arn: pulumi.Input[str]
+    image_cache: bool = False
 
 
 class Identity(pulumi.ComponentResource):
@@ -57,8 +58,8 @@ class Identity(pulumi.ComponentResource):
         self._name = name
         self._account = args.account
         self._child = pulumi.ResourceOptions(parent=self)
-        nodes = policies.to_json(policies.service_trust("ec2.amazonaws.com", "sts:AssumeRole"))
-        self.node_role_arn = self._role("node", "The nodes of the cluster", nodes, NODE_POLICIES).arn
+        nodes = NodeRoleArgs(name, f"The nodes of the cluster of {name}", args.account, args.image_cache)
+        self.node_role_arn = make_node_role(f"{name}-node", nodes, self._child).arn
         csi = self._pods_trust(EFS_CSI_NAMESPACE, EFS_CSI_SERVICE_ACCOUNT)
         self.efs_csi_role_arn = self._role("efs-csi", "The EFS CSI driver's controller", csi, (EFS_CSI_POLICY,)).arn
         pods = self._pods_trust(args.training.namespace, TRAINER_SERVICE_ACCOUNT)
@@ -102,6 +103,33 @@ def make_role(
             policy_arn=pulumi.Output.concat("arn:", account.partition, ":iam::aws:policy/", policy),
             opts=opts,
         )
+    return role
+
+
+@dataclass(frozen=True)
+class NodeRoleArgs:
+    """The cluster, what its nodes with this role are, and whether they pull images through ECR."""
+
+    cluster: str
+    description: str
+    account: Account
+    image_cache: bool
+
+
+def make_node_role(name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions) -> aws.iam.Role:
+    """Make a role for nodes, with what these need to join the cluster and to pull images."""
+    account = args.account
+    trust = policies.to_json(policies.service_trust("ec2.amazonaws.com", "sts:AssumeRole"))
+    role = make_role(name, args.description, trust, NODE_POLICIES, account, opts)
+    if args.image_cache:
+
+        def document(found: list[str]) -> str:
+            id_, partition = found
+            where = policies.repositories_arn(args.cluster, region=account.region, account=id_, partition=partition)
+            return policies.to_json(policies.image_cache(where))
+
+        policy = pulumi.Output.all(account.id, account.partition).apply(document)
+        aws.iam.RolePolicy(f"{name}-images", role=role.name, policy=policy, opts=opts)
     return role
 
 

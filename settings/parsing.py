@@ -19,6 +19,7 @@ from contract import devices, metrics
 from contract.install.pods import NAMESPACE
 from settings import hardware, machines, nodes, versions
 from settings.model import (
+    MAX_CACHED_NAME_LENGTH,
     MAX_JOB_NAME_LENGTH,
     MAX_NAME_LENGTH,
     MAX_TAGS,
@@ -27,6 +28,7 @@ from settings.model import (
     Cluster,
     ConfigurationError,
     Dataset,
+    ImageCache,
     Images,
     Monitoring,
     Network,
@@ -40,6 +42,9 @@ _REGION = r"[a-z]{2}(-[a-z]+)+-\d"
 _ARCHIVE = r"(s3://[a-z0-9.-]{3,63}|https://[^/\s]+)/\S+\.(zip|tar\.gz|tgz)"
 _TAKEN_TAGS = r"Project|Stack|ManagedBy|aws:.*|eks:.*|kubernetes\.io/cluster/.*|karpenter\.(sh|k8s\.aws)/.*"
 """The program's own, AWS's, and those that an EC2NodeClass refuses: https://karpenter.sh/docs/concepts/nodeclasses/#spectags"""
+_DOCKER_HUB_SECRET = r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:ecr-pullthroughcache/[\w+=.@/-]+"
+"""ECR uses no secret of another name.
+https://docs.aws.amazon.com/AmazonECR/latest/userguide/pull-through-cache-creating-rule.html"""
 _ADMIN_ARN = r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+"
 
 
@@ -86,6 +91,7 @@ def parse(config: Mapping[str, Any], *, stack: str) -> Settings:
         machines=machines.machines(read, network, workers),
         training=_training(read),
         monitoring=_monitoring(read),
+        image_cache=_image_cache(read, stack),
     )
     _check_members(read, settings)
     read.finish()
@@ -196,6 +202,22 @@ def _monitoring(read: Reader) -> Monitoring | None:
         managed=who == "managed", image=read.image("prometheusImage"), gpu_exporter=read.image("gpuExporterImage")
     )
     return None if who == "none" else found
+
+
+def _image_cache(read: Reader, stack: str) -> ImageCache | None:
+    wanted = read.boolean("imageCache")
+    what = "the ARN of a secret whose name begins with ecr-pullthroughcache/, or empty"
+    secret = read.text("dockerHubSecret", f"({_DOCKER_HUB_SECRET})?", what)
+    region = read.config.get("region")
+    if secret and not wanted:
+        read.wrong("dockerHubSecret", secret, "has an effect only with imageCache; remove it or set imageCache to true")
+    elif secret and secret.split(":")[3] != region:
+        read.wrong("dockerHubSecret", secret, f"is in another region than the stack; ECR needs one in {region}")
+    if wanted and len(f"{PROJECT}-{stack}") > MAX_CACHED_NAME_LENGTH:
+        longest = MAX_CACHED_NAME_LENGTH - len(PROJECT) - 1
+        remedy = f"the stack's name may have {longest} characters with it, since ECR's prefixes begin with it; "
+        read.wrong("imageCache", "true", remedy + "take a shorter name, or set it to false")
+    return ImageCache(secret) if wanted else None
 
 
 def _script(read: Reader) -> Path | None:
