@@ -59,13 +59,13 @@ def cached(image: str, place: str, known: Sequence[Upstream]) -> str:
 def _parts(image: str) -> tuple[str, str]:
     """Return an image's registry and the rest of its name.
 
-    The first part names a registry if it could be a host's name, else the image is Docker Hub's. Docker Hub's own
+    The first part names a registry if it has a dot or a port, else the image is Docker Hub's. Docker Hub's own
     images are in `library`, which ECR needs to be told:
     https://github.com/distribution/reference (normalize.go)
     https://docs.aws.amazon.com/AmazonECR/latest/userguide/pull-through-cache-working.html
     """
     first, slash, rest = image.partition("/")
-    if not slash or not ("." in first or ":" in first or first == "localhost"):
+    if not slash or not ("." in first or ":" in first):
         first, rest = DOCKER_HUB.registry, image
     if first == DOCKER_HUB.registry and "/" not in rest:
         rest = f"library/{rest}"

@@ -35,7 +35,6 @@ def test_an_image_of_a_cached_registry_has_its_name_under_the_stacks_prefix(imag
     [
         "nvcr.io/nvidia/k8s-device-plugin:v0.20.0",
         "602401143452.dkr.ecr.us-west-2.amazonaws.com/eks/aws-efa-k8s-device-plugin:v0.5.8",
-        "localhost/quay.io/etcd:1",
         "registry:5000/quay.io/etcd",
         "ghcr.io/quay.io/etcd",
     ],
