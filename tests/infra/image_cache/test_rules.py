@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 import settings
 from infra.image_cache import names
+from scripts.sweep.model import Stack
+from scripts.sweep.storage import PULL_THROUGH_RULES
 from settings.model import MAX_CACHED_NAME_LENGTH
 from tests import graph
 
@@ -119,6 +121,28 @@ def test_no_pod_comes_before_the_rules(made: graph.Graph) -> None:
     assert jobs
     for rule in made.all(RULE):
         assert all(made.needs(job, rule) for job in jobs)
+
+
+class LeftRules:
+    """ECR with the rules of a stack whose destroy was interrupted, and with one of another stack."""
+
+    def __init__(self, prefixes: Sequence[str]) -> None:
+        self.prefixes = [*prefixes, f"{NAME}2/quay"]
+
+    def get_paginator(self, operation: str) -> LeftRules:
+        assert operation == "describe_pull_through_cache_rules"
+        return self
+
+    def paginate(self) -> Iterator[dict[str, Any]]:
+        for prefix in self.prefixes:
+            yield {"pullThroughCacheRules": [{"ecrRepositoryPrefix": prefix, "upstreamRegistryUrl": "quay.io"}]}
+
+
+def test_the_sweep_finds_every_rule_of_the_stack_by_its_prefix(made: graph.Graph) -> None:
+    prefixes = [each.inputs["ecrRepositoryPrefix"] for each in made.all(RULE)]
+    left = LeftRules(prefixes)
+    found = PULL_THROUGH_RULES.find(lambda service: left, Stack("tidewater", STACK))
+    assert [id_ for id_, _ in found] == prefixes
 
 
 def test_without_the_option_nothing_of_it_is_there() -> None:
