@@ -61,7 +61,9 @@ def main() -> None:
         f"{name}-system", system_group(stack, account, network, identity), account.options(*node_needs)
     )
     addons = Addons(
-        name, AddonsArgs(name, stack.cluster.addons, identity.efs_csi_role_arn), account.options(system_nodes)
+        name,
+        AddonsArgs(name, stack.cluster.addons, identity.efs_csi_role_arn, identity.s3_csi_role_arn),
+        account.options(system_nodes),
     )
     pods_need_first = [network, system_nodes, addons, *image_caches(stack, account)]
     platform = kubernetes_platform(name, account, cluster, after=pods_need_first)
@@ -73,7 +75,7 @@ def main() -> None:
     isolation = NetworkPolicies(space, NetworkPoliciesArgs(stack.network.cidr), platform.options(namespace))
     etcd = Etcd("etcd", EtcdArgs(training, namespace.priorities.etcd), platform.options(namespace, storage, isolation))
     pods_need = platform.options(storage, access, isolation)
-    dataset = Dataset(training.dataset.name, DatasetArgs(training, code.uri), pods_need)
+    dataset = Dataset(training.dataset.name, DatasetArgs(training, code.uri, name, stack.region), pods_need)
     controller = Controller(
         "controller",
         ControllerArgs(training.images.controller, namespace.priorities.controller),

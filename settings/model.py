@@ -164,17 +164,27 @@ class Surge:
 
 @dataclass(frozen=True)
 class Dataset:
-    """What to train on: a dataset that comes with the trainer, or an archive at `uri`."""
+    """What to train on: a dataset that comes with the trainer, an archive at `uri`, or a folder in S3."""
 
     name: str
     uri: str | None = None
+    mounted: bool = False
+    """Whether `uri` is a folder that workers read in S3; else the dataset job puts the data on the file system."""
 
     @classmethod
     def of(cls, text: str) -> Dataset:
-        """Return the dataset that the config key names. An archive's directory is named after its address."""
+        """Return the dataset that the config key names. Directories are named after the data's address."""
         if "://" not in text:
             return cls(text)
-        return cls(f"archive-{hashlib.sha256(text.encode()).hexdigest()[:10]}", text)
+        mounted = text.endswith("/")
+        kind = "folder" if mounted else "archive"
+        return cls(f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:10]}", text, mounted)
+
+    @property
+    def folder(self) -> tuple[str, str]:
+        """Return the bucket and the prefix of a mounted dataset; the prefix ends with a slash."""
+        bucket, _, prefix = (self.uri or "").removeprefix("s3://").partition("/")
+        return bucket, prefix
 
 
 @dataclass(frozen=True)

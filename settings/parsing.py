@@ -39,6 +39,8 @@ from settings.reader import Reader
 
 _DNS_LABEL = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 _REGION = r"[a-z]{2}(-[a-z]+)+-\d"
+_FOLDER = r"s3://[a-z0-9.-]{3,63}/([\w.=-]+/)+"
+"""Its name is part of a policy, where `*` and `?` would stand for other folders, and of a mount option."""
 _ARCHIVE = r"(s3://[a-z0-9.-]{3,63}|https://[^/\s]+)/\S+\.(zip|tar\.gz|tgz)"
 _TAKEN_TAGS = r"Project|Stack|ManagedBy|aws:.*|eks:.*|kubernetes\.io/cluster/.*|karpenter\.(sh|k8s\.aws)/.*"
 """The program's own, AWS's, and those that an EC2NodeClass refuses: https://karpenter.sh/docs/concepts/nodeclasses/#spectags"""
@@ -171,14 +173,12 @@ def _training(read: Reader) -> Training:
         read.wrong("namespace", namespace, "belongs to the GPUs' device plug-in; choose another name")
     if namespace == metrics.NAMESPACE:
         read.wrong("namespace", namespace, "belongs to the stack's Prometheus; choose another name")
-    dataset = read.text(
-        "dataset", rf"digits|{_ARCHIVE}", "digits, or the s3:// or https:// address of a .zip or .tar.gz"
-    )
+    dataset = _dataset(read)
     return Training(
         namespace=namespace,
         job=read.text("jobName", _DNS_LABEL, name, longest=MAX_JOB_NAME_LENGTH),
         etcd_members=read.choice_of_integers("etcdMembers", (1, 3)),
-        dataset=Dataset.of(dataset),
+        dataset=dataset,
         dataset_minutes=read.integer("datasetMinutes", 5, 1440),
         script=_script(read),
         trainer_args=_trainer_args(read),
@@ -194,6 +194,22 @@ def _training(read: Reader) -> Training:
             device_plugin=read.image("devicePluginImage"),
         ),
     )
+
+
+def _dataset(read: Reader) -> Dataset:
+    what = "digits, or the s3:// or https:// address of a .zip or .tar.gz, or of a folder in S3 that ends with /"
+    text = read.text("dataset", rf"digits|{_ARCHIVE}|{_FOLDER}", what)
+    storage = read.choice("datasetStorage", ("efs", "s3"))
+    found = Dataset.of(text)
+    if found.mounted and storage == "efs":
+        read.wrong(
+            "dataset", text, "is a folder, which is read where it is; set datasetStorage to s3, or name an archive"
+        )
+    if text and not found.mounted and storage == "s3":
+        read.wrong(
+            "datasetStorage", storage, "needs a folder in S3 as dataset, such as s3://BUCKET/images/; set it to efs"
+        )
+    return found
 
 
 def _monitoring(read: Reader) -> Monitoring | None:

@@ -70,6 +70,7 @@ OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "diskGib": (49, "from 50 to 16384"),
     "diskIops": (2999, "from 3000 to 80000"),
     "diskThroughput": (2001, "from 125 to 2000"),
+    "datasetStorage": ("ebs", "efs or s3"),
     "datasetMinutes": (4, "from 5 to 1440"),
     "devicePluginImage": ("", "a container image"),
     "monitoring": ("datadog", "none or prometheus or managed"),
@@ -123,6 +124,12 @@ CONFLICTS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"etcdMembers": 3, "systemNodes": 2},
         "etcdMembers",
         "set systemNodes to 3",
+    ),
+    "a folder in S3 on the file system": ({"dataset": "s3://bucket/images/"}, "dataset", "set datasetStorage to s3"),
+    "a dataset that is no folder in S3": (
+        {"datasetStorage": "s3"},
+        "datasetStorage",
+        "needs a folder in S3 as dataset",
     ),
     "credentials for a cache that there is not": (
         {"dockerHubSecret": SECRET.format("us-west-2")},
