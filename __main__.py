@@ -5,13 +5,14 @@ from __future__ import annotations
 import pulumi
 
 import settings
-from infra import preflight
+from infra import image_cache, preflight
 from infra.account import Account, connect
 from infra.addons import Addons, AddonsArgs
 from infra.bucket import Bucket, BucketArgs
 from infra.cluster import Cluster, ClusterArgs
 from infra.encryption import Encryption, EncryptionArgs
 from infra.identity import Identity, IdentityArgs
+from infra.image_cache.rules import ImageCache, ImageCacheArgs
 from infra.karpenter import NAMESPACE as KARPENTER_NAMESPACE
 from infra.karpenter import SERVICE_ACCOUNT as KARPENTER_ACCOUNT
 from infra.karpenter import KarpenterAccess, KarpenterAccessArgs
@@ -42,14 +43,14 @@ def main() -> None:
     """Read the settings, check them against what AWS has, make the AWS side and what runs on it, export the outputs."""
     wanted = settings.load()
     account = connect(wanted)
-    stack = preflight.check(wanted, account)
-    name, training, space = stack.name, stack.training, stack.training.namespace
+    stack = image_cache.through(preflight.check(wanted, account), account)
+    name, training, space, caches = stack.name, stack.training, stack.training.namespace, stack.image_cache is not None
 
     zones = NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines)
     network = Network(name, zones, account.options())
     key = Encryption(name, EncryptionArgs(account), account.options())
     bucket = Bucket(name, BucketArgs(key.arn, protect=stack.protect), account.options())
-    identity = Identity(name, IdentityArgs(account, training, bucket.arn, key.arn), account.options())
+    identity = Identity(name, IdentityArgs(account, training, bucket.arn, key.arn, caches), account.options())
     cluster = Cluster(name, ClusterArgs(stack, account, network, key.arn), account.options())
     files = SharedStorage(
         name, SharedStorageArgs(network, cluster.security_group_id, key.arn, protect=stack.protect), account.options()
@@ -60,9 +61,12 @@ def main() -> None:
         f"{name}-system", system_group(stack, account, network, identity), account.options(*node_needs)
     )
     addons = Addons(
-        name, AddonsArgs(name, stack.cluster.addons, identity.efs_csi_role_arn), account.options(system_nodes)
+        name,
+        AddonsArgs(name, stack.cluster.addons, identity.efs_csi_role_arn, identity.s3_csi_role_arn),
+        account.options(system_nodes),
     )
-    platform = kubernetes_platform(name, account, cluster, after=[network, system_nodes, addons])
+    pods_need_first = [network, system_nodes, addons, *image_caches(stack, account)]
+    platform = kubernetes_platform(name, account, cluster, after=pods_need_first)
 
     code = Code("code", CodeArgs(bundle_for(training), bucket.name), account.options(bucket))
     namespace = Namespace(space, NamespaceArgs(PriorityClasses(space)), platform.options())
@@ -71,7 +75,7 @@ def main() -> None:
     isolation = NetworkPolicies(space, NetworkPoliciesArgs(stack.network.cidr), platform.options(namespace))
     etcd = Etcd("etcd", EtcdArgs(training, namespace.priorities.etcd), platform.options(namespace, storage, isolation))
     pods_need = platform.options(storage, access, isolation)
-    dataset = Dataset(training.dataset.name, DatasetArgs(training, code.uri), pods_need)
+    dataset = Dataset(training.dataset.name, DatasetArgs(training, code.uri, name, stack.region), pods_need)
     controller = Controller(
         "controller",
         ControllerArgs(training.images.controller, namespace.priorities.controller),
@@ -97,6 +101,13 @@ def main() -> None:
     export(stack, Exported(cluster.kubeconfig, bucket.name, files.file_system_id, code.uri, prometheus))
 
 
+def image_caches(stack: settings.Settings, account: Account) -> list[pulumi.Resource]:
+    """Make the rules by which ECR caches images, if the stack wants them."""
+    if stack.image_cache is None:
+        return []
+    return [ImageCache(stack.name, ImageCacheArgs(stack.image_cache), account.options())]
+
+
 def managed(stack: settings.Settings, account: Account, network: Network, cluster: Cluster) -> pulumi.Output[str]:
     """Make Amazon's Prometheus; return its address."""
     configuration, rules = server.files_for_amazon(parts(stack))
@@ -113,7 +124,8 @@ def surge_nodes(
 ) -> SurgeNodes:
     """Make Karpenter, what it needs of AWS, and the nodes that it may bring."""
     network, _, cluster = node_needs
-    needs = KarpenterAccessArgs(account, surge, placement_group=stack.machines.placement_group)
+    together, caches = stack.machines.placement_group, stack.image_cache is not None
+    needs = KarpenterAccessArgs(account, surge, placement_group=together, image_cache=caches)
     access = KarpenterAccess(stack.name, needs, account.options(cluster))
     install = KarpenterArgs(stack, surge, access.queue_name, KARPENTER_NAMESPACE, KARPENTER_ACCOUNT)
     karpenter = Karpenter("karpenter", install, platform.options(access))

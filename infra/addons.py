@@ -1,4 +1,4 @@
-"""Addons whose pods need a node: CoreDNS, the EFS CSI driver, the node monitoring agent.
+"""Addons whose pods need a node: CoreDNS, the CSI drivers of EFS and S3, the node monitoring agent.
 
 They are created after the system nodes. Without a node their pods cannot run; EKS would report them as DEGRADED and
 `pulumi up` would wait for 20 minutes.
@@ -13,38 +13,50 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.cluster import addon
-from infra.identity import EFS_CSI_NAMESPACE, EFS_CSI_SERVICE_ACCOUNT
+from infra.identity import CSI_NAMESPACE, EFS_CSI_SERVICE_ACCOUNT, S3_CSI_SERVICE_ACCOUNT
+from settings import versions
 
 
 @dataclass(frozen=True)
 class AddonsArgs:
-    """The cluster, the addons' versions, and the role of the EFS CSI driver's controller."""
+    """The cluster, the addons' versions, and the roles of the CSI drivers: S3's only if a dataset is mounted."""
 
     cluster_name: str
     versions: Mapping[str, str]
     efs_csi_role_arn: pulumi.Input[str]
+    s3_csi_role_arn: pulumi.Input[str] | None
 
 
 class Addons(pulumi.ComponentResource):
-    """CoreDNS, the node monitoring agent, and the EFS CSI driver with its pod identity."""
+    """CoreDNS, the node monitoring agent, and the CSI drivers with their pod identities."""
 
     def __init__(self, name: str, args: AddonsArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:infra:Addons", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        association = aws.eks.PodIdentityAssociation(
-            f"{name}-efs-csi",
-            cluster_name=args.cluster_name,
-            namespace=EFS_CSI_NAMESPACE,
-            service_account=EFS_CSI_SERVICE_ACCOUNT,
-            role_arn=args.efs_csi_role_arn,
-            tags={"Name": f"{name}-efs-csi"},
-            opts=child,
-        )
+        self._cluster = args.cluster_name
         # The agent finds faults of GPUs, network and kernel. Without it node repair sees only what kubelet sees.
         # https://docs.aws.amazon.com/eks/latest/userguide/node-health.html
         for addon_name in ("coredns", "eks-node-monitoring-agent"):
             addon(args.cluster_name, addon_name, args.versions[addon_name], child)
-        # EKS gives credentials only to pods that are created after the association.
-        after = pulumi.ResourceOptions(parent=self, depends_on=[association])
-        addon(args.cluster_name, "aws-efs-csi-driver", args.versions["aws-efs-csi-driver"], after)
+        efs = self._identity(f"{name}-efs-csi", EFS_CSI_SERVICE_ACCOUNT, args.efs_csi_role_arn)
+        addon(args.cluster_name, "aws-efs-csi-driver", args.versions["aws-efs-csi-driver"], efs)
+        if args.s3_csi_role_arn is not None:
+            s3 = self._identity(f"{name}-s3-csi", S3_CSI_SERVICE_ACCOUNT, args.s3_csi_role_arn)
+            addon(args.cluster_name, "aws-mountpoint-s3-csi-driver", versions.MOUNTPOINT, s3)
         self.register_outputs({})
+
+    def _identity(self, name: str, service_account: str, role_arn: pulumi.Input[str]) -> pulumi.ResourceOptions:
+        """Give a driver its role; return the options of its addon.
+
+        EKS gives credentials only to pods that are created after the association.
+        """
+        association = aws.eks.PodIdentityAssociation(
+            name,
+            cluster_name=self._cluster,
+            namespace=CSI_NAMESPACE,
+            service_account=service_account,
+            role_arn=role_arn,
+            tags={"Name": name},
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        return pulumi.ResourceOptions(parent=self, depends_on=[association])

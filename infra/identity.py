@@ -22,8 +22,11 @@ EFS_CSI_POLICY = "service-role/AmazonEFSCSIDriverPolicy"
 """https://docs.aws.amazon.com/eks/latest/userguide/efs-csi.html"""
 
 
-EFS_CSI_NAMESPACE = "kube-system"
+CSI_NAMESPACE = "kube-system"
 EFS_CSI_SERVICE_ACCOUNT = "efs-csi-controller-sa"
+S3_CSI_SERVICE_ACCOUNT = "s3-csi-driver-sa"
+"""https://github.com/awslabs/mountpoint-s3-csi-driver/blob/main/docs/CONFIGURATION.md (credentials of the driver)"""
+
 TRAINER_SERVICE_ACCOUNT = "trainer"
 
 
@@ -34,12 +37,13 @@ def cluster_arn(name: str, *, region: str, account: str, partition: str) -> str:
 
 @dataclass(frozen=True)
 class IdentityArgs:
-    """The account, and what the training pods may use: the job's settings, the bucket and its KMS key."""
+    """The account; what the training pods may use (the job's settings, the bucket and its KMS key); and the nodes."""
 
     account: Account
     training: settings.Training
     bucket_arn: pulumi.Input[str]
     key_arn: pulumi.Input[str]
+    image_cache: bool = False
 
 
 class Identity(pulumi.ComponentResource):
@@ -51,21 +55,35 @@ class Identity(pulumi.ComponentResource):
     node_role_arn: pulumi.Output[str]
     efs_csi_role_arn: pulumi.Output[str]
     trainer_role_arn: pulumi.Output[str]
+    s3_csi_role_arn: pulumi.Output[str] | None
+    """None if no dataset is mounted."""
 
     def __init__(self, name: str, args: IdentityArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:infra:Identity", name, None, opts)
         self._name = name
         self._account = args.account
         self._child = pulumi.ResourceOptions(parent=self)
-        nodes = policies.to_json(policies.service_trust("ec2.amazonaws.com", "sts:AssumeRole"))
-        self.node_role_arn = self._role("node", "The nodes of the cluster", nodes, NODE_POLICIES).arn
-        csi = self._pods_trust(EFS_CSI_NAMESPACE, EFS_CSI_SERVICE_ACCOUNT)
+        nodes = NodeRoleArgs(name, f"The nodes of the cluster of {name}", args.account, args.image_cache)
+        self.node_role_arn = make_node_role(f"{name}-node", nodes, self._child).arn
+        csi = self._pods_trust(CSI_NAMESPACE, EFS_CSI_SERVICE_ACCOUNT)
         self.efs_csi_role_arn = self._role("efs-csi", "The EFS CSI driver's controller", csi, (EFS_CSI_POLICY,)).arn
         pods = self._pods_trust(args.training.namespace, TRAINER_SERVICE_ACCOUNT)
         trainer = self._role("trainer", "The training pods", pods, ())
         self.trainer_role_arn = trainer.arn
         aws.iam.RolePolicy(f"{name}-trainer", role=trainer.name, policy=_trainer_policy(args), opts=self._child)
+        self.s3_csi_role_arn = self._s3_csi_role(args.training.dataset) if args.training.dataset.mounted else None
         self.register_outputs({"trainerRoleArn": trainer.arn})
+
+    def _s3_csi_role(self, dataset: settings.Dataset) -> pulumi.Output[str]:
+        """Make the role with which Mountpoint for S3 reads the dataset for all workers."""
+        bucket, prefix = dataset.folder
+        trust = self._pods_trust(CSI_NAMESPACE, S3_CSI_SERVICE_ACCOUNT)
+        role = self._role("s3-csi", "Mountpoint for S3", trust, ())
+        policy = self._account.partition.apply(
+            lambda partition: policies.to_json(policies.mounted_folder(partition, bucket, prefix))
+        )
+        aws.iam.RolePolicy(f"{self._name}-s3-csi", role=role.name, policy=policy, opts=self._child)
+        return role.arn
 
     def _pods_trust(self, namespace: str, service_account: str) -> pulumi.Output[str]:
         return pods_trust(self._name, self._account, namespace, service_account)
@@ -105,12 +123,40 @@ def make_role(
     return role
 
 
+@dataclass(frozen=True)
+class NodeRoleArgs:
+    """The cluster, what its nodes with this role are, and whether they pull images through ECR."""
+
+    cluster: str
+    description: str
+    account: Account
+    image_cache: bool
+
+
+def make_node_role(name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions) -> aws.iam.Role:
+    """Make a role for nodes, with what these need to join the cluster and to pull images."""
+    account = args.account
+    trust = policies.to_json(policies.service_trust("ec2.amazonaws.com", "sts:AssumeRole"))
+    role = make_role(name, args.description, trust, NODE_POLICIES, account, opts)
+    if args.image_cache:
+
+        def document(found: list[str]) -> str:
+            id_, partition = found
+            where = policies.repositories_arn(args.cluster, region=account.region, account=id_, partition=partition)
+            return policies.to_json(policies.image_cache(where))
+
+        policy = pulumi.Output.all(account.id, account.partition).apply(document)
+        aws.iam.RolePolicy(f"{name}-images", role=role.name, policy=policy, opts=opts)
+    return role
+
+
 def _trainer_policy(args: IdentityArgs) -> pulumi.Output[str]:
     checkpoints = checkpoints_folder(args.training.job) if args.training.checkpoints.s3 else None
 
     def document(found: list[str]) -> str:
         bucket_arn, key_arn, partition = found
-        dataset = policies.dataset_object_arn(args.training.dataset.uri, partition)
+        uri = None if args.training.dataset.mounted else args.training.dataset.uri
+        dataset = policies.dataset_object_arn(uri, partition)
         return policies.to_json(policies.trainer(bucket_arn, key_arn, checkpoints=checkpoints, dataset=dataset))
 
     return pulumi.Output.all(args.bucket_arn, args.key_arn, args.account.partition).apply(document)

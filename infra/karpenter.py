@@ -18,7 +18,7 @@ import pulumi_aws as aws
 import settings
 from infra import policies
 from infra.account import Account
-from infra.identity import NODE_POLICIES, make_role, pods_trust
+from infra.identity import NodeRoleArgs, make_node_role, make_role, pods_trust
 from infra.policies import karpenter
 
 NAMESPACE = "kube-system"
@@ -42,11 +42,12 @@ EVENTS: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class KarpenterAccessArgs:
-    """The account, the nodes that Karpenter brings, and whether these are in a placement group."""
+    """The account, the nodes that Karpenter brings, whether these are in a placement group and pull through ECR."""
 
     account: Account
     surge: settings.Surge
     placement_group: bool = False
+    image_cache: bool = False
 
 
 class KarpenterAccess(pulumi.ComponentResource):
@@ -64,18 +65,17 @@ class KarpenterAccess(pulumi.ComponentResource):
         self._name = name
         self._account = args.account
         self._child = pulumi.ResourceOptions(parent=self)
-        nodes = self._node_role()
+        nodes = self._node_role(image_cache=args.image_cache)
         queue = self._queue()
         self._controller(nodes.arn, queue.arn, args)
         self.queue_name = queue.name
         self.node_role_name = nodes.name
         self.register_outputs({"queueName": queue.name, "nodeRoleName": nodes.name})
 
-    def _node_role(self) -> aws.iam.Role:
+    def _node_role(self, *, image_cache: bool) -> aws.iam.Role:
         name = f"{self._name}-surge-node"
-        trust = policies.to_json(policies.service_trust("ec2.amazonaws.com", "sts:AssumeRole"))
         description = f"The nodes that Karpenter brings to {self._name}"
-        role = make_role(name, description, trust, NODE_POLICIES, self._account, self._child)
+        role = make_node_role(name, NodeRoleArgs(self._name, description, self._account, image_cache), self._child)
         # EKS makes the entry for the roles of its own node groups only.
         aws.eks.AccessEntry(
             name,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import pulumi
@@ -18,6 +18,10 @@ MAX_NAME_LENGTH = 32
 
 MAX_JOB_NAME_LENGTH = 40
 """Pods and a Service are named after the job. Kubernetes allows names of 63 characters."""
+
+MAX_CACHED_NAME_LENGTH = 25
+"""Limit of `tidewater-<stack>` with `imageCache`: ECR allows prefixes of 30 characters, and the program adds 5.
+https://docs.aws.amazon.com/AmazonECR/latest/APIReference/API_CreatePullThroughCacheRule.html"""
 
 MAX_TAGS = 7
 """Limit of the key `tags`: S3 allows 10 tags on an object, default tags included, and the program sets 3.
@@ -160,17 +164,27 @@ class Surge:
 
 @dataclass(frozen=True)
 class Dataset:
-    """What to train on: a dataset that comes with the trainer, or an archive at `uri`."""
+    """What to train on: a dataset that comes with the trainer, an archive at `uri`, or a folder in S3."""
 
     name: str
     uri: str | None = None
+    mounted: bool = False
+    """Whether `uri` is a folder that workers read in S3; else the dataset job puts the data on the file system."""
 
     @classmethod
     def of(cls, text: str) -> Dataset:
-        """Return the dataset that the config key names. An archive's directory is named after its address."""
+        """Return the dataset that the config key names. Directories are named after the data's address."""
         if "://" not in text:
             return cls(text)
-        return cls(f"archive-{hashlib.sha256(text.encode()).hexdigest()[:10]}", text)
+        mounted = text.endswith("/")
+        kind = "folder" if mounted else "archive"
+        return cls(f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:10]}", text, mounted)
+
+    @property
+    def folder(self) -> tuple[str, str]:
+        """Return the bucket and the prefix of a mounted dataset; the prefix ends with a slash."""
+        bucket, _, prefix = (self.uri or "").removeprefix("s3://").partition("/")
+        return bucket, prefix
 
 
 @dataclass(frozen=True)
@@ -183,6 +197,18 @@ class Images:
     controller: str
     efa_plugin: str
     device_plugin: str
+
+    def named(self, name: Callable[[str], str]) -> Images:
+        """Return the images with the names that `name` returns for theirs."""
+        return Images(**{each.name: name(getattr(self, each.name)) for each in fields(self)})
+
+
+@dataclass(frozen=True)
+class ImageCache:
+    """Nodes pull images through ECR, which keeps them in the stack's account and region."""
+
+    docker_hub_secret: str
+    """ARN of the secret with Docker Hub's credentials; without one, images from there are not cached."""
 
 
 @dataclass(frozen=True)
@@ -249,6 +275,8 @@ class Settings:
     training: Training
     monitoring: Monitoring | None
     """None if nobody reads the metrics."""
+    image_cache: ImageCache | None
+    """None if nodes pull images from where they are published."""
 
     @property
     def name(self) -> str:
@@ -271,6 +299,17 @@ class Settings:
         """Return the settings with what AWS says of the instance types, by their names."""
         workers = replace(self.workers, nodes=self.workers.nodes.with_hardware(found))
         return replace(self, system=self.system.with_hardware(found), workers=workers)
+
+    def with_images(self, name: Callable[[str], str]) -> Settings:
+        """Return the settings with all images under the names that `name` returns for theirs."""
+        surge, monitoring = self.surge, self.monitoring
+        return replace(
+            self,
+            training=replace(self.training, images=self.training.images.named(name)),
+            surge=surge and replace(surge, image=name(surge.image)),
+            monitoring=monitoring
+            and replace(monitoring, image=name(monitoring.image), gpu_exporter=name(monitoring.gpu_exporter)),
+        )
 
     @property
     def all_tags(self) -> dict[str, str]:

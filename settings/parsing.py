@@ -19,6 +19,7 @@ from contract import devices, metrics
 from contract.install.pods import NAMESPACE
 from settings import hardware, machines, nodes, versions
 from settings.model import (
+    MAX_CACHED_NAME_LENGTH,
     MAX_JOB_NAME_LENGTH,
     MAX_NAME_LENGTH,
     MAX_TAGS,
@@ -27,6 +28,7 @@ from settings.model import (
     Cluster,
     ConfigurationError,
     Dataset,
+    ImageCache,
     Images,
     Monitoring,
     Network,
@@ -37,9 +39,14 @@ from settings.reader import Reader
 
 _DNS_LABEL = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 _REGION = r"[a-z]{2}(-[a-z]+)+-\d"
+_FOLDER = r"s3://[a-z0-9.-]{3,63}/([\w.=-]+/)+"
+"""Its name is part of a policy, where `*` and `?` would stand for other folders, and of a mount option."""
 _ARCHIVE = r"(s3://[a-z0-9.-]{3,63}|https://[^/\s]+)/\S+\.(zip|tar\.gz|tgz)"
 _TAKEN_TAGS = r"Project|Stack|ManagedBy|aws:.*|eks:.*|kubernetes\.io/cluster/.*|karpenter\.(sh|k8s\.aws)/.*"
 """The program's own, AWS's, and those that an EC2NodeClass refuses: https://karpenter.sh/docs/concepts/nodeclasses/#spectags"""
+_DOCKER_HUB_SECRET = r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:ecr-pullthroughcache/[\w+=.@/-]+"
+"""ECR uses no secret of another name.
+https://docs.aws.amazon.com/AmazonECR/latest/userguide/pull-through-cache-creating-rule.html"""
 _ADMIN_ARN = r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+"
 
 
@@ -86,6 +93,7 @@ def parse(config: Mapping[str, Any], *, stack: str) -> Settings:
         machines=machines.machines(read, network, workers),
         training=_training(read),
         monitoring=_monitoring(read),
+        image_cache=_image_cache(read, stack),
     )
     _check_members(read, settings)
     read.finish()
@@ -165,14 +173,12 @@ def _training(read: Reader) -> Training:
         read.wrong("namespace", namespace, "belongs to the GPUs' device plug-in; choose another name")
     if namespace == metrics.NAMESPACE:
         read.wrong("namespace", namespace, "belongs to the stack's Prometheus; choose another name")
-    dataset = read.text(
-        "dataset", rf"digits|{_ARCHIVE}", "digits, or the s3:// or https:// address of a .zip or .tar.gz"
-    )
+    dataset = _dataset(read)
     return Training(
         namespace=namespace,
         job=read.text("jobName", _DNS_LABEL, name, longest=MAX_JOB_NAME_LENGTH),
         etcd_members=read.choice_of_integers("etcdMembers", (1, 3)),
-        dataset=Dataset.of(dataset),
+        dataset=dataset,
         dataset_minutes=read.integer("datasetMinutes", 5, 1440),
         script=_script(read),
         trainer_args=_trainer_args(read),
@@ -190,12 +196,44 @@ def _training(read: Reader) -> Training:
     )
 
 
+def _dataset(read: Reader) -> Dataset:
+    what = "digits, or the s3:// or https:// address of a .zip or .tar.gz, or of a folder in S3 that ends with /"
+    text = read.text("dataset", rf"digits|{_ARCHIVE}|{_FOLDER}", what)
+    storage = read.choice("datasetStorage", ("efs", "s3"))
+    found = Dataset.of(text)
+    if found.mounted and storage == "efs":
+        read.wrong(
+            "dataset", text, "is a folder, which is read where it is; set datasetStorage to s3, or name an archive"
+        )
+    if text and not found.mounted and storage == "s3":
+        read.wrong(
+            "datasetStorage", storage, "needs a folder in S3 as dataset, such as s3://BUCKET/images/; set it to efs"
+        )
+    return found
+
+
 def _monitoring(read: Reader) -> Monitoring | None:
     who = read.choice("monitoring", ("none", "prometheus", "managed"))
     found = Monitoring(
         managed=who == "managed", image=read.image("prometheusImage"), gpu_exporter=read.image("gpuExporterImage")
     )
     return None if who == "none" else found
+
+
+def _image_cache(read: Reader, stack: str) -> ImageCache | None:
+    wanted = read.boolean("imageCache")
+    what = "the ARN of a secret whose name begins with ecr-pullthroughcache/, or empty"
+    secret = read.text("dockerHubSecret", f"({_DOCKER_HUB_SECRET})?", what)
+    region = read.config.get("region")
+    if secret and not wanted:
+        read.wrong("dockerHubSecret", secret, "has an effect only with imageCache; remove it or set imageCache to true")
+    elif secret and secret.split(":")[3] != region:
+        read.wrong("dockerHubSecret", secret, f"is in another region than the stack; ECR needs one in {region}")
+    if wanted and len(f"{PROJECT}-{stack}") > MAX_CACHED_NAME_LENGTH:
+        longest = MAX_CACHED_NAME_LENGTH - len(PROJECT) - 1
+        remedy = f"the stack's name may have {longest} characters with it, since ECR's prefixes begin with it; "
+        read.wrong("imageCache", "true", remedy + "take a shorter name, or set it to false")
+    return ImageCache(secret) if wanted else None
 
 
 def _script(read: Reader) -> Path | None:

@@ -40,6 +40,9 @@ _ANY_KUBERNETES = {
     "eks-node-monitoring-agent": "v1.6.6-eksbuild.1",
 }
 
+MOUNTPOINT = "v2.7.0-eksbuild.1"
+"""Version of the addon aws-mountpoint-s3-csi-driver, for every Kubernetes version; only with `datasetStorage` s3."""
+
 KUBERNETES: Mapping[str, Release] = MappingProxyType(
     {
         "1.34": Release(

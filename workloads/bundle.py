@@ -61,7 +61,8 @@ class Bundle:
 
 def bundle_for(training: settings.Training) -> Bundle:
     """Return the bundle of a stack's training. boto3 is in it only if something is in S3, since it has 20 MB."""
-    places = (training.dataset.uri or "", *training.trainer_args)
+    fetched = "" if training.dataset.mounted else training.dataset.uri or ""
+    places = (fetched, *training.trainer_args)
     s3 = training.checkpoints.s3 or any("s3://" in place for place in places)
     return pack(script=training.script, modules=(packages.METRICS, *((packages.S3,) if s3 else ())))
 

@@ -1,4 +1,4 @@
-"""The dataset job: puts the data on the shared file system, and verifies it.
+"""The dataset job: puts the data on the shared file system, and verifies it. A dataset in S3 has a volume instead.
 
 It is idempotent: data that exists already is only checked against its manifest.
 
@@ -24,6 +24,7 @@ from workloads.manifests import (
     CONFINED,
     DATA_DIRECTORY,
     DATA_MOUNT,
+    DATASET_DIRECTORY,
     NON_ROOT,
     SCRATCH_MOUNT,
     SYSTEM_NODES,
@@ -35,7 +36,7 @@ from workloads.manifests import (
     fetch_code,
     metadata,
 )
-from workloads.storage import CLAIM
+from workloads.storage import CLAIM, claim_manifest, dataset_volume_manifest
 
 RETRIES = 2
 """Kubernetes waits 10 s before the first retry and 20 s before the second, so bad input is reported within a minute:
@@ -49,6 +50,8 @@ PULUMI_MARGIN_MINUTES = 5
 
 def directory(dataset: settings.Dataset) -> str:
     """Return the directory of the dataset in the pods."""
+    if dataset.mounted:
+        return DATASET_DIRECTORY
     return f"{DATA_DIRECTORY}/{dataset.name}"
 
 
@@ -112,17 +115,38 @@ def _container(wanted: settings.Training) -> Manifest:
 
 @dataclass(frozen=True)
 class DatasetArgs:
-    """The training settings, which name dataset and images, and the code's address."""
+    """The training settings, which name dataset and images, the code's address, the stack's name and its region."""
 
     training: settings.Training
     code_uri: Text
+    stack_name: str
+    region: str
 
 
 class Dataset(pulumi.ComponentResource):
-    """The job. Pulumi waits until it has succeeded."""
+    """The job, for which Pulumi waits until it has succeeded; for a folder in S3, volume and claim."""
 
     def __init__(self, name: str, args: DatasetArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:workloads:Dataset", name, None, opts)
+        if args.training.dataset.mounted:
+            self._mount(args)
+        else:
+            self._make(args)
+        self.register_outputs({})
+
+    def _mount(self, args: DatasetArgs) -> None:
+        # Both are named after the folder. With another one the workers move to its claim before this one is deleted.
+        namespace, dataset = args.training.namespace, args.training.dataset
+        name = f"{args.stack_name}-{dataset.name}"
+        volume = objects.register(
+            dataset_volume_manifest(name, namespace, dataset, args.region), opts=pulumi.ResourceOptions(parent=self)
+        )
+        objects.register(
+            claim_manifest(namespace, name, dataset.name, "ReadOnlyMany"),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[volume]),
+        )
+
+    def _make(self, args: DatasetArgs) -> None:
         minutes = f"{args.training.dataset_minutes + PULUMI_MARGIN_MINUTES}m"
         objects.register(
             job_manifest(args.training, args.code_uri),
@@ -132,4 +156,3 @@ class Dataset(pulumi.ComponentResource):
                 delete_before_replace=True,
             ),
         )
-        self.register_outputs({})

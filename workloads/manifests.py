@@ -36,6 +36,8 @@ JOB_PODS = {names.LABEL_GROUP_NAME: names.GROUP}
 
 DATA_DIRECTORY = "/data"
 DATA_MOUNT: Manifest = {"name": "data", "mountPath": DATA_DIRECTORY}
+DATASET_DIRECTORY = "/dataset"
+DATASET_MOUNT: Manifest = {"name": "dataset", "mountPath": DATASET_DIRECTORY, "readOnly": True}
 SCRATCH_MOUNT: Manifest = {"name": "scratch", "mountPath": "/tmp"}
 CODE_MOUNT: Manifest = {"name": "code", "mountPath": "/code"}
 BUNDLE = "/code/bundle.zip"
@@ -59,6 +61,11 @@ def metadata(
 def data_volume(claim: str) -> Manifest:
     """Return the volume of the shared file system."""
     return {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
+
+
+def dataset_volume(claim: str) -> Manifest:
+    """Return the volume of a dataset that is mounted from S3."""
+    return {"name": "dataset", "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
 
 
 def empty_volume(name: str, *, memory: str | None = None) -> Manifest:

@@ -1,4 +1,4 @@
-"""The shared file system in Kubernetes: a volume on EFS through the CSI driver, and the claim for it."""
+"""Volumes in Kubernetes, and the claims for them: the shared file system on EFS, and a dataset that stays in S3."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from dataclasses import dataclass
 
 import pulumi
 
+import settings
 from contract import labels
+from infra.outputs import POSIX_ID
 from workloads import objects
 from workloads.manifests import Manifest, Text, metadata
 
 CLAIM = "data"
 CAPACITY = "1Ti"
-"""Kubernetes requires a number. EFS ignores it and grows as needed."""
+"""Kubernetes requires a number. EFS ignores it and grows as needed; S3's driver ignores it too."""
 
 
 def volume_manifest(name: str, namespace: str, volume_handle: Text) -> Manifest:
@@ -32,14 +34,39 @@ def volume_manifest(name: str, namespace: str, volume_handle: Text) -> Manifest:
     }
 
 
-def claim_manifest(namespace: str, volume: str) -> Manifest:
-    """Return the claim that all pods mount."""
+def dataset_volume_manifest(name: str, namespace: str, dataset: settings.Dataset, region: str) -> Manifest:
+    """Return the volume of a folder in S3, which is reserved for the claim that is named after the dataset.
+
+    The driver looks for the region in the instance's metadata, which pods don't reach on these nodes, unless it is
+    told. Other users than the one who mounts, such as the workers', may read only with `allow-other`.
+    https://github.com/awslabs/mountpoint-s3-csi-driver/blob/main/docs/CONFIGURATION.md (static provisioning)
+    """
+    bucket, prefix = dataset.folder
+    owner = [f"uid={POSIX_ID}", f"gid={POSIX_ID}"]
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": metadata(name, {labels.NAME: labels.APPLICATION}),
+        "spec": {
+            "capacity": {"storage": CAPACITY},
+            "volumeMode": "Filesystem",
+            "accessModes": ["ReadOnlyMany"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "claimRef": {"namespace": namespace, "name": dataset.name},
+            "mountOptions": ["read-only", "allow-other", *owner, f"region {region}", f"prefix {prefix}"],
+            "csi": {"driver": "s3.csi.aws.com", "volumeHandle": name, "volumeAttributes": {"bucketName": bucket}},
+        },
+    }
+
+
+def claim_manifest(namespace: str, volume: str, name: str = CLAIM, mode: str = "ReadWriteMany") -> Manifest:
+    """Return the claim for a volume. Kubernetes deletes a claim when no pod mounts it any more."""
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": metadata(CLAIM, {labels.NAME: labels.APPLICATION}, namespace=namespace),
+        "metadata": metadata(name, {labels.NAME: labels.APPLICATION}, namespace=namespace),
         "spec": {
-            "accessModes": ["ReadWriteMany"],
+            "accessModes": [mode],
             "storageClassName": "",
             "volumeName": volume,
             "resources": {"requests": {"storage": CAPACITY}},

@@ -30,12 +30,14 @@ from workloads.manifests import (
     CONFINED,
     DATA_DIRECTORY,
     DATA_MOUNT,
+    DATASET_MOUNT,
     NON_ROOT,
     SCRATCH_MOUNT,
     WORKER_NODES,
     Manifest,
     Text,
     data_volume,
+    dataset_volume,
     empty_volume,
     environment,
     fetch_code,
@@ -77,6 +79,8 @@ class JobSpec:
     service_account: str
     etcd: str
     data: str
+    data_claim: str | None
+    """The claim for a dataset that stays in S3."""
     checkpoints: Text
     keep_checkpoints: int
     arguments: tuple[str, ...]
@@ -107,6 +111,7 @@ def job_spec(stack: settings.Settings, code_uri: Text, checkpoints: Text, priori
         service_account=TRAINER_SERVICE_ACCOUNT,
         etcd=etcd.endpoint(wanted.namespace),
         data=dataset.directory(wanted.dataset),
+        data_claim=wanted.dataset.name if wanted.dataset.mounted else None,
         checkpoints=checkpoints,
         keep_checkpoints=wanted.checkpoints.keep,
         arguments=wanted.trainer_args,
@@ -216,6 +221,7 @@ def pod_spec(job: JobSpec) -> Manifest:
         "containers": [worker_container(job)],
         "volumes": [
             data_volume(CLAIM),
+            *([dataset_volume(job.data_claim)] if job.data_claim else []),
             empty_volume("code"),
             empty_volume("scratch"),
             empty_volume("shared-memory", memory=f"{memory_mib(job.workers) // SHARED_MEMORY_PART}Mi"),
@@ -285,6 +291,7 @@ def worker_container(job: JobSpec) -> Manifest:
         "securityContext": CONFINED,
         "volumeMounts": [
             DATA_MOUNT,
+            *([DATASET_MOUNT] if job.data_claim else []),
             CODE_MOUNT,
             SCRATCH_MOUNT,
             {"name": "shared-memory", "mountPath": "/dev/shm"},

@@ -167,6 +167,40 @@ def _keep_checkpoints(bucket_arn: str, folder: str) -> list[Document]:
     ]
 
 
+def mounted_folder(partition: str, bucket: str, prefix: str) -> Document:
+    """Return what Mountpoint for S3 needs to read one folder of a bucket, and no other.
+
+    https://github.com/awslabs/mountpoint-s3/blob/main/doc/CONFIGURATION.md#iam-permissions
+    """
+    arn = f"arn:{partition}:s3:::{bucket}"
+    return document(
+        {
+            "Sid": "ListTheFolder",
+            "Effect": "Allow",
+            "Action": "s3:ListBucket",
+            "Resource": arn,
+            "Condition": {"StringLike": {"s3:prefix": f"{prefix}*"}},
+        },
+        {"Sid": "ReadTheFolder", "Effect": "Allow", "Action": "s3:GetObject", "Resource": f"{arn}/{prefix}*"},
+    )
+
+
+def repositories_arn(name: str, *, region: str, account: str, partition: str) -> str:
+    """Return the ARN of the repositories in which ECR caches the images of the stack of this name."""
+    return f"arn:{partition}:ecr:{region}:{account}:repository/{name}/*"
+
+
+def image_cache(repositories: str) -> Document:
+    """Return what nodes may do in addition to AmazonEC2ContainerRegistryPullOnly: the first pull makes a repository.
+
+    That policy has ecr:BatchImportUpstreamImage, which every pull of a new image needs (karpenter-provider-aws#7956).
+    https://docs.aws.amazon.com/AmazonECR/latest/userguide/pull-through-cache-iam.html
+    """
+    return document(
+        {"Sid": "CacheImages", "Effect": "Allow", "Action": "ecr:CreateRepository", "Resource": repositories}
+    )
+
+
 def dataset_object_arn(uri: str | None, partition: str) -> str | None:
     """Return the ARN of the object at an `s3://` address; None for any other dataset."""
     if uri is None or not uri.startswith("s3://"):

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from localcloud.aws import efs_rules, eks_images, s3_rules
+from localcloud.aws import ecr_rules, efs_rules, eks_images, s3_rules
 from localcloud.aws.compute import launch_rules, listings
 from localcloud.aws.events import bus, states
 from localcloud.aws.requests import outgoing
@@ -42,6 +42,7 @@ def install() -> None:
     BaseResponse.access_key_regex = _ANY_ACCESS_KEY
     _carry_out_what_was_decided(BaseResponse)
     FakeBucket.get_permission = _neutral  # type: ignore[method-assign]
+    ecr_rules.install()
     efs_rules.install()
     eks_images.install()
     launch_rules.install()

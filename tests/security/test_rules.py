@@ -100,3 +100,9 @@ def test_the_documentation_lists_every_rule_and_every_waiver() -> None:
     assert block("waivers") == [
         f"| {waiver.rule} | `{waiver.resource}` | {', '.join(waiver.stacks)} | {waiver.reason} |" for waiver in WAIVERS
     ]
+
+
+def test_images_from_a_cache_and_data_in_s3_break_no_rule() -> None:
+    options = {"imageCache": True, "dataset": "s3://pictures/animals/", "datasetStorage": "s3"}
+    stacks = {"aws": registered({**graph.stack_config(FILES["aws"]), **options}, "aws")}
+    assert [finding for rule in RULES for finding in holds.broken(stacks, rule)] == []

@@ -21,6 +21,8 @@ WRONG_TYPES: dict[str, list[Any]] = {
     "object": ["a", "", 2, True, ["a"], {"a": 2}, {"a": ["b"]}, {"a": None}],
 }
 
+SECRET = "arn:aws:secretsmanager:{}:123456789012:secret:ecr-pullthroughcache/hub-AbCdEf"
+
 # A value of the right type that is refused, and a part of the remedy. Booleans have no others.
 OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "region": ("west", "such as us-west-2"),
@@ -55,6 +57,7 @@ OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "trainerArgs": ("--name 'x", "can't be split"),
     "checkpoints": ("nfs", "efs or s3 or both"),
     "keepCheckpoints": (0, "from 1 to 1000"),
+    "dockerHubSecret": ("arn:aws:secretsmanager:us-west-2:123456789012:secret:hub-AbCdEf", "ecr-pullthroughcache/"),
     "image": ("py torch", "a container image"),
     "fetchImage": ("", "a container image"),
     "etcdImage": ("-", "a container image"),
@@ -67,6 +70,7 @@ OUT_OF_RANGE: dict[str, tuple[Any, str]] = {
     "diskGib": (49, "from 50 to 16384"),
     "diskIops": (2999, "from 3000 to 80000"),
     "diskThroughput": (2001, "from 125 to 2000"),
+    "datasetStorage": ("ebs", "efs or s3"),
     "datasetMinutes": (4, "from 5 to 1440"),
     "devicePluginImage": ("", "a container image"),
     "monitoring": ("datadog", "none or prometheus or managed"),
@@ -120,6 +124,22 @@ CONFLICTS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"etcdMembers": 3, "systemNodes": 2},
         "etcdMembers",
         "set systemNodes to 3",
+    ),
+    "a folder in S3 on the file system": ({"dataset": "s3://bucket/images/"}, "dataset", "set datasetStorage to s3"),
+    "a dataset that is no folder in S3": (
+        {"datasetStorage": "s3"},
+        "datasetStorage",
+        "needs a folder in S3 as dataset",
+    ),
+    "credentials for a cache that there is not": (
+        {"dockerHubSecret": SECRET.format("us-west-2")},
+        "dockerHubSecret",
+        "set imageCache to true",
+    ),
+    "credentials in another region": (
+        {"dockerHubSecret": SECRET.format("eu-west-1"), "imageCache": True},
+        "dockerHubSecret",
+        "ECR needs one in us-west-2",
     ),
     "zones of another region": (
         {"availabilityZones": "us-west-2a,us-west-2b", "region": "eu-west-1"},

@@ -194,3 +194,11 @@ def test_every_key_is_typed_and_described() -> None:
     for key, entry in keys.items():
         assert {"type", "default", "description"} <= entry.keys(), key
         assert entry["type"] != "array" or entry["items"], key
+
+
+@pytest.mark.parametrize(
+    "folder", ["s3://bucket/a*/", "s3://bucket/a?/", "s3://bucket/a b/", "s3://bucket/", "s3://b/a"]
+)
+def test_a_folder_of_a_dataset_names_no_other_folder_in_a_policy(folder: str) -> None:
+    with pytest.raises(settings.ConfigurationError, match="dataset = "):
+        settings.parse({**graph.defaults(), "dataset": folder, "datasetStorage": "s3"}, stack="dev")

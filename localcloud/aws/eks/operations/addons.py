@@ -214,7 +214,7 @@ def _versions_json(name: str, numbers: list[str], kubernetes: Sequence[str]) -> 
                 "architecture": ["amd64", "arm64"],
                 "compatibilities": compatibilities,
                 "requiresConfiguration": False,
-                "requiresIamPermissions": name in ("vpc-cni", "aws-efs-csi-driver"),
+                "requiresIamPermissions": name in ("vpc-cni", "aws-efs-csi-driver", "aws-mountpoint-s3-csi-driver"),
             }
             for number, compatibilities in compatible.items()
             if compatibilities

@@ -106,12 +106,26 @@ def _event_target(world: World, rule: str = "aimed", queue: str = "hit") -> Tree
     }
 
 
+def _cache_rule(world: World, secret: str) -> Tree:
+    return {
+        "ecrRepositoryPrefix": "stack/hub",
+        "upstreamRegistryUrl": "registry-1.docker.io",
+        "credentialArn": world.secret(f"ecr-pullthroughcache/{secret}"),
+    }
+
+
 MANAGED = "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"
 ROLE_TRUST, OTHER_TRUST = json.dumps(trust("ec2.amazonaws.com")), json.dumps(trust("eks.amazonaws.com"))
 
 
 CASES = [
     *EC2_CASES,
+    Case(
+        "aws:ecr/pullThroughCacheRule:PullThroughCacheRule",
+        lambda world: _cache_rule(world, "one"),
+        lambda world: _cache_rule(world, "two"),
+        lambda world: {**_cache_rule(world, "one"), "ecrRepositoryPrefix": "stack/other"},
+    ),
     Case(
         "aws:efs/fileSystem:FileSystem",
         lambda world: {"encrypted": True, "lifecyclePolicies": [{"transitionToIa": "AFTER_30_DAYS"}]},

@@ -37,7 +37,7 @@ def engine(endpoint: str) -> Engine:
 
 def make_engine(endpoint: str, **config: Any) -> Engine:
     """Return an engine with a provider that uses the account."""
-    services = ("ec2", "eks", "iam", "efs", "s3", "kms", "logs", "sts", "ssm", "sqs", "events", "servicequotas")
+    services = ("ec2", "eks", "iam", "efs", "s3", "kms", "logs", "sts", "ssm", "sqs", "events", "ecr", "servicequotas")
     settings = {
         "region": REGION,
         "accessKey": "localcloud",

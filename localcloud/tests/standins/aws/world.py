@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from localcloud.tests.aws.fakes import trust
+from localcloud.tests.aws.fakes import ACCOUNT, REGION, trust
 from localcloud.tests.standins.aws.harness import Engine, Resource
 
 Tree = dict[str, Any]
@@ -70,6 +70,15 @@ class World:
 
     def bucket(self) -> str:
         return self.fresh("aws:s3/bucket:Bucket", forceDestroy=True).id
+
+    def secret(self, name: str) -> str:
+        """Return the ARN of a secret; the plug-in has no such type, so moto makes it."""
+        from moto.secretsmanager.models import secretsmanager_backends
+
+        backend = secretsmanager_backends[ACCOUNT][REGION]
+        if name not in backend.secrets:
+            backend.create_secret(name, "{}", None, None, [], None, None, [], force_overwrite=False)
+        return str(backend.secrets[name].arn)
 
     @property
     def cluster(self) -> str:
