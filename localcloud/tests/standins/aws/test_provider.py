@@ -21,6 +21,7 @@ from localcloud.tests.standins.aws.conftest import make_engine
 from localcloud.tests.standins.aws.harness import CheckFailed, Engine, Resource, Tree
 
 VPC, BUCKET, ROLE = "aws:ec2/vpc:Vpc", "aws:s3/bucket:Bucket", "aws:iam/role:Role"
+LOGS = "aws:cloudwatch/logGroup:LogGroup"
 
 
 @pytest.mark.parametrize(
@@ -205,6 +206,7 @@ def test_a_resource_that_does_not_become_ready_is_kept_in_the_state(clients: Cli
     [
         (VPC, {"cidrBlock": "10.7.0.0/16", "enableDnsHostnames": True}, "ec2.ModifyVpcAttribute", "enableDnsHostnames"),
         (BUCKET, {"tags": {"a": "b"}}, "s3.PutBucketTagging", "tags"),
+        (LOGS, {"name": "half", "retentionInDays": 365}, "logs.PutRetentionPolicy", "retentionInDays"),
     ],
 )
 def test_what_is_half_made_when_a_later_call_fails_is_kept_and_the_next_update_completes_it(
