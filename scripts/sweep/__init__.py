@@ -8,7 +8,7 @@ nothing unless it is told to.
     python -m scripts.sweep production --delete     # list, ask, delete; --yes doesn't ask
 
 model      a stack's name and tags, what belongs to it, a thing that is left
-compute    instances, volumes, launch templates, placement groups, instance profiles
+compute    instances, volumes, launch templates, placement groups, instance profiles, roles
 network    load balancers, network interfaces, security groups
 storage    log groups, recovery points of EFS, the pull-through cache in ECR
 account    one account and region: look for every kind, delete what was found

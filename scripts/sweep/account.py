@@ -28,6 +28,7 @@ KINDS: tuple[Kind, ...] = (
     compute.LAUNCH_TEMPLATES,
     compute.PLACEMENT_GROUPS,
     compute.INSTANCE_PROFILES,
+    compute.ROLES,
     storage.LOG_GROUPS,
     storage.RECOVERY_POINTS,
     storage.PULL_THROUGH_RULES,

@@ -1,4 +1,4 @@
-"""What is left in EC2 of nodes: instances, volumes, launch templates, placement groups; and Karpenter's profiles."""
+"""What is left of nodes in EC2, such as instances, volumes and launch templates, and in IAM: profiles and roles."""
 
 from __future__ import annotations
 
@@ -65,6 +65,27 @@ def _delete_profile(clients: Clients, id_: str) -> None:
     iam.delete_instance_profile(InstanceProfileName=id_)
 
 
+def _roles(clients: Clients, stack: Stack) -> Iterator[tuple[str, str]]:
+    """One is left if AWS made it and the answer was lost: Pulumi doesn't know of it. The tagging API finds no roles.
+
+    https://docs.aws.amazon.com/resourcegroupstagging/latest/APIReference/supported-services.html
+    """
+    iam = clients("iam")
+    for role in pages(iam, "list_roles", "Roles"):
+        name = role["RoleName"]
+        if name.startswith(stack.name) and stack.owns(tags_of(iam.list_role_tags(RoleName=name)["Tags"])):
+            yield name, f"made {role['CreateDate']:%Y-%m-%d}"
+
+
+def _delete_role(clients: Clients, id_: str) -> None:
+    iam = clients("iam")
+    for policy in pages(iam, "list_attached_role_policies", "AttachedPolicies", RoleName=id_):
+        iam.detach_role_policy(RoleName=id_, PolicyArn=policy["PolicyArn"])
+    for name in pages(iam, "list_role_policies", "PolicyNames", RoleName=id_):
+        iam.delete_role_policy(RoleName=id_, PolicyName=name)
+    iam.delete_role(RoleName=id_)
+
+
 INSTANCES = Kind("instance", _instances, _terminate, _until_terminated)
 VOLUMES = Kind("volume", _volumes, lambda clients, id_: clients("ec2").delete_volume(VolumeId=id_))
 LAUNCH_TEMPLATES = Kind(
@@ -78,3 +99,4 @@ PLACEMENT_GROUPS = Kind(
     lambda clients, id_: clients("ec2").delete_placement_group(GroupName=id_),
 )
 INSTANCE_PROFILES = Kind("instance profile", _instance_profiles, _delete_profile)
+ROLES = Kind("role", _roles, _delete_role)

@@ -13,22 +13,12 @@ import yaml
 
 from tests import graph
 from tests.e2e.checkout import Checkout
+from tests.e2e.with_gpus import example
 from tests.security.reach import Network
 from tests.security.stack import Stack
 
-ON_ONE_MACHINE = (
-    "publicAccessCidrs",
-    "image",
-    "fetchImage",
-    "etcdImage",
-    "controllerImage",
-    "karpenterCharts",
-    "karpenterImage",
-)
-"""Keys in which an example for AWS can't run on one machine, which has these addresses and images only."""
-
 NO_WORKERS = {"tidewater:workers": 0, "tidewater:minWorkers": 0}
-"""One machine has no GPUs. Everything is registered without workers too."""
+"""Everything is registered without workers too, and sooner."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +37,11 @@ class Real:
         return Network(self.policies, self.namespaces)
 
 
-def example(file: str) -> dict[str, Any]:
-    """Return the keys of an example for AWS, with those of the one-machine cloud that it needs here."""
-    own = yaml.safe_load((graph.ROOT / file).read_text())["config"]
-    local = yaml.safe_load((graph.ROOT / "Pulumi.local.yaml").read_text())["config"]
-    return {**own, **{f"tidewater:{key}": local[f"tidewater:{key}"] for key in ON_ONE_MACHINE}, **NO_WORKERS}
-
-
 def bring_up(checkout: Checkout, name: str, file: str | None) -> Real:
     """Bring a stack up on an empty cloud; `file` is its example, None for the stack that is configured already."""
     settings = checkout.path / f"Pulumi.{name}.yaml"
     if file:
-        settings.write_text(yaml.safe_dump({"config": example(file)}))
+        settings.write_text(yaml.safe_dump({"config": {**example.config(file), **NO_WORKERS}}))
     checkout.run("python -m localcloud start")
     checkout.run(f"pulumi stack select --create {name} && pulumi up --yes")
     state = checkout.json(f"pulumi stack export --stack {name} --show-secrets")

@@ -105,7 +105,12 @@ class AwsProvider(sdk.Provider):
             foreseen: Tree = dict.fromkeys(schema.outputs(entry.token), UNKNOWN) | _echo(entry, inputs)
             return sdk.CreateResponse(properties=_outputs(foreseen, secret))
         call = self._call(inputs=inputs, deadline=_deadline(request.timeout))
-        call.id = await _on_thread(entry.create, call)
+        try:
+            call.id = await _on_thread(entry.create, call)
+        except Exception as error:
+            if half_made := await self._half_made(entry, call, secret, error):
+                raise half_made from error
+            raise
         outputs = await self._settle(entry, call, secret)
         return sdk.CreateResponse(resource_id=call.id, properties=outputs)
 
@@ -175,6 +180,19 @@ class AwsProvider(sdk.Provider):
             raise InitFailed(call.id, partial, from_plain(call.inputs, secret), [str(error)]) from error
         outputs = {**_echo(entry, call.inputs), **(found or {}), **_where(entry, call), "id": call.id}
         return _outputs(_with_tags_all(entry, outputs), secret)
+
+    async def _half_made(self, entry: Entry, call: Call, secret: frozenset[str], error: Exception) -> InitFailed | None:
+        """Return the error after which the engine keeps what exists already, as it is; None if nothing does.
+
+        The next update then completes the resource, or `destroy` deletes it, as with the official plug-in:
+        https://github.com/pulumi/pulumi-terraform/pull/237
+        """
+        found = await _on_thread(entry.read, call) if call.id else None
+        if found is None:
+            return None
+        known = _refreshed(entry, call.inputs, found)
+        outputs = _with_tags_all(entry, {**_echo(entry, known), **found, **_where(entry, call), "id": call.id})
+        return InitFailed(call.id, _outputs(outputs, secret), from_plain(known, secret), [str(error)])
 
     def _call(self, **fields: Any) -> Call:
         if self._clients is None:

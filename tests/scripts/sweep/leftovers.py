@@ -9,6 +9,10 @@ from scripts.sweep.model import Clients
 from tests.scripts.sweep.conftest import POLICY, Lacking
 
 TRUST = {"Version": "2012-10-17", "Statement": []}
+MAY_LIST = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Action": "s3:ListAllMyBuckets", "Resource": "*"}],
+}
 
 
 def leave_everything(clients: Clients, lacking: Lacking, name: str) -> dict[str, str]:
@@ -25,6 +29,7 @@ def leave_everything(clients: Clients, lacking: Lacking, name: str) -> dict[str,
         **_nodes(clients, name, stack, owned),
         "placement group": f"{name}-workers",
         "instance profile": _profile(clients, name),
+        "role": _role(clients, name, stack),
         "log group": _log_group(clients, name),
         "recovery point": point,
         "pull-through rule": f"{name}/quay",
@@ -115,6 +120,15 @@ def _profile(clients: Clients, name: str) -> str:
     iam.create_instance_profile(InstanceProfileName=profile, Path=f"/karpenter/us-west-2/{name}/workers/")
     iam.add_role_to_instance_profile(InstanceProfileName=profile, RoleName=f"{name}-node")
     return profile
+
+
+def _role(clients: Clients, name: str, stack: dict[str, str]) -> str:
+    iam, role = clients("iam"), f"{name}-controller-1a2b3c4"
+    iam.create_role(RoleName=role, AssumeRolePolicyDocument=json.dumps(TRUST), Tags=_tags(stack))
+    iam.put_role_policy(RoleName=role, PolicyName="own", PolicyDocument=json.dumps(MAY_LIST))
+    policy = iam.create_policy(PolicyName=role, PolicyDocument=json.dumps(MAY_LIST))["Policy"]["Arn"]
+    iam.attach_role_policy(RoleName=role, PolicyArn=policy)
+    return role
 
 
 def _log_group(clients: Clients, name: str) -> str:

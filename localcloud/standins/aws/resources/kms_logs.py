@@ -133,9 +133,10 @@ def _group_create(call: Call) -> str:
     if call.tags:
         arguments["tags"] = call.tags
     logs.create_log_group(logGroupName=name, **arguments)
+    call.id = str(name)
     if inputs.get("retentionInDays"):
         logs.put_retention_policy(logGroupName=name, retentionInDays=int(inputs["retentionInDays"]))
-    return str(name)
+    return call.id
 
 
 def _log_group(call: Call) -> Tree | None:

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from pulumi.provider.experimental import provider as sdk
 from pulumi.provider.experimental.property_value import PropertyValue
 
@@ -14,12 +15,13 @@ from localcloud.standins.aws.clients import Clients, Settings, decode_config
 from localcloud.standins.aws.entry import Call, absent_as_none
 from localcloud.standins.aws.provider import AwsProvider
 from localcloud.standins.serve import InitFailed, PluginError
-from localcloud.standins.values import UNKNOWN, from_plain
+from localcloud.standins.values import UNKNOWN, from_plain, to_plain
 from localcloud.tests.aws.fakes import ACCOUNT, REGION, trust
 from localcloud.tests.standins.aws.conftest import make_engine
-from localcloud.tests.standins.aws.harness import CheckFailed, Engine
+from localcloud.tests.standins.aws.harness import CheckFailed, Engine, Resource, Tree
 
 VPC, BUCKET, ROLE = "aws:ec2/vpc:Vpc", "aws:s3/bucket:Bucket", "aws:iam/role:Role"
+LOGS = "aws:cloudwatch/logGroup:LogGroup"
 
 
 @pytest.mark.parametrize(
@@ -197,6 +199,44 @@ def test_a_resource_that_does_not_become_ready_is_kept_in_the_state(clients: Cli
         asyncio.run(failing.create(sdk.CreateRequest(urn, inputs, 5, preview=False)))
     assert caught.value.resource_id == "nat-1"
     assert "no more addresses" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("token", "inputs", "operation", "missing"),
+    [
+        (VPC, {"cidrBlock": "10.7.0.0/16", "enableDnsHostnames": True}, "ec2.ModifyVpcAttribute", "enableDnsHostnames"),
+        (BUCKET, {"tags": {"a": "b"}}, "s3.PutBucketTagging", "tags"),
+        (LOGS, {"name": "half", "retentionInDays": 365}, "logs.PutRetentionPolicy", "retentionInDays"),
+    ],
+)
+def test_what_is_half_made_when_a_later_call_fails_is_kept_and_the_next_update_completes_it(
+    engine: Engine, token: str, inputs: Tree, operation: str, missing: str
+) -> None:
+    assert engine.provider._clients is not None
+    events = engine.provider._clients.get(operation.partition(".")[0]).meta.events
+
+    def fail(**_: Any) -> None:
+        raise ConnectionError("no answer")
+
+    events.register(f"before-call.{operation}", fail)
+    with pytest.raises(InitFailed, match="no answer") as caught:
+        engine.create(token, "half", inputs)
+    events.unregister(f"before-call.{operation}", fail)
+    kept, outputs = (to_plain(found) for found in (caught.value.inputs, caught.value.properties))
+    half = Resource(token, "half", caught.value.resource_id, kept, outputs)
+    assert engine.diff(half, inputs).diffs == [missing]
+    engine.update(half, inputs)
+    assert engine.refresh(half)
+    assert half.outputs[missing] == inputs[missing]
+    engine.delete(half)
+
+
+def test_what_was_not_made_at_all_is_not_kept(engine: Engine) -> None:
+    policy = json.dumps(trust("ec2.amazonaws.com"))
+    made = engine.create(ROLE, "r", {"name": "taken", "assumeRolePolicy": policy})
+    with pytest.raises(ClientError, match="already exists"):
+        engine.create(ROLE, "other", {"name": "taken", "assumeRolePolicy": policy})
+    engine.delete(made)
 
 
 class _FailedGateways:

@@ -6,9 +6,11 @@ left it. The module begins with a new stack, in the cloud of the session if that
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from tests.e2e.checkout import Checkout, wait_until
+from tests.e2e.checkout import STACK, Checkout, wait_until
 from tests.e2e.inventory import Inventory, added, aws_inventory
 from tests.e2e.nodes import surge_nodes
 from tests.e2e.training import node_of, running_workers, wait_for_world
@@ -38,14 +40,17 @@ def account(checkout: Checkout) -> Inventory:
 
 
 @pytest.fixture(scope="module")
-def configured(checkout: Checkout, account: Inventory) -> Checkout:
-    """Return the checkout with a stack that is configured for GPUs, and not deployed."""
+def configured(checkout: Checkout, account: Inventory) -> Iterator[Checkout]:
+    """Yield the checkout with a stack that is configured for GPUs, and not deployed; later modules have none."""
     assert account
-    checkout.run("pulumi stack select --create local", expect=None)
+    file = checkout.path / f"Pulumi.{STACK}.yaml"
+    before = file.read_text()
+    checkout.run(f"pulumi stack select --create {STACK}", expect=None)
     for key, value in SETTINGS.items():
         checkout.run(f"pulumi config set {key} -- '{value}'")
     checkout.run("pulumi config set --path 'tidewater:instanceTypes[0]' g4dn.xlarge")
-    return checkout
+    yield checkout
+    file.write_text(before)
 
 
 def gpus_of(checkout: Checkout, node: str) -> str:
