@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from tests.trainer.alone import form_alone, opened_alone
-from tests.trainer.group import nccl_double
+from tests.trainer.group.nccl import double
 from trainer.data.loader import Micro, Prepared
 from trainer.data.sampler import Cursor, Step
 from trainer.errors import ConfigError, Diverged, GroupBroken
@@ -25,7 +25,7 @@ from trainer.training import Training
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(scope="module", params=[open_group, nccl_double.open_group], ids=["gloo", "nccl"])
+@pytest.fixture(scope="module", params=[open_group, double.open_group], ids=["gloo", "nccl"])
 def group(request: pytest.FixtureRequest) -> Iterator[Group]:
     yield from opened_alone(request.param)
 

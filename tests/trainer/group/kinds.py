@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from tests.trainer.group import nccl_double
+from tests.trainer.group.nccl import double
 from tests.trainer.schedules import points
 from trainer.group import gloo, group, rendezvous
 from trainer.group.group import Group
@@ -21,7 +21,7 @@ def _restarted(host: str, device: torch.device, timeout_seconds: float, peers: P
 KINDS: dict[str, Callable[..., Group]] = {
     "reconfigured": group.open_group,
     "restarted": _restarted,
-    "nccl": nccl_double.open_group,
+    "nccl": double.open_group,
 }
 
 

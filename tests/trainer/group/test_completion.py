@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch._C._distributed_c10d import ErrorType
 
-from tests.trainer.group.nccl_double import Communicator, Device, Double
+from tests.trainer.group.nccl.double import Communicator, Device, Double
 from trainer.errors import GroupBroken, TrainerError
 from trainer.group import nccl
 from trainer.group.addresses import Address
