@@ -1,4 +1,4 @@
-"""The quick tests come first, so that a mistake shows in seconds and the end-to-end run comes last."""
+"""The quick tests come first, so that a mistake shows in seconds. End-to-end tests run in two processes, by module."""
 
 from __future__ import annotations
 
@@ -22,8 +22,21 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("any machine")
 
 
+STACK = Path(__file__).parent / "e2e"
+"""The modules directly in it are about one stack on one cloud, in the order of their names."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)
+    """Order the tests, and say which must run in the same process.
+
+    With two processes (``--dist loadgroup``) the modules of end-to-end tests are dealt out in this order. What takes
+    long comes first, or one process would be left alone with it at the end.
+    """
+    items.sort(key=lambda item: (item.get_closest_marker("e2e") is not None, STACK not in item.path.parents))
+    for item in items:
+        if item.get_closest_marker("e2e"):
+            item.add_marker(pytest.mark.xdist_group("stack" if item.path.parent == STACK else str(item.path)))
 
 
 @pytest.fixture(scope="session")
