@@ -93,8 +93,12 @@ def instance_type(found: aws.ec2.GetInstanceTypeResult) -> InstanceType:
 
 
 def _zones_that_eks_can_use() -> Mapping[str, Any]:
+    """Ask for zones in any state: a stack that has a zone keeps it, and can be changed, while AWS has trouble there.
+
+    `infra.network` takes new zones from those that are available.
+    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_AvailabilityZone.html
+    """
     return {
-        "state": "available",
         "excludeZoneIds": list(hardware.ZONE_IDS_WITHOUT_EKS),
         "filters": [{"name": "opt-in-status", "values": ["opt-in-not-required"]}],
     }

@@ -13,7 +13,7 @@ class Region:
     """The answers to the questions of `lookup`.
 
     Attributes:
-        zones: the zones in which EKS can place a control plane, sorted.
+        zones: the zones in which EKS can place a control plane, sorted, also those in which AWS has trouble now.
         offered: pairs of an instance type and a zone that has it: the types that the settings name, and others of
             their families.
         types: what AWS says of the types that the settings name, by name; only those that the region has.

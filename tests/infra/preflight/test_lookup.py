@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 import settings
 from infra import preflight
 from infra.account import connect
 from tests import facts, graph
 
+ZONES = "aws:index/getAvailabilityZones:getAvailabilityZones"
 TYPE = "aws:ec2/getInstanceType:getInstanceType"
 
 
@@ -34,3 +37,21 @@ def test_what_the_plug_in_leaves_out_of_its_answer_a_type_does_not_have() -> Non
     graph.run(program, config, ask=without_what_has_no_value)
     assert found[0].workers.nodes.hardware == tuple(facts.instance_type(name) for name in names)
     assert (found[0].workers.nodes.smallest.gpus, found[0].workers.nodes.smallest.efa) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "zones", [pytest.param("4", id="a-count"), pytest.param("us-west-2a,us-west-2b", id="names")]
+)
+def test_a_stack_in_a_zone_where_aws_has_trouble_can_still_be_changed(
+    zones: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        found = graph.answer(token, arguments)
+        if token == ZONES and arguments.get("state") == "available":
+            return {"names": [name for name in found["names"] if name != "us-west-2a"]}
+        return found
+
+    monkeypatch.setattr(graph, "STASHED", {"tidewater-local-zones": graph.ZONES})
+    made = graph.run(graph.program, {**graph.defaults(), "availabilityZones": zones}, ask=ask)
+    used = {each.inputs["availabilityZone"] for each in made.all("aws:ec2/subnet:Subnet")}
+    assert "us-west-2a" in used
