@@ -217,9 +217,10 @@ class Network(pulumi.ComponentResource):
             lambda given: worker_zones.choose(given[1:], given[0], types, asked)
         )
         if isinstance(asked, int):
-            # The value of the first update stays in the state: https://www.pulumi.com/docs/iac/concepts/stash/
+            # The value of the first update with this count stays in the state, and a choice for another count is none
+            # for this one: https://www.pulumi.com/docs/iac/concepts/stash/
             kept = pulumi.Stash(
-                f"{self._name}-worker-zones",
+                f"{self._name}-worker-zones-{asked}",
                 input=names,
                 opts=pulumi.ResourceOptions(parent=self, ignore_changes=["input"]),
             )

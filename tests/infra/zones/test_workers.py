@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import runpy
+from collections.abc import Mapping
+from typing import Any
 
 import pulumi
 import pytest
@@ -54,13 +56,38 @@ def test_an_update_after_aws_offers_the_types_elsewhere_leaves_the_nodes_where_t
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config = graph.stack_config("Pulumi.local.yaml")
-    monkeypatch.setattr(graph, "STASHED", {"tidewater-local-worker-zones": ["us-west-2b"]})
+    monkeypatch.setattr(graph, "STASHED", {"tidewater-local-worker-zones-1": ["us-west-2b"]})
     program = lambda: runpy.run_path(str(graph.ROOT / "__main__.py"), run_name="__main__")  # noqa: E731
     deployed = graph.run(program, config)
     group = deployed.one("aws:eks/nodeGroup:NodeGroup", "workers")
     assert group.inputs["subnetIds"] == ["tidewater-local-private-1-id"]
-    stash = next(each for each in deployed.all("pulumi:index:Stash") if each.name.endswith("worker-zones"))
+    stash = next(each for each in deployed.all("pulumi:index:Stash") if "worker-zones" in each.name)
     assert stash.ignored == ("input",)
+
+
+def test_the_choice_for_another_number_of_zones_is_kept_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    grown = False
+
+    def ask(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        found = graph.answer(token, arguments)
+        if not grown and "getInstanceTypeOfferings" in token:
+            pairs = zip(found["instanceTypes"], found["locations"], strict=True)
+            kept = [(name, zone) for name, zone in pairs if name != "m6i.xlarge" or zone != "us-west-2a"]
+            return {"instanceTypes": [name for name, _ in kept], "locations": [zone for _, zone in kept]}
+        return found
+
+    def update(zones: int) -> list[str]:
+        own = {"availabilityZones": "3", "workerZones": str(zones), "gpusPerWorker": 0, "instanceTypes": ["m6i.xlarge"]}
+        deployed = graph.run(graph.program, {**graph.defaults(), **own}, ask=ask)
+        stashed = {each.name: each.outputs["output"] for each in deployed.all("pulumi:index:Stash")}
+        monkeypatch.setattr(graph, "STASHED", stashed)
+        subnets: list[str] = deployed.one("aws:eks/nodeGroup:NodeGroup", "workers").inputs["subnetIds"]
+        return subnets
+
+    update(1)
+    before = update(2)
+    grown = True
+    assert update(2) == before == ["tidewater-local-private-1-id", "tidewater-local-private-2-id"]
 
 
 def test_named_zones_are_taken_as_they_are() -> None:
