@@ -42,8 +42,14 @@ REMEDY = (
 
 
 def needed(workers: settings.Workers) -> bool:
-    """Return whether there are to be nodes with GPUs: always those of the core, the others if there are workers."""
-    return workers.gpus > 0 and (workers.minimum > 0 or workers.count > 0)
+    """Return whether there are to be nodes with GPUs: always those of the core, the others if there are workers.
+
+    With `coreNodes` 0 the stack is made although EC2 may have none: Karpenter starts nodes for the job when there are
+    some. A check would fail meanwhile, and there would be no job.
+    """
+    if workers.minimum > 0:
+        return workers.gpus > 0 and workers.nodes.minimum > 0
+    return workers.gpus > 0 and workers.count > 0
 
 
 def checked(stack: settings.Settings) -> str:

@@ -44,6 +44,9 @@ def test_the_job_starts_after_the_check_and_the_check_after_the_nodes_and_the_pl
         pytest.param({"gpusPerWorker": 0}, False, id="no-gpus"),
         pytest.param({"minWorkers": 0, "workers": 2}, True, id="karpenter-brings-all-nodes"),
         pytest.param({"minWorkers": 0, "workers": 0}, False, id="no-node-is-wanted"),
+        # Training is to start as soon as EC2 has room, and may wait for that longer than a check can.
+        pytest.param({"coreNodes": 0}, False, id="there-may-be-no-capacity"),
+        pytest.param({"coreNodes": 1, "minWorkers": 2}, True, id="a-part-of-the-core"),
     ],
 )
 def test_there_is_a_check_if_there_are_to_be_nodes_with_gpus(changes: dict[str, Any], wanted: bool) -> None:
