@@ -17,6 +17,8 @@ import pulumi_aws as aws
 import settings
 from infra.account import Account
 
+PARAMETER = "aws:ssm/getParameter:getParameter"
+
 AMI_TYPES = {"standard": "AL2023_x86_64_STANDARD", "nvidia": "AL2023_x86_64_NVIDIA"}
 """EKS' image types for node groups, by the variant of the image."""
 
@@ -32,11 +34,27 @@ class NodeImage:
 def image_of(stack: settings.Settings, nodes: settings.Nodes, account: Account) -> NodeImage:
     """Return the image of a node group. The preview fails if EKS has no such release."""
     kind = variant(nodes)
-    found = aws.ssm.get_parameter_output(
-        name=parameter(stack.cluster.version, kind, stack.node_image),
-        opts=pulumi.InvokeOutputOptions(provider=account.provider),
-    )
-    return NodeImage(AMI_TYPES[kind], found.insecure_value)  # `value` is a secret for Pulumi, and this is public
+    return NodeImage(AMI_TYPES[kind], pulumi.Output.from_input(_release(stack, kind, account)))
+
+
+async def _release(stack: settings.Settings, kind: str, account: Account) -> str:
+    """Ask for EKS' name of the release.
+
+    Not by the data source's `_output` form: all of its result would be a secret for Pulumi, since `value` is one.
+
+    Raises:
+        pulumi.RunError: there is no such release, or AWS refused the question.
+    """
+    version, release = stack.cluster.version, stack.node_image
+    question, options = {"name": parameter(version, kind, release)}, pulumi.InvokeOptions(provider=account.provider)
+    try:
+        found = await pulumi.runtime.invoke_async(PARAMETER, question, options, aws.ssm.GetParameterResult)
+    except Exception as error:  # the SDK has no other type for it
+        raise pulumi.RunError(
+            f"nodeImageVersion = {release}: EKS' {kind} image for Kubernetes {version} was not found in this release; "
+            f"choose one of https://github.com/awslabs/amazon-eks-ami/releases that has it. AWS's answer: {error}"
+        ) from error
+    return str(found.insecure_value)
 
 
 def variant(nodes: settings.Nodes) -> str:

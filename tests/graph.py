@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pulumi
 import yaml
 from google.protobuf import struct_pb2
@@ -148,6 +149,20 @@ class _Monitor(mocks.MockMonitor):
             )
             self._graph.resources.append(registered)
         return response
+
+
+class Refused(grpc.RpcError):  # type: ignore[misc] # grpc has no types
+    """What the engine answers when the aws provider raises an error; for an `Ask` to raise."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self._reason = reason
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.UNKNOWN
+
+    def details(self) -> str:
+        return self._reason
 
 
 Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]

@@ -5,7 +5,10 @@ from __future__ import annotations
 import base64
 import email
 import json
+from collections.abc import Mapping
+from typing import Any
 
+import pulumi
 import pytest
 
 from contract import labels
@@ -16,6 +19,7 @@ from tests import graph
 GROUP = "aws:eks/nodeGroup:NodeGroup"
 ELASTIC_JOB = "kubernetes:elastic.pytorch.org/v1alpha1:ElasticJob"
 NODE_CLASS = "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"
+PARAMETER = "aws:ssm/getParameter:getParameter"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 
 
@@ -191,3 +195,27 @@ def test_the_release_is_looked_up_for_the_variant_and_the_version_of_kubernetes(
         "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/nvidia/"
         "amazon-eks-node-al2023-x86_64-nvidia-1.35-v20260930/release_version"
     )
+
+
+def test_a_release_that_eks_does_not_have_is_an_error_that_names_the_setting() -> None:
+    def ask(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if token == PARAMETER and "-nvidia-" in arguments["name"]:
+            raise graph.Refused(f"reading SSM Parameter ({arguments['name']}): couldn't find resource")
+        return graph.answer(token, arguments)
+
+    message = (
+        r"nodeImageVersion = v20260512: EKS' nvidia image for Kubernetes 1\.35 was not found in this release; choose one "
+        r"of .* invoke of .* couldn't find resource"
+    )
+    with pytest.raises(pulumi.RunError, match=message):
+        graph.run(graph.program, {**graph.defaults(), "nodeImageVersion": "v20260512"}, ask=ask)
+
+
+def test_the_release_is_no_secret_though_the_plug_in_answers_with_one_too() -> None:
+    def ask(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        found = graph.answer(token, arguments)
+        return {**found, "value": pulumi.Output.secret(found["value"])} if token == PARAMETER else found
+
+    made = graph.run(graph.program, graph.defaults(), ask=ask)
+    for group in made.all(GROUP):
+        assert group.inputs["releaseVersion"] == "1.35.4-20260903"

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import grpc
 import pulumi
 import pytest
 from pulumi.provider.experimental import provider as sdk
@@ -26,20 +25,6 @@ STANDARD, G, G_SPOT = "L-1216C47A", "L-DB2E81BA", "L-3819A6DF"
 SERVICES = ("ec2", "sts", "servicequotas", "iam", "ssm")
 
 
-class Refused(grpc.RpcError):  # type: ignore[misc] # grpc has no types
-    """What the engine answers when the provider raises an error."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self._reason = reason
-
-    def code(self) -> grpc.StatusCode:
-        return grpc.StatusCode.UNKNOWN
-
-    def details(self) -> str:
-        return self._reason
-
-
 def provider(endpoint: str, **keys: str) -> graph.Ask:
     """Answer the program's questions by the aws provider, which asks the account."""
     config = {
@@ -55,7 +40,7 @@ def provider(endpoint: str, **keys: str) -> graph.Ask:
         try:
             answer = asyncio.run(plugin.invoke(sdk.InvokeRequest(token, from_plain(dict(arguments)))))
         except Exception as error:
-            raise Refused(str(error)) from error
+            raise graph.Refused(str(error)) from error
         assert not answer.failures
         return to_plain(answer.return_value or {})
 
