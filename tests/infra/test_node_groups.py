@@ -204,8 +204,8 @@ def test_a_release_that_eks_does_not_have_is_an_error_that_names_the_setting() -
         return graph.answer(token, arguments)
 
     message = (
-        r"nodeImageVersion = v20260512: EKS' nvidia image for Kubernetes 1\.35 was not found in this release; choose one "
-        r"of .* invoke of .* couldn't find resource"
+        r"nodeImageVersion = v20260512: EKS' nvidia image for Kubernetes 1\.35 was not found in this release; choose "
+        r"one of .* couldn't find resource"
     )
     with pytest.raises(pulumi.RunError, match=message):
         graph.run(graph.program, {**graph.defaults(), "nodeImageVersion": "v20260512"}, ask=ask)

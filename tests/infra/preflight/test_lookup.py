@@ -39,9 +39,7 @@ def test_what_the_plug_in_leaves_out_of_its_answer_a_type_does_not_have() -> Non
     assert (found[0].workers.nodes.smallest.gpus, found[0].workers.nodes.smallest.efa) == (0, 0)
 
 
-@pytest.mark.parametrize(
-    "zones", [pytest.param("4", id="a-count"), pytest.param("us-west-2a,us-west-2b", id="names")]
-)
+@pytest.mark.parametrize("zones", [pytest.param("4", id="a-count"), pytest.param("us-west-2a,us-west-2b", id="names")])
 def test_a_stack_in_a_zone_where_aws_has_trouble_can_still_be_changed(
     zones: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
