@@ -1,6 +1,7 @@
 """The VPC: public and private subnets over several zones, NAT, an S3 endpoint, a locked default security group.
 
-    network = Network(name, NetworkArgs(account.region, stack.network, stack.instance_types), account.options())
+    args = NetworkArgs(account.region, stack.network, stack.instance_types, stack.machines)
+    network = Network(name, args, account.options())
     network.private_subnet_ids
 
 Nodes, mount targets and the control plane's interfaces are in the private subnets. The public subnets hold NAT
@@ -65,7 +66,8 @@ def choose_zones(kept: Sequence[str], available: Sequence[str], wanted: int) -> 
     chosen = [*sorted(kept), *sorted(set(available) - set(kept))]
     if len(chosen) < wanted:
         raise pulumi.RunError(
-            f"availabilityZones = {wanted}: the region has only {len(chosen)} that EKS can use ({', '.join(chosen)})"
+            f"availabilityZones = {wanted}: the region has only {len(chosen)} that EKS can use now "
+            f"({', '.join(chosen)}); set it to {len(chosen)}, or choose another region"
         )
     return chosen[:wanted]
 
@@ -88,7 +90,10 @@ def check_offerings(
             having = sorted(zone for type_, zone in offered if type_ == name)
             if not set(having) & set(zones):
                 elsewhere = f"it is in {', '.join(having)}" if having else "no zone of the region has it"
-                raise pulumi.RunError(f"{key} = {name}: none of the zones {', '.join(zones)} has it; {elsewhere}")
+                raise pulumi.RunError(
+                    f"{key} = {name}: none of the stack's zones {', '.join(zones)} has it; {elsewhere}. Choose another "
+                    "type; in a new stack, name zones that have it in availabilityZones"
+                )
     return list(zones)
 
 

@@ -82,8 +82,8 @@ def instance_type(found: aws.ec2.GetInstanceTypeResult) -> InstanceType:
         memory_mib=found.memory_size,
         gpus=sum(gpu.count for gpu in gpus),
         gpu=gpus[0].name if gpus else "",
-        # Computed outputs that a provider doesn't set are missing in the answer, whatever the SDK's types say; Terraform's
-        # sets this one only for types with EFA: https://github.com/pulumi/pulumi-terraform-bridge/pull/1528
+        # Computed outputs that a provider doesn't set are missing in the answer, whatever the SDK's types say, and
+        # Terraform's sets this one only for types with EFA: https://github.com/pulumi/pulumi-terraform-bridge/pull/1528
         # https://github.com/hashicorp/terraform-provider-aws (internal/service/ec2/ec2_instance_type_data_source.go)
         efa=found.efa_maximum_interfaces or 0,
         has_instance_store=found.instance_storage_supported,
