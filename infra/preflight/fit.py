@@ -45,8 +45,8 @@ def _zones(stack: settings.Settings, region: Region) -> list[str]:
         if wanted <= len(region.zones):
             return []
         return [
-            f"availabilityZones = {wanted}: {region.name} has only {len(region.zones)} that EKS can use: {there}; lower "
-            "it, or choose another region"
+            f"availabilityZones = {wanted}: {region.name} has only {len(region.zones)} that EKS can use: {there}; "
+            "lower it, or choose another region"
         ]
     return [
         f"availabilityZones = {zone}: is not a zone of {region.name} that EKS can use; those are {there}"

@@ -124,7 +124,8 @@ def test_more_zones_than_the_region_has_are_refused() -> None:
     there = region(wanted)
     two = type(there)(there.name, ("us-west-1a", "us-west-1c"), there.offered, there.types)
     (found,) = (each for each in fit.mistakes(wanted, two) if each.startswith("availabilityZones"))
-    assert found == "availabilityZones = 4: us-west-1 has only 2 that EKS can use: us-west-1a, us-west-1c"
+    has = "us-west-1 has only 2 that EKS can use: us-west-1a, us-west-1c"
+    assert found == f"availabilityZones = 4: {has}; lower it, or choose another region"
 
 
 @pytest.mark.parametrize(
