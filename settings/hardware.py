@@ -5,6 +5,7 @@ What an instance type has, AWS says: `infra.preflight` asks it. So a type works 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,11 +24,11 @@ class Size:
     def schedulable_cpu_millis(self) -> int:
         """Return the CPU that the stack's pods can request, in thousandths of a vCPU.
 
-        The kubelet reserves 60 to 80 m on small types
-        (https://docs.aws.amazon.com/eks/latest/userguide/choosing-instance-type.html) and the DaemonSets of
-        the addons (vpc-cni, kube-proxy, EFS CSI, pod identity) request about 250 m together.
+        EKS' images reserve 70 to 80 m for the kubelet on types with up to 4 vCPUs, and 2.5 m for each further vCPU
+        (https://github.com/awslabs/amazon-eks-ami, nodeadm/internal/kubelet/config.go). The DaemonSets of addons, GPUs,
+        EFA and monitoring request up to 300 m together.
         """
-        return self.vcpus * 1000 - 400
+        return self.vcpus * 1000 - 400 - math.ceil(2.5 * max(0, self.vcpus - 4))
 
     @property
     def schedulable_memory_mib(self) -> int:
