@@ -52,10 +52,10 @@ def _disk(read: Reader) -> Disk:
     gib, iops = within("diskGib", hardware.DISK_GIB), within("diskIops", hardware.DISK_IOPS)
     throughput = within("diskThroughput", hardware.DISK_THROUGHPUT)
     most = gib * hardware.DISK_IOPS_PER_GIB
-    if iops > most:
+    if iops > most and read.are_right("diskGib"):
         read.wrong("diskIops", iops, f"a gp3 disk of {gib} GiB has at most {most}; raise diskGib")
     least = throughput * hardware.DISK_IOPS_PER_THROUGHPUT
-    if iops < least:
+    if iops < least and read.are_right("diskIops"):
         read.wrong("diskThroughput", throughput, f"needs diskIops of {least} or more, which is {iops}")
     return Disk(gib, iops, throughput)
 

@@ -99,7 +99,7 @@ def _core(read: Reader, least: int, *, karpenter: bool) -> int:
         return least
     if not karpenter:
         read.wrong("coreNodes", text, "has an effect only with surgeNodes karpenter; remove it")
-    elif int(text) > least:
+    elif int(text) > least and read.are_right("minWorkers", "maxWorkers", "workersPerNode"):
         read.wrong("coreNodes", text, f"must be from 0 to {least}, the number of nodes for minWorkers")
     return int(text)
 

@@ -105,7 +105,7 @@ def parse(config: Mapping[str, Any], *, stack: str) -> Settings:
 def _check_members(read: Reader, found: Settings) -> None:
     # Two members on one node are lost together, and with them the majority.
     members, nodes_ = found.training.etcd_members, found.system.desired
-    if members > nodes_:
+    if members > nodes_ and read.are_right("systemNodes"):
         remedy = (
             f"each member needs a system node of its own, and systemNodes is {nodes_}; set systemNodes to {members}"
         )

@@ -35,6 +35,10 @@ class Reader:
         """Add a mistake: `key` has `value`, and `remedy` says what is expected."""
         self.mistake(f"{key} = {value}: {remedy}")
 
+    def are_right(self, *keys: str) -> bool:
+        """Return whether no mistake is about one of `keys`: other values can be compared with theirs."""
+        return not any(mistake.startswith((f"{key} = ", f"{key}: ")) for mistake in self.mistakes for key in keys)
+
     def finish(self) -> None:
         """Add a mistake for each key that has not been read."""
         for key in sorted(self.config.keys() - self._asked):

@@ -212,3 +212,17 @@ def test_wrong_types_in_every_key_are_told_at_once_and_each_once(number: int) ->
     wrong = {key: WRONG_TYPES[entry["type"]] for key, entry in KEYS.items()}
     found = mistakes({key: values[number % len(values)] for key, values in wrong.items()})
     assert sorted(key_of(each) for each in found) == sorted(KEYS)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        pytest.param({"diskIops": 90_000}, {"diskThroughput": 2000}, id="IOPS"),
+        pytest.param({"diskGib": 10}, {"diskIops": 60_000}, id="size of the disk"),
+        pytest.param({"systemNodes": 11}, {"etcdMembers": 3}, id="system nodes"),
+        pytest.param({"minWorkers": 2000}, {"coreNodes": 1}, id="limits of the workers"),
+    ],
+)
+def test_a_value_is_not_compared_with_one_that_is_wrong(wrong: dict[str, Any], right: dict[str, Any]) -> None:
+    (mistake,) = mistakes({**wrong, **right})
+    assert mistake.startswith(f"{next(iter(wrong))} = ")
