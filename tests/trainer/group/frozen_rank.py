@@ -21,6 +21,7 @@ from trainer.errors import GroupBroken
 from trainer.group.addresses import Address
 from trainer.group.gloo import Gloo
 from trainer.group.group import Group, open_group
+from trainer.launch.lifeline import bound_to
 from trainer.peer.handshake import Identity
 from trainer.peer.server import PeerServer
 
@@ -78,15 +79,13 @@ def main() -> None:
     if "unnoticed" in sys.argv:
         Gloo.abort = lambda self: None  # type: ignore[method-assign]
     mine, its = Pipe()
+    ends_with_this = bound_to(os.getpid())  # not before it: the end of the peer's connections ends the sums
     peer = os.fork()
-    if not peer:
-        return freeze(meet(1, its, seconds))
-    try:
+    if peer:
         go_on(meet(0, mine, seconds), peer)
-    finally:
-        os.kill(peer, signal.SIGKILL)
-        os.waitpid(peer, 0)
-    return None
+    else:
+        ends_with_this()
+        freeze(meet(1, its, seconds))
 
 
 if __name__ == "__main__":
