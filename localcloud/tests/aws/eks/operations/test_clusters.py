@@ -98,9 +98,12 @@ def test_a_cluster_with_node_groups_is_not_deleted(world: World) -> None:
 
 def test_a_cluster_with_deletion_protection_is_not_deleted(world: World) -> None:
     world.cluster(deletionProtection=True)
+    world.nodegroup(1)
     with pytest.raises(EksError, match="deletion protection"):
         world.call("DeleteCluster", name="demo")
     world.call("UpdateClusterConfig", name="demo", deletionProtection=False)
+    world.call("DeleteNodegroup", clusterName="demo", nodegroupName="workers")
+    world.settle()
     assert world.call("DeleteCluster", name="demo")["cluster"]["status"] == "DELETING"
 
 
