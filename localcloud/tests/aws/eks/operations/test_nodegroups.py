@@ -168,10 +168,10 @@ def test_a_group_whose_creation_failed_accepts_no_update_and_can_be_deleted(worl
     world.nodegroup(1)
     world.turn()
     world.turn(later_seconds=301)
-    names = {"clusterName": "demo", "nodegroupName": "workers"}
+    sizes = {"minSize": 0, "desiredSize": 0}
     with pytest.raises(EksError, match="currently not in Active state, but CREATE_FAILED"):
-        world.call("UpdateNodegroupConfig", **names, scalingConfig={"minSize": 0, "desiredSize": 0})
-    world.call("DeleteNodegroup", **names)
+        world.call("UpdateNodegroupConfig", clusterName="demo", nodegroupName="workers", scalingConfig=sizes)
+    world.call("DeleteNodegroup", clusterName="demo", nodegroupName="workers")
     world.turn(5)
     world.nodegroup(0)
     world.turn()
