@@ -202,7 +202,7 @@ def node_class_manifest(stack: settings.Settings, site: Site) -> Manifest:
     }
 
 
-def node_pool_manifest(workers: settings.Workers, surge: settings.Surge) -> Manifest:
+def node_pool_manifest(stack: settings.Settings, surge: settings.Surge) -> Manifest:
     """Return the NodePool.
 
     Only an empty node is taken away: another policy would also move workers to cheaper nodes. Nodes do not expire,
@@ -219,7 +219,7 @@ def node_pool_manifest(workers: settings.Workers, surge: settings.Surge) -> Mani
                 "spec": {
                     "nodeClassRef": {"group": AWS, "kind": "EC2NodeClass", "name": NAME},
                     "taints": [{"key": labels.TAINT_WORKER, "value": "true", "effect": "NoSchedule"}],
-                    "requirements": requirements(workers, surge),
+                    "requirements": requirements(stack, surge),
                     "expireAfter": "Never",
                     "terminationGracePeriod": f"{NODE_GRACE_SECONDS}s",
                 },
@@ -234,7 +234,7 @@ def node_pool_manifest(workers: settings.Workers, surge: settings.Surge) -> Mani
     }
 
 
-def requirements(workers: settings.Workers, surge: settings.Surge) -> list[Manifest]:
+def requirements(stack: settings.Settings, surge: settings.Surge) -> list[Manifest]:
     """Return which instances Karpenter may choose from: those of the list, or any like the smallest of the core's.
 
     The latter have no room for a worker more than `workersPerNode`, even if nothing else ran there. A node with workers
@@ -247,6 +247,9 @@ def requirements(workers: settings.Workers, surge: settings.Surge) -> list[Manif
     ]
     if surge.instance_types:
         return [*found, _one_of("node.kubernetes.io/instance-type", *surge.instance_types)]
+    if stack.machines.instance_store:
+        found.append(_number(f"{AWS}/instance-local-nvme", "Gt", 0))  # a type without any doesn't have the label
+    workers = stack.workers
     least, too_many = workers.nodes.smallest, workers.per_node + 1
     if least.gpus:
         models = sorted({gpu_label(kind.gpu) for kind in workers.nodes.hardware})
@@ -328,7 +331,7 @@ class SurgeNodes(pulumi.ComponentResource):
             return objects.register_custom(f"{manifest['kind'].lower()}-{NAME}", manifest, opts=opts)
 
         node_class = register(node_class_manifest(args.stack, args.site))
-        register(node_pool_manifest(args.stack.workers, args.surge), node_class)
+        register(node_pool_manifest(args.stack, args.surge), node_class)
         self.register_outputs({})
 
 

@@ -37,7 +37,7 @@ def parsed(**changes: Any) -> tuple[settings.Settings, settings.Surge]:
 def pool(**changes: Any) -> dict[str, Any]:
     """The NodePool's spec."""
     stack, surge = parsed(**changes)
-    spec: dict[str, Any] = karpenter.node_pool_manifest(stack.workers, surge)["spec"]
+    spec: dict[str, Any] = karpenter.node_pool_manifest(stack, surge)["spec"]
     return spec
 
 
@@ -231,6 +231,13 @@ def test_the_type_that_a_worker_is_made_for_is_always_among_the_choice() -> None
             sizes = [(how, int(values[0])) for key, how, values in requirements(**changes) if key == "instance-cpu"]
             assert [how for how, _ in sizes] == ["Gte", "Lte"]
             assert sizes[0][1] == kind.vcpus <= sizes[1][1] < 2 * kind.vcpus, (kind.name, per_node)
+
+
+def test_with_instance_store_every_type_that_karpenter_may_choose_has_local_disks() -> None:
+    own = {"instanceTypes": ["m5d.xlarge"], "gpusPerWorker": 0}
+    has_disks = ("instance-local-nvme", "Gt", ["0"])
+    assert has_disks in requirements(**own, instanceStore=True)
+    assert has_disks not in requirements(**own)
 
 
 def test_the_image_of_the_nodes_is_pinned() -> None:

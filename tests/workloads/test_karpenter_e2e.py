@@ -49,7 +49,7 @@ def objects(**changes: Any) -> list[Object]:
     stack, surge = parsed(**changes)
     return [
         karpenter.node_class_manifest(stack, SITE),
-        karpenter.node_pool_manifest(stack.workers, surge),
+        karpenter.node_pool_manifest(stack, surge),
     ]
 
 
