@@ -18,6 +18,7 @@ from localcloud.kube.control_plane_config import SERVICE_CIDR
 
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 MODES = ("API", "API_AND_CONFIG_MAP", "CONFIG_MAP")
+_IN_PROGRESS = {"CREATING": "CreateCluster", "UPDATING": "UpdateClusterVersion"}
 UNSUPPORTED = ("outpostConfig", "remoteNetworkConfig", "computeConfig", "storageConfig", "zonalShiftConfig")
 
 
@@ -70,8 +71,8 @@ def delete(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
                 f"Cluster {name} has deletion protection: turn it off with update-cluster-config first",
                 clusterName=name,
             )
-        if state.cluster.status == "CREATING":
-            raise in_use(f"Cluster {name} has operation CreateCluster in progress", clusterName=name)
+        if running := _IN_PROGRESS.get(state.cluster.status):
+            raise in_use(f"Cluster {name} has operation {running} in progress", clusterName=name)
         state.change(status="DELETING")
     state.wake.set()
     return describe(eks, caller, params)
@@ -99,13 +100,13 @@ def update_version(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Js
 
     https://docs.aws.amazon.com/eks/latest/userguide/update-cluster.html
     """
-    state = eks.find_active(str(params["name"]))
-    version, current = _version(eks, params.get("version")), state.cluster.version
-    if version == current:
-        raise invalid(f"Cluster is already at version {version}", clusterName=state.cluster.name)
-    if VERSIONS.index(version) != VERSIONS.index(current) + 1:
-        raise invalid(f"Unsupported Kubernetes minor version update from {current} to {version}")
-    with state.lock:
+    state, version = eks.find(str(params["name"])), _version(eks, params["version"])
+    with state.lock:  # of two calls at once only one may see the cluster as ACTIVE
+        current = eks.find_active(state.cluster.name).cluster.version
+        if version == current:
+            raise invalid(f"Cluster is already at version {version}", clusterName=state.cluster.name)
+        if VERSIONS.index(version) != VERSIONS.index(current) + 1:
+            raise invalid(f"Unsupported Kubernetes minor version update from {current} to {version}")
         state.change(status="UPDATING")
         update = eks.add_update(state, "VersionUpdate", {"Version": version})
         state.updates[update.id] = update
