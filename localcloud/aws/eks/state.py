@@ -68,7 +68,7 @@ class ClusterState:
 
     cluster: Cluster
     creations: Mapping[tuple[str, str], Creation] = field(default_factory=dict)
-    """The create calls for the cluster and its parts, by operation and `clientRequestToken` (see `idempotency`)."""
+    """The calls that created the cluster and its parts, or update them, by operation and `clientRequestToken` (see `idempotency`)."""
     groups: dict[str, GroupState] = field(default_factory=dict)
     self_managed: NodeSet = field(default_factory=NodeSet)
     """The nodes on instances that EKS did not launch."""
@@ -92,15 +92,15 @@ class ClusterState:
         """Return all nodes of the cluster."""
         return [*self.groups.values(), self.self_managed]
 
-    def arns(self) -> set[str]:
-        """Return the ARNs of the cluster and its parts, except of those that are being deleted."""
+    def made(self) -> set[str]:
+        """Return the updates' ids, and the ARNs of the cluster and its parts, except of those being deleted."""
         ending: list[Cluster | Nodegroup] = [self.cluster, *(member.group for member in list(self.groups.values()))]
         lasting: list[Addon | AccessEntry | Association] = [
             *self.addons.values(),
             *self.entries.values(),
             *self.associations.values(),
         ]
-        return {item.arn for item in ending if item.status != "DELETING"} | {item.arn for item in lasting}
+        return {item.arn for item in ending if item.status != "DELETING"} | {item.arn for item in lasting} | {*self.updates}
 
 
 @dataclass(frozen=True)
