@@ -53,10 +53,13 @@ class GroupState(NodeSet):
 
     group: Nodegroup
     started_at: float
+    """When the group was created, or its update began or last replaced a node."""
     launch_failure: str | None = None
     """Why the last launch of an instance failed; None after a launch."""
     update: str | None = None
     """The id of the update that replaces the nodes."""
+    before: Nodegroup | None = None
+    """The group before that update."""
     relabel: set[str] = field(default_factory=set)
     removed_labels: set[str] = field(default_factory=set)
     removed_taints: set[tuple[str, str]] = field(default_factory=set)
@@ -100,7 +103,11 @@ class ClusterState:
             *self.entries.values(),
             *self.associations.values(),
         ]
-        return {item.arn for item in ending if item.status != "DELETING"} | {item.arn for item in lasting} | {*self.updates}
+        return (
+            {item.arn for item in ending if item.status != "DELETING"}
+            | {item.arn for item in lasting}
+            | {*self.updates}
+        )
 
 
 @dataclass(frozen=True)

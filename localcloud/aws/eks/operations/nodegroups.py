@@ -105,8 +105,9 @@ def update_version(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Js
     if version not in (found.group.version, state.cluster.version):
         raise invalid(f"Version {version} is not supported: the cluster has {state.cluster.version}")
     with state.lock:
+        before = _updatable(found.group)
         changed = replace(
-            _updatable(found.group),
+            before,
             version=version,
             release_version=_release(version, params.get("releaseVersion")),
             status="UPDATING",
@@ -120,7 +121,7 @@ def update_version(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Js
         shown = {"Version": version, "ReleaseVersion": changed.release_version}
         update = eks.add_update(state, "VersionUpdate", shown, nodegroup=found.group.name)
         state.updates[update.id] = update
-        found.update = update.id
+        found.update, found.before, found.started_at = update.id, before, time.monotonic()
     state.wake.set()
     return {"update": update_json(update)}
 

@@ -155,9 +155,7 @@ def test_a_cluster_that_is_being_updated_takes_no_other_update_and_is_not_delete
     assert world.call("DescribeCluster", name="demo")["cluster"]["status"] == "UPDATING"
 
 
-def test_of_two_updates_of_the_version_at_once_one_is_refused(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_two_updates_of_the_version_at_once_one_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.cluster(version="1.34")
     world.eks.pool = LatePool()  # type: ignore[assignment]
     asked = {"name": "demo", "version": "1.35"}
