@@ -187,7 +187,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Creation:
-    """A call with a `clientRequestToken`, the ARN of the resource or the id of the update that it made, and its reply."""
+    """A call with a `clientRequestToken`, the ARN or the update's id that it made, and its reply."""
 
     params: Mapping[str, Any]
     arn: str

@@ -71,7 +71,7 @@ class ClusterState:
 
     cluster: Cluster
     creations: Mapping[tuple[str, str], Creation] = field(default_factory=dict)
-    """The calls that created the cluster and its parts, or update them, by operation and `clientRequestToken` (see `idempotency`)."""
+    """The create and update calls, by operation and `clientRequestToken` (see `idempotency`)."""
     groups: dict[str, GroupState] = field(default_factory=dict)
     self_managed: NodeSet = field(default_factory=NodeSet)
     """The nodes on instances that EKS did not launch."""

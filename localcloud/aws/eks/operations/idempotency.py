@@ -6,8 +6,8 @@ A call with the same token and the same parameters gets the first call's reply
 (https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateCapability.html says so; the pages of the other create
 operations say only that the token makes them idempotent). With other parameters the call fails with
 InvalidParameterException, which all of these operations can raise. A token is forgotten when the resource that it
-created is deleted, so the same program can create it again. An SDK sends one token with every attempt of a call; without
-this, the attempt after a lost answer would be refused because of the update that the first one has started.
+created is deleted, so the same program can create it again. An SDK sends one token with every attempt of a call: the
+attempt after a lost answer would be refused because of the update that the first one has started.
 """
 
 from __future__ import annotations
