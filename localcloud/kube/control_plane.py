@@ -13,6 +13,7 @@ import ipaddress
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -33,6 +34,7 @@ POLL_SECONDS = 0.1
 STOP_SECONDS = 2.0
 RETURN_SECONDS = 120.0
 """How long the old version may take to be ready again, after the new one didn't start."""
+UNAVAILABLE = (0, 503)
 NODE_PREFIX = 24
 COMPONENTS = {"kube-controller-manager": "system:kube-controller-manager", "kube-scheduler": "system:kube-scheduler"}
 
@@ -206,11 +208,11 @@ class ControlPlane:
 
     def delete_node(self, name: str) -> None:
         """Delete a Node object, and finish the pods that were bound to it."""
-        delete_node(self.client, name)
+        self._patiently(lambda client: delete_node(client, name), time.monotonic() + RETURN_SECONDS)
 
     def drain(self, name: str, deadline: float) -> None:
         """Cordon a node and evict its pods; return when they are gone or at the deadline."""
-        drain(self.client, name, deadline)
+        self._patiently(lambda client: drain(client, name, deadline), deadline)
 
     def allocate_pod_cidr(self) -> str:
         """Return a /24 for a new node: the next one that no node has."""
@@ -270,6 +272,16 @@ class ControlPlane:
         version = self.spec.version
         program = tools.binary(component) if component == "etcd" else tools.kubernetes(version, component)
         self._supervisor.spawn(self._process(component), [str(program), *flags], netns=True)
+
+    def _patiently(self, act: Callable[[Client], None], deadline: float) -> None:
+        """Do something that may be done again, and do it again while the API server doesn't answer: an upgrade ends."""
+        while True:
+            try:
+                return act(self.client)
+            except ApiError as error:
+                if error.status not in UNAVAILABLE or time.monotonic() > deadline:
+                    raise
+            time.sleep(POLL_SECONDS)
 
     def _wait_until(self, path: str, deadline: float) -> None:
         """Poll a path of the API server until it answers with success."""

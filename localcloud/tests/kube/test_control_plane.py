@@ -1,4 +1,4 @@
-"""What becomes of a control plane whose new version doesn't start."""
+"""What becomes of a control plane whose new version doesn't start, and of nodes that end while it is away."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from localcloud import tools
 from localcloud.instance import Instance
 from localcloud.kube.control_plane import ControlPlane, ControlPlaneSpec
-from localcloud.kube.errors import KubeError
+from localcloud.kube.errors import ApiError, KubeError
 
 OLD, NEW = "1.34", "1.35"
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -71,3 +71,46 @@ def test_a_version_that_does_not_start_leaves_the_old_one_running(
     with pytest.raises(KubeError, match="kube-apiserver died"):
         made.upgrade(NEW, time.monotonic() + 60)
     assert (supervisor.running, made.spec.version) == (programs(OLD), OLD)
+
+
+class AwayClient:
+    """An API server that answers from the third request on, and has one pod until that is evicted."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self._pods = [{"metadata": {"name": "p", "namespace": "n", "uid": "u"}}]
+
+    def patch(self, path: str, body: Any) -> None:
+        self._answer("patch")
+
+    def get(self, path: str) -> dict[str, Any]:
+        self._answer("get")
+        return {"items": list(self._pods)}
+
+    def create(self, path: str, body: Any) -> None:
+        self._answer("evict")
+        self._pods.clear()
+
+    def delete(self, path: str, options: Any = None) -> bool:
+        self._answer("delete")
+        self._pods.clear()
+        return True
+
+    def _answer(self, verb: str) -> None:
+        self.asked.append(verb)
+        if len(self.asked) < 3:
+            raise ApiError(0, "connection refused")
+
+
+@pytest.mark.parametrize(
+    ("end", "asked"), [("drain", ["patch", "get", "evict", "get"]), ("delete_node", ["delete", "get"])]
+)
+def test_a_node_that_ends_during_an_upgrade_is_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, asked: list[str]
+) -> None:
+    made, _ = plane(tmp_path, monkeypatch, broken="nothing")
+    client: Any = AwayClient()
+    made._client = client
+    deadline = () if end == "delete_node" else (time.monotonic() + 60,)
+    getattr(made, end)("node", *deadline)
+    assert client.asked[2:] == asked
