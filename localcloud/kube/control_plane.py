@@ -178,8 +178,8 @@ class ControlPlane:
     def upgrade(self, version: str, deadline: float) -> None:
         """Restart everything but etcd in another version of Kubernetes; return once the API server is ready.
 
-        EKS replaces the API servers one by one. Here there is one, and it doesn't answer for some seconds. As on EKS the
-        cluster goes on in the old version if the new one doesn't start.
+        EKS replaces the API servers one by one. Here there is one, and it doesn't answer for some seconds. As on EKS
+        the cluster goes on in the old version if the new one doesn't start.
         https://docs.aws.amazon.com/eks/latest/userguide/update-cluster.html
 
         Raises:

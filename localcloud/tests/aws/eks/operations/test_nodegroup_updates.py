@@ -103,3 +103,14 @@ def test_the_update_of_a_deleted_group_is_cancelled(world: World) -> None:
     world.turn(9, later_seconds=60)
     assert world.call("ListNodegroups", clusterName="demo")["nodegroups"] == []
     assert state.updates[asked["updateId"]].status == "Cancelled"
+
+
+@pytest.mark.parametrize("template", [None, {"id": "lt-2"}], ids=["none", "another"])
+def test_a_group_keeps_the_launch_template_that_it_was_created_with(world: World, template: Any) -> None:
+    world.nodegroup(1, **({"launchTemplate": template} if template else {}))
+    world.turn(3)
+    names = {"clusterName": "demo", "nodegroupName": "workers"}
+    with pytest.raises(EksError, match=r"can't change from launch template (none|lt-2) to lt-1") as caught:
+        world.call("UpdateNodegroupVersion", **names, launchTemplate={"id": "lt-1"})
+    assert caught.value.code == "InvalidParameterException"
+    assert world.status() == "ACTIVE"

@@ -220,6 +220,12 @@ def test_the_node_role_gets_an_access_entry(world: World) -> None:
         ({"labels": {"node-role.kubernetes.io/worker": ""}}, "may not set the label node-role"),
         ({"capacityType": "CHEAP"}, "CHEAP"),
         ({"launchTemplate": {"id": "lt-x"}}, "lt-x"),
+        (
+            {"launchTemplate": {"id": "lt-1", "name": "workers"}},
+            "Either provide launch template ID or launch template name",
+        ),
+        ({"amiType": "AL2_x86_64"}, "amiType 'AL2_x86_64' is none of AL2023_x86_64_STANDARD"),
+        ({"version": "1.34"}, r"Version 1\.34 is not supported: the cluster has 1\.35"),
         ({"updateConfig": {"updateStrategy": "MINIMAL"}}, "one of maxUnavailable and maxUnavailablePercentage"),
         ({"updateConfig": {"maxUnavailable": 1, "maxUnavailablePercentage": 1}}, "maxUnavailablePercentage"),
         ({"updateConfig": {"maxUnavailable": 101}}, "from 1 to 100"),
