@@ -115,10 +115,10 @@ def update_version(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Js
 
 
 def describe_update(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """DescribeUpdate."""
+    """DescribeUpdate; that of a node group or an addon is found with its name only."""
     state = eks.find(str(params["name"]))
     update = state.updates.get(str(params["updateId"]))
-    if update is None:
+    if update is None or (update.nodegroup, update.addon) != _owner(params):
         raise not_found(f"No update found for ID: {params['updateId']}", clusterName=state.cluster.name)
     return {"update": update_json(update)}
 
@@ -126,9 +126,13 @@ def describe_update(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> J
 def list_updates(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
     """ListUpdates of the cluster, or of the node group or addon that the call names."""
     state = eks.find(str(params["name"]))
-    wanted = (params.get("nodegroupName"), params.get("addonName"))
-    found = [update.id for update in state.updates.values() if (update.nodegroup, update.addon) == wanted]
+    wanted = _owner(params)
+    found = [update.id for update in list(state.updates.values()) if (update.nodegroup, update.addon) == wanted]
     return page(found, params, "updateIds")
+
+
+def _owner(params: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    return params.get("nodegroupName"), params.get("addonName")
 
 
 def _checked(eks: Eks, caller: Principal, name: str, params: Mapping[str, Any]) -> Cluster:

@@ -46,7 +46,8 @@ def test_a_group_follows_its_cluster_node_by_node(monkeypatch: pytest.MonkeyPatc
     assert updated_versions(world) == ["1.35", "1.35"]
     group = world.call("DescribeNodegroup", **names)["nodegroup"]
     assert (group["status"], group["version"], group["releaseVersion"]) == ("ACTIVE", "1.35", RELEASES["1.35"][0])
-    assert world.call("DescribeUpdate", name="demo", updateId=update["id"])["update"]["status"] == "Successful"
+    described = world.call("DescribeUpdate", name="demo", nodegroupName="workers", updateId=update["id"])["update"]
+    assert described["status"] == "Successful"
     assert len(world.machine.planes[0].drained) == 2
 
 
@@ -114,3 +115,11 @@ def test_a_group_keeps_the_launch_template_that_it_was_created_with(world: World
         world.call("UpdateNodegroupVersion", **names, launchTemplate={"id": "lt-1"})
     assert caught.value.code == "InvalidParameterException"
     assert world.status() == "ACTIVE"
+
+
+def test_the_update_of_a_group_is_found_with_the_groups_name_only(world: World) -> None:
+    asked = begun_update(world)
+    assert world.call("DescribeUpdate", **asked)["update"]["type"] == "VersionUpdate"
+    with pytest.raises(EksError, match="No update found") as caught:
+        world.call("DescribeUpdate", name="demo", updateId=asked["updateId"])
+    assert caught.value.code == "ResourceNotFoundException"
