@@ -81,6 +81,8 @@ class ClusterState:
     updates: dict[str, Update] = field(default_factory=dict)
     plane: ControlPlane | None = None
     software: Addons | None = None
+    installing: list[str] = field(default_factory=list)
+    """The addons that are being installed, each as often as it was asked for."""
     removed_addons: set[str] = field(default_factory=set)
     lock: threading.RLock = field(default_factory=threading.RLock)
     wake: threading.Event = field(default_factory=threading.Event)
