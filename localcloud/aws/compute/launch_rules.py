@@ -61,8 +61,7 @@ def _complete_launches(backend: Any) -> None:
         for instance in rest if profile is not None else ():
             self.associate_iam_instance_profile(instance.id, iam_instance_profile_arn=profile.arn)
         _tag_interfaces(reservation.instances, template, given)
-        if group is not None:
-            group.instances += reservation.instances
+        placement.place(group, reservation.instances)
         return reservation
 
     backend.run_instances = run_instances
