@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
@@ -113,6 +116,24 @@ def test_what_is_more_than_the_quota_is_refused_until_more_is_asked_for(client: 
     launch(client, "m5.large")
     with pytest.raises(client("service-quotas").exceptions.IllegalArgumentException):
         client("service-quotas").request_service_quota_increase(**asked)
+
+
+def test_two_launches_at_once_do_not_both_get_the_last_of_a_quota(
+    client: Clients, account: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quotas.grant(account, {STANDARD: 2})
+    both, refuse = threading.Barrier(2), quotas.refuse
+
+    def refuse_slowly(*args: Any) -> None:
+        refuse(*args)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(1)  # for the other one, if it is asked at the same time
+
+    monkeypatch.setattr(quotas, "refuse", refuse_slowly)
+    ec2 = client("ec2")
+    with ThreadPoolExecutor(2) as threads:
+        launches = [threads.submit(launch, lambda name: ec2, "m5.large") for _ in range(2)]
+    assert [type(each.exception()) for each in launches].count(type(None)) == 1
 
 
 def test_spot_and_each_family_have_quotas_of_their_own(client: Clients, account: Any) -> None:
