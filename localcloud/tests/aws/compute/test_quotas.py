@@ -7,12 +7,14 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
 import pytest
 
 from localcloud.aws.compute import capacity, quotas
+from localcloud.aws.compute.quota_service import QuotaService
 from localcloud.tests.aws.account import serve_account
 from localcloud.tests.aws.fakes import ACCOUNT, REGION
 
@@ -103,6 +105,27 @@ def test_quotas_are_listed_in_pages(client: Clients) -> None:
     )
     assert [len(each["Quotas"]) for each in pages[:-1]] == [10] * (len(pages) - 1)
     assert {quota["QuotaCode"] for each in pages for quota in each["Quotas"]} == set(quotas.QUOTAS)
+
+
+def test_one_quota_can_be_listed_and_a_wrong_page_is_refused(client: Clients) -> None:
+    service = client("service-quotas")
+    listed = service.list_service_quotas(ServiceCode="ec2", QuotaCode=G)["Quotas"]
+    assert [quota["QuotaCode"] for quota in listed] == [G]
+    with pytest.raises(service.exceptions.InvalidPaginationTokenException):
+        service.list_service_quotas(ServiceCode="ec2", NextToken="forged")
+
+
+@pytest.mark.parametrize("params", [{"DesiredValue": "many"}, {}], ids=["no number", "missing"])
+def test_a_wish_without_a_number_is_an_error_of_the_caller(params: dict[str, str]) -> None:
+    call: Any = SimpleNamespace(
+        operation=SimpleNamespace(
+            name="RequestServiceQuotaIncrease",
+            region=REGION,
+            params={"ServiceCode": "ec2", "QuotaCode": G, **params},
+        )
+    )
+    answer = QuotaService(ACCOUNT).handle(call)
+    assert (answer.status_code, answer.get_json()["__type"]) == (400, "IllegalArgumentException")
 
 
 def test_what_is_more_than_the_quota_is_refused_until_more_is_asked_for(client: Clients, account: Any) -> None:
