@@ -81,7 +81,9 @@ def wanted(backend: Any, template: Mapping[str, Any]) -> PlacementGroup | None:
 
 def place(group: PlacementGroup | None, instances: Iterable[Any]) -> None:
     """Put new instances into a group, if there is one."""
-    for instance in instances if group is not None else ():
+    if group is None:
+        return
+    for instance in instances:
         group.instances.append(instance)
         instance.placement.group_name = group.name
 

@@ -81,14 +81,13 @@ def test_a_call_can_name_the_group_itself(ec2: Any) -> None:
 
 def test_a_group_keeps_its_partitions_or_its_spread_level(ec2: Any) -> None:
     kept = []
-    for number, more in enumerate(
-        (
-            {"Strategy": "partition", "PartitionCount": 3},
-            {"Strategy": "partition"},
-            {"Strategy": "spread", "SpreadLevel": "host"},
-            {"Strategy": "spread"},
-        )
-    ):
+    wanted: list[dict[str, Any]] = [
+        {"Strategy": "partition", "PartitionCount": 3},
+        {"Strategy": "partition"},
+        {"Strategy": "spread", "SpreadLevel": "host"},
+        {"Strategy": "spread"},
+    ]
+    for number, more in enumerate(wanted):
         ec2.create_placement_group(GroupName=f"kept-{number}", **more)
         (group,) = ec2.describe_placement_groups(GroupNames=[f"kept-{number}"])["PlacementGroups"]
         kept.append((group.get("PartitionCount"), group.get("SpreadLevel")))

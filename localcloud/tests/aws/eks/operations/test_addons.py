@@ -106,7 +106,7 @@ def test_an_addon_is_active_once_its_new_version_is_installed(world: World) -> N
     create(world)
     world.turn()
     world.eks.pool = pool = LatePool()  # type: ignore[assignment]
-    asked = {"clusterName": "demo", "addonName": "vpc-cni"}
+    asked: dict[str, Any] = {"clusterName": "demo", "addonName": "vpc-cni"}
     identity = world.call("UpdateAddon", **asked, addonVersion="v1.20.3-eksbuild.1")["update"]["id"]
     seen = []
     for work in (None, pool.left[0]):

@@ -148,7 +148,8 @@ def test_a_cluster_that_is_being_updated_takes_no_other_update_and_is_not_delete
     world.cluster(version="1.34")
     world.eks.pool = LatePool()  # type: ignore[assignment]
     world.call("UpdateClusterVersion", name="demo", version="1.35")
-    for operation, params in (("UpdateClusterVersion", {"version": "1.35"}), ("DeleteCluster", {})):
+    calls: dict[str, dict[str, Any]] = {"UpdateClusterVersion": {"version": "1.35"}, "DeleteCluster": {}}
+    for operation, params in calls.items():
         with pytest.raises(EksError) as caught:
             world.call(operation, name="demo", **params)
         assert caught.value.code == "ResourceInUseException"
@@ -158,7 +159,7 @@ def test_a_cluster_that_is_being_updated_takes_no_other_update_and_is_not_delete
 def test_of_two_updates_of_the_version_at_once_one_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.cluster(version="1.34")
     world.eks.pool = LatePool()  # type: ignore[assignment]
-    asked = {"name": "demo", "version": "1.35"}
+    asked: dict[str, Any] = {"name": "demo", "version": "1.35"}
 
     def meanwhile() -> list[str]:
         monkeypatch.setattr(world.machine, "kubernetes_versions", lambda: ["1.34", "1.35"])

@@ -64,7 +64,7 @@ def begun_update(world: World) -> dict[str, Any]:
     """Begin the update of a group of two nodes; return what names it."""
     world.nodegroup(2, releaseVersion=RELEASES["1.35"][1])
     world.turn(3)
-    asked = {"clusterName": "demo", "nodegroupName": "workers"}
+    asked: dict[str, Any] = {"clusterName": "demo", "nodegroupName": "workers"}
     identity = world.call("UpdateNodegroupVersion", **asked)["update"]["id"]
     return {"name": "demo", "nodegroupName": "workers", "updateId": identity}
 
@@ -110,7 +110,7 @@ def test_the_update_of_a_deleted_group_is_cancelled(world: World) -> None:
 def test_a_group_keeps_the_launch_template_that_it_was_created_with(world: World, template: Any) -> None:
     world.nodegroup(1, **({"launchTemplate": template} if template else {}))
     world.turn(3)
-    names = {"clusterName": "demo", "nodegroupName": "workers"}
+    names: dict[str, Any] = {"clusterName": "demo", "nodegroupName": "workers"}
     with pytest.raises(EksError, match=r"can't change from launch template (none|lt-2) to lt-1") as caught:
         world.call("UpdateNodegroupVersion", **names, launchTemplate={"id": "lt-1"})
     assert caught.value.code == "InvalidParameterException"
