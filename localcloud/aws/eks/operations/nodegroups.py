@@ -85,6 +85,7 @@ def delete(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
 def update_config(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
     """UpdateNodegroupConfig; as on AWS, the update is done before the new nodes are ready."""
     state, found = _find(eks, params)
+    _refuse_unsupported(params)
     with state.lock:
         group = _updatable(found.group)
         changed = replace(
@@ -193,6 +194,7 @@ def node_config(cluster: Cluster, group: Nodegroup, own: bytes) -> NodeConfig:
 
 
 def _checked(eks: Eks, state: ClusterState, name: str, params: Mapping[str, Any]) -> Nodegroup:
+    _refuse_unsupported(params)
     cluster, now, identity = state.cluster, time.time(), str(uuid.uuid4())
     template, data = _template(eks, params["launchTemplate"]) if params.get("launchTemplate") else (None, {})
     types = tuple(str(kind) for kind in params.get("instanceTypes") or ())
@@ -230,6 +232,11 @@ def _checked(eks: Eks, state: ClusterState, name: str, params: Mapping[str, Any]
         auto_scaling_group=f"eks-{name}-{identity}",
         tags=checked_tags(params.get("tags")),
     )
+
+
+def _refuse_unsupported(params: Mapping[str, Any]) -> None:
+    if (params.get("warmPoolConfig") or {}).get("enabled"):
+        raise invalid("warmPoolConfig is not supported by this cloud: leave it out")
 
 
 def _check_node_config(eks: Eks, cluster: Cluster, group: Nodegroup) -> None:

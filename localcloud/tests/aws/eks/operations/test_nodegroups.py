@@ -224,6 +224,7 @@ def test_the_node_role_gets_an_access_entry(world: World) -> None:
             {"launchTemplate": {"id": "lt-1", "name": "workers"}},
             "Either provide launch template ID or launch template name",
         ),
+        ({"warmPoolConfig": {"enabled": True}}, "warmPoolConfig is not supported"),
         ({"amiType": "AL2_x86_64"}, "amiType 'AL2_x86_64' is none of AL2023_x86_64_STANDARD"),
         ({"version": "1.34"}, r"Version 1\.34 is not supported: the cluster has 1\.35"),
         ({"updateConfig": {"updateStrategy": "MINIMAL"}}, "one of maxUnavailable and maxUnavailablePercentage"),
