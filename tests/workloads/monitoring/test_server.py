@@ -139,6 +139,11 @@ def test_the_exporter_requests_no_gpu_and_has_no_privilege_but_the_one_that_show
     assert "privileged" not in container["securityContext"]
 
 
+def test_nodes_that_have_no_gpus_yet_do_not_hold_an_update_up() -> None:
+    # Pulumi waits for a DaemonSet's pods: https://github.com/pulumi/pulumi-kubernetes/pull/2953
+    assert gpus.exporter_manifest("dcgm:4")["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
+
+
 def test_all_processes_of_all_workers_are_read() -> None:
     rules = jobs(scrape.Parts())["workers"]["relabel_configs"]
     patterns = {rule["source_labels"][0]: rule["regex"] for rule in rules if rule.get("action") == "keep"}
