@@ -51,7 +51,7 @@ counter that begins with 1."""
 
 @pytest.fixture(scope="module")
 def stack(checkout: Checkout) -> Iterator[Checkout]:
-    """Yield the checkout with a new stack that has monitoring and two workers; later modules have other settings."""
+    """Yield the checkout with a new stack that has monitoring and two workers; it is gone for later modules."""
     file = checkout.path / f"Pulumi.{STACK}.yaml"
     before = file.read_text()
     if checkout.run("kubectl get crd elasticjobs.elastic.pytorch.org", expect=None).status == 0:
@@ -64,6 +64,7 @@ def stack(checkout: Checkout) -> Iterator[Checkout]:
     checkout.forget_outputs()
     wait_for_world(checkout, 2)
     yield checkout
+    checkout.run("pulumi destroy --yes", expect=None)
     file.write_text(before)
 
 
