@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from contract import labels
+from contract import devices, labels
 from contract.elasticjob import names
 from contract.install.pods import NAMESPACE as CONTROLLER_NAMESPACE
 
@@ -98,7 +98,7 @@ def _karpenter() -> Config:
 
 
 def _gpus() -> Config:
-    found = _pods(GPUS, {labels.NAME: GPU_EXPORTER}, "metrics")
+    found = _pods(GPUS, {labels.NAME: GPU_EXPORTER}, "metrics", namespace=devices.NAMESPACE)
     # The exporter's own labels `namespace`, `pod` and `container` name the pod that uses the GPU.
     kept = [rule for rule in found["relabel_configs"] if rule.get("target_label") not in ("namespace", "pod")]
     return {**found, "relabel_configs": kept}

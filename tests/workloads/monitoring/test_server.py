@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from contract import labels
+from contract import devices, labels
 from contract.elasticjob import names
 from scripts import toolchain
 from tests import graph
+from tests.security.reach import Network, Pod
 from workloads import etcd
 from workloads.monitoring import gpus, scrape, server
 
@@ -20,6 +21,7 @@ EVERYTHING = scrape.Parts(gpus=True, karpenter=True)
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 DEPLOYMENT = "kubernetes:apps/v1:Deployment"
 DAEMON_SET = "kubernetes:apps/v1:DaemonSet"
+NAMESPACE = "kubernetes:core/v1:Namespace"
 POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
 
 
@@ -142,6 +144,32 @@ def test_the_exporter_requests_no_gpu_and_has_no_privilege_but_the_one_that_show
 def test_nodes_that_have_no_gpus_yet_do_not_hold_an_update_up() -> None:
     # Pulumi waits for a DaemonSet's pods: https://github.com/pulumi/pulumi-kubernetes/pull/2953
     assert gpus.exporter_manifest("dcgm:4")["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
+
+
+def test_the_exporter_is_in_the_namespace_that_accepts_its_privilege_and_goes_before_it() -> None:
+    made = deployed("prometheus", "Pulumi.aws.yaml.example")
+    exporter = made.one(DAEMON_SET, scrape.GPU_EXPORTER)
+    space = made.one(NAMESPACE, devices.NAMESPACE)
+    assert exporter.inputs["metadata"]["namespace"] == space.inputs["metadata"]["name"]
+    assert space.inputs["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
+    assert made.needs(exporter, space)
+
+
+def test_prometheus_finds_and_reaches_the_exporter() -> None:
+    made = deployed("prometheus", "Pulumi.aws.yaml.example")
+    source, exporter = (
+        Pod(each.inputs["metadata"]["namespace"], each.inputs["spec"]["template"]["metadata"]["labels"])
+        for each in (made.one(DEPLOYMENT, "prometheus"), made.one(DAEMON_SET, scrape.GPU_EXPORTER))
+    )
+    (content,) = (each.inputs["data"] for each in made.all(CONFIG_MAP) if each.name.startswith("configmap-prometheus-"))
+    found = {each["job_name"]: each for each in json.loads(content["prometheus.yml"])["scrape_configs"]}["gpus"]
+    assert found["kubernetes_sd_configs"] == [{"role": "pod", "namespaces": {"names": [exporter.namespace]}}]
+    assert found["relabel_configs"][0]["regex"] == exporter.labels[labels.NAME]
+
+    policies = [each.inputs for each in made.all(POLICY)]
+    spaces = [each.inputs["metadata"]["name"] for each in made.all(NAMESPACE)]
+    network = Network(policies, {name: {"kubernetes.io/metadata.name": name} for name in spaces})
+    assert network.lets(source, exporter, gpus.PORT)
 
 
 def test_all_processes_of_all_workers_are_read() -> None:
