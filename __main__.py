@@ -83,9 +83,10 @@ def main() -> None:
     )
     if stack.machines.efa:
         EfaPlugin("efa-plugin", EfaPluginArgs(training.images.efa_plugin), platform.options(namespace))
+    gpu_plugin = device_plugin(stack, platform)
     prometheus: pulumi.Input[str] | None = None
     if stack.monitoring is not None:
-        Monitoring("monitoring", MonitoringArgs(stack, stack.monitoring), platform.options(namespace))
+        Monitoring("monitoring", MonitoringArgs(stack, stack.monitoring), platform.options(namespace, *gpu_plugin))
         prometheus = managed(stack, account, network, cluster) if stack.monitoring.managed else server.address()
     # Nodes with GPUs cost money, so they come when there is something to train on.
     worker_nodes: list[pulumi.Resource] = [
@@ -93,8 +94,7 @@ def main() -> None:
     ]
     if stack.surge is not None:
         worker_nodes.append(surge_nodes(stack, stack.surge, account, node_needs, platform))
-    if stack.workers.gpus:
-        worker_nodes += gpus(stack, platform, worker_nodes)
+    worker_nodes += [*gpu_plugin, *gpu_check(stack, platform, [*gpu_plugin, *worker_nodes])]
     workers = TrainingArgs(stack, bucket.name, code.uri, namespace.priorities)
     Training(training.job, workers, platform.options(dataset, etcd, controller, *worker_nodes))
 
@@ -135,12 +135,18 @@ def surge_nodes(
     return SurgeNodes("surge-nodes", SurgeNodesArgs(stack, surge, site), after)
 
 
-def gpus(stack: settings.Settings, platform: Platform, worker_nodes: list[pulumi.Resource]) -> list[pulumi.Resource]:
-    """Make what tells Kubernetes about the nodes' GPUs, and what looks whether it worked; return what to wait for."""
-    plugin = DevicePlugin("gpus", DevicePluginArgs(stack.training.images.device_plugin), platform.options())
+def device_plugin(stack: settings.Settings, platform: Platform) -> list[pulumi.Resource]:
+    """Make what tells Kubernetes about the nodes' GPUs, if workers have some."""
+    if not stack.workers.gpus:
+        return []
+    return [DevicePlugin("gpus", DevicePluginArgs(stack.training.images.device_plugin), platform.options())]
+
+
+def gpu_check(stack: settings.Settings, platform: Platform, after: list[pulumi.Resource]) -> list[pulumi.Resource]:
+    """Make what looks whether the nodes have their GPUs, if there are to be some."""
     if not needed(stack.workers):
-        return [plugin]
-    return [plugin, GpuCheck("gpu-check", GpuCheckArgs(stack), platform.options(plugin, *worker_nodes))]
+        return []
+    return [GpuCheck("gpu-check", GpuCheckArgs(stack), platform.options(*after))]
 
 
 if __name__ == "__main__":

@@ -6,4 +6,4 @@ GPU = "nvidia.com/gpu"
 """The resource that the device plug-in advertises, a worker requests, and nodes with GPUs may be tainted with."""
 
 NAMESPACE = "tidewater-devices"
-"""Of the device plug-in, which needs privileges that no other pod of the stack has."""
+"""Of the pods that see all GPUs of a node, and need privileges for that: the device plug-in and DCGM exporter."""

@@ -53,6 +53,15 @@ def test_the_default_is_the_newest_version() -> None:
     assert stack.cluster.version == list(TABLE)[-1]
 
 
+def test_the_documentation_says_until_when_each_version_is_supported() -> None:
+    rows = re.findall(
+        r"^\| (\d\.\d+) \| (\d{4}-\d\d-\d\d) \|", (graph.ROOT / "docs/upgrades.md").read_text(), re.MULTILINE
+    )
+    assert dict(rows) == {version: release.standard_support_until for version, release in TABLE.items()}
+    newest = list(TABLE)[-1]
+    assert f"({newest}: {TABLE[newest].standard_support_until})" in (graph.ROOT / "README.md").read_text()
+
+
 def test_the_image_goes_with_the_version_unless_it_is_configured() -> None:
     config = graph.stack_config("Pulumi.local.yaml")
     assert settings.parse(config, stack="local").node_image == TABLE["1.35"].node_image

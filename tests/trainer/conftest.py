@@ -56,6 +56,7 @@ def start(
             started.append(Program(name, given, log, python or IMAGES))
         else:
             started.append(ForkedScript(farm, name, given, log))
+        started[-1].others = started
         return started[-1]
 
     yield start_worker

@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -25,6 +25,9 @@ ETCD_FLAGS = ("--unsafe-no-fsync",)
 """On a slow disk etcd waits for seconds, and elects another leader. SIGKILL loses nothing that it has written."""
 PATIENCE_SECONDS = 180
 """Far beyond what anything here takes, even on a machine that is busy with other things."""
+
+_STACKS_SECONDS = 2
+"""After a SIGABRT a worker that was started as a program writes the stacks of its threads into its log."""
 
 _given: set[int] = set()
 """The ports that this process was given: most of them are not in use yet when the next one is drawn."""
@@ -119,16 +122,35 @@ class Logged:
         deadline = time.monotonic() + seconds
         while not condition(self):
             if time.monotonic() > deadline or (self.poll() is not None and not condition(self)):
-                raise AssertionError(f"{self.name}, exit code {self.poll()}, logged:\n{self.text()[-4000:]}")
+                raise AssertionError(self.account())
             time.sleep(0.02)
+
+    def account(self) -> str:
+        """Return what a failed test tells of this worker."""
+        return _account(self, self.poll())
 
     def wait_for_world(self, size: int, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until ``size`` workers made the last step."""
         self.wait_for(lambda worker: worker.steps() and worker.steps()[-1]["world_size"] == str(size), seconds)
 
 
+def _account(worker: Logged, code: int | None) -> str:
+    return f"{worker.name}, exit code {code}, logged:\n{worker.text()[-4000:]}"
+
+
 class Worker(Logged):
     """A worker process and its log."""
+
+    others: Sequence[Worker] = ()
+    """The workers that the same test has started, this one included: most often the one that waits isn't to blame."""
+
+    def account(self) -> str:
+        """Return what a failed test tells of this worker and of the others, with the stacks of those that run."""
+        codes = {worker: worker.poll() for worker in (self, *self.others)}
+        for worker in self.others:
+            worker.signal(signal.SIGABRT)
+        time.sleep(_STACKS_SECONDS)
+        return "\n".join(_account(worker, code) for worker, code in codes.items())
 
     def signal(self, number: signal.Signals) -> None:
         raise NotImplementedError
@@ -150,7 +172,7 @@ class Program(Worker):
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 preexec_fn=bound_to(os.getpid()),
-                env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(CHECKOUT)},
+                env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(CHECKOUT), "PYTHONFAULTHANDLER": "1"},
             )
 
     def poll(self) -> int | None:

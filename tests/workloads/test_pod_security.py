@@ -12,8 +12,9 @@ import pytest
 
 from tests import graph
 
-NAMESPACES = ("training", "tidewater-system", "tidewater-devices")
-PRIVILEGED = ("daemonset-nvidia-device-plugin",)
+RESTRICTED = {"training", "tidewater-system", "tidewater-monitoring"}
+NAMESPACES = {*RESTRICTED, "tidewater-devices"}
+PRIVILEGED = {"daemonset-nvidia-device-plugin", "daemonset-dcgm-exporter"}
 """What can't be confined. It has a namespace of its own."""
 
 ALLOWED_VOLUMES = {"configMap", "emptyDir", "persistentVolumeClaim", "projected", "secret"}
@@ -21,7 +22,7 @@ ALLOWED_VOLUMES = {"configMap", "emptyDir", "persistentVolumeClaim", "projected"
 
 @pytest.fixture(scope="module", params=["Pulumi.local.yaml", "Pulumi.aws.yaml.example"])
 def deployed(request: pytest.FixtureRequest) -> graph.Graph:
-    return graph.deploy(graph.stack_config(request.param))
+    return graph.deploy({**graph.stack_config(request.param), "monitoring": "prometheus"})
 
 
 def pods(deployed: graph.Graph) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -40,13 +41,14 @@ def test_the_checks_see_all_kinds_of_pods(deployed: graph.Graph) -> None:
         "job-dataset-digits",
         "elasticjob",
         "deployment-tidewater-controller",
+        "deployment-prometheus",
     }
 
 
 def test_the_namespaces_enforce_the_restricted_standard(deployed: graph.Graph) -> None:
     namespaces = {each.inputs["metadata"]["name"]: each for each in deployed.all("kubernetes:core/v1:Namespace")}
-    assert namespaces.keys() - {"tidewater-devices"} == {"training", "tidewater-system"}
-    for name in ("training", "tidewater-system"):
+    assert namespaces.keys() - {"tidewater-devices"} == RESTRICTED
+    for name in RESTRICTED:
         each = namespaces[name]
         assert each.inputs["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
@@ -75,17 +77,22 @@ def test_containers_mount_only_volumes_that_the_pod_has(deployed: graph.Graph) -
 
 def test_only_who_asks_the_api_server_gets_a_token(deployed: graph.Graph) -> None:
     with_token = {name for name, spec in pods(deployed) if spec.get("automountServiceAccountToken", True)}
-    assert with_token - {"job-gpu-check"} == {"deployment-tidewater-controller"}
+    assert with_token - {"job-gpu-check"} == {"deployment-tidewater-controller", "deployment-prometheus"}
 
 
-def test_only_the_device_plugin_has_privileges_and_only_its_namespace_allows_them() -> None:
-    aws = graph.deploy(graph.stack_config("Pulumi.aws.yaml.example"))
-    plugin = aws.one("kubernetes:apps/v1:DaemonSet", "nvidia-device-plugin").inputs
+def test_only_one_namespace_allows_privileges_and_only_what_sees_all_gpus_has_some() -> None:
+    aws = graph.deploy({**graph.stack_config("Pulumi.aws.yaml.example"), "monitoring": "prometheus"})
     lax = [
         each.inputs["metadata"]["name"]
         for each in aws.all("kubernetes:core/v1:Namespace")
         if each.inputs["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] != "restricted"
     ]
-    assert lax == [plugin["metadata"]["namespace"]] == ["tidewater-devices"]
-    (container,) = plugin["spec"]["template"]["spec"]["containers"]
-    assert container["securityContext"] == {"privileged": True}
+    assert lax == ["tidewater-devices"]
+    privileges = {}
+    for each in aws.all("kubernetes:apps/v1:DaemonSet"):
+        assert each.inputs["metadata"]["namespace"] == lax[0]
+        (container,) = each.inputs["spec"]["template"]["spec"]["containers"]
+        privileges[each.name] = container["securityContext"]
+    assert privileges.keys() == PRIVILEGED
+    assert privileges["daemonset-nvidia-device-plugin"] == {"privileged": True}
+    assert privileges["daemonset-dcgm-exporter"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_ADMIN"]}

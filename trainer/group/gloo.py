@@ -1,11 +1,14 @@
 """gloo: sums on CPUs.
 
 A work of gloo is done when its result is there, and it reports its own failure. But gloo ends a collective only when it
-times out or a connection ends (see ``connections``), so an abort ends the connections.
+times out or a connection ends (see ``connections``), so an abort ends the connections. Rarely gloo misses even that, if
+it is sending (it goes on waiting in UnboundBuffer::waitSend), and the destructor of a group waits for its collectives.
+So a group is not destroyed before they have ended.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -42,6 +45,8 @@ class Gloo(Backend):
         """The addresses at which gloo listens."""
         self._ends: frozenset[connections.End] = frozenset()
         """The addresses of all ranks: each connection of the generation has one of them."""
+        self._former: list[dist.ProcessGroup] = []
+        """Groups that aren't used any more, but may have collectives in flight."""
 
     def leave(self) -> None:
         """Forget the collectives that have ended."""
@@ -79,13 +84,16 @@ class Gloo(Backend):
         """Wait for the end of pending collectives.
 
         gloo's threads release Python objects when a collective ends. If that happens while the interpreter ends, the
-        process aborts and its exit code is lost.
+        process aborts and its exit code is lost. The end of the process must not wait for those that last, either.
         """
         deadline = time.monotonic() + _CLOSE_SECONDS
         while self.left_in_flight() and time.monotonic() < deadline:
             time.sleep(_CLOSE_POLL_SECONDS)
         if dist.is_initialized():
             dist.destroy_process_group()
+        if self.left_in_flight():
+            for group in (*self._former, self.pg):
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))  # it is never destroyed
 
     def left_in_flight(self) -> list[Any]:
         """Return the works that have begun and not ended."""
@@ -126,6 +134,7 @@ class Restarted(Gloo):
         """Replace the group by one with the new peers."""
         if dist.is_initialized():
             dist.destroy_process_group()
+            self._former = [*self._former, self.pg] if self.left_in_flight() else []
         self._initialize(store, rank, size)
         self._exchange(store, rank, size)
 

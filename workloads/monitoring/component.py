@@ -29,7 +29,7 @@ class MonitoringArgs:
 class Monitoring(pulumi.ComponentResource):
     """What reads the metrics on the cluster, what measures GPUs, and the dashboard.
 
-    Nothing depends on it: training goes on without.
+    Nothing depends on it: training goes on without. With GPUs it needs the namespace of the GPUs' device plug-in.
     """
 
     def __init__(self, name: str, args: MonitoringArgs, opts: pulumi.ResourceOptions) -> None:

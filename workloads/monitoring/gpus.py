@@ -5,11 +5,10 @@ https://github.com/NVIDIA/dcgm-exporter
 
 from __future__ import annotations
 
-from contract import labels
+from contract import devices, labels
 from workloads.manifests import WORKER_NODES, Manifest, environment, metadata
 from workloads.monitoring.scrape import GPU_EXPORTER
 
-NAMESPACE = "kube-system"
 PORT = 9400
 POD_RESOURCES = "/var/lib/kubelet/pod-resources"
 
@@ -27,12 +26,19 @@ NVIDIA/nvidia-container-toolkit). DCGM needs it too, and root (NVIDIA/dcgm-expor
 
 
 def exporter_manifest(image: str) -> Manifest:
-    """Return the DaemonSet. The kubelet tells it which pod uses which GPU."""
+    """Return the DaemonSet, in the namespace that accepts pods with privileges.
+
+    The kubelet tells it which pod uses which GPU. Pulumi doesn't wait until it runs everywhere: on nodes without a
+    driver it never does, such as those of an earlier configuration. `workloads.devices.check` tells what is wrong with
+    GPUs, and training needs no exporter.
+    """
     own = {labels.NAME: GPU_EXPORTER}
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
-        "metadata": metadata(GPU_EXPORTER, own, namespace=NAMESPACE),
+        "metadata": metadata(
+            GPU_EXPORTER, own, namespace=devices.NAMESPACE, annotations={"pulumi.com/skipAwait": "true"}
+        ),
         "spec": {
             "selector": {"matchLabels": own},
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}},

@@ -23,6 +23,8 @@ from tests import facts, graph, moto_server
 from tests.moto_server import KEYS, REGION
 
 STANDARD, G, G_SPOT = "L-1216C47A", "L-DB2E81BA", "L-3819A6DF"
+REACHED = {"publicAccessCidrs": ["198.51.100.7/32"]}
+"""Without an address outside the VPC there is one more warning."""
 SERVICES = ("ec2", "sts", "servicequotas", "iam", "ssm")
 
 
@@ -146,7 +148,7 @@ def test_after_the_quotas_are_raised_the_program_registers_everything(warned: li
         client = moto_server.client("service-quotas", endpoint)
         for code, value in ((STANDARD, 6), (G, 8)):
             client.request_service_quota_increase(ServiceCode="ec2", QuotaCode=code, DesiredValue=value)
-        made = graph.run(graph.program, graph.defaults(), ask=provider(endpoint, **KEYS))
+        made = graph.run(graph.program, {**graph.defaults(), **REACHED}, ask=provider(endpoint, **KEYS))
     group = made.one("aws:eks/nodeGroup:NodeGroup", "workers").inputs
     assert (group["amiType"], group["instanceTypes"]) == ("AL2023_x86_64_NVIDIA", ["g5.xlarge"])
     (warning,) = warned
@@ -154,7 +156,7 @@ def test_after_the_quotas_are_raised_the_program_registers_everything(warned: li
 
 
 def test_a_type_that_came_out_this_year_makes_nodes_of_its_size(account: str, warned: list[str]) -> None:
-    config = {**graph.defaults(), "instanceTypes": ["g7e.2xlarge"]}
+    config = {**graph.defaults(), **REACHED, "instanceTypes": ["g7e.2xlarge"]}
     made = graph.run(graph.program, config, ask=provider(account, **KEYS))
     assert warned == []
     requirements = made.one("kubernetes:karpenter.sh/v1:NodePool").inputs["spec"]["template"]["spec"]["requirements"]
@@ -171,7 +173,7 @@ def test_without_the_right_to_read_quotas_there_is_a_warning_and_no_error(accoun
     iam.put_user_policy(UserName="deployer", PolicyName="no-quotas", PolicyDocument=policy)
     key = iam.create_access_key(UserName="deployer")["AccessKey"]
     keys = {"aws_access_key_id": key["AccessKeyId"], "aws_secret_access_key": key["SecretAccessKey"]}
-    made = graph.run(graph.program, graph.defaults(), ask=provider(account, **keys))
+    made = graph.run(graph.program, {**graph.defaults(), **REACHED}, ask=provider(account, **keys))
     assert made.all("aws:ec2/vpc:Vpc")
     assert len(warned) == 2
     for warning in warned:

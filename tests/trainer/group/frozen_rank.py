@@ -1,6 +1,7 @@
-"""Two ranks; one freezes while the other waits for it: python frozen_rank.py GROUP_TIMEOUT_SECONDS
+"""Two ranks; one freezes while the other waits for it: python frozen_rank.py GROUP_TIMEOUT_SECONDS [unnoticed]
 
-Prints a line for each event at the waiting rank.
+Prints a line for each event at the waiting rank. With "unnoticed" its connections are not ended, so that its sums last
+as they do when gloo doesn't notice the end of a connection.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from trainer.errors import GroupBroken
 from trainer.group.addresses import Address
 from trainer.group.gloo import Gloo
 from trainer.group.group import Group, open_group
+from trainer.launch.lifeline import bound_to
 from trainer.peer.handshake import Identity
 from trainer.peer.server import PeerServer
 
@@ -74,16 +76,16 @@ def go_on(group: Group, peer: int) -> None:
 
 def main() -> None:
     seconds = float(sys.argv[1])
+    if "unnoticed" in sys.argv:
+        Gloo.abort = lambda self: None  # type: ignore[method-assign]
     mine, its = Pipe()
+    ends_with_this = bound_to(os.getpid())  # not before it: the end of the peer's connections ends the sums
     peer = os.fork()
-    if not peer:
-        return freeze(meet(1, its, seconds))
-    try:
+    if peer:
         go_on(meet(0, mine, seconds), peer)
-    finally:
-        os.kill(peer, signal.SIGKILL)
-        os.waitpid(peer, 0)
-    return None
+    else:
+        ends_with_this()
+        freeze(meet(1, its, seconds))
 
 
 if __name__ == "__main__":

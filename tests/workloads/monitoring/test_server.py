@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from contract import labels
+from contract import devices, labels
 from contract.elasticjob import names
 from scripts import toolchain
 from tests import graph
+from tests.security.reach import Network, Pod
 from workloads import etcd
 from workloads.monitoring import gpus, scrape, server
 
@@ -20,6 +21,7 @@ EVERYTHING = scrape.Parts(gpus=True, karpenter=True)
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 DEPLOYMENT = "kubernetes:apps/v1:Deployment"
 DAEMON_SET = "kubernetes:apps/v1:DaemonSet"
+NAMESPACE = "kubernetes:core/v1:Namespace"
 POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
 
 
@@ -139,6 +141,37 @@ def test_the_exporter_requests_no_gpu_and_has_no_privilege_but_the_one_that_show
     assert "privileged" not in container["securityContext"]
 
 
+def test_nodes_that_have_no_gpus_yet_do_not_hold_an_update_up() -> None:
+    # Pulumi waits for a DaemonSet's pods: https://github.com/pulumi/pulumi-kubernetes/pull/2953
+    assert gpus.exporter_manifest("dcgm:4")["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
+
+
+def test_the_exporter_is_in_the_namespace_that_accepts_its_privilege_and_goes_before_it() -> None:
+    made = deployed("prometheus", "Pulumi.aws.yaml.example")
+    exporter = made.one(DAEMON_SET, scrape.GPU_EXPORTER)
+    space = made.one(NAMESPACE, devices.NAMESPACE)
+    assert exporter.inputs["metadata"]["namespace"] == space.inputs["metadata"]["name"]
+    assert space.inputs["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
+    assert made.needs(exporter, space)
+
+
+def test_prometheus_finds_and_reaches_the_exporter() -> None:
+    made = deployed("prometheus", "Pulumi.aws.yaml.example")
+    source, exporter = (
+        Pod(each.inputs["metadata"]["namespace"], each.inputs["spec"]["template"]["metadata"]["labels"])
+        for each in (made.one(DEPLOYMENT, "prometheus"), made.one(DAEMON_SET, scrape.GPU_EXPORTER))
+    )
+    (content,) = (each.inputs["data"] for each in made.all(CONFIG_MAP) if each.name.startswith("configmap-prometheus-"))
+    found = {each["job_name"]: each for each in json.loads(content["prometheus.yml"])["scrape_configs"]}["gpus"]
+    assert found["kubernetes_sd_configs"] == [{"role": "pod", "namespaces": {"names": [exporter.namespace]}}]
+    assert found["relabel_configs"][0]["regex"] == exporter.labels[labels.NAME]
+
+    policies = [each.inputs for each in made.all(POLICY)]
+    spaces = [each.inputs["metadata"]["name"] for each in made.all(NAMESPACE)]
+    network = Network(policies, {name: {"kubernetes.io/metadata.name": name} for name in spaces})
+    assert network.lets(source, exporter, gpus.PORT)
+
+
 def test_all_processes_of_all_workers_are_read() -> None:
     rules = jobs(scrape.Parts())["workers"]["relabel_configs"]
     patterns = {rule["source_labels"][0]: rule["regex"] for rule in rules if rule.get("action") == "keep"}
@@ -165,12 +198,25 @@ def test_kubelets_are_asked_directly_and_their_certificates_checked() -> None:
 
 
 def test_amazons_collector_asks_the_api_server_for_the_nodes_metrics() -> None:
-    rules = jobs(scrape.Parts(), scrape.AMAZON)["nodes"]["relabel_configs"]
+    found = jobs(scrape.Parts(), scrape.AMAZON)["nodes"]
+    # As in Amazon's own example, which names the token's file and no authority's:
+    # https://www.pulumi.com/registry/packages/aws/api-docs/amp/scraper/
+    assert found["authorization"]["credentials_file"] == "/var/run/secrets/kubernetes.io/serviceaccount/token"
+    assert "tls_config" not in found
+    rules = found["relabel_configs"]
     replaced = {rule["target_label"]: rule["replacement"] for rule in rules if "replacement" in rule}
     assert replaced == {
         "__address__": "kubernetes.default.svc:443",
         "__metrics_path__": "/api/v1/nodes/$1/proxy/metrics/resource",
     }
+
+
+def test_amazons_collector_gets_only_what_it_knows_and_the_rules_go_to_the_workspace() -> None:
+    # https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/managed-prometheus-collectors-scraper-configuration.html
+    configuration, rules = (json.loads(text) for text in server.files_for_amazon(EVERYTHING))
+    assert configuration.keys() == {"global", "scrape_configs"}
+    assert configuration["global"] == {"scrape_interval": "30s"}
+    assert rules.keys() == {"groups"}
 
 
 @pytest.mark.parametrize(

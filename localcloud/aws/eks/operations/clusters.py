@@ -64,13 +64,13 @@ def delete(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
     name = str(params["name"])
     state = eks.find(name)
     with state.lock:
-        if state.groups:
-            raise in_use("Cluster has nodegroups attached", clusterName=name, nodegroupName=next(iter(state.groups)))
         if state.cluster.deletion_protection:
             raise refused(
                 f"Cluster {name} has deletion protection: turn it off with update-cluster-config first",
                 clusterName=name,
             )
+        if state.groups:
+            raise in_use("Cluster has nodegroups attached", clusterName=name, nodegroupName=next(iter(state.groups)))
         if running := _IN_PROGRESS.get(state.cluster.status):
             raise in_use(f"Cluster {name} has operation {running} in progress", clusterName=name)
         state.change(status="DELETING")

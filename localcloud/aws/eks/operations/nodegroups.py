@@ -143,7 +143,11 @@ def update_version(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Js
 
 
 def _updatable(group: Nodegroup) -> Nodegroup:
-    if group.status not in ("ACTIVE", "CREATE_FAILED", "DEGRADED"):
+    """Return the group, if EKS accepts an update of it.
+
+    One whose creation failed is deleted and made again: https://github.com/aws/containers-roadmap/issues/2204 and 764.
+    """
+    if group.status not in ("ACTIVE", "DEGRADED"):
         raise in_use(
             f"Nodegroup cannot be updated as it is currently not in Active state, but {group.status}",
             clusterName=group.cluster,

@@ -104,6 +104,13 @@ def test_a_cluster_with_deletion_protection_is_not_deleted(world: World) -> None
     assert world.call("DeleteCluster", name="demo")["cluster"]["status"] == "DELETING"
 
 
+def test_deletion_protection_is_the_reason_even_if_there_are_node_groups(world: World) -> None:
+    world.cluster(deletionProtection=True)
+    world.nodegroup(1)
+    with pytest.raises(EksError, match="deletion protection"):
+        world.call("DeleteCluster", name="demo")
+
+
 def test_a_deleted_cluster_leaves_nothing_in_the_account(world: World) -> None:
     world.cluster()
     world.call("DeleteCluster", name="demo")

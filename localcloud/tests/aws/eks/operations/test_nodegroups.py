@@ -163,6 +163,21 @@ def test_a_new_group_without_capacity_fails_with_the_reason(world: World) -> Non
     assert health(world) == ("CREATE_FAILED", ["AsgInstanceLaunchFailures"])
 
 
+def test_a_group_whose_creation_failed_accepts_no_update_and_can_be_deleted(world: World) -> None:
+    world.ec2.without_capacity = {("m5.large", "subnet-a"), ("m5.large", "subnet-b")}
+    world.nodegroup(1)
+    world.turn()
+    world.turn(later_seconds=301)
+    sizes = {"minSize": 0, "desiredSize": 0}
+    with pytest.raises(EksError, match="currently not in Active state, but CREATE_FAILED"):
+        world.call("UpdateNodegroupConfig", clusterName="demo", nodegroupName="workers", scalingConfig=sizes)
+    world.call("DeleteNodegroup", clusterName="demo", nodegroupName="workers")
+    world.turn(5)
+    world.nodegroup(0)
+    world.turn()
+    assert health(world) == ("ACTIVE", [])
+
+
 def test_another_type_or_zone_is_taken_where_there_is_capacity(world: World) -> None:
     world.ec2.without_capacity = {("m5.large", "subnet-a"), ("t3.medium", "subnet-a"), ("m5.large", "subnet-b")}
     world.nodegroup(1, instanceTypes=["m5.large", "t3.medium"])
