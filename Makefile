@@ -13,7 +13,7 @@ help: ## this list
 install: ## set this machine up: tools, Python packages, the nodes' image (20 minutes or more at first, then nothing)
 	@$(PYTHON) -m scripts.toolchain install
 
-monitoring: install ## build Prometheus too, for `monitoring: prometheus` and the tests (before `make up`)
+monitoring: ## build Prometheus too, for `monitoring: prometheus` and the tests (before `make up`)
 	@$(PYTHON) -m scripts.toolchain monitoring
 
 up: install ## start the one-machine cloud, deploy the stack on it, wait until it trains
@@ -31,7 +31,7 @@ format: install ## put the code into ruff's format
 	@$(STACK) -m ruff check --fix .
 	@$(STACK) -m ruff format .
 
-test: lint unit e2e ## every check and every test but those of `make soak`
+test: monitoring lint unit e2e ## every check and every test but those of `make soak`
 
 unit: monitoring ## the tests that need neither root nor minutes, two at a time
 	@$(STACK) -m pytest -n 2 -m "not e2e and not soak"

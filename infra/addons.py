@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 import pulumi_aws as aws
@@ -15,6 +16,14 @@ import pulumi_aws as aws
 from infra.cluster import addon
 from infra.identity import CSI_NAMESPACE, EFS_CSI_SERVICE_ACCOUNT, S3_CSI_SERVICE_ACCOUNT
 from settings import versions
+
+CONFIGURATIONS: Mapping[str, Mapping[str, Any]] = {
+    "eks-node-monitoring-agent": {"dcgmAgent": {"tolerations": [{"operator": "Exists"}]}}
+}
+"""The agent tolerates every taint, and its DaemonSet `dcgm-server`, through which it sees GPUs, tolerates none. Without
+it the agent says that GPUs are not ready on every tainted node that has some.
+https://github.com/aws/containers-roadmap/issues/2567
+https://github.com/aws/eks-node-monitoring-agent (charts/eks-node-monitoring-agent/values.yaml)"""
 
 
 @dataclass(frozen=True)
@@ -37,7 +46,7 @@ class Addons(pulumi.ComponentResource):
         # The agent finds faults of GPUs, network and kernel. Without it node repair sees only what kubelet sees.
         # https://docs.aws.amazon.com/eks/latest/userguide/node-health.html
         for addon_name in ("coredns", "eks-node-monitoring-agent"):
-            addon(args.cluster_name, addon_name, args.versions[addon_name], child)
+            addon(args.cluster_name, addon_name, args.versions[addon_name], child, CONFIGURATIONS.get(addon_name))
         efs = self._identity(f"{name}-efs-csi", EFS_CSI_SERVICE_ACCOUNT, args.efs_csi_role_arn)
         addon(args.cluster_name, "aws-efs-csi-driver", args.versions["aws-efs-csi-driver"], efs)
         if args.s3_csi_role_arn is not None:

@@ -11,8 +11,10 @@ used, so a mistake in it cannot lock everyone out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 import pulumi_aws as aws
@@ -152,13 +154,20 @@ def kubeconfig_stays_secret(args: pulumi.ResourceTransformArgs) -> pulumi.Resour
     return pulumi.ResourceTransformResult(props=props, opts=args.opts)
 
 
-def addon(cluster_name: str, addon_name: str, version: str, opts: pulumi.ResourceOptions) -> aws.eks.Addon:
-    """Make one EKS addon."""
+def addon(
+    cluster_name: str,
+    addon_name: str,
+    version: str,
+    opts: pulumi.ResourceOptions,
+    configuration: Mapping[str, Any] | None = None,
+) -> aws.eks.Addon:
+    """Make one EKS addon; `configuration` has values of its chart that differ from the addon's own."""
     return aws.eks.Addon(
         f"{cluster_name}-{addon_name}",
         cluster_name=cluster_name,
         addon_name=addon_name,
         addon_version=version,
+        configuration_values=json.dumps(configuration, sort_keys=True) if configuration else None,
         resolve_conflicts_on_create="OVERWRITE",
         resolve_conflicts_on_update="OVERWRITE",
         tags={"Name": f"{cluster_name}-{addon_name}"},

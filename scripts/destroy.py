@@ -18,11 +18,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.session import Session, UpError, aws_options
+from scripts.session import Session, UpError, aws_options, identifiers
 from scripts.toolchain import paths
 
 VARIABLE = "PULUMI_K8S_DELETE_UNREACHABLE"
 CLUSTER = "aws:eks/cluster:Cluster"
+VPC = "aws:ec2/vpc:Vpc"
 
 Resources = Sequence[Mapping[str, Any]]
 
@@ -56,7 +57,7 @@ def without_cluster(session: Session, resources: Resources) -> dict[str, str]:
         where = aws_options(cluster, resources)
         if exists(session, cluster, where):
             return {}
-        refuse_lonely_nodes(session, str(cluster["id"]), where)
+        refuse_lonely_nodes(session, str(cluster["id"]), identifiers(resources, VPC), where)
     print("EKS doesn't have the stack's cluster: its Kubernetes objects are dropped from the state", flush=True)
     return {VARIABLE: "true"}
 
@@ -73,15 +74,22 @@ def exists(session: Session, cluster: Mapping[str, Any], where: Sequence[str]) -
     return endpoint == (cluster.get("outputs") or {}).get("endpoint")
 
 
-def refuse_lonely_nodes(session: Session, name: str, where: Sequence[str]) -> None:
+def refuse_lonely_nodes(session: Session, name: str, vpcs: Sequence[str], where: Sequence[str]) -> None:
     """Refuse to go on while nodes of the cluster run: nothing ends them any more, and they keep the VPC.
 
     Karpenter tags its instances like that: https://karpenter.sh/docs/concepts/nodeclasses/#spectags
+    Those in another VPC are another cluster's of that name.
 
     Raises:
         UpError: there are such nodes; the message says how to end them.
     """
-    filters = (f"Name=tag:kubernetes.io/cluster/{name},Values=owned", "Name=instance-state-name,Values=pending,running")
+    if not vpcs:
+        return
+    filters = (
+        f"Name=tag:kubernetes.io/cluster/{name},Values=owned",
+        f"Name=vpc-id,Values={','.join(vpcs)}",
+        "Name=instance-state-name,Values=pending,running",
+    )
     query = ("--query", "Reservations[].Instances[].InstanceId", "--output", "text")
     found = session.ask("aws", "ec2", "describe-instances", "--filters", *filters, *query, *where).split()
     if found:

@@ -119,10 +119,10 @@ class _Monitor(mocks.MockMonitor):
         self._graph = graph
 
     def Call(self, request: Any) -> Any:  # noqa: N802 # gRPC's name
-        args = rpc.deserialize_properties(request.args)
         assert request.tok == "eks:index:Cluster/getKubeconfig", f"the program called {request.tok}"
         answer = struct_pb2.Struct()
-        answer["result"] = json.dumps({**json.loads(KUBECONFIG), "profile": args["profileName"]})
+        # Not deserialised: that would make the cluster, which is an argument, again, in a thread whose loop never runs.
+        answer["result"] = json.dumps({**json.loads(KUBECONFIG), "profile": request.args["profileName"]})
         response = provider_pb2.CallResponse()
         getattr(response, "return").CopyFrom(answer)  # a keyword of Python
         return response

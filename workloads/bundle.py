@@ -58,6 +58,17 @@ class Bundle:
         """Key of the object in the bucket."""
         return f"code/{self.digest}.zip"
 
+    def write(self, folder: Path) -> Path:
+        """Return a file in `folder` with the content, from which Pulumi uploads it.
+
+        The file is named after its content, so any run may use it, and it is there as a whole or not at all: another
+        stack's run may be reading it at this moment.
+        """
+        path = folder / f"tidewater-code-{self.digest}.zip"
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=f"{path.name}-", delete=False) as draft:
+            draft.write(self.content)
+        return Path(draft.name).replace(path)
+
 
 def bundle_for(training: settings.Training) -> Bundle:
     """Return the bundle of a stack's training. boto3 is in it only if something is in S3, since it has 20 MB."""
@@ -103,9 +114,7 @@ class Code(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: CodeArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:workloads:Code", name, None, opts)
-        # Pulumi reads what it uploads from a file. The file is named after its content, so any run may write or use it.
-        path = Path(tempfile.gettempdir()) / f"tidewater-code-{args.bundle.digest}.zip"
-        path.write_bytes(args.bundle.content)
+        path = args.bundle.write(Path(tempfile.gettempdir()))
         stored = aws.s3.BucketObjectv2(
             name,
             bucket=args.bucket,

@@ -15,9 +15,13 @@ from typing import Any, Final
 
 from localcloud.aws import pages
 
-PREFIX: Final = re.compile(r"(?:[a-z0-9]+(?:[._-][a-z0-9]+)*/)*[a-z0-9]+(?:[._-][a-z0-9]+)*")
+# Both patterns are those of the service's model in botocore. ROOT stands for all repositories without another rule.
+PREFIX: Final = re.compile(r"([a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(\/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*\/?|ROOT)")
+SECRET: Final = re.compile(
+    r"arn:aws(-\w+)*:secretsmanager:[a-zA-Z0-9-:]+:secret:ecr\-pullthroughcache\/[a-zA-Z0-9\/_+=.@-]+"
+)
 LONGEST_PREFIX: Final = 30
-PAGE: Final = 100
+PAGE, LONGEST_PAGE = 100, 1000
 
 # Host → its name in the API. Other registries, whose names are customers' own, are not covered.
 OPEN: Final = {"public.ecr.aws": "ecr-public", "quay.io": "quay", "registry.k8s.io": "k8s"}
@@ -45,7 +49,7 @@ def install() -> None:
 def create_pull_through_cache_rule(self: Any) -> Any:
     """CreatePullThroughCacheRule."""
     prefix, url, secret = (self._get_param(name) for name in ("ecrRepositoryPrefix", *_GIVEN))
-    if not PREFIX.fullmatch(prefix) or not 2 <= len(prefix) <= LONGEST_PREFIX:
+    if not PREFIX.fullmatch(prefix or "") or not 2 <= len(prefix) <= LONGEST_PREFIX:
         raise _error(
             "InvalidParameterException",
             f"Invalid parameter at 'ecrRepositoryPrefix' failed to satisfy constraint: '{prefix}' must have 2 to "
@@ -79,8 +83,11 @@ def describe_pull_through_cache_rules(self: Any) -> Any:
     """DescribePullThroughCacheRules: all of them, or those with these prefixes."""
     wanted = self._get_param("ecrRepositoryPrefixes")
     found = [_rule(self, prefix) for prefix in wanted] if wanted else list(_rules(self).values())
-    size = int(self._get_param("maxResults") or PAGE)
-    listed, token = pages.page(found, self._get_param("nextToken"), size)
+    size = min(int(self._get_param("maxResults") or PAGE), LONGEST_PAGE)
+    try:
+        listed, token = pages.page(found, self._get_param("nextToken"), size)
+    except ValueError as error:
+        raise _error("InvalidParameterException", "Invalid parameter at 'nextToken': it is of no page") from error
     return _answer({"pullThroughCacheRules": list(listed), **({"nextToken": token} if token else {})})
 
 
@@ -118,6 +125,9 @@ def _check_secret(response: Any, arn: str | None) -> None:
 
     if not arn:
         return
+    if not SECRET.fullmatch(arn):
+        message = f"Invalid parameter at 'credentialArn': the name in '{arn}' must begin with ecr-pullthroughcache/"
+        raise _error("InvalidParameterException", message)
     secrets = secretsmanager_backends[response.current_account][response.region].secrets
     if arn not in {secret.arn for secret in list(secrets.values())}:
         raise _error("SecretNotFoundException", f"The secret '{arn}' does not exist")

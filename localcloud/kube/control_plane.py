@@ -13,11 +13,13 @@ import ipaddress
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from localcloud import tools
+from localcloud.errors import CloudError
 from localcloud.instance import Instance
 from localcloud.kube import control_plane_config as config
 from localcloud.kube.client import Client
@@ -30,6 +32,9 @@ from localcloud.supervise import Supervisor
 
 POLL_SECONDS = 0.1
 STOP_SECONDS = 2.0
+RETURN_SECONDS = 120.0
+"""How long the old version may take to be ready again, after the new one didn't start."""
+UNAVAILABLE = (0, 503)
 NODE_PREFIX = 24
 COMPONENTS = {"kube-controller-manager": "system:kube-controller-manager", "kube-scheduler": "system:kube-scheduler"}
 
@@ -173,20 +178,23 @@ class ControlPlane:
     def upgrade(self, version: str, deadline: float) -> None:
         """Restart everything but etcd in another version of Kubernetes; return once the API server is ready.
 
-        EKS replaces the API servers one by one. Here there is one, and it doesn't answer for some seconds.
+        EKS replaces the API servers one by one. Here there is one, and it doesn't answer for some seconds. As on EKS
+        the cluster goes on in the old version if the new one doesn't start.
+        https://docs.aws.amazon.com/eks/latest/userguide/update-cluster.html
 
         Raises:
-            ToolMissing: A program of that version is missing; everything goes on in the old one.
-            KubeError: A process died or wasn't ready in time.
+            ToolMissing: A program of that version is missing; nothing is restarted.
+            CloudError: A process couldn't be started, died or wasn't ready in time.
         """
         for name in tools.KUBERNETES_PROGRAMS:
             tools.kubernetes(version, name)
-        for component in ("kube-scheduler", "kube-controller-manager", "kube-apiserver"):
-            self._supervisor.stop(self._process(component), grace_seconds=STOP_SECONDS)
-        self.spec = replace(self.spec, version=version)
-        self._spawn("kube-apiserver", config.apiserver_flags(self._plan))
-        self._wait_until("/readyz", deadline)
-        self._start_controllers()
+        before = self.spec.version
+        try:
+            self._restart(version, deadline)
+        except CloudError:
+            if self._client is not None:  # else it was stopped meanwhile
+                self._restart(before, time.monotonic() + RETURN_SECONDS)
+            raise
 
     def stop(self) -> None:
         """Stop the processes and remove the data; the caller stops the nodes first."""
@@ -200,11 +208,11 @@ class ControlPlane:
 
     def delete_node(self, name: str) -> None:
         """Delete a Node object, and finish the pods that were bound to it."""
-        delete_node(self.client, name)
+        self._patiently(lambda client: delete_node(client, name), time.monotonic() + RETURN_SECONDS)
 
     def drain(self, name: str, deadline: float) -> None:
         """Cordon a node and evict its pods; return when they are gone or at the deadline."""
-        drain(self.client, name, deadline)
+        self._patiently(lambda client: drain(client, name, deadline), deadline)
 
     def allocate_pod_cidr(self) -> str:
         """Return a /24 for a new node: the next one that no node has."""
@@ -218,6 +226,14 @@ class ControlPlane:
                     self._next_range = (self._next_range + step + 1) % len(ranges)
                     return candidate
         raise KubeError(f"cluster {self.spec.cluster} has no pod range left in {self._plan.pod_cidr}: remove nodes")
+
+    def _restart(self, version: str, deadline: float) -> None:
+        for component in ("kube-scheduler", "kube-controller-manager", "kube-apiserver"):
+            self._supervisor.stop(self._process(component), grace_seconds=STOP_SECONDS)
+        self.spec = replace(self.spec, version=version)
+        self._spawn("kube-apiserver", config.apiserver_flags(self._plan))
+        self._wait_until("/readyz", deadline)
+        self._start_controllers()
 
     def _start_controllers(self) -> None:
         self._spawn("kube-controller-manager", config.controller_manager_flags(self._plan))
@@ -256,6 +272,16 @@ class ControlPlane:
         version = self.spec.version
         program = tools.binary(component) if component == "etcd" else tools.kubernetes(version, component)
         self._supervisor.spawn(self._process(component), [str(program), *flags], netns=True)
+
+    def _patiently(self, act: Callable[[Client], None], deadline: float) -> None:
+        """Do something that may be done again, and do it again while the API server doesn't answer: an upgrade ends."""
+        while True:
+            try:
+                return act(self.client)
+            except ApiError as error:
+                if error.status not in UNAVAILABLE or time.monotonic() > deadline:
+                    raise
+            time.sleep(POLL_SECONDS)
 
     def _wait_until(self, path: str, deadline: float) -> None:
         """Poll a path of the API server until it answers with success."""

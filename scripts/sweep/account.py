@@ -44,7 +44,7 @@ class Found:
 
     things: tuple[Leftover, ...]
     others: tuple[str, ...]
-    """ARNs of resources with the stack's tags that the sweep leaves alone: `pulumi destroy` deletes them."""
+    """ARNs of resources with the stack's tags that the sweep leaves alone, such as a VPC."""
     problems: tuple[str, ...]
 
 

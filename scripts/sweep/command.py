@@ -92,8 +92,10 @@ def listed(found: account.Found) -> list[str]:
     if not found.things:
         lines.append("Nothing is left that the sweep deletes.")
     if found.others:
-        lines.append("Also has the stack's tags, and is left alone (`pulumi destroy` deletes it, or it is going):")
+        lines.append("Also has the stack's tags, and is left alone:")
         lines += [f"  {arn}" for arn in found.others]
+        lines.append("`pulumi destroy` deletes what Pulumi knows of it. Delete the rest yourself: AWS made it, and")
+        lines.append("its answer to Pulumi was lost. Some of it may only be going.")
     return [*lines, *(f"warning: {problem}" for problem in found.problems)]
 
 

@@ -1,9 +1,15 @@
-"""What is left of nodes in EC2, such as instances, volumes and launch templates, and in IAM: profiles and roles."""
+"""What is left of nodes in EC2, such as instances, volumes and launch templates, and in IAM: profiles and roles.
+
+IAM has no regions. A stack of the same name in another region has profiles and roles with the same tags, and is alive.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from scripts.sweep.model import Clients, Kind, Stack, pages, tags_of
 
@@ -49,12 +55,13 @@ def _placement_groups(clients: Clients, stack: Stack) -> Iterator[tuple[str, str
 
 
 def _instance_profiles(clients: Clients, stack: Stack) -> Iterator[tuple[str, str]]:
-    """Karpenter makes one for each EC2NodeClass. IAM has no region, so the path tells whose it is.
+    """Karpenter makes one for each EC2NodeClass. The path tells whose it is, and where.
 
     https://karpenter.sh/v1.14/reference/cloudformation/#allowscopedinstanceprofilecreationactions
     """
+    path = f"/karpenter/{region_of(clients)}/{stack.name}/"
     for profile in pages(clients("iam"), "list_instance_profiles", "InstanceProfiles", PathPrefix="/karpenter/"):
-        if stack.name in profile["Path"].split("/"):
+        if profile["Path"].startswith(path):
             yield profile["InstanceProfileName"], "made by Karpenter"
 
 
@@ -73,8 +80,26 @@ def _roles(clients: Clients, stack: Stack) -> Iterator[tuple[str, str]]:
     iam = clients("iam")
     for role in pages(iam, "list_roles", "Roles"):
         name = role["RoleName"]
-        if name.startswith(stack.name) and stack.owns(tags_of(iam.list_role_tags(RoleName=name)["Tags"])):
+        if not name.startswith(stack.name) or not stack.owns(tags_of(iam.list_role_tags(RoleName=name)["Tags"])):
+            continue
+        if region_of(clients) in places(iam.get_role(RoleName=name)["Role"], stack.name, region_of(clients)):
             yield name, f"made {role['CreateDate']:%Y-%m-%d}"
+
+
+def region_of(clients: Clients) -> str:
+    """Return the region in which the sweep looks."""
+    return str(clients("ec2").meta.region_name)
+
+
+def places(role: Mapping[str, Any], cluster: str, default: str) -> set[str]:
+    """Return the regions in which a role may be in use.
+
+    The trust of pods' roles names the cluster. Those of nodes and control plane are used where these are. IAM knows the
+    region in which a role was used last: https://docs.aws.amazon.com/IAM/latest/APIReference/API_RoleLastUsed.html
+    """
+    trust = json.dumps(role["AssumeRolePolicyDocument"])
+    named = set(re.findall(rf":eks:([a-z0-9-]+):[0-9]*:cluster/{re.escape(cluster)}\"", trust))
+    return named or {role.get("RoleLastUsed", {}).get("Region") or default}
 
 
 def _delete_role(clients: Clients, id_: str) -> None:

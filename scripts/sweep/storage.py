@@ -14,6 +14,10 @@ from scripts.sweep.model import Clients, Kind, Stack, pages
 VAULT = "aws/efs/automatic-backup-vault"
 """Where EFS's automatic backups are, for 35 days: https://docs.aws.amazon.com/efs/latest/ug/automatic-backups.html"""
 
+CACHED = ("ecr", "quay", "k8s", "hub")
+"""The folders that the stack's rules have in ECR, as in `infra.image_cache.names`. Next to them a person may have
+repositories of their own under the stack's name, such as one of the trainer's image."""
+
 _DELETE_POINT = "backup:DeleteRecoveryPoint"
 
 
@@ -85,9 +89,9 @@ def _vault_open(clients: Clients, ids: Sequence[str]) -> Iterator[None]:
         backup.put_backup_vault_access_policy(BackupVaultName=VAULT, Policy=before)
 
 
-def _is_cached_for(stack: Stack, prefix: str) -> bool:
-    """Return whether ECR caches under this prefix for the stack: rules have no tags, so the prefix has its name."""
-    return prefix.split("/")[0] == stack.name
+def _is_cached_for(stack: Stack, name: str) -> bool:
+    """Return whether ECR caches under this name for the stack: rules have no tags, so the name tells it."""
+    return name.split("/")[:2] in ([stack.name, folder] for folder in CACHED)
 
 
 def _pull_through_rules(clients: Clients, stack: Stack) -> Iterator[tuple[str, str]]:

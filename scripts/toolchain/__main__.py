@@ -13,13 +13,17 @@ from scripts.toolchain.commands import Console, duration
 from scripts.toolchain.errors import SetupError
 
 
-def all_steps() -> list[steps.Step]:
-    """Everything that `make up` and `make test` need, in the order in which it can be made."""
+def all_steps(monitoring: bool = False) -> list[steps.Step]:
+    """Everything that `make up` needs, in the order in which it can be made; with Prometheus what `make test` needs.
+
+    The nodes' image comes last: it has Prometheus in it if that is built, and would be made twice else.
+    """
     return [
         debian.step(),
         *python_packages.steps(),
         *go_tools.steps(),
         go_tools.charts_step(),
+        *(go_tools.monitoring_steps() if monitoring else ()),
         image_build.step(),
     ]
 
@@ -32,7 +36,9 @@ def main(arguments: Sequence[str]) -> int:
     commands.add_parser("bench", help="make the environment of the elastic benchmark, after `install`")
     commands.add_parser("bench-controller", help="build what the controller's benchmark compares with, after `install`")
     commands.add_parser("previous", help="build the version of Kubernetes before, from which upgrades are rehearsed")
-    commands.add_parser("monitoring", help="build Prometheus and put it into the nodes' image, after `install`")
+    commands.add_parser(
+        "monitoring", help="do what `install` does, build Prometheus too and put it into the nodes' image"
+    )
     commands.add_parser("python", help="print the path of the Python environment's interpreter")
     commands.add_parser("shell", help="print the shell commands that `activate` evaluates")
     commands.add_parser("timings", help="print how long each part took when it was made")
@@ -54,7 +60,7 @@ def _run(command: str) -> None:
         "bench": lambda: [python_packages.bench_step()],
         "bench-controller": go_tools.bench_steps,
         "previous": go_tools.previous_steps,
-        "monitoring": lambda: [*go_tools.monitoring_steps(), image_build.step()],
+        "monitoring": lambda: all_steps(monitoring=True),
     }
     if command in made:
         signal.signal(signal.SIGTERM, signal.default_int_handler)

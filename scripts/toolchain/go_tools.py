@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 from scripts.toolchain import found, paths
@@ -24,8 +25,8 @@ def bench_steps() -> list[Step]:
 
 
 def previous_steps() -> list[Step]:
-    """One step for each program of the version of Kubernetes before."""
-    return [_step(tool) for tool in PREVIOUS_TOOLS.values()]
+    """One step for each program of the version of Kubernetes before, which has a log and a timing of its own."""
+    return [replace(_step(tool), name=f"{tool.name} {tool.version}") for tool in PREVIOUS_TOOLS.values()]
 
 
 def monitoring_steps() -> list[Step]:

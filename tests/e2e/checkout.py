@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND_TIMEOUT_SECONDS = 600
+COMMAND_TIMEOUT_SECONDS = 900
 STACK = "local"
 SETTLE_SECONDS = 1.5
 """Resources that are quick to make exist by then; the resource whose creation was printed is still being made."""
@@ -33,6 +33,9 @@ SHOWN_LINES = 60
 """Of the output of a command that failed. Reports of whole runs are often cut after some hundred lines."""
 SHORT_TRAINING = "--epochs 30"
 """Arguments of the trainer that end within seconds, with the accuracy that the long run reaches too."""
+
+PATIENCE_SECONDS = 300
+"""So long a test waits for what takes seconds: other modules' clouds may be busy on the same machine."""
 
 T = TypeVar("T")
 
@@ -133,10 +136,16 @@ class Checkout:
         """Run `command` in an activated shell until it ends.
 
         Raises:
-            CommandFailedError: the status isn't `expect` (None: any status is accepted).
+            CommandFailedError: the status isn't `expect` (None: any status is accepted), or it takes too long.
         """
         process = self.start(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        text, _ = process.communicate(timeout=timeout)
+        try:
+            text, _ = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # what it has started would go on beside the next tests
+            text, _ = process.communicate()
+            output = Output(command, -signal.SIGKILL, text)
+            raise CommandFailedError(f"not done within {timeout:.0f} s: {output}") from None
         output = Output(command, process.returncode, text)
         if expect is not None and output.status != expect:
             raise CommandFailedError(str(output))
@@ -251,7 +260,7 @@ def parse_logfmt(line: str) -> dict[str, str]:
     return fields if "step" in fields or "event" in fields else {}
 
 
-def wait_until(what: str, probe: Callable[[], T | None], *, seconds: float = 120) -> T:
+def wait_until(what: str, probe: Callable[[], T | None], *, seconds: float = PATIENCE_SECONDS) -> T:
     """Call `probe` until it returns a true value.
 
     Raises:

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from tests.e2e.checkout import ROOT, Checkout, wait_until
+from tests.e2e.checkout import PATIENCE_SECONDS, ROOT, Checkout, wait_until
 
 NAMESPACE = "elastic-job"
 EXAMPLES = ROOT / "examples" / "elasticjob"
@@ -80,7 +80,7 @@ class Job(Checkout):
         """Return a condition; {} if the job has none of this type."""
         return next((each for each in self.status().get("conditions", []) if each["type"] == kind), {})
 
-    def await_condition(self, kind: str, *, seconds: int = 120) -> Object:
+    def await_condition(self, kind: str, *, seconds: int = PATIENCE_SECONDS) -> Object:
         """Wait until a condition is True and return it."""
         self.run(f"kubectl wait {self.named} --for=condition={kind} --timeout={seconds}s")
         return self.condition(kind)
@@ -202,7 +202,7 @@ def scale_nodes(checkout: Checkout, count: int) -> None:
         f"aws eks update-nodegroup-config --cluster-name {cluster} --nodegroup-name {group} "
         f"--scaling-config desiredSize={count}"
     )
-    wait_until(f"{count} worker nodes", lambda: len(_ready_nodes(checkout)) == count, seconds=180)
+    wait_until(f"{count} worker nodes", lambda: len(_ready_nodes(checkout)) == count)
 
 
 def _ready_nodes(checkout: Checkout) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.e2e.checkout import Checkout, wait_until
+from tests.e2e.checkout import PATIENCE_SECONDS, Checkout, wait_until
 from tests.e2e.training import node_of
 
 SURGE = "tidewater.dev/nodes=surge"
@@ -44,6 +44,16 @@ def drifted(claim: Object) -> bool:
     return any(each["type"] == "Drifted" and each["status"] == "True" for each in conditions)
 
 
+def draining(claim: Object) -> bool:
+    """Return whether Karpenter is taking a node away; one that is drained and whose instance ends doesn't count.
+
+    Budgets count like that: BuildDisruptionBudgetMapping in pkg/controllers/disruption of kubernetes-sigs/karpenter.
+    """
+    conditions = claim.get("status", {}).get("conditions", ())
+    ending = any(each["type"] == "InstanceTerminating" and each["status"] == "True" for each in conditions)
+    return "deletionTimestamp" in claim["metadata"] and not ending
+
+
 def instances(checkout: Checkout, *filters: str) -> dict[str, Object]:
     """Return the instances of the account that EC2 bills, by id."""
     live = "Name=instance-state-name,Values=pending,running"
@@ -62,13 +72,13 @@ def instance_of(checkout: Checkout, pod: str) -> str:
     return nodes(checkout, WORKERS)[node_of(checkout, pod)]
 
 
-def wait_for_surge_nodes(checkout: Checkout, expected: set[str], *, seconds: float = 120) -> None:
+def wait_for_surge_nodes(checkout: Checkout, expected: set[str], *, seconds: float = PATIENCE_SECONDS) -> None:
     """Wait until Karpenter's nodes are exactly these."""
     named = ", ".join(sorted(expected)) or "none"
     wait_until(f"surge nodes: {named}", lambda: set(surge_nodes(checkout)) == expected, seconds=seconds)
 
 
-def wait_for_surge_count(checkout: Checkout, count: int, *, seconds: float = 300) -> None:
+def wait_for_surge_count(checkout: Checkout, count: int, *, seconds: float = PATIENCE_SECONDS) -> None:
     """Wait until Karpenter has this number of NodeClaims, nodes and instances."""
 
     def settled() -> bool:

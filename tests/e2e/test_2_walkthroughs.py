@@ -99,7 +99,7 @@ def is_described_as_running(job: Job, *, active: int) -> bool:
 
 
 def test_pulumi_up_changes_the_size_of_the_job_and_nothing_else(stack: Job) -> None:
-    wait_for_world(stack, 1, seconds=180)
+    wait_for_world(stack, 1)
     before, first = stack.read(), identities(stack)
     stack.scale(2)  # there is no room for the second worker, and another field manager has the size now
     with stack.config("workers", "3"):
@@ -132,7 +132,7 @@ def test_an_old_manifest_gets_its_two_workers(imagenet: Job, tmp_path: Path) -> 
     (container,) = job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"]
     container["resources"] = {"requests": {"cpu": "1500m"}}  # as with one GPU: one worker fits on a node
     apply(imagenet, *example("etcd.yaml"), with_code(job, TRAIN, ARGUMENTS))
-    wait_for_world(imagenet, 2, seconds=180)
+    wait_for_world(imagenet, 2)
     assert set(running_workers(imagenet)) == {"imagenet-worker-0", "imagenet-worker-1"}
     found = imagenet.run(f"kubectl exec -n {NAMESPACE} imagenet-worker-0 -- getent hosts imagenet-worker-1").text
     assert imagenet.pods("replica-index=1")[0]["status"]["podIP"] in found
@@ -154,11 +154,11 @@ def test_the_job_survives_the_removal_of_a_node_in_the_same_process(imagenet: Jo
 def test_kubectl_edit_makes_three_workers_of_one_while_training_goes_on(imagenet: Job) -> None:
     before = identities(imagenet)
     scale_nodes(imagenet, 3)
-    wait_for_world(imagenet, 2, seconds=180)  # the worker that had lost its node is back
+    wait_for_world(imagenet, 2)  # the worker that had lost its node is back
     # Six spaces: the line of spec.replicaSpecs.Worker, and not the one of the status.
     editor = "sed -i 's/^      replicas: 2$/      replicas: 3/'"
     imagenet.run(f'KUBE_EDITOR="{editor}" kubectl edit elasticjob {imagenet.name} -n {NAMESPACE}')
-    wait_for_world(imagenet, 3, seconds=180)
+    wait_for_world(imagenet, 3)
     assert before.items() <= identities(imagenet).items()
     assert_described_as_running(imagenet, active=3)
     assert_steps_only_grow(imagenet)
@@ -173,7 +173,7 @@ def test_kubectl_scale_resizes_the_job_within_its_bounds(imagenet: Job) -> None:
     wait_until("the third worker to go", lambda: "imagenet-worker-2" not in identities(imagenet))
     assert identities(imagenet).items() <= before.items()
     imagenet.scale(3)
-    wait_for_world(imagenet, 3, seconds=180)
+    wait_for_world(imagenet, 3)
     imagenet.await_active(3)
     shown = imagenet.run(f"kubectl get ej -n {NAMESPACE}").text.splitlines()
     assert shown[0].split() == ["NAME", "STATE", "DESIRED", "ACTIVE", "MIN", "MAX", "WAITING", "AGE"]
@@ -181,7 +181,7 @@ def test_kubectl_scale_resizes_the_job_within_its_bounds(imagenet: Job) -> None:
 
 
 def test_a_deleted_job_leaves_no_pod_and_no_service(imagenet: Job) -> None:
-    imagenet.run(f"kubectl delete {imagenet.named} --timeout=60s")
+    imagenet.run(f"kubectl delete {imagenet.named} --timeout=300s")
     wait_until("no pods", lambda: not imagenet.pods())
     wait_until("no service", lambda: imagenet.run(f"kubectl get svc -n {NAMESPACE} imagenet", expect=None).status != 0)
 
@@ -194,12 +194,12 @@ def test_torchrun_trains_on_with_fewer_in_the_same_pod(checkout: Checkout) -> No
     def says(pod: str, size: int) -> bool:
         return [line.get("world_size") for line in ddp.logs(pod)][-1:] == [str(size)]
 
-    wait_until("two ranks", lambda: all(says(f"ddp-worker-{index}", 2) for index in (0, 1)), seconds=180)
+    wait_until("two ranks", lambda: all(says(f"ddp-worker-{index}", 2) for index in (0, 1)))
     before = identities(ddp)
     ddp.scale(1)
-    wait_until("a round of one", lambda: says("ddp-worker-0", 1), seconds=180)
+    wait_until("a round of one", lambda: says("ddp-worker-0", 1))
     assert identities(ddp)["ddp-worker-0"] == before["ddp-worker-0"]
-    ddp.run(f"kubectl delete {ddp.named} --timeout=60s")
+    ddp.run(f"kubectl delete {ddp.named} --timeout=300s")
 
 
 def test_a_deployment_of_higher_priority_takes_the_room_of_workers_above_the_minimum(mnist: Job) -> None:
@@ -207,14 +207,14 @@ def test_a_deployment_of_higher_priority_takes_the_room_of_workers_above_the_min
     scale_nodes(mnist, 1)
     *classes, job = example("mnist.yaml")
     apply(mnist, *classes, with_code(job, TRAIN, ARGUMENTS))
-    wait_for_world(mnist, 4, seconds=180)
+    wait_for_world(mnist, 4)
     before, step = identities(mnist), latest_step(mnist)
     core = {"mnist-worker-0": before["mnist-worker-0"]}
     (nginx,) = example("nginx.yaml")
     pod = nginx["spec"]["template"]["spec"]
     pod |= {"terminationGracePeriodSeconds": 1, "containers": [{**pod["containers"][0], "command": ["sleep", "1h"]}]}
     apply(mnist, nginx)
-    mnist.run(f"kubectl rollout status deployment/test-nginx -n {NAMESPACE} --timeout=180s")
+    mnist.run(f"kubectl rollout status deployment/test-nginx -n {NAMESPACE} --timeout=300s")
     wait_for_world(mnist, 1, of=core)
     assert identities(mnist) == core
     assert latest_step(mnist) > step
@@ -225,7 +225,7 @@ def test_a_deployment_of_higher_priority_takes_the_room_of_workers_above_the_min
 def test_workers_come_back_when_the_deployment_gives_room_back(mnist: Job) -> None:
     core, step = identities(mnist), latest_step(mnist)
     mnist.run(f"kubectl scale deployment/test-nginx -n {NAMESPACE} --replicas=1")
-    wait_for_world(mnist, 4, seconds=180)
+    wait_for_world(mnist, 4)
     assert core.items() <= identities(mnist).items()
     assert latest_step(mnist) > step
     assert_steps_only_grow(mnist)
@@ -234,9 +234,9 @@ def test_workers_come_back_when_the_deployment_gives_room_back(mnist: Job) -> No
 def test_autoscale_uses_the_room_that_is_left(mnist: Job) -> None:
     four = identities(mnist)
     mnist.change(autoscale=True)
-    wait_for_world(mnist, 5, seconds=180)
+    wait_for_world(mnist, 5)
     assert four.items() <= identities(mnist).items()
-    mnist.run(f"kubectl delete {mnist.named} deployment/test-nginx --timeout=60s")
+    mnist.run(f"kubectl delete {mnist.named} deployment/test-nginx --timeout=300s")
 
 
 def test_a_resumed_job_continues_from_its_checkpoint(stack: Job) -> None:

@@ -123,7 +123,7 @@ def test_a_job_fails_at_its_deadline_and_its_workers_end(cluster: Checkout) -> N
 
 
 def test_a_finished_job_is_deleted_after_its_time_to_live(cluster: Checkout) -> None:
-    cluster.run(f"kubectl wait -n {NAMESPACE} elasticjob/brief --for=delete --timeout=120s")
+    cluster.run(f"kubectl wait -n {NAMESPACE} elasticjob/brief --for=delete --timeout=300s")
 
 
 def test_a_job_has_succeeded_when_rank_0_has(cluster: Checkout) -> None:
@@ -201,7 +201,7 @@ def test_jobs_of_a_queue_start_whole_and_one_after_the_other(cluster: Checkout) 
     wait_until("the others to wait", lambda: all(job.status().get("state") == "Queued" for job in jobs))
     assert [_running(job) for job in jobs] == [0, 0]
     assert [] in [job.pods() for job in jobs]  # the other one is the next, whose pods wait for room
-    first.run(f"kubectl delete {first.named} --timeout=60s")
+    first.run(f"kubectl delete {first.named} --timeout=300s")
     wait_until("the next one to run whole", lambda: sorted(map(_running, jobs)) == [0, 2])
 
 
@@ -267,4 +267,4 @@ def test_every_example_is_accepted_and_explained(cluster: Checkout) -> None:
 def test_the_controller_has_not_restarted(cluster: Checkout) -> None:
     pods = cluster.json("kubectl get pods -A -l app.kubernetes.io/component=controller -o json")["items"]
     assert [status["restartCount"] for pod in pods for status in pod["status"]["containerStatuses"]] == [0, 0]
-    cluster.run(f"kubectl delete elasticjobs --all -n {NAMESPACE} --timeout=120s")
+    cluster.run(f"kubectl delete elasticjobs --all -n {NAMESPACE} --timeout=300s")

@@ -102,6 +102,6 @@ def test_a_restarted_api_server_loses_nothing_and_repeats_nothing(job: Job) -> N
 
 
 def test_deleted_jobs_leave_nothing(job: Job) -> None:
-    job.run(f"kubectl delete elasticjobs --all -n {NAMESPACE} --timeout=120s")
+    job.run(f"kubectl delete elasticjobs --all -n {NAMESPACE} --timeout=300s")
     wait_until("no pods", lambda: not job.pods())
     assert job.json(f"kubectl get services -n {NAMESPACE} -l group-name=elastic.pytorch.org -o json")["items"] == []

@@ -65,7 +65,7 @@ def test_a_failed_job_says_why_and_starts_again_when_its_settings_are_mended(che
     with checkout.config("trainerArgs", "--no-such-flag"):
         stop_once_printed(checkout, "pulumi up --yes", "failed for good", by=signal.SIGINT)
     repeat(checkout, "pulumi up --yes")
-    wait_for_world(checkout, workers, seconds=180)
+    wait_for_world(checkout, workers)
     assert min(int(steps(checkout, pod)[0]["step"]) for pod in running_workers(checkout)) > step, "training began again"
 
 

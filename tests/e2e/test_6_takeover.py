@@ -75,7 +75,7 @@ def test_up_replaces_the_job_and_training_continues_from_its_checkpoint(old: Che
     put_program(old.path, archive)
     old.run("pulumi up --yes")
     old.forget_outputs()
-    wait_for_world(old, 2, seconds=180)
+    wait_for_world(old, 2)
     assert sorted(running_workers(old)) == ["digits-worker-0", "digits-worker-1"]
     first = min(int(steps(old, pod)[0]["step"]) for pod in running_workers(old))
     assert first > step, "training began again"

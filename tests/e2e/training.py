@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.e2e.checkout import Checkout, wait_until
+from tests.e2e.checkout import PATIENCE_SECONDS, Checkout, wait_until
 
 
 def is_running(pod: Mapping[str, Any]) -> bool:
@@ -79,7 +79,7 @@ def wait_for_world(
     *,
     of: Mapping[str, Any] | None = None,
     after: int = 0,
-    seconds: float = 120,
+    seconds: float = PATIENCE_SECONDS,
 ) -> None:
     """Wait until every worker of `of` (default: all running) reports `world_size=size`.
 

@@ -171,3 +171,9 @@ def test_gpu_faults_are_found_and_their_nodes_repaired() -> None:
     deployed = graph.deploy(graph.stack_config("Pulumi.local.yaml"))
     assert "eks-node-monitoring-agent" in addon_versions(graph.stack_config("Pulumi.local.yaml"))
     assert all(group.inputs["nodeRepairConfig"] == {"enabled": True} for group in deployed.all(NODE_GROUP))
+
+
+def test_what_the_node_monitoring_agent_asks_about_gpus_runs_on_the_tainted_worker_nodes() -> None:
+    agent = graph.deploy(graph.stack_config("Pulumi.aws.yaml.example")).one("aws:eks/addon:Addon", "monitoring-agent")
+    values = json.loads(agent.inputs["configurationValues"])
+    assert values == {"dcgmAgent": {"tolerations": [{"operator": "Exists"}]}}

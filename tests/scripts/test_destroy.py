@@ -22,7 +22,8 @@ CLUSTER = {
     "outputs": {"endpoint": "https://one.example"},
 }
 OBJECT = {"type": "kubernetes:core/v1:Namespace", "urn": "urn:n"}
-STACK = (PROVIDER, CLUSTER, OBJECT)
+VPC = {"type": "aws:ec2/vpc:Vpc", "urn": "urn:v", "id": "vpc-1"}
+STACK = (PROVIDER, VPC, CLUSTER, OBJECT)
 GONE = "An error occurred (ResourceNotFoundException) when calling DescribeCluster: No cluster found"
 
 
@@ -79,6 +80,14 @@ def test_nodes_that_outlived_the_cluster_are_named_with_the_command_that_ends_th
     session = FakeSession(error=GONE, nodes="i-1\ti-2\n")
     with pytest.raises(UpError, match="terminate-instances --instance-ids i-1 i-2 --region eu-west-1 --profile lab"):
         without_cluster(session, STACK)
+
+
+def test_nodes_of_another_cluster_of_that_name_are_not_named() -> None:
+    session = FakeSession(endpoint="https://two.example")
+    assert without_cluster(session, STACK) == {VARIABLE: "true"}
+    assert "Name=vpc-id,Values=vpc-1" in session.asked[-1]
+    without_vpc = FakeSession(endpoint="https://two.example", nodes="i-1")
+    assert without_cluster(without_vpc, (PROVIDER, CLUSTER, OBJECT)) == {VARIABLE: "true"}
 
 
 def test_the_state_is_read_of_the_stack_that_is_named() -> None:

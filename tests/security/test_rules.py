@@ -6,6 +6,7 @@ The graphs here come from mocks, quickly; `test_state_e2e` holds the same agains
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -102,7 +103,17 @@ def test_the_documentation_lists_every_rule_and_every_waiver() -> None:
     ]
 
 
-def test_images_from_a_cache_and_data_in_s3_break_no_rule() -> None:
-    options = {"imageCache": True, "dataset": "s3://pictures/animals/", "datasetStorage": "s3"}
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(
+            {"imageCache": True, "dataset": "s3://pictures/animals/", "datasetStorage": "s3"}, id="cache-and-s3"
+        ),
+        pytest.param({"monitoring": "prometheus"}, id="prometheus"),
+        pytest.param({"monitoring": "managed"}, id="managed-prometheus"),
+        pytest.param({"instanceTypes": ["p4d.24xlarge"], "gpusPerWorker": 8, "efa": True}, id="efa"),
+    ],
+)
+def test_no_option_breaks_a_rule(options: dict[str, Any]) -> None:
     stacks = {"aws": registered({**graph.stack_config(FILES["aws"]), **options}, "aws")}
     assert [finding for rule in RULES for finding in holds.broken(stacks, rule)] == []

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,3 +65,39 @@ def start(
     for worker in started:
         worker.signal(signal.SIGKILL)
         worker.wait()
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """Yield the endpoint of an S3 by moto."""
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import make_server
+
+    server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app), threaded=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def s3(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a client of an S3 with one empty bucket, ``there``; boto3 finds it through the environment."""
+    import boto3
+
+    for name, value in {
+        "AWS_ENDPOINT_URL": s3_endpoint,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    client = boto3.client("s3")
+    for bucket in client.list_buckets()["Buckets"]:
+        for each in client.list_objects_v2(Bucket=bucket["Name"]).get("Contents", ()):
+            client.delete_object(Bucket=bucket["Name"], Key=each["Key"])
+        for each in client.list_multipart_uploads(Bucket=bucket["Name"]).get("Uploads", ()):
+            client.abort_multipart_upload(Bucket=bucket["Name"], Key=each["Key"], UploadId=each["UploadId"])
+    client.create_bucket(Bucket="there")
+    return client

@@ -180,6 +180,15 @@ def test_the_constants_repeated_in_the_bundle_equal_the_contract() -> None:
     assert (start.USAGE, start.LEFT) == (exit_codes.USAGE, exit_codes.LEFT)
 
 
+def test_a_run_that_reads_the_file_is_not_disturbed_by_one_that_writes_it(tmp_path: Path) -> None:
+    packed = bundle.Bundle(b"code")
+    with packed.write(tmp_path).open("rb") as read:
+        again = packed.write(tmp_path)
+        assert os.fstat(read.fileno()).st_ino != again.stat().st_ino
+        assert read.read() == again.read_bytes() == packed.content
+    assert list(tmp_path.iterdir()) == [again]
+
+
 def test_the_code_is_uploaded_under_its_digest() -> None:
     deployed = graph.deploy(graph.stack_config("Pulumi.local.yaml"))
     uploaded = deployed.one("aws:s3/bucketObjectv2:BucketObjectv2")

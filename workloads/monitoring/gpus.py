@@ -28,13 +28,17 @@ NVIDIA/nvidia-container-toolkit). DCGM needs it too, and root (NVIDIA/dcgm-expor
 def exporter_manifest(image: str) -> Manifest:
     """Return the DaemonSet, in the namespace that accepts pods with privileges.
 
-    The kubelet tells it which pod uses which GPU.
+    The kubelet tells it which pod uses which GPU. Pulumi doesn't wait until it runs everywhere: on nodes without a
+    driver it never does, such as those of an earlier configuration. `workloads.devices.check` tells what is wrong with
+    GPUs, and training needs no exporter.
     """
     own = {labels.NAME: GPU_EXPORTER}
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
-        "metadata": metadata(GPU_EXPORTER, own, namespace=devices.NAMESPACE),
+        "metadata": metadata(
+            GPU_EXPORTER, own, namespace=devices.NAMESPACE, annotations={"pulumi.com/skipAwait": "true"}
+        ),
         "spec": {
             "selector": {"matchLabels": own},
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}},

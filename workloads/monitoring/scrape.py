@@ -73,8 +73,7 @@ def configuration(parts: Parts, reader: Reader) -> Config:
         found.append(_karpenter())
     if parts.gpus:
         found.append(_gpus())
-    every = f"{reader.seconds}s"
-    return {"global": {"scrape_interval": every, "evaluation_interval": every}, "scrape_configs": found}
+    return {"global": {"scrape_interval": f"{reader.seconds}s"}, "scrape_configs": found}
 
 
 def _workers() -> Config:
@@ -140,13 +139,15 @@ def _nodes(reader: Reader) -> Config:
         rules.append({"target_label": "__address__", "replacement": reader.node_address})
         path = {"source_labels": [name], "target_label": "__metrics_path__", "replacement": reader.node_path}
         rules.append(path)
+        how: Config = {"metrics_path": "/metrics"}  # Amazon's collector knows the authority of the API server
+    else:
+        # EKS signs the kubelets' certificates with the cluster's own authority.
+        how = {"metrics_path": reader.node_path, "tls_config": {"ca_file": _AUTHORITY}}
     return {
         "job_name": NODES,
         "scheme": "https",
-        "metrics_path": "/metrics" if reader.node_address else reader.node_path,
+        **how,
         "authorization": {"type": "Bearer", "credentials_file": _TOKEN},
-        # EKS signs the kubelets' certificates with the cluster's own authority.
-        "tls_config": {"ca_file": _AUTHORITY},
         "kubernetes_sd_configs": [{"role": "node"}],
         "relabel_configs": rules,
     }

@@ -90,7 +90,9 @@ def access_manifests() -> list[Manifest]:
 
 def files(parts: scrape.Parts) -> dict[str, str]:
     """Return Prometheus' configuration and rules. JSON is YAML."""
-    configuration = {**scrape.configuration(parts, scrape.SELF), "rule_files": ["rules.yml"]}
+    configuration = scrape.configuration(parts, scrape.SELF)
+    configuration["global"]["evaluation_interval"] = configuration["global"]["scrape_interval"]
+    configuration["rule_files"] = ["rules.yml"]
     return {"prometheus.yml": _text(configuration), "rules.yml": _text(alerts.rules(parts))}
 
 

@@ -8,6 +8,7 @@ instance had a moment ago.
 from __future__ import annotations
 
 import ipaddress
+import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -38,8 +39,15 @@ def install() -> None:
 def _complete_launches(backend: Any) -> None:
     """Apply what moto ignores in a launch template, and set the instance profile before the instance is visible."""
     original = backend.run_instances
+    one_by_one = threading.RLock()  # else two launches at once get the last vCPUs of a quota, or one address, both
 
     def run_instances(
+        self: Any, image_id: str, count: int, user_data: Any, security_group_names: list[str], **given: Any
+    ) -> Any:
+        with one_by_one:
+            return launched(self, image_id, count, user_data, security_group_names, **given)
+
+    def launched(
         self: Any, image_id: str, count: int, user_data: Any, security_group_names: list[str], **given: Any
     ) -> Any:
         template = self._get_template_from_args(given["launch_template"]).data if given.get("launch_template") else {}
@@ -61,8 +69,7 @@ def _complete_launches(backend: Any) -> None:
         for instance in rest if profile is not None else ():
             self.associate_iam_instance_profile(instance.id, iam_instance_profile_arn=profile.arn)
         _tag_interfaces(reservation.instances, template, given)
-        if group is not None:
-            group.instances += reservation.instances
+        placement.place(group, reservation.instances)
         return reservation
 
     backend.run_instances = run_instances

@@ -11,12 +11,29 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from localcloud.aws.compute.listings import matches
+
 PREFIX: Final = "pg"
 STRATEGIES: Final = ("cluster", "spread", "partition")
+SPREAD_LEVELS: Final = ("host", "rack")
+DEFAULT_PARTITIONS, MOST_PARTITIONS = 2, 7
+# https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribePlacementGroups.html
+FILTERS: Final = {
+    "group-name": "GroupName",
+    "group-arn": "GroupArn",
+    "spread-level": "SpreadLevel",
+    "state": "State",
+    "strategy": "Strategy",
+}
 RUNNING: Final = ("pending", "running", "stopping", "stopped")
+
+
+_requested: ContextVar[Mapping[str, Any]] = ContextVar("requested", default={})  # noqa: B039 (nobody changes it)
+"""The placement that a RunInstances call names itself; moto passes its zone and host on, but not its group."""
 
 
 @dataclass
@@ -25,6 +42,8 @@ class PlacementGroup:
 
     name: str
     strategy: str
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """The number of its partitions, or its spread level."""
     id: str = field(default_factory=lambda: f"{PREFIX}-0{secrets.token_hex(8)}")
     instances: list[Any] = field(default_factory=list)
 
@@ -39,13 +58,34 @@ def install() -> None:
     utils.EC2_PREFIX_TO_RESOURCE[PREFIX] = "placement-group"
     for method in (create_placement_group, delete_placement_group, describe_placement_groups):
         setattr(InstanceResponse, method.__name__, method)
+    original = InstanceResponse.run_instances
+
+    def run_instances(self: Any) -> Any:
+        token = _requested.set(self._get_param("Placement", {}))
+        try:
+            return original(self)
+        finally:
+            _requested.reset(token)
+
+    InstanceResponse.run_instances = run_instances  # type: ignore[method-assign]
 
 
 def wanted(backend: Any, template: Mapping[str, Any]) -> PlacementGroup | None:
-    """Return the group that a launch template names, or None; raise EC2's error for one that doesn't exist."""
-    asked = template.get("Placement") or {}
-    name = asked.get("GroupName") or asked.get("GroupId")
-    return _find(backend, str(name)) if name else None
+    """Return the group that the call or its launch template names, or None; raise EC2's error for an unknown one."""
+    for asked in (_requested.get(), template.get("Placement") or {}):
+        name = asked.get("GroupName") or asked.get("GroupId")
+        if name:
+            return _find(backend, str(name))
+    return None
+
+
+def place(group: PlacementGroup | None, instances: Iterable[Any]) -> None:
+    """Put new instances into a group, if there is one."""
+    if group is None:
+        return
+    for instance in instances:
+        group.instances.append(instance)
+        instance.placement.group_name = group.name
 
 
 def create_placement_group(self: Any) -> Any:
@@ -56,11 +96,14 @@ def create_placement_group(self: Any) -> Any:
 
     self.error_on_dryrun()
     name, strategy = self._get_param("GroupName"), self._get_param("Strategy") or "cluster"
+    if not name:
+        raise EC2ClientError("MissingParameter", "The request must contain the parameter groupName")
     if strategy not in STRATEGIES:
         raise EC2ClientError("InvalidParameterValue", f"The placement strategy '{strategy}' is invalid")
+    more = _of_strategy(strategy, self._get_param("PartitionCount"), self._get_param("SpreadLevel"))
     if any(group.name == name for group in _all(self.ec2_backend)):
         raise EC2ClientError("InvalidPlacementGroup.Duplicate", f"The Placement Group '{name}' already exists.")
-    group = PlacementGroup(name, strategy)
+    group = PlacementGroup(name, strategy, more)
     _all(self.ec2_backend).append(group)
     tags = convert_tag_spec(self._get_param("TagSpecifications", [])).get("placement-group", {})
     self.ec2_backend.create_tags([group.id], tags)
@@ -87,8 +130,48 @@ def describe_placement_groups(self: Any) -> Any:
 
     self.error_on_dryrun()
     asked = (*self._get_param("GroupNames", []), *self._get_param("GroupIds", []))
-    found: Iterable[PlacementGroup] = [_find(self.ec2_backend, name) for name in asked] or _all(self.ec2_backend)
-    return ActionResult({"PlacementGroups": [_shown(self.ec2_backend, group) for group in found]})
+    found: Iterable[PlacementGroup] = [_find(self.ec2_backend, name) for name in asked] or list(_all(self.ec2_backend))
+    filters = self._filters_from_querystring()
+    shown = [_shown(self.ec2_backend, group) for group in found]
+    return ActionResult({"PlacementGroups": [group for group in shown if _matches(group, filters)]})
+
+
+def _of_strategy(strategy: str, partitions: Any, level: Any) -> Mapping[str, Any]:
+    """Return what a group of this strategy has besides its name; raise EC2's error for what another one has.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreatePlacementGroup.html
+    """
+    from moto.ec2.exceptions import EC2ClientError
+
+    for name, given, only in (("PartitionCount", partitions, "partition"), ("SpreadLevel", level, "spread")):
+        if given and strategy != only:
+            raise EC2ClientError("InvalidParameterCombination", f"{name} is valid only with the strategy '{only}'")
+    if strategy == "partition":
+        count = int(partitions or DEFAULT_PARTITIONS)
+        if not 1 <= count <= MOST_PARTITIONS:
+            raise EC2ClientError("InvalidParameterValue", f"PartitionCount {count} is not from 1 to {MOST_PARTITIONS}")
+        return {"PartitionCount": count}
+    if strategy == "spread":
+        if level not in (None, *SPREAD_LEVELS):
+            raise EC2ClientError(
+                "InvalidParameterValue", f"SpreadLevel '{level}' is none of {', '.join(SPREAD_LEVELS)}"
+            )
+        return {"SpreadLevel": level or "rack"}
+    return {}
+
+
+def _matches(group: Mapping[str, Any], filters: Mapping[str, Any]) -> bool:
+    """Return whether a group matches all filters; those of tags have the key in their names."""
+    tags = {f"tag:{tag['Key']}": tag["Value"] for tag in group["Tags"]}
+    item = {
+        "SpreadLevel": "",
+        **group,
+        **dict.fromkeys(filters, ""),
+        **tags,
+        "tag-key": [tag["Key"] for tag in group["Tags"]],
+    }
+    of_tags = {name: name for name in filters if name == "tag-key" or name.startswith("tag:")}
+    return matches(item, filters, FILTERS | of_tags, "DescribePlacementGroups")
 
 
 def _all(backend: Any) -> list[PlacementGroup]:
@@ -108,5 +191,5 @@ def _find(backend: Any, asked: str) -> PlacementGroup:
 def _shown(backend: Any, group: PlacementGroup) -> dict[str, Any]:
     arn = f"arn:{backend.partition}:ec2:{backend.region_name}:{backend.account_id}:placement-group/{group.name}"
     tags = [{"Key": key, "Value": value} for key, value in backend.tags[group.id].items()]
-    about = {"GroupName": group.name, "GroupId": group.id, "GroupArn": arn, "Strategy": group.strategy}
+    about = {"GroupName": group.name, "GroupId": group.id, "GroupArn": arn, "Strategy": group.strategy, **group.more}
     return {**about, "State": "available", "Tags": tags}

@@ -63,7 +63,7 @@ class QuotaService:
         return _described(quota, region, self._account, quotas.value(self._ec2(region), quota.code))
 
     def _increase(self, region: str, params: Answer) -> Answer:
-        quota, wanted, ec2 = _named(params), float(params["DesiredValue"]), self._ec2(region)
+        quota, wanted, ec2 = _named(params), _number(params, "DesiredValue"), self._ec2(region)
         if wanted <= quotas.value(ec2, quota.code):
             raise _Wrong("IllegalArgumentException", "The desired value must be greater than the quota's value.")
         quotas.grant(ec2, {quota.code: wanted})
@@ -90,13 +90,24 @@ def _named(params: Answer) -> Quota:
 def _listed(params: Answer, region: str, described: Callable[[str, Quota], Answer]) -> Answer:
     if params.get("ServiceCode") != SERVICE_CODE:
         raise _Wrong("NoSuchResourceException", "The request failed because the specified service does not exist.")
-    size = min(int(params.get("MaxResults") or MAX_RESULTS), MAX_RESULTS)
+    size = int(_number({"MaxResults": MAX_RESULTS, **params}, "MaxResults"))
+    if not 1 <= size <= MAX_RESULTS:
+        raise _Wrong("IllegalArgumentException", f"MaxResults {size} is not from 1 to {MAX_RESULTS}.")
+    wanted = params.get("QuotaCode")
+    listed = [quota for code, quota in quotas.QUOTAS.items() if wanted in (None, code)]
     try:
-        found, following = page(list(quotas.QUOTAS.values()), params.get("NextToken"), size)
+        found, following = page(listed, params.get("NextToken"), size)
     except ValueError as error:
         raise _Wrong("InvalidPaginationTokenException", "Invalid input was provided.") from error
-    listed = {"Quotas": [described(region, quota) for quota in found]}
-    return {**listed, "NextToken": following} if following else listed
+    answer = {"Quotas": [described(region, quota) for quota in found]}
+    return {**answer, "NextToken": following} if following else answer
+
+
+def _number(params: Answer, name: str) -> float:
+    try:
+        return float(params[name])
+    except (KeyError, TypeError, ValueError) as error:
+        raise _Wrong("IllegalArgumentException", f"{name} is missing or no number.") from error
 
 
 def _described(quota: Quota, region: str, account: str, value: float) -> Answer:

@@ -187,7 +187,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Creation:
-    """A create call with a `clientRequestToken`, the ARN of the resource that it created, and its reply."""
+    """A call with a `clientRequestToken`, the ARN or the update's id that it made, and its reply."""
 
     params: Mapping[str, Any]
     arn: str

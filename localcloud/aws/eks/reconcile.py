@@ -102,6 +102,8 @@ def step(eks: Eks, state: ClusterState, now: float) -> bool:
         actions = rules.decide(found.group, workers, running, now, launch_after=found.launch_after, busy=busy)
         for action in actions:
             act(eks, state, found, action)
+        if found.update is not None and any(isinstance(action, rules.Drain) for action in actions):
+            found.started_at = now
         conclude(state, found, now)
         moving = moving or bool(actions) or not rules.settled(found.group, list(found.workers.values()))
     return self_managed.step(eks, state, now) or moving
@@ -117,22 +119,52 @@ def occupied(state: ClusterState, workers: list[Worker]) -> set[str]:
 
 
 def conclude(state: ClusterState, found: GroupState, now: float) -> None:
-    """Set the node group's status and health from its nodes and its launches."""
+    """Set the node group's status and health from its nodes and its launches, and end its update."""
     workers = list(found.workers.values())
     with state.lock:
         group = found.group
         if group.status == "DELETING":
             if not workers:
+                end_update(state, found, "Cancelled")
                 state.groups.pop(group.name, None)
             return
-        health = rules.health(
-            group, workers, launch_failure=found.launch_failure, late=now - found.started_at > JOIN_SECONDS
-        )
+        late = now - found.started_at > JOIN_SECONDS
+        health = rules.health(group, workers, launch_failure=found.launch_failure, late=late)
         if health != (group.status, group.issues):
             found.group = replace(group, status=health[0], issues=health[1], modified_at=time.time())
-        if found.update is not None and health[0] != "UPDATING":
-            state.updates[found.update] = replace(state.updates[found.update], status="Successful")
-            found.update = None
+        if health[0] != "UPDATING":
+            end_update(state, found, "Successful")
+        elif late:
+            fail_update(state, found)
+
+
+def fail_update(state: ClusterState, found: GroupState) -> None:
+    """End an update whose new nodes don't come: the group has the version that it had, and the nodes that it has.
+
+    The code and the message are EKS's own: https://github.com/aws-ia/terraform-aws-eks-blueprints/issues/1873
+    """
+    group, before = found.group, found.before or found.group
+    reason = f": {found.launch_failure}" if found.launch_failure else ""
+    message = f"Couldn't proceed with upgrade process as new nodes are not joining node group {group.name}{reason}"
+    log.warning("node group %s: %s", group.name, message)
+    error = {"errorCode": "NodeCreationFailure", "errorMessage": message, "resourceIds": [group.name]}
+    found.group = replace(
+        group,
+        version=before.version,
+        release_version=before.release_version,
+        launch_template=before.launch_template,
+        status="ACTIVE",
+        modified_at=time.time(),
+    )
+    found.launch_failure = None  # of a node that nobody needs now
+    end_update(state, found, "Failed", error)
+
+
+def end_update(state: ClusterState, found: GroupState, status: str, *errors: Json) -> None:
+    """Record how the update that replaces a group's nodes has ended, if there is one."""
+    if found.update is not None:
+        state.updates[found.update] = replace(state.updates[found.update], status=status, errors=errors)
+        found.update, found.before = None, None
 
 
 def act(eks: Eks, state: ClusterState, found: GroupState, action: rules.Action) -> None:

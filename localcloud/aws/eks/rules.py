@@ -94,20 +94,25 @@ def decide(
     leaving = [worker for worker in workers if worker.phase in (Phase.DRAINING, Phase.DRAINED)]
     first_down = group.update_config.get("updateStrategy") == "MINIMAL"
     at_once = min(len(old), max_unavailable(group))
-    missing = group.desired - len(living) + (-len(leaving) if old and first_down else at_once)
+    replaced = sum(outdated(group, worker) for worker in leaving)
+    missing = group.desired - len(living) + (-replaced if first_down else at_once)
     if missing > 0 and now >= launch_after:
         actions += [Launch(subnet) for subnet in launch_subnets(group.subnets, living, missing)]
     if not old:
         return actions + [Drain(worker.instance_id) for worker in victims(living, -missing, busy)]
-    if not leaving and all(worker.ready for worker in living):
+    if not leaving and all(worker.ready for worker in living if not outdated(group, worker)):
         spare = len(living) - group.desired + (at_once if first_down else 0)
+        old.sort(key=lambda worker: worker.ready)  # what doesn't work goes first
         actions += [Drain(worker.instance_id) for worker in old[: min(at_once, max(spare, 0))]]
     return actions
 
 
 def outdated(group: Nodegroup, worker: Worker) -> bool:
-    """Return whether a node has another release than its group. Images that aren't EKS's have none."""
-    return worker.release not in ("", group.release_version)
+    """Return whether the group's update has yet to replace a node. Images that aren't EKS's have no release.
+
+    Without an update nodes of two releases stay: an update that has failed leaves them.
+    """
+    return group.status == "UPDATING" and worker.release not in ("", group.release_version)
 
 
 def max_unavailable(group: Nodegroup) -> int:

@@ -53,10 +53,13 @@ class GroupState(NodeSet):
 
     group: Nodegroup
     started_at: float
+    """When the group was created, or its update began or last replaced a node."""
     launch_failure: str | None = None
     """Why the last launch of an instance failed; None after a launch."""
     update: str | None = None
     """The id of the update that replaces the nodes."""
+    before: Nodegroup | None = None
+    """The group before that update."""
     relabel: set[str] = field(default_factory=set)
     removed_labels: set[str] = field(default_factory=set)
     removed_taints: set[tuple[str, str]] = field(default_factory=set)
@@ -68,7 +71,7 @@ class ClusterState:
 
     cluster: Cluster
     creations: Mapping[tuple[str, str], Creation] = field(default_factory=dict)
-    """The create calls for the cluster and its parts, by operation and `clientRequestToken` (see `idempotency`)."""
+    """The create and update calls, by operation and `clientRequestToken` (see `idempotency`)."""
     groups: dict[str, GroupState] = field(default_factory=dict)
     self_managed: NodeSet = field(default_factory=NodeSet)
     """The nodes on instances that EKS did not launch."""
@@ -78,6 +81,8 @@ class ClusterState:
     updates: dict[str, Update] = field(default_factory=dict)
     plane: ControlPlane | None = None
     software: Addons | None = None
+    installing: list[str] = field(default_factory=list)
+    """The addons that are being installed, each as often as it was asked for."""
     removed_addons: set[str] = field(default_factory=set)
     lock: threading.RLock = field(default_factory=threading.RLock)
     wake: threading.Event = field(default_factory=threading.Event)
@@ -92,15 +97,19 @@ class ClusterState:
         """Return all nodes of the cluster."""
         return [*self.groups.values(), self.self_managed]
 
-    def arns(self) -> set[str]:
-        """Return the ARNs of the cluster and its parts, except of those that are being deleted."""
+    def made(self) -> set[str]:
+        """Return the updates' ids, and the ARNs of the cluster and its parts, except of those being deleted."""
         ending: list[Cluster | Nodegroup] = [self.cluster, *(member.group for member in list(self.groups.values()))]
         lasting: list[Addon | AccessEntry | Association] = [
             *self.addons.values(),
             *self.entries.values(),
             *self.associations.values(),
         ]
-        return {item.arn for item in ending if item.status != "DELETING"} | {item.arn for item in lasting}
+        return (
+            {item.arn for item in ending if item.status != "DELETING"}
+            | {item.arn for item in lasting}
+            | {*self.updates}
+        )
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,13 @@ class AwsProvider(sdk.Provider):
         The next update then completes the resource, or `destroy` deletes it, as with the official plug-in:
         https://github.com/pulumi/pulumi-terraform/pull/237
         """
-        found = await _on_thread(entry.read, call) if call.id else None
+        if not call.id:
+            return None
+        try:
+            found = await _on_thread(entry.read, call)
+        except Exception as unread:  # it exists, and must stay in the state
+            partial = _outputs(_echo(entry, call.inputs), secret)
+            return InitFailed(call.id, partial, from_plain(call.inputs, secret), [str(error), str(unread)])
         if found is None:
             return None
         known = _refreshed(entry, call.inputs, found)

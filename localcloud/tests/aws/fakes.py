@@ -65,7 +65,7 @@ class FakePrincipals:
 
 
 class FakeEc2:
-    """`Ec2` with two subnets in two zones and one launch template."""
+    """`Ec2` with two subnets in two zones and two launch templates."""
 
     def __init__(self) -> None:
         self.subnets = {f"subnet-{zone}": Subnet(f"subnet-{zone}", "vpc-1", f"us-west-2{zone}") for zone in "ab"}
@@ -90,10 +90,10 @@ class FakeEc2:
         return InstanceType(name, *sizes[name]) if name in sizes else None
 
     def launch_template(self, identity: str | None, name: str | None, version: str | None) -> Mapping[str, Any] | None:
-        if identity != "lt-1":
+        if identity not in ("lt-1", "lt-2"):
             return None
         return {
-            "id": "lt-1",
+            "id": identity,
             "name": "workers",
             "version": version or "1",
             "data": {},

@@ -18,6 +18,7 @@ from tests.e2e.inventory import Inventory, added, aws_inventory, host_leftovers
 from tests.e2e.nodes import (
     WORKERS,
     claims,
+    draining,
     drifted,
     instance_of,
     instances,
@@ -56,9 +57,6 @@ SETTINGS = {
 NEW_NODE_SECONDS = 300
 """A node that has to be started, a worker on it, and its first step. Karpenter doesn't try an offering again for three
 minutes after EC2 had none of it, or has interrupted an instance of it."""
-
-EMPTIED_SECONDS = 180
-"""An empty node is gone within a minute, on a machine that isn't busy: benchmarks/nodes has the figures."""
 
 RELEASES = ("v20260903", "v20260512")
 """The images that the one-machine cloud knows: that of the default version of Kubernetes, and an older one."""
@@ -167,7 +165,7 @@ def test_two_fewer_free_their_two_nodes_and_no_other(stack: Checkout) -> None:
     stayed = identities(stack)
     assert stayed.items() <= before.items()
     kept = {places[pod] for pod in stayed}
-    wait_for_surge_nodes(stack, {name for name in surge_nodes(stack) if name in kept}, seconds=EMPTIED_SECONDS)
+    wait_for_surge_nodes(stack, {name for name in surge_nodes(stack) if name in kept})
     wait_for_surge_count(stack, 1)
     assert set(nodes(stack, WORKERS)) == kept
     assert identities(stack) == stayed
@@ -189,7 +187,7 @@ def test_a_notice_for_the_node_of_rank_0(stack: Checkout) -> None:
     if first not in on_surge_nodes(stack):  # it comes back as the last one, and another worker is the first
         generation = latest_generation(stack)
         stack.run(f"kubectl delete pod -n {stack.namespace} {first}")
-        wait_for_world(stack, 3, after=generation, seconds=180)
+        wait_for_world(stack, 3, after=generation)
     (leader,) = (pod for pod in on_surge_nodes(stack) if rank_of(stack, pod) == 0)
     assert_notice_survived(stack, [leader])
 
@@ -202,7 +200,6 @@ def test_without_capacity_training_goes_on_and_the_job_says_what_it_waits_for(st
         wait_until(
             "kubectl to show that EC2 has no capacity",
             lambda: reason in stack.run(f"kubectl get ej -n {stack.namespace}").text,
-            seconds=180,
         )
         wait_until("the condition to say it", lambda: reason in job.condition("Running")["message"])
         assert job.condition("Running")["status"] == "True"
@@ -235,7 +232,7 @@ def test_a_lost_karpenter_and_a_lost_api_server_are_made_up_for_while_it_scales(
     job.scale(3)
     stack.run(f"kubectl delete pods {KARPENTER} --grace-period=0 --force")
     restart_api_server(stack)
-    wait_for_world(stack, 3, seconds=180)
+    wait_for_world(stack, 3)
     wait_for_surge_count(stack, 2)
     assert identities(stack).items() <= grown.items()
     assert_steps_only_grow(stack)
@@ -258,20 +255,23 @@ def test_drifted_nodes_keep_their_workers_outside_the_maintenance_window(stack: 
 
 
 def test_in_the_maintenance_window_they_are_replaced_one_at_a_time(stack: Checkout) -> None:
-    brought, generation = surge_nodes(stack), latest_generation(stack)
+    brought, most = surge_nodes(stack), 0
     (settled,) = (pod for pod in running_workers(stack) if node_of(stack, pod) not in brought)
     before = identities(stack)[settled]
     stack.run(f"pulumi config set maintenanceWindow '{datetime.now(UTC):%a %H}:00 2h' && pulumi up --yes")
 
     def replaced() -> bool:
+        nonlocal most
+        most = max(most, sum(map(draining, claims(stack))))
         found = surge_nodes(stack)
         return len(found) == len(brought) and not found.keys() & brought.keys()
 
     wait_until("other nodes", replaced, seconds=2 * NEW_NODE_SECONDS)
     wait_for_world(stack, 3, seconds=NEW_NODE_SECONDS)
     assert identities(stack)[settled] == before
-    sizes = [int(report["world_size"]) for report in steps(stack, settled) if int(report["generation"]) > generation]
-    assert min(sizes) == 2, "two workers were missing at a time"
+    assert_steps_only_grow(stack)
+    # Of nodes, not of workers: a new node is Ready before its worker has joined.
+    assert most <= 1, "two nodes were taken away at a time"
     stack.run(
         f"pulumi config set nodeImageVersion {RELEASES[0]} && pulumi config set maintenanceWindow '' && pulumi up --yes"
     )
@@ -284,7 +284,7 @@ def test_a_finished_job_leaves_nothing_to_pay_but_the_core(stack: Checkout) -> N
         stack.forget_outputs()
         finished = f"elasticjob/{stack.outputs['jobName']}"
         stack.run(f"kubectl wait -n {stack.namespace} --for=condition=Succeeded {finished} --timeout=300s")
-        wait_until("no surge instance", lambda: not surge_instances(stack), seconds=EMPTIED_SECONDS)
+        wait_until("no surge instance", lambda: not surge_instances(stack))
         wait_for_surge_nodes(stack, set())
         assert billed(stack) == ["tidewater-local-system", "tidewater-local-workers"]
 
@@ -294,7 +294,7 @@ def test_without_workers_the_core_is_empty_too_and_the_job_waits_suspended(stack
     stack.forget_outputs()
     wait_for_world(stack, 3, seconds=NEW_NODE_SECONDS)
     resize(stack, 0)
-    wait_until("no worker node", lambda: not nodes(stack, WORKERS), seconds=180)
+    wait_until("no worker node", lambda: not nodes(stack, WORKERS))
     own = Job(stack.path, stack.outputs["jobName"], stack.namespace)
     assert own.condition("Suspended")["status"] == "True"
     assert not stack.worker_pods()

@@ -137,6 +137,8 @@ def lacking(served: tuple[str, Lacking], monkeypatch: pytest.MonkeyPatch) -> Lac
     endpoint, lacking = served
     moto_api_backend.reset()
     lacking.groups, lacking.points, lacking.policy, lacking.rules, lacking.refused = {}, {}, "", [], set()
+    for name in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
     for name, value in {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ACCESS_KEY_ID": "test",

@@ -6,8 +6,10 @@ import json
 
 import pytest
 
+from infra.policies.documents import pod_identity_trust
 from scripts.sweep import account
 from scripts.sweep.account import KINDS, look, names
+from scripts.sweep.compute import places
 from scripts.sweep.model import Clients, Stack
 from tests.scripts.sweep.conftest import POLICY, Lacking
 from tests.scripts.sweep.leftovers import leave_everything
@@ -49,6 +51,32 @@ def test_what_is_in_use_is_left_alone(clients: Clients, lacking: Lacking) -> Non
         NetworkInterfaceId=left["network interface"], InstanceId=left["instance"], DeviceIndex=1
     )
     assert {"volume", "network interface"}.isdisjoint(kind for kind, _ in found(clients, GONE))
+
+
+def test_a_persons_own_repository_under_the_stacks_name_stays(clients: Clients, lacking: Lacking) -> None:
+    for name in ("trainer", "trainer/quay", "quayside/x"):
+        clients("ecr").create_repository(repositoryName=f"{GONE.name}/{name}")
+    lacking.rules.append(f"{GONE.name}/github")
+    assert found(clients, GONE) == set()
+
+
+def test_profiles_and_roles_of_a_stack_of_that_name_in_another_region_stay(clients: Clients, lacking: Lacking) -> None:
+    iam, east = clients("iam"), "arn:aws:eks:us-east-1:123456789012:cluster/tidewater-gone"
+    iam.create_instance_profile(InstanceProfileName="east", Path=f"/karpenter/us-east-1/{GONE.name}/workers/")
+    trust = pod_identity_trust(east, "training", "trainer")
+    tags = [{"Key": key, "Value": value} for key, value in GONE.tags.items()]
+    iam.create_role(RoleName=f"{GONE.name}-trainer-1", AssumeRolePolicyDocument=json.dumps(trust), Tags=tags)
+    assert found(clients, GONE) == set()
+
+
+@pytest.mark.parametrize(
+    ("used", "here"),
+    [({}, True), ({"Region": "us-west-2"}, True), ({"Region": "us-east-1"}, False)],
+    ids=["never", "here", "elsewhere"],
+)
+def test_a_role_that_names_no_cluster_is_where_it_was_used(used: dict[str, str], here: bool) -> None:
+    role = {"AssumeRolePolicyDocument": {"Statement": []}, "RoleLastUsed": used}
+    assert ("us-west-2" in places(role, GONE.name, "us-west-2")) is here
 
 
 def test_the_vaults_policy_denies_deletion_again_afterwards(clients: Clients, lacking: Lacking) -> None:

@@ -1,10 +1,12 @@
-"""The vault's policy is opened for the deletion of recovery points, and for nothing else."""
+"""The vault's policy is opened for the deletion of recovery points, and for nothing else. What ECR caches is known."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from scripts.sweep.storage import without_denial
+import settings
+from infra.image_cache import names
+from scripts.sweep.storage import CACHED, without_denial
 
 ACTION = "backup:DeleteRecoveryPoint"
 
@@ -26,3 +28,7 @@ def test_a_denial_of_nothing_else_goes() -> None:
 def test_what_is_allowed_stays() -> None:
     allowed = policy({"Effect": "Allow", "Action": [ACTION]}, {"Effect": "Deny", "NotAction": ["backup:Get*"]})
     assert without_denial(allowed, ACTION) == allowed
+
+
+def test_the_folders_of_the_cache_are_those_of_the_stacks_rules() -> None:
+    assert tuple(each.folder for each in names.upstreams(settings.ImageCache("a secret"))) == CACHED

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from scripts.toolchain import __main__ as command
-from scripts.toolchain import go_tools, paths, stack_python
-from scripts.toolchain.table import BENCH_TOOLS, MONITORING_TOOLS, PREVIOUS_TOOLS, TOOLS
+from scripts.toolchain import go_tools, paths, stack_python, steps
+from scripts.toolchain.table import BENCH_TOOLS, MONITORING_TOOLS, PREVIOUS_KUBERNETES, PREVIOUS_TOOLS, TOOLS
 
 
 def test_installing_again_prints_nothing_and_builds_nothing() -> None:
@@ -32,14 +32,21 @@ def test_installing_does_not_build_what_only_benchmarks_run() -> None:
 
 def test_installing_does_not_build_the_version_of_kubernetes_before() -> None:
     previous = go_tools.previous_steps()
-    assert {step.name for step in previous} == set(PREVIOUS_TOOLS)
-    assert len(previous) < len(command.all_steps())
+    assert {step.name for step in previous} == {f"{name} {PREVIOUS_KUBERNETES}" for name in PREVIOUS_TOOLS}
+    assert not {step.name for step in previous} & {step.name for step in command.all_steps()}, "logs and timings"
     assert {tool.module for tool in TOOLS.values()} & {tool.module for tool in PREVIOUS_TOOLS.values()} == set()
 
 
 def test_installing_does_not_build_prometheus() -> None:
     assert {step.name for step in go_tools.monitoring_steps()} == set(MONITORING_TOOLS)
     assert not set(MONITORING_TOOLS) & {step.name for step in command.all_steps()}
+
+
+def test_with_prometheus_the_nodes_image_is_made_once_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    monkeypatch.setattr(steps, "install", lambda listed, console: made.extend(step.name for step in listed))
+    assert command.main(["monitoring"]) == 0
+    assert made == [*(step.name for step in command.all_steps()[:-1]), *MONITORING_TOOLS, "node image"]
 
 
 def test_the_environments_python_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,10 +1,9 @@
-"""Fixtures: a log that tests can read, training states, and S3."""
+"""A log that tests can read, training states, and the keys in S3."""
 
 from __future__ import annotations
 
 import io
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -124,42 +123,6 @@ def same(left: object, right: object) -> bool:
 
 def _bits(tensor: torch.Tensor) -> bytes:
     return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-
-
-@pytest.fixture(scope="session")
-def endpoint() -> Iterator[str]:
-    """Yield the endpoint of an S3 by moto."""
-    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-    from werkzeug.serving import make_server
-
-    server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app), threaded=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-
-
-@pytest.fixture
-def s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a client of an S3 with one empty bucket, ``there``; boto3 finds it through the environment."""
-    import boto3
-
-    for name, value in {
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }.items():
-        monkeypatch.setenv(name, value)
-    client = boto3.client("s3")
-    for bucket in client.list_buckets()["Buckets"]:
-        for each in client.list_objects_v2(Bucket=bucket["Name"]).get("Contents", ()):
-            client.delete_object(Bucket=bucket["Name"], Key=each["Key"])
-        for each in client.list_multipart_uploads(Bucket=bucket["Name"]).get("Uploads", ()):
-            client.abort_multipart_upload(Bucket=bucket["Name"], Key=each["Key"], UploadId=each["UploadId"])
-    client.create_bucket(Bucket="there")
-    return client
 
 
 def keys(client: Any) -> list[str]:

@@ -16,11 +16,10 @@ import zipfile
 from collections import namedtuple
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import boto3
 import numpy as np
 import pytest
-from moto import mock_aws
 from PIL import Image
 from sklearn.datasets import load_digits
 
@@ -158,20 +157,11 @@ def test_an_unknown_name_is_an_error_that_lists_the_known_names(tmp_path: Path, 
         prepare(Source(name="cats"), tmp_path / "out", quiet)
 
 
-def test_an_archive_is_downloaded_from_s3(
-    zipped: Path, tmp_path: Path, quiet: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
-    with mock_aws():
-        s3 = boto3.client("s3")
-        s3.create_bucket(Bucket="images")
-        s3.upload_file(str(zipped), "images", "tiny.zip")
-        prepare(Source(uri="s3://images/tiny.zip"), tmp_path / "out", quiet)
-        with pytest.raises(ConfigError, match=r"s3://images/nothing"):
-            prepare(Source(uri="s3://images/nothing"), tmp_path / "other", quiet)
+def test_an_archive_is_downloaded_from_s3(zipped: Path, tmp_path: Path, quiet: Log, s3: Any) -> None:
+    s3.upload_file(str(zipped), "there", "tiny.zip")
+    prepare(Source(uri="s3://there/tiny.zip"), tmp_path / "out", quiet)
+    with pytest.raises(ConfigError, match=r"s3://there/nothing"):
+        prepare(Source(uri="s3://there/nothing"), tmp_path / "other", quiet)
     assert len(ImageFolder(tmp_path / "out" / "train")) == 3 * tiny_imagenet.TRAIN
 
 

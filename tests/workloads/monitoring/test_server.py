@@ -141,6 +141,11 @@ def test_the_exporter_requests_no_gpu_and_has_no_privilege_but_the_one_that_show
     assert "privileged" not in container["securityContext"]
 
 
+def test_nodes_that_have_no_gpus_yet_do_not_hold_an_update_up() -> None:
+    # Pulumi waits for a DaemonSet's pods: https://github.com/pulumi/pulumi-kubernetes/pull/2953
+    assert gpus.exporter_manifest("dcgm:4")["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
+
+
 def test_the_exporter_is_in_the_namespace_that_accepts_its_privilege_and_goes_before_it() -> None:
     made = deployed("prometheus", "Pulumi.aws.yaml.example")
     exporter = made.one(DAEMON_SET, scrape.GPU_EXPORTER)
@@ -193,12 +198,25 @@ def test_kubelets_are_asked_directly_and_their_certificates_checked() -> None:
 
 
 def test_amazons_collector_asks_the_api_server_for_the_nodes_metrics() -> None:
-    rules = jobs(scrape.Parts(), scrape.AMAZON)["nodes"]["relabel_configs"]
+    found = jobs(scrape.Parts(), scrape.AMAZON)["nodes"]
+    # As in Amazon's own example, which names the token's file and no authority's:
+    # https://www.pulumi.com/registry/packages/aws/api-docs/amp/scraper/
+    assert found["authorization"]["credentials_file"] == "/var/run/secrets/kubernetes.io/serviceaccount/token"
+    assert "tls_config" not in found
+    rules = found["relabel_configs"]
     replaced = {rule["target_label"]: rule["replacement"] for rule in rules if "replacement" in rule}
     assert replaced == {
         "__address__": "kubernetes.default.svc:443",
         "__metrics_path__": "/api/v1/nodes/$1/proxy/metrics/resource",
     }
+
+
+def test_amazons_collector_gets_only_what_it_knows_and_the_rules_go_to_the_workspace() -> None:
+    # https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/managed-prometheus-collectors-scraper-configuration.html
+    configuration, rules = (json.loads(text) for text in server.files_for_amazon(EVERYTHING))
+    assert configuration.keys() == {"global", "scrape_configs"}
+    assert configuration["global"] == {"scrape_interval": "30s"}
+    assert rules.keys() == {"groups"}
 
 
 @pytest.mark.parametrize(

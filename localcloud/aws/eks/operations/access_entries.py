@@ -19,6 +19,7 @@ from localcloud.aws.eks.errors import in_use, invalid, not_found, refused
 from localcloud.aws.eks.model import AccessEntry, Json, entry_json
 from localcloud.aws.eks.state import ClusterState, Eks, checked_tags, page
 from localcloud.aws.principals import Principal
+from localcloud.errors import CloudError
 
 POLICY_PREFIX = "arn:aws:eks::aws:cluster-access-policy/"
 # https://docs.aws.amazon.com/eks/latest/userguide/access-policy-permissions.html
@@ -37,6 +38,7 @@ ADMIN_VIEW: Json = {
 }
 NODE_TYPES = {"EC2_LINUX": "system:nodes", "EC2_WINDOWS": "system:nodes", "FARGATE_LINUX": "system:nodes"}
 TYPES = ("STANDARD", *NODE_TYPES)
+WAIT_SECONDS = 0.5
 BINDING_LABEL = "eks.amazonaws.com/access-entry"
 
 
@@ -181,10 +183,20 @@ def bindings(entry: AccessEntry) -> list[Json]:
 
 
 def sync_bindings(state: ClusterState, entry: AccessEntry) -> None:
-    """Create and delete the cluster's role bindings for this entry; do nothing while the control plane starts."""
-    if state.plane is None or state.cluster.status not in ("ACTIVE", "UPDATING"):
-        return
-    client = state.plane.client
+    """Create and delete the cluster's role bindings for this entry; do nothing while the control plane starts.
+
+    While an update replaces the API server, wait for it: what is not done now is never done.
+    """
+    while state.plane is not None and state.cluster.status in ("ACTIVE", "UPDATING"):
+        try:
+            return _sync(state.plane.client, entry)
+        except CloudError:
+            if state.cluster.status != "UPDATING":
+                raise
+        time.sleep(WAIT_SECONDS)
+
+
+def _sync(client: Any, entry: AccessEntry) -> None:
     wanted = bindings(entry)
     if any(binding["roleRef"]["name"] == "eks:admin-view" for binding in wanted):
         client.apply(ADMIN_VIEW)

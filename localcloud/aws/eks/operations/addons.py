@@ -79,6 +79,7 @@ def update(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
             addon = replace(addon, associations=_associate(eks, state, addon, params["podIdentityAssociations"]))
         state.addons[addon.name] = addon
         record = eks.add_update(state, "AddonUpdate", {"AddonVersion": version}, addon=addon.name)
+        state.updates[record.id] = record
     _install(eks, state, addon)
     return {"update": update_json(record)}
 
@@ -117,10 +118,16 @@ def configuration_schema(eks: Eks, caller: Principal, params: Mapping[str, Any])
 
 
 def refresh(state: ClusterState) -> bool:
-    """Update the addons' status from the installed software; return whether any addon is not ACTIVE yet."""
+    """Update the addons' status from the installed software; return whether any addon is not ACTIVE yet.
+
+    What is still being installed says nothing yet, and neither does anything while the API server is being replaced.
+    """
     software, moving = state.software, False
     for name, addon in list(state.addons.items()):
         if software is None or addon.status in ("CREATE_FAILED", "UPDATE_FAILED"):
+            continue
+        if name in state.installing or state.cluster.status == "UPDATING":
+            moving = True
             continue
         seen = software.status(name)
         issue = {"code": "InsufficientNumberOfReplicas", "message": f"{name} is unhealthy: too few of its pods run"}
@@ -128,8 +135,10 @@ def refresh(state: ClusterState) -> bool:
         moving = moving or status != "ACTIVE"
         issues = (issue,) if status == "DEGRADED" else ()
         with state.lock:
-            if state.addons.get(name) is addon and (status, issues) != (addon.status, addon.issues):
+            if state.addons.get(name) is addon and name not in state.installing:
                 state.addons[name] = replace(addon, status=status, issues=issues)
+                if status != "UPDATING":
+                    _end_updates(state, name, "Successful")
     return moving
 
 
@@ -151,6 +160,12 @@ def parsed(configuration: str | None) -> Json:
     return values
 
 
+def _end_updates(state: ClusterState, name: str, status: str, *errors: Json) -> None:
+    for update in list(state.updates.values()):
+        if update.addon == name and update.status == "InProgress":
+            state.updates[update.id] = replace(update, status=status, errors=errors)
+
+
 def _install(eks: Eks, state: ClusterState, addon: Addon) -> None:
     def work() -> None:
         from localcloud.errors import CloudError
@@ -164,9 +179,19 @@ def _install(eks: Eks, state: ClusterState, addon: Addon) -> None:
             with state.lock:
                 if addon.name in state.addons:
                     state.addons[addon.name] = replace(state.addons[addon.name], status=failed, issues=(issue,))
+                    _end_updates(state, addon.name, "Failed", _update_error(issue, addon.name))
+        finally:
+            with state.lock:
+                state.installing.remove(addon.name)
         state.wake.set()
 
+    with state.lock:
+        state.installing.append(addon.name)
     eks.pool.submit(work)
+
+
+def _update_error(issue: Json, name: str) -> Json:
+    return {"errorCode": issue["code"], "errorMessage": issue["message"], "resourceIds": [name]}
 
 
 def _remove(state: ClusterState, name: str) -> None:

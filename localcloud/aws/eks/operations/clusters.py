@@ -18,6 +18,7 @@ from localcloud.kube.control_plane_config import SERVICE_CIDR
 
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 MODES = ("API", "API_AND_CONFIG_MAP", "CONFIG_MAP")
+_IN_PROGRESS = {"CREATING": "CreateCluster", "UPDATING": "UpdateClusterVersion"}
 UNSUPPORTED = ("outpostConfig", "remoteNetworkConfig", "computeConfig", "storageConfig", "zonalShiftConfig")
 
 
@@ -70,8 +71,8 @@ def delete(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
             )
         if state.groups:
             raise in_use("Cluster has nodegroups attached", clusterName=name, nodegroupName=next(iter(state.groups)))
-        if state.cluster.status == "CREATING":
-            raise in_use(f"Cluster {name} has operation CreateCluster in progress", clusterName=name)
+        if running := _IN_PROGRESS.get(state.cluster.status):
+            raise in_use(f"Cluster {name} has operation {running} in progress", clusterName=name)
         state.change(status="DELETING")
     state.wake.set()
     return describe(eks, caller, params)
@@ -99,13 +100,13 @@ def update_version(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Js
 
     https://docs.aws.amazon.com/eks/latest/userguide/update-cluster.html
     """
-    state = eks.find_active(str(params["name"]))
-    version, current = _version(eks, params.get("version")), state.cluster.version
-    if version == current:
-        raise invalid(f"Cluster is already at version {version}", clusterName=state.cluster.name)
-    if VERSIONS.index(version) != VERSIONS.index(current) + 1:
-        raise invalid(f"Unsupported Kubernetes minor version update from {current} to {version}")
-    with state.lock:
+    state, version = eks.find(str(params["name"])), _version(eks, params["version"])
+    with state.lock:  # of two calls at once only one may see the cluster as ACTIVE
+        current = eks.find_active(state.cluster.name).cluster.version
+        if version == current:
+            raise invalid(f"Cluster is already at version {version}", clusterName=state.cluster.name)
+        if VERSIONS.index(version) != VERSIONS.index(current) + 1:
+            raise invalid(f"Unsupported Kubernetes minor version update from {current} to {version}")
         state.change(status="UPDATING")
         update = eks.add_update(state, "VersionUpdate", {"Version": version})
         state.updates[update.id] = update
@@ -114,10 +115,10 @@ def update_version(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Js
 
 
 def describe_update(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
-    """DescribeUpdate."""
+    """DescribeUpdate; that of a node group or an addon is found with its name only."""
     state = eks.find(str(params["name"]))
     update = state.updates.get(str(params["updateId"]))
-    if update is None:
+    if update is None or (update.nodegroup, update.addon) != _owner(params):
         raise not_found(f"No update found for ID: {params['updateId']}", clusterName=state.cluster.name)
     return {"update": update_json(update)}
 
@@ -125,9 +126,13 @@ def describe_update(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> J
 def list_updates(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
     """ListUpdates of the cluster, or of the node group or addon that the call names."""
     state = eks.find(str(params["name"]))
-    wanted = (params.get("nodegroupName"), params.get("addonName"))
-    found = [update.id for update in state.updates.values() if (update.nodegroup, update.addon) == wanted]
+    wanted = _owner(params)
+    found = [update.id for update in list(state.updates.values()) if (update.nodegroup, update.addon) == wanted]
     return page(found, params, "updateIds")
+
+
+def _owner(params: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    return params.get("nodegroupName"), params.get("addonName")
 
 
 def _checked(eks: Eks, caller: Principal, name: str, params: Mapping[str, Any]) -> Cluster:

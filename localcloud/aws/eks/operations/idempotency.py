@@ -1,4 +1,4 @@
-"""`clientRequestToken`: a repeated create call creates nothing.
+"""`clientRequestToken`: a repeated call creates nothing, and starts no second update.
 
     answer = once(eks, "CreateAddon", params, lambda: addons.create(eks, caller, params))
 
@@ -6,7 +6,8 @@ A call with the same token and the same parameters gets the first call's reply
 (https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateCapability.html says so; the pages of the other create
 operations say only that the token makes them idempotent). With other parameters the call fails with
 InvalidParameterException, which all of these operations can raise. A token is forgotten when the resource that it
-created is deleted, so the same program can create it again.
+created is deleted, so the same program can create it again. An SDK sends one token with every attempt of a call: the
+attempt after a lost answer would be refused because of the update that the first one has started.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from localcloud.aws.eks.state import Eks
 
 @dataclass(frozen=True)
 class Shape:
-    """Where a create operation's reply has the new resource's ARN, and which parameter names the cluster."""
+    """Where a reply has the new resource's ARN, or the update's id, and which parameter names the cluster."""
 
     member: str
     arn: str
@@ -35,6 +36,11 @@ SHAPES: Mapping[str, Shape] = {
     "CreateAddon": Shape("addon", "addonArn"),
     "CreateAccessEntry": Shape("accessEntry", "accessEntryArn"),
     "CreatePodIdentityAssociation": Shape("association", "associationArn"),
+    "UpdateClusterConfig": Shape("update", "id", cluster="name"),
+    "UpdateClusterVersion": Shape("update", "id", cluster="name"),
+    "UpdateNodegroupConfig": Shape("update", "id"),
+    "UpdateNodegroupVersion": Shape("update", "id"),
+    "UpdateAddon": Shape("update", "id"),
 }
 
 
@@ -52,12 +58,12 @@ def once(eks: Eks, operation: str, params: Mapping[str, Any], carry_out: Callabl
     with eks.creating:
         there = eks.clusters.get(cluster)
         before = there.creations.get(key) if there else None
-        if there and before and before.arn in there.arns():
+        if there and before and before.arn in there.made():
             return _repeated(before, operation, params, cluster)
         answer = carry_out()
         made = eks.clusters.get(cluster)
         if made:
-            present = made.arns()
+            present = made.made()
             kept = {other: known for other, known in made.creations.items() if known.arn in present}
             made.creations = {**kept, key: Creation(dict(params), str(answer[shape.member][shape.arn]), answer)}
         return answer

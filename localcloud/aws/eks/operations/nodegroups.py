@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,21 @@ from localcloud.aws.principals import Principal
 DEFAULT_AMI_TYPE = "AL2023_x86_64_STANDARD"
 DEFAULT_DISK_GIB = 20
 DEFAULT_INSTANCE_TYPE = "t3.medium"
+# https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateNodegroup.html#AmazonEKS-CreateNodegroup-request-amiType
+# without those of Amazon Linux 2, which has no images since Kubernetes 1.33.
+AMI_TYPES = (
+    *(
+        f"AL2023_{kind}"
+        for kind in ("x86_64_STANDARD", "ARM_64_STANDARD", "x86_64_NEURON", "x86_64_NVIDIA", "ARM_64_NVIDIA")
+    ),
+    *(
+        f"BOTTLEROCKET_{arch}{kind}"
+        for arch in ("x86_64", "ARM_64")
+        for kind in ("", "_FIPS", "_NVIDIA", "_NVIDIA_FIPS")
+    ),
+    *(f"WINDOWS_{kind}_{year}_x86_64" for kind in ("CORE", "FULL") for year in (2019, 2022, 2025)),
+    "CUSTOM",
+)
 CAPACITY_TYPES = ("ON_DEMAND", "SPOT")
 AMOUNTS = ("maxUnavailable", "maxUnavailablePercentage")
 UPDATE_STRATEGIES = ("DEFAULT", "MINIMAL")
@@ -70,6 +85,7 @@ def delete(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
 def update_config(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Json:
     """UpdateNodegroupConfig; as on AWS, the update is done before the new nodes are ready."""
     state, found = _find(eks, params)
+    _refuse_unsupported(params)
     with state.lock:
         group = _updatable(found.group)
         changed = replace(
@@ -105,8 +121,9 @@ def update_version(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Js
     if version not in (found.group.version, state.cluster.version):
         raise invalid(f"Version {version} is not supported: the cluster has {state.cluster.version}")
     with state.lock:
+        before = _updatable(found.group)
         changed = replace(
-            _updatable(found.group),
+            before,
             version=version,
             release_version=_release(version, params.get("releaseVersion")),
             status="UPDATING",
@@ -114,13 +131,13 @@ def update_version(eks: Eks, caller: Principal, params: Mapping[str, Any]) -> Js
         )
         template = params.get("launchTemplate")
         if template:
-            changed = replace(changed, launch_template=_template(eks, template)[0])
+            changed = replace(changed, launch_template=_next_template(eks, before, template))
             _check_node_config(eks, state.cluster, changed)
         found.group = changed
         shown = {"Version": version, "ReleaseVersion": changed.release_version}
         update = eks.add_update(state, "VersionUpdate", shown, nodegroup=found.group.name)
         state.updates[update.id] = update
-        found.update = update.id
+        found.update, found.before, found.started_at = update.id, before, time.monotonic()
     state.wake.set()
     return {"update": update_json(update)}
 
@@ -181,6 +198,7 @@ def node_config(cluster: Cluster, group: Nodegroup, own: bytes) -> NodeConfig:
 
 
 def _checked(eks: Eks, state: ClusterState, name: str, params: Mapping[str, Any]) -> Nodegroup:
+    _refuse_unsupported(params)
     cluster, now, identity = state.cluster, time.time(), str(uuid.uuid4())
     template, data = _template(eks, params["launchTemplate"]) if params.get("launchTemplate") else (None, {})
     types = tuple(str(kind) for kind in params.get("instanceTypes") or ())
@@ -197,7 +215,7 @@ def _checked(eks: Eks, state: ClusterState, name: str, params: Mapping[str, Any]
         name=name,
         cluster=cluster.name,
         arn=eks.arn("nodegroup", cluster.name, name, identity),
-        version=cluster.version,
+        version=_own_version(cluster, params.get("version")),
         release_version=_release(cluster.version, params.get("releaseVersion")),
         created_at=now,
         modified_at=now,
@@ -206,8 +224,8 @@ def _checked(eks: Eks, state: ClusterState, name: str, params: Mapping[str, Any]
         scaling=_scaling({"minSize": 1, "maxSize": 2, "desiredSize": 2, **(params.get("scalingConfig") or {})}),
         instance_types=wanted,
         instance_type=chosen,
-        ami_type=str(params.get("amiType") or DEFAULT_AMI_TYPE),
-        capacity_type=_capacity(params.get("capacityType") or "ON_DEMAND"),
+        ami_type=_one_of("amiType", params.get("amiType") or DEFAULT_AMI_TYPE, AMI_TYPES),
+        capacity_type=_one_of("capacityType", params.get("capacityType") or "ON_DEMAND", CAPACITY_TYPES),
         disk_size=None if template else int(params.get("diskSize") or DEFAULT_DISK_GIB),
         labels=dict(params.get("labels") or {}),
         taints=_taints(params.get("taints") or []),
@@ -218,6 +236,11 @@ def _checked(eks: Eks, state: ClusterState, name: str, params: Mapping[str, Any]
         auto_scaling_group=f"eks-{name}-{identity}",
         tags=checked_tags(params.get("tags")),
     )
+
+
+def _refuse_unsupported(params: Mapping[str, Any]) -> None:
+    if (params.get("warmPoolConfig") or {}).get("enabled"):
+        raise invalid("warmPoolConfig is not supported by this cloud: leave it out")
 
 
 def _check_node_config(eks: Eks, cluster: Cluster, group: Nodegroup) -> None:
@@ -240,9 +263,16 @@ def _release(version: str, given: Any) -> str:
     return str(given or RELEASES[version][0])
 
 
-def _capacity(given: Any) -> str:
-    if given not in CAPACITY_TYPES:
-        raise invalid(f"capacityType {given!r} is none of {', '.join(CAPACITY_TYPES)}")
+def _own_version(cluster: Cluster, given: Any) -> str:
+    """Return the version of a new group: that of its cluster, which is all that EKS accepts."""
+    if given not in (None, cluster.version):
+        raise invalid(f"Version {given} is not supported: the cluster has {cluster.version}")
+    return cluster.version
+
+
+def _one_of(name: str, given: Any, known: Sequence[str]) -> str:
+    if given not in known:
+        raise invalid(f"{name} {given!r} is none of {', '.join(known)}")
     return str(given)
 
 
@@ -259,10 +289,23 @@ def _subnets(eks: Eks, state: ClusterState, given: list[Any]) -> tuple[str, ...]
 
 
 def _template(eks: Eks, given: Mapping[str, Any]) -> tuple[Json, Mapping[str, Any]]:
+    if given.get("id") and given.get("name"):  # EKS' own words: aws-controllers-k8s/community#2645
+        raise invalid("Either provide launch template ID or launch template name in the request.")
     found = eks.ec2.launch_template(given.get("id"), given.get("name"), given.get("version"))
     if found is None or not (given.get("id") or given.get("name")):
         raise invalid(f"Launch template {dict(given)} with the given version does not exist")
     return {"id": found["id"], "name": found["name"], "version": found["version"]}, found["data"]
+
+
+def _next_template(eks: Eks, group: Nodegroup, given: Mapping[str, Any]) -> Json:
+    """Return the launch template of an update: another version of the one that the group was created with."""
+    found = _template(eks, given)[0]
+    if found["id"] != (group.launch_template or {}).get("id"):
+        has = (group.launch_template or {}).get("id", "none")
+        raise invalid(
+            f"Node group {group.name} can't change from launch template {has} to {found['id']}: create another group"
+        )
+    return found
 
 
 def _scaling(given: Mapping[str, Any]) -> Json:
@@ -281,8 +324,7 @@ def _update_config(given: Mapping[str, Any]) -> Json:
     amounts = [key for key in AMOUNTS if given.get(key) is not None]
     if len(amounts) != 1 or not 1 <= int(given[amounts[0]]) <= MOST_UNAVAILABLE:
         raise invalid(f"updateConfig: one of {' and '.join(AMOUNTS)} must be from 1 to {MOST_UNAVAILABLE}")
-    if given.get("updateStrategy", "DEFAULT") not in UPDATE_STRATEGIES:
-        raise invalid(f"updateStrategy {given['updateStrategy']!r} is none of {', '.join(UPDATE_STRATEGIES)}")
+    _one_of("updateStrategy", given.get("updateStrategy", "DEFAULT"), UPDATE_STRATEGIES)
     return dict(given)
 
 

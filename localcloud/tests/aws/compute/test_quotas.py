@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
 import pytest
 
 from localcloud.aws.compute import capacity, quotas
+from localcloud.aws.compute.quota_service import QuotaService
 from localcloud.tests.aws.account import serve_account
 from localcloud.tests.aws.fakes import ACCOUNT, REGION
 
@@ -102,6 +107,27 @@ def test_quotas_are_listed_in_pages(client: Clients) -> None:
     assert {quota["QuotaCode"] for each in pages for quota in each["Quotas"]} == set(quotas.QUOTAS)
 
 
+def test_one_quota_can_be_listed_and_a_wrong_page_is_refused(client: Clients) -> None:
+    service = client("service-quotas")
+    listed = service.list_service_quotas(ServiceCode="ec2", QuotaCode=G)["Quotas"]
+    assert [quota["QuotaCode"] for quota in listed] == [G]
+    with pytest.raises(service.exceptions.InvalidPaginationTokenException):
+        service.list_service_quotas(ServiceCode="ec2", NextToken="forged")
+
+
+@pytest.mark.parametrize("params", [{"DesiredValue": "many"}, {}], ids=["no number", "missing"])
+def test_a_wish_without_a_number_is_an_error_of_the_caller(params: dict[str, str]) -> None:
+    call: Any = SimpleNamespace(
+        operation=SimpleNamespace(
+            name="RequestServiceQuotaIncrease",
+            region=REGION,
+            params={"ServiceCode": "ec2", "QuotaCode": G, **params},
+        )
+    )
+    answer = QuotaService(ACCOUNT).handle(call)
+    assert (answer.status_code, answer.get_json()["__type"]) == (400, "IllegalArgumentException")
+
+
 def test_what_is_more_than_the_quota_is_refused_until_more_is_asked_for(client: Clients, account: Any) -> None:
     quotas.grant(account, {STANDARD: 4})
     launch(client, "m5.large")
@@ -113,6 +139,24 @@ def test_what_is_more_than_the_quota_is_refused_until_more_is_asked_for(client: 
     launch(client, "m5.large")
     with pytest.raises(client("service-quotas").exceptions.IllegalArgumentException):
         client("service-quotas").request_service_quota_increase(**asked)
+
+
+def test_two_launches_at_once_do_not_both_get_the_last_of_a_quota(
+    client: Clients, account: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quotas.grant(account, {STANDARD: 2})
+    both, refuse = threading.Barrier(2), quotas.refuse
+
+    def refuse_slowly(*args: Any) -> None:
+        refuse(*args)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(1)  # for the other one, if it is asked at the same time
+
+    monkeypatch.setattr(quotas, "refuse", refuse_slowly)
+    ec2 = client("ec2")
+    with ThreadPoolExecutor(2) as threads:
+        launches = [threads.submit(launch, lambda name: ec2, "m5.large") for _ in range(2)]
+    assert [type(each.exception()) for each in launches].count(type(None)) == 1
 
 
 def test_spot_and_each_family_have_quotas_of_their_own(client: Clients, account: Any) -> None:

@@ -222,6 +222,8 @@ def test_with_minimal_the_old_nodes_go_first_and_there_are_never_more_than_befor
     assert decide(minimal, fleet, running(*fleet), NOW) == []
     gone = released("old", 3)
     assert [type(action) for action in decide(minimal, gone, running(*gone), NOW)] == [Launch, Launch]
+    last = [*released("old", 3, phase=Phase.DRAINING), *released("new", 4, 5)]
+    assert decide(minimal, last, running(*last), NOW) == []
 
 
 def test_as_many_are_replaced_at_once_as_the_group_allows() -> None:
@@ -234,3 +236,16 @@ def test_a_node_whose_image_is_not_eks_s_is_left_as_it_is() -> None:
     own = released("", 1, 2)
     assert decide(updating(2), own, running(*own), NOW) == []
     assert settled(updating(2), own)
+
+
+def test_an_old_node_that_is_not_ready_goes_first_and_holds_nothing_up() -> None:
+    stuck = [replace(node, ready=False) for node in released("old", 2)]
+    fleet = [*released("old", 1), *stuck, *released("new", 3)]
+    assert decide(updating(2), fleet, running(*fleet), NOW) == [Drain("i-2")]
+
+
+def test_without_an_update_nodes_of_two_releases_stay() -> None:
+    mixed = [*released("old", 1), *released("new", 2)]
+    steady = replace(updating(2), status="ACTIVE")
+    assert decide(steady, mixed, running(*mixed), NOW) == []
+    assert settled(steady, mixed)

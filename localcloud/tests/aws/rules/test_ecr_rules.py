@@ -86,6 +86,15 @@ def test_all_pages_together_have_every_rule_once(ecr: Any) -> None:
     assert prefixes(ecr, PageSize=2) == made
 
 
+def test_a_token_of_no_page_is_refused(ecr: Any) -> None:
+    refused("InvalidParameterException", lambda: ecr.describe_pull_through_cache_rules(nextToken="forged"))
+
+
+@pytest.mark.parametrize("prefix", ["ROOT", "stack/", "a--b"])
+def test_every_prefix_that_ecr_allows_is_taken(ecr: Any, prefix: str) -> None:
+    assert create(ecr, prefix)["ecrRepositoryPrefix"] == prefix
+
+
 @pytest.mark.parametrize("prefix", ["s" * 31, "Stack/quay", "stack//quay", "-stack"])
 def test_a_prefix_that_ecr_does_not_allow_is_refused(ecr: Any, prefix: str) -> None:
     assert "ecrRepositoryPrefix" in refused("InvalidParameterException", lambda: create(ecr, prefix))
@@ -103,6 +112,12 @@ def test_docker_hub_needs_a_secret_that_exists(ecr: Any, secret: str) -> None:
     assert found["credentialArn"] == secret
     missing = {"ecrRepositoryPrefix": "stack/quay", "credentialArn": f"{secret}x"}
     refused("SecretNotFoundException", lambda: ecr.update_pull_through_cache_rule(**missing))
+
+
+def test_a_secret_with_a_name_that_ecr_does_not_allow_is_refused(ecr: Any, client: Callable[[str], Any]) -> None:
+    arn = client("secretsmanager").create_secret(Name="hub", SecretString="{}")["ARN"]
+    said = refused("InvalidParameterException", lambda: create(ecr, url=HUB, credentialArn=arn))
+    assert "must begin with ecr-pullthroughcache/" in said
 
 
 def test_the_repositories_of_a_rule_outlive_it(ecr: Any) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,6 +129,17 @@ def test_gpus_are_found_in_the_order_of_their_numbers(tmp_path: Path) -> None:
 def test_without_a_gpu_it_ends_with_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert plugin.run({"FAIL_ON_INIT_ERROR": "true"}, devices=tmp_path) == 1
     assert "no NVIDIA device found: the node has no GPU, or this container lacks privileges" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(bool(plugin.found()), reason="it would register the GPUs of this machine")
+def test_it_ends_when_its_pod_is_deleted() -> None:
+    command = [sys.executable, "-m", "localcloud.kube.gpus"]
+    environment = {**os.environ, "FAIL_ON_INIT_ERROR": "false"}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "no NVIDIA device found" in process.stderr.readline()
+        process.terminate()
+        assert process.wait(60) == 0
 
 
 def test_messages_have_the_field_numbers_of_the_api() -> None:

@@ -231,6 +231,29 @@ def test_what_is_half_made_when_a_later_call_fails_is_kept_and_the_next_update_c
     engine.delete(half)
 
 
+def test_what_is_half_made_is_kept_even_if_it_cannot_be_read(engine: Engine) -> None:
+    assert engine.provider._clients is not None
+    events = engine.provider._clients.get("logs").meta.events
+    failing = {"PutRetentionPolicy": "too many calls", "DescribeLogGroups": "no answer"}
+    handlers = {}
+    for operation, message in failing.items():
+
+        def fail(message: str = message, **_: Any) -> None:
+            raise ConnectionError(message)
+
+        handlers[f"before-call.logs.{operation}"] = fail
+    for event, handler in handlers.items():
+        events.register(event, handler)
+    inputs = {"name": "unread", "retentionInDays": 365}
+    with pytest.raises(InitFailed, match="too many calls") as caught:
+        engine.create(LOGS, "unread", inputs)
+    for event, handler in handlers.items():
+        events.unregister(event, handler)
+    kept = Resource(LOGS, "unread", caught.value.resource_id, inputs, to_plain(caught.value.properties))
+    assert engine.refresh(kept)
+    engine.delete(kept)
+
+
 def test_what_was_not_made_at_all_is_not_kept(engine: Engine) -> None:
     policy = json.dumps(trust("ec2.amazonaws.com"))
     made = engine.create(ROLE, "r", {"name": "taken", "assumeRolePolicy": policy})

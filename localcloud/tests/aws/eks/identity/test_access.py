@@ -16,6 +16,7 @@ from localcloud.aws.eks.errors import EksError
 from localcloud.aws.eks.identity import token
 from localcloud.aws.eks.identity.token import BadToken
 from localcloud.aws.principals import Principal
+from localcloud.errors import CloudError
 from localcloud.tests.aws import fakes
 from localcloud.tests.aws.fakes import ACCOUNT, World
 
@@ -126,6 +127,26 @@ def test_bindings_are_deleted_with_the_association_or_the_entry(world: World, op
     scope = {"type": "cluster"}
     world.call("AssociateAccessPolicy", clusterName="demo", principalArn=USER, policyArn=VIEW, accessScope=scope)
     world.call(operation, clusterName="demo", principalArn=USER, policyArn=VIEW)
+    assert bindings_for(world, USER) == []
+
+
+def test_bindings_are_deleted_once_an_update_has_brought_the_api_server_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.call("CreateAccessEntry", clusterName="demo", principalArn=USER)
+    scope = {"type": "cluster"}
+    world.call("AssociateAccessPolicy", clusterName="demo", principalArn=USER, policyArn=VIEW, accessScope=scope)
+    client, asked = world.machine.planes[0].client, iter([True, True])
+    answer = client.get
+
+    def away(path: str) -> Any:
+        if next(asked, False):
+            raise CloudError("the API server does not answer")
+        return answer(path)
+
+    monkeypatch.setattr(client, "get", away)
+    world.eks.clusters["demo"].change(status="UPDATING")
+    world.call("DeleteAccessEntry", clusterName="demo", principalArn=USER)
     assert bindings_for(world, USER) == []
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from localcloud.aws.eks.errors import EksError
+from localcloud.errors import CloudError
 from localcloud.tests.aws import fakes
 from localcloud.tests.aws.fakes import World
 
@@ -89,6 +90,55 @@ def test_an_update_changes_version_and_configuration(world: World) -> None:
     )["update"]
     assert (update["type"], update["status"]) == ("AddonUpdate", "InProgress")
     assert world.machine.software.installed["vpc-cni"] == ("v1.20.3-eksbuild.1", {"x": 1})
+
+
+class LatePool(fakes.InlinePool):
+    """An executor that does its work when the test says so."""
+
+    def __init__(self) -> None:
+        self.left: list[Any] = []
+
+    def submit(self, work: Any, *args: Any) -> None:
+        self.left.append(work)
+
+
+def test_an_addon_is_active_once_its_new_version_is_installed(world: World) -> None:
+    create(world)
+    world.turn()
+    world.eks.pool = pool = LatePool()  # type: ignore[assignment]
+    asked: dict[str, Any] = {"clusterName": "demo", "addonName": "vpc-cni"}
+    identity = world.call("UpdateAddon", **asked, addonVersion="v1.20.3-eksbuild.1")["update"]["id"]
+    seen = []
+    for work in (None, pool.left[0]):
+        if work:
+            work()
+        world.turn()
+        described = world.call("DescribeUpdate", name="demo", addonName="vpc-cni", updateId=identity)["update"]
+        seen.append((status(world), described["status"]))
+    assert seen == [("UPDATING", "InProgress"), ("ACTIVE", "Successful")]
+
+
+def test_a_failed_update_of_an_addon_says_why(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    create(world)
+
+    def install(*_: Any) -> None:
+        raise CloudError("kube-system/aws-node is somebody else's")
+
+    monkeypatch.setattr(world.machine.software, "install", install)
+    identity = world.call("UpdateAddon", clusterName="demo", addonName="vpc-cni")["update"]["id"]
+    described = world.call("DescribeUpdate", name="demo", addonName="vpc-cni", updateId=identity)["update"]
+    (error,) = described["errors"]
+    assert (described["status"], error["errorCode"]) == ("Failed", "ConfigurationConflict")
+    assert (status(world), error["errorMessage"]) == ("UPDATE_FAILED", "kube-system/aws-node is somebody else's")
+
+
+def test_an_addon_is_not_degraded_while_the_control_plane_is_updated(world: World) -> None:
+    create(world)
+    world.turn()
+    world.eks.clusters["demo"].change(status="UPDATING")
+    world.machine.software.statuses["vpc-cni"] = "DEGRADED"
+    world.turn()
+    assert status(world) == "ACTIVE"
 
 
 def test_an_addons_pod_identity_associations_are_deleted_with_it(world: World) -> None:

@@ -145,6 +145,40 @@ def test_a_cluster_goes_to_the_next_version_of_kubernetes(world: World) -> None:
     assert world.call("DescribeUpdate", name="demo", updateId=update["id"])["update"]["status"] == "Successful"
 
 
+class LatePool(fakes.InlinePool):
+    """An executor that does nothing, so that an update stays in progress."""
+
+    def submit(self, work: Any, *args: Any) -> None: ...
+
+
+def test_a_cluster_that_is_being_updated_takes_no_other_update_and_is_not_deleted(world: World) -> None:
+    world.cluster(version="1.34")
+    world.eks.pool = LatePool()  # type: ignore[assignment]
+    world.call("UpdateClusterVersion", name="demo", version="1.35")
+    calls: dict[str, dict[str, Any]] = {"UpdateClusterVersion": {"version": "1.35"}, "DeleteCluster": {}}
+    for operation, params in calls.items():
+        with pytest.raises(EksError) as caught:
+            world.call(operation, name="demo", **params)
+        assert caught.value.code == "ResourceInUseException"
+    assert world.call("DescribeCluster", name="demo")["cluster"]["status"] == "UPDATING"
+
+
+def test_of_two_updates_of_the_version_at_once_one_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.cluster(version="1.34")
+    world.eks.pool = LatePool()  # type: ignore[assignment]
+    asked: dict[str, Any] = {"name": "demo", "version": "1.35"}
+
+    def meanwhile() -> list[str]:
+        monkeypatch.setattr(world.machine, "kubernetes_versions", lambda: ["1.34", "1.35"])
+        world.call("UpdateClusterVersion", **asked)
+        return ["1.34", "1.35"]
+
+    monkeypatch.setattr(world.machine, "kubernetes_versions", meanwhile)
+    with pytest.raises(EksError, match="not in ACTIVE status"):
+        world.call("UpdateClusterVersion", **asked)
+    assert len(world.eks.clusters["demo"].updates) == 1
+
+
 def test_a_failed_update_of_the_version_says_why_and_leaves_the_old_one(world: World) -> None:
     world.cluster(version="1.34")
     world.machine.planes[0].breaks = True

@@ -1,4 +1,4 @@
-"""Create calls with a `clientRequestToken`: repeated calls create one resource."""
+"""Calls with a `clientRequestToken`: repeated calls create one resource, or start one update."""
 
 from __future__ import annotations
 
@@ -178,6 +178,30 @@ def test_a_token_is_valid_for_one_operation_in_one_cluster(world: World) -> None
     made = world.call("CreateAccessEntry", clusterName="demo", **entry)["accessEntry"]
     assert world.call("CreateAccessEntry", clusterName="other", **entry)["accessEntry"] != made
     assert KINDS[2].create(world, "one")["addonName"] == "vpc-cni"
+
+
+@pytest.mark.parametrize(
+    ("operation", "params", "other"),
+    [
+        ("UpdateClusterVersion", {"name": "older", "version": "1.35"}, {"force": True}),
+        ("UpdateClusterConfig", {"name": "older", "deletionProtection": True}, {"deletionProtection": False}),
+        ("UpdateAddon", {"clusterName": "older", "addonName": "vpc-cni"}, {"addonVersion": "v1.20.3-eksbuild.1"}),
+        ("UpdateNodegroupVersion", {"clusterName": "older", "nodegroupName": "workers"}, {"version": "1.34"}),
+        ("UpdateNodegroupConfig", {"clusterName": "older", "nodegroupName": "workers"}, {"labels": {}}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_repeated_update_is_the_same_update(world: World, operation: str, params: Values, other: Values) -> None:
+    world.cluster("older", version="1.34")
+    world.call("CreateAddon", clusterName="older", addonName="vpc-cni")
+    world.call("CreateNodegroup", **{**_group(world), "clusterName": "older"})
+    reconcile.step(world.eks, world.eks.clusters["older"], time.monotonic())
+    made = world.call(operation, **params, clientRequestToken="one")
+    assert world.call(operation, **params, clientRequestToken="one") == made
+    with pytest.raises(EksError, match="clientRequestToken one belongs to"):
+        world.call(operation, **(params | other), clientRequestToken="one")
+    shown = world.call("ListUpdates", **{"name": "older", **params})["updateIds"]
+    assert shown == [made["update"]["id"]]
 
 
 def test_only_one_of_two_simultaneous_requests_is_carried_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

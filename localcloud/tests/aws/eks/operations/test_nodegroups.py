@@ -235,6 +235,13 @@ def test_the_node_role_gets_an_access_entry(world: World) -> None:
         ({"labels": {"node-role.kubernetes.io/worker": ""}}, "may not set the label node-role"),
         ({"capacityType": "CHEAP"}, "CHEAP"),
         ({"launchTemplate": {"id": "lt-x"}}, "lt-x"),
+        (
+            {"launchTemplate": {"id": "lt-1", "name": "workers"}},
+            "Either provide launch template ID or launch template name",
+        ),
+        ({"warmPoolConfig": {"enabled": True}}, "warmPoolConfig is not supported"),
+        ({"amiType": "AL2_x86_64"}, "amiType 'AL2_x86_64' is none of AL2023_x86_64_STANDARD"),
+        ({"version": "1.34"}, r"Version 1\.34 is not supported: the cluster has 1\.35"),
         ({"updateConfig": {"updateStrategy": "MINIMAL"}}, "one of maxUnavailable and maxUnavailablePercentage"),
         ({"updateConfig": {"maxUnavailable": 1, "maxUnavailablePercentage": 1}}, "maxUnavailablePercentage"),
         ({"updateConfig": {"maxUnavailable": 101}}, "from 1 to 100"),
@@ -311,46 +318,6 @@ def test_a_group_keeps_the_release_that_it_is_given(world: World) -> None:
     assert world.call("DescribeNodegroup", **names)["nodegroup"]["releaseVersion"] == older
     world.call("UpdateNodegroupVersion", **names, releaseVersion=RELEASES["1.35"][0])
     assert world.call("DescribeNodegroup", **names)["nodegroup"]["releaseVersion"] == RELEASES["1.35"][0]
-
-
-def updated_versions(world: World) -> list[str]:
-    """Return the Kubernetes versions of the nodes that have not ended."""
-    return [node.spec["version"] for node in world.machine.nodes.values() if node.ended is None]
-
-
-def test_a_group_follows_its_cluster_node_by_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = fakes.world(monkeypatch)
-    world.cluster(version="1.34")
-    assert world.nodegroup(2)["releaseVersion"] == RELEASES["1.34"][0]
-    world.turn(3)
-    names: dict[str, Any] = {"clusterName": "demo", "nodegroupName": "workers"}
-    with pytest.raises(EksError, match=r"Version 1\.35 is not supported: the cluster has 1\.34"):
-        world.call("UpdateNodegroupVersion", **names, version="1.35")
-    world.call("UpdateClusterVersion", name="demo", version="1.35")
-    assert updated_versions(world) == ["1.34", "1.34"]
-    update = world.call("UpdateNodegroupVersion", **names, version="1.35")["update"]
-    assert update["status"] == "InProgress"
-    seen = []
-    while world.status() == "UPDATING":
-        world.turn()
-        seen.append(sorted(updated_versions(world)))
-        assert len(seen) < 50
-    assert ["1.34", "1.34", "1.35"] in seen, "a new node is there before an old one goes"
-    assert min(len(each) for each in seen) == 2
-    assert updated_versions(world) == ["1.35", "1.35"]
-    group = world.call("DescribeNodegroup", **names)["nodegroup"]
-    assert (group["status"], group["version"], group["releaseVersion"]) == ("ACTIVE", "1.35", RELEASES["1.35"][0])
-    assert world.call("DescribeUpdate", name="demo", updateId=update["id"])["update"]["status"] == "Successful"
-    assert len(world.machine.planes[0].drained) == 2
-
-
-def test_a_group_that_is_being_updated_takes_no_other_update(world: World) -> None:
-    world.nodegroup(1, releaseVersion=RELEASES["1.35"][1])
-    world.turn(2)
-    names: dict[str, Any] = {"clusterName": "demo", "nodegroupName": "workers"}
-    world.call("UpdateNodegroupVersion", **names)
-    with pytest.raises(EksError, match="not in Active state, but UPDATING"):
-        world.call("UpdateNodegroupConfig", **names, labels={"addOrUpdateLabels": {"a": "b"}})
 
 
 def test_a_release_that_eks_does_not_have_is_refused(world: World) -> None:
