@@ -163,7 +163,9 @@ def test_without_gpus_nodes_are_of_the_general_families_and_at_least_of_the_core
     assert ("instance-generation", "Gte", ["5"]) in found
     assert ("instance-cpu", "Gte", ["4"]) in found
     assert ("instance-memory", "Gte", ["16384"]) in found
-    assert not [key for key, _, _ in found if "gpu" in key]
+    assert not [key for key, _, _ in found if "gpu" in key or "nvme" in key]
+    with_disks = requirements(instanceTypes=["m5d.xlarge"], gpusPerWorker=0, instanceStore=True)
+    assert ("instance-local-nvme", "Gt", ["0"]) in with_disks
 
 
 def node_labels(size: dict[str, Any]) -> dict[str, str | int]:
@@ -231,13 +233,6 @@ def test_the_type_that_a_worker_is_made_for_is_always_among_the_choice() -> None
             sizes = [(how, int(values[0])) for key, how, values in requirements(**changes) if key == "instance-cpu"]
             assert [how for how, _ in sizes] == ["Gte", "Lte"]
             assert sizes[0][1] == kind.vcpus <= sizes[1][1] < 2 * kind.vcpus, (kind.name, per_node)
-
-
-def test_with_instance_store_every_type_that_karpenter_may_choose_has_local_disks() -> None:
-    own = {"instanceTypes": ["m5d.xlarge"], "gpusPerWorker": 0}
-    has_disks = ("instance-local-nvme", "Gt", ["0"])
-    assert has_disks in requirements(**own, instanceStore=True)
-    assert has_disks not in requirements(**own)
 
 
 def test_the_image_of_the_nodes_is_pinned() -> None:
