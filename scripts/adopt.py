@@ -4,20 +4,23 @@
 
 Pulumi records that it creates a resource before it asks AWS to. If it is killed then, its state doesn't say whether the
 resource exists, and the next `pulumi up` makes it again: a cluster of the same name is refused, and a node group gets
-another name, while the first one costs money and keeps the cluster from being deleted. Only `pulumi refresh` solves
-that, and asks for the ID of each resource:
+another name, while the first one costs money and keeps the cluster from being deleted. It is for the person to say what
+became of each:
 https://www.pulumi.com/docs/iac/operations/troubleshooting/interrupted-updates/
 
 The IDs of clusters, node groups and addons follow from their inputs. So this asks EKS, and takes over what exists, or
-removes it if it has failed or if there is another one in its place.
+removes it if it has failed or if there is another one in its place. It writes what exists into the state, by `pulumi
+stack import`, since Pulumi 3.250 forgets what `pulumi refresh --import-pending-creates` names.
 """
 
 from __future__ import annotations
 
 import argparse
 import enum
+import json
 import os
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,7 +104,8 @@ def adopt(session: Session, stack: Sequence[str]) -> None:
     Raises:
         UpError: a command failed.
     """
-    deployment = session.deployment(stack)
+    exported = session.exported(stack)
+    deployment = exported["deployment"]
     resources: list[Resource] = deployment.get("resources") or []
     pending: list[Resource] = [
         each["resource"] for each in deployment.get("pending_operations") or [] if each["type"] == "creating"
@@ -109,13 +113,26 @@ def adopt(session: Session, stack: Sequence[str]) -> None:
     known = [each for each in pending if _named(each)]
     if not known:
         return
-    imports = [text for each in known for text in _resolved(session, each, resources)]
-    rest = "--clear-pending-creates" if len(known) == len(pending) else "--skip-pending-creates"
-    wanted = [text for each in imports for text in ("--import-pending-creates", each)]
-    session.ask("pulumi", "refresh", "--yes", "--skip-preview", *stack, *wanted, rest)
+    taken = [found for each in known if (found := _resolved(session, each, resources)) is not None]
+    _write(session, stack, {**exported, "deployment": {**deployment, "resources": [*resources, *taken]}})
+    if taken:
+        targets = [text for each in taken for text in ("--target", str(each["urn"]))]
+        session.ask("pulumi", "refresh", "--yes", "--skip-preview", *stack, *targets)
     for each in pending:
         if each not in known:
-            print(f"nobody can tell whether it was made; `pulumi refresh` asks for its ID: {each['urn']}", flush=True)
+            print(
+                "nobody can tell whether it was made; look for it in AWS (`python -m scripts.sweep` helps) and take it "
+                f"over with `pulumi import`: {each['urn']}",
+                flush=True,
+            )
+
+
+def _write(session: Session, stack: Sequence[str], exported: Mapping[str, Any]) -> None:
+    """Replace the stack's state. Pulumi leaves out the pending operations."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(exported, file)
+        file.flush()
+        session.ask("pulumi", "stack", "import", *stack, "--file", file.name)
 
 
 def _named(resource: Resource) -> bool:
@@ -123,8 +140,8 @@ def _named(resource: Resource) -> bool:
     return kind is not None and all(isinstance(resource["inputs"].get(key), str) for key in kind.names.values())
 
 
-def _resolved(session: Session, resource: Resource, resources: Sequence[Resource]) -> list[str]:
-    """Carry out what is to be done about one resource; return its URN and ID if it is to be imported."""
+def _resolved(session: Session, resource: Resource, resources: Sequence[Resource]) -> Resource | None:
+    """Carry out what is to be done about one resource; return it as the state has it if it is taken over."""
     kind, inputs = KINDS[str(resource["type"])], resource["inputs"]
     where = [*kind.options(inputs), *aws_options(resource, resources)]
     recorded = next((str(each.get("id")) for each in resources if each["urn"] == resource["urn"]), None)
@@ -133,7 +150,7 @@ def _resolved(session: Session, resource: Resource, resources: Sequence[Resource
     if action is Action.REMOVE:
         session.ask("aws", "eks", f"delete-{kind.noun}", *where)
         session.ask("aws", "eks", "wait", f"{kind.noun}-deleted", *where)
-    return [str(resource["urn"]), kind.id(inputs)] if action is Action.ADOPT else []
+    return {**resource, "id": kind.id(inputs), "outputs": {}} if action is Action.ADOPT else None
 
 
 def _status(session: Session, kind: Kind, where: Sequence[str]) -> str | None:

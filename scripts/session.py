@@ -74,10 +74,14 @@ class Session:
         """Create the stack if it doesn't exist."""
         self.ask("pulumi", "stack", "select", "--create", STACK)
 
+    def exported(self, stack: Sequence[str] = ("--stack", STACK)) -> dict[str, Any]:
+        """Return the stack's state as `pulumi stack import` takes it."""
+        state: dict[str, Any] = json.loads(self.ask("pulumi", "stack", "export", *stack))
+        return state
+
     def deployment(self, stack: Sequence[str] = ("--stack", STACK)) -> dict[str, Any]:
-        """Return the stack's state: its `resources`, and its `pending_operations`."""
-        exported: dict[str, Any] = json.loads(self.ask("pulumi", "stack", "export", *stack))
-        recorded: dict[str, Any] = exported["deployment"]
+        """Return what the state is about: its `resources`, and its `pending_operations`."""
+        recorded: dict[str, Any] = self.exported(stack)["deployment"]
         return recorded
 
     def resources(self) -> list[dict[str, Any]]:

@@ -34,9 +34,13 @@ class FakeSession(Session):
     recorded: tuple[Mapping[str, Any], ...] = ()
     statuses: list[str] = field(default_factory=lambda: ["ACTIVE"])
     asked: list[str] = field(default_factory=list)
+    written: list[dict[str, Any]] = field(default_factory=list)
 
     def ask(self, *command: str) -> str:
         self.asked.append(" ".join(command))
+        if command[:3] == ("pulumi", "stack", "import"):
+            self.written.append(json.loads(Path(command[-1]).read_text()))
+            return ""
         if command[:2] == ("pulumi", "stack"):
             operations = [{"type": "creating", "resource": each} for each in self.pending]
             return json.dumps(
@@ -51,8 +55,11 @@ class FakeSession(Session):
         return ""
 
     @property
-    def refreshed(self) -> str:
-        return self.asked[-1]
+    def taken(self) -> list[str]:
+        """The IDs of what the state has in addition."""
+        (state,) = self.written
+        before = 1 + len(self.recorded)
+        return [each["id"] for each in state["deployment"]["resources"][before:]]
 
 
 def test_a_node_group_that_exists_is_taken_over() -> None:
@@ -62,24 +69,31 @@ def test_a_node_group_that_exists_is_taken_over() -> None:
         "aws eks describe-nodegroup --cluster-name c --nodegroup-name workers-1234567 --region eu-west-1"
         in (session.asked[1])
     )
-    assert session.refreshed == (
-        "pulumi refresh --yes --skip-preview --stack s --import-pending-creates urn:g"
-        " --import-pending-creates c:workers-1234567 --clear-pending-creates"
-    )
+    assert session.taken == ["c:workers-1234567"]
+    assert session.asked[-1] == "pulumi refresh --yes --skip-preview --stack s --target urn:g"
+
+
+def test_it_is_written_with_its_inputs_after_what_it_needs() -> None:
+    session = FakeSession()
+    adopt(session, [])
+    assert session.written[0]["deployment"]["resources"] == [
+        PROVIDER,
+        {**GROUP, "id": "c:workers-1234567", "outputs": {}},
+    ]
 
 
 def test_one_that_is_still_made_is_waited_for() -> None:
     session = FakeSession(statuses=["CREATING", "ACTIVE"])
     adopt(session, [])
     assert any(command.startswith("aws eks wait nodegroup-active --cluster-name c") for command in session.asked)
-    assert "c:workers-1234567" in session.refreshed
+    assert session.taken == ["c:workers-1234567"]
 
 
 def test_one_that_fails_meanwhile_is_removed() -> None:
     session = FakeSession(statuses=["CREATING", "CREATE_FAILED"])
     adopt(session, [])
     assert any(command.startswith("aws eks delete-nodegroup --cluster-name c") for command in session.asked)
-    assert session.refreshed == "pulumi refresh --yes --skip-preview --clear-pending-creates"
+    assert session.taken == []
 
 
 def test_one_in_whose_place_a_later_up_has_made_another_is_removed() -> None:
@@ -92,13 +106,13 @@ def test_one_in_whose_place_a_later_up_has_made_another_is_removed() -> None:
 def test_what_was_never_made_is_forgotten() -> None:
     session = FakeSession(statuses=[])
     adopt(session, [])
-    assert session.refreshed == "pulumi refresh --yes --skip-preview --clear-pending-creates"
+    assert session.taken == []
 
 
 def test_a_resource_without_a_name_of_its_own_is_left_to_the_person(capsys: pytest.CaptureFixture[str]) -> None:
     session = FakeSession(pending=(CLUSTER, VPC))
     adopt(session, [])
-    assert session.refreshed.endswith("--import-pending-creates c --skip-pending-creates")
+    assert session.taken == ["c"]
     assert "urn:v" in capsys.readouterr().out
 
 

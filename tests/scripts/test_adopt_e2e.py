@@ -43,6 +43,7 @@ def stack(tmp_path: Path) -> Iterator[EngineStack]:
         account = {
             "AWS_ENDPOINT_URL": endpoint,
             "AWS_REGION": "us-west-2",
+            "AWS_DEFAULT_REGION": "us-west-2",  # the name that the AWS CLI reads
             "AWS_ACCESS_KEY_ID": "localcloud",
             "AWS_SECRET_ACCESS_KEY": "localcloud",
         }

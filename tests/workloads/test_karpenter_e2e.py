@@ -17,7 +17,7 @@ import yaml
 import settings
 from benchmarks.controller.errors import PlaneError
 from scripts import toolchain
-from tests import graph
+from tests import facts, graph
 from tests.cli.api_server import Plane, started
 from workloads import karpenter
 
@@ -39,7 +39,7 @@ KINDS = {
 
 def parsed(**changes: Any) -> tuple[settings.Settings, settings.Surge]:
     """The defaults with some keys changed, and the surge nodes."""
-    stack = settings.parse({**graph.defaults(), **changes}, stack="dev")
+    stack = facts.parsed({**graph.defaults(), **changes})
     assert stack.surge is not None
     return stack, stack.surge
 
