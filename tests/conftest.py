@@ -7,6 +7,8 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from xdist.remote import Producer  # type: ignore[import-untyped]
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from trainer.data.dataset import Source, prepare
 from trainer.observe.log import Log
@@ -22,21 +24,28 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("any machine")
 
 
-STACK = Path(__file__).parent / "e2e"
+ROOT = Path(__file__).parents[1]
+STACK = ROOT / "tests/e2e"
 """The modules directly in it are about one stack on one cloud, in the order of their names."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the tests, and say which must run in the same process.
-
-    With two processes (``--dist loadgroup``) the modules of end-to-end tests are dealt out in this order. What takes
-    long comes first, or one process would be left alone with it at the end.
-    """
+    """Order the tests. What takes long comes first of the end-to-end tests, or it would be alone at the end."""
     items.sort(key=lambda item: (item.get_closest_marker("e2e") is not None, STACK not in item.path.parents))
-    for item in items:
-        if item.get_closest_marker("e2e"):
-            item.add_marker(pytest.mark.xdist_group("stack" if item.path.parent == STACK else str(item.path)))
+
+
+class ByCloud(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
+    """Deals out whole modules to the processes, and those that share the stack as one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        module: str = super()._split_scope(nodeid)
+        return str(STACK) if ROOT / Path(module).parent == STACK else module
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByCloud | None:
+    """``--dist loadfile`` is by cloud. Marks (``--dist loadgroup``) are of no effect with pytest 9.2, xdist 3.8."""
+    return ByCloud(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")
