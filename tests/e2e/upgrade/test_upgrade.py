@@ -151,4 +151,5 @@ def test_the_upgraded_stack_is_destroyed_and_leaves_nothing(stack: Checkout, acc
     stack.run("pulumi destroy --yes")
     assert added(account, aws_inventory(stack.cloud())) == {}
     instance = json.loads((stack.state / "instance.json").read_text())["id"]
+    stack.run("python -m localcloud stop")
     assert host_leftovers(instance, stack.state) == []
