@@ -1,6 +1,6 @@
 """One cluster's control plane: etcd, kube-apiserver, kube-controller-manager and kube-scheduler in the cloud namespace.
 
-plane = ControlPlane(instance, supervisor, ControlPlaneSpec("demo", "1.34", 0))
+plane = ControlPlane(instance, supervisor, ControlPlaneSpec("demo", "1.35", 0))
 plane.start(deadline=time.monotonic() + 60)
 plane.client.get("/api/v1/nodes")
 plane.stop()

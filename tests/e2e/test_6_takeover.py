@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
+from localcloud import tools
 from tests.e2e.checkout import ROOT, Checkout, wait_until
 from tests.e2e.training import latest_step, running_workers, steps, wait_for_world
 
@@ -41,6 +43,17 @@ def earlier() -> str:
     return f"{found}^"
 
 
+def use_this_checkouts_tools(program: Path) -> None:
+    """Name this checkout's image of the trainer and version of Kubernetes in the settings of the earlier program."""
+    file = program / "Pulumi.local.yaml"
+    config, current = (yaml.safe_load(each.read_text()) for each in (file, ROOT / file.name))
+    config["config"] |= {
+        "tidewater:image": current["config"]["tidewater:image"],
+        "tidewater:kubernetesVersion": tools.KUBERNETES,
+    }
+    file.write_text(yaml.safe_dump(config))
+
+
 def put_program(into: Path, archive: bytes) -> None:
     """Replace the program in a checkout by the one in a tar archive."""
     subprocess.run(["rm", "-rf", *PROGRAM], cwd=into, check=True)
@@ -55,6 +68,7 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
     ).stdout
     copy = Checkout.copy_to(tmp_path_factory.mktemp("takeover") / "tidewater")
     put_program(copy.path, archive)
+    use_this_checkouts_tools(copy.path)
     try:
         yield copy
     finally:

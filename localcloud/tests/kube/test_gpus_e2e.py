@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from localcloud import kube
+from localcloud import kube, tools
 from localcloud.instance import Instance
 from localcloud.supervise import Supervisor
 from localcloud.tests.kube.harness import DRIVER_KEY, READY_SECONDS, Cluster, node_spec, traces, wait_for
@@ -37,7 +37,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     instance = Instance.create(tmp_path_factory.mktemp("cloud"))
     supervisor = Supervisor(instance)
     network = kube.Network(instance)
-    plane = kube.ControlPlane(instance, supervisor, kube.ControlPlaneSpec("demo", "1.34", 0))
+    plane = kube.ControlPlane(instance, supervisor, kube.ControlPlaneSpec("demo", tools.KUBERNETES, 0))
     made = Cluster(instance, supervisor, plane, kube.Addons(plane), [])
     network.create()
     try:
