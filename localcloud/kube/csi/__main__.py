@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from queue import SimpleQueue
 
 from localcloud.kube.csi import driver, efs
 from localcloud.kube.nodes.config import EFS_DIR
@@ -12,10 +13,17 @@ from localcloud.kube.rpc import handler, serve
 
 PLUGINS = Path("/var/lib/kubelet/plugins")
 REGISTRY = Path("/var/lib/kubelet/plugins_registry")
+ANSWER_SECONDS = 5.0
+"""What is being mounted, and the answer to kubelet, have this long to end."""
 
 
 def main(node: str, zone: str) -> None:
-    """Serve until killed."""
+    """Serve until killed, or until kubelet refuses the driver, as it does while it can't reach the API server.
+
+    kubelet doesn't ask a refused driver again until that makes a new socket. So this process ends, as
+    node-driver-registrar does, and the node's init starts another one.
+    https://github.com/kubernetes-csi/node-driver-registrar
+    """
     environment = os.environ
     ask = efs.api(
         environment["AWS_ENDPOINT_URL"],
@@ -31,10 +39,13 @@ def main(node: str, zone: str) -> None:
     ]
     server = serve(socket, services)
     # kubelet calls the driver as soon as it sees the registration's socket, so that comes last.
-    registrar = handler("pluginregistration.Registration", driver.registration(socket))
+    refusals = SimpleQueue[str]()
+    registrar = handler("pluginregistration.Registration", driver.registration(socket, refusals.put))
     registered = serve(REGISTRY / f"{driver.NAME}-reg.sock", [registrar])
-    server.wait_for_termination()
-    registered.stop(None)
+    reason = refusals.get()
+    for each in (registered, server):
+        each.stop(ANSWER_SECONDS).wait()
+    sys.exit(f"kubelet refused the registration: {reason}")
 
 
 if __name__ == "__main__":

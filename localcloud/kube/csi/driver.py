@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -94,13 +95,17 @@ class Driver:
         return source
 
 
-def registration(socket: Path) -> dict[str, Rpc]:
-    """The methods of kubelet's Registration, for a driver that listens on `socket`."""
+def registration(socket: Path, refused: Callable[[str], None]) -> dict[str, Rpc]:
+    """The methods of kubelet's Registration, for a driver that listens on `socket`.
+
+    Args:
+        refused: Called with kubelet's reason when it doesn't accept the driver.
+    """
     info = REGISTRATION["PluginInfo"](type="CSIPlugin", name=NAME, endpoint=str(socket), supported_versions=["1.0.0"])
 
     def notified(status: Message, _: grpc.ServicerContext) -> Message:
         if not status.plugin_registered:
-            print(f"kubelet refused the registration: {status.error}", flush=True)
+            refused(status.error)
         return REGISTRATION["RegistrationStatusResponse"]()
 
     return {

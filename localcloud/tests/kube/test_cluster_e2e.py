@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import time
 import urllib.request
@@ -13,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from localcloud import tools
+from localcloud import kube, tools
+from localcloud.instance import Instance
 from localcloud.kube.draining import pods_on
 from localcloud.kube.nodes import cgroups
 from localcloud.tests.kube.harness import ACCESS_POINT, FILE_SYSTEM, READY_SECONDS, Cluster, traces, wait_for
@@ -218,6 +221,26 @@ def test_a_volume_without_mount_target_in_the_zone_is_refused_by_the_driver(clus
     ask = efs.api(cluster.instance.cloud_endpoint, "us-west-2", "key", "secret")
     with pytest.raises(efs.NotMountable, match="no available mount target in us-west-2c"):
         efs.check(ask, Volume(FILE_SYSTEM), "us-west-2c")
+
+
+def driver_of(node: kube.Node, instance: Instance) -> int:
+    """Return the process of a node's CSI driver."""
+    pids = cgroups.processes(f"{instance.cgroup}/{node.spec.instance_id}")
+    (found,) = (pid for pid in pids if b"localcloud.kube.csi" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    return found
+
+
+def test_a_driver_that_starts_while_the_api_server_is_away_mounts_volumes_afterwards(web: Cluster) -> None:
+    node = web.nodes[1]
+    log = web.instance.state / "logs" / f"node-{node.spec.instance_id}-aws-efs-csi-driver.log"
+    web.supervisor.kill("demo-kube-apiserver")
+    os.kill(driver_of(node, web.instance), signal.SIGKILL)
+    wait_for("kubelet to refuse it", lambda: "kubelet refused the registration" in log.read_text())
+    web.plane.upgrade(web.plane.spec.version, time.monotonic() + READY_SECONDS)
+    web.kubectl("delete", "pod", "two")
+    web.apply(web_pod("two", node.spec.name))
+    web.kubectl("wait", "--for=condition=Ready", "pod/two", f"--timeout={READY_SECONDS}s")
+    assert web.kubectl("exec", "two", "--", "cat", "/data/note") == "from one\n"
 
 
 def test_a_power_cut_ends_a_node_and_its_pods_are_deleted_with_the_node_object(web: Cluster) -> None:
