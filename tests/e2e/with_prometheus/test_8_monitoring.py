@@ -7,6 +7,7 @@ that still runs. Each test uses the stack as the previous one left it.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import signal
@@ -156,6 +157,11 @@ def _finite(series: Series) -> list[float]:
     return [value for value in series.values if math.isfinite(value)] or [-math.inf]
 
 
+def _since_the_first_step(world_size: Series) -> list[float]:
+    """Return the values without the first ones: a worker that Prometheus reaches before its first step says 0."""
+    return list(itertools.dropwhile(lambda value: value == 0, world_size.values)) or [0]
+
+
 def _each(number: int, low: float) -> Check:
     return lambda found: len(found) == number and all(max(each.values) > low for each in found.values())
 
@@ -167,7 +173,7 @@ WHAT_HAPPENED: dict[str, Check] = {
     ),
     "Samples/s": lambda found: all(max(series.values) > 10 for series in found.values()),
     "Step": _reaches(50, ""),
-    "Workers": lambda found: min(found["world size"].values) >= 1 and max(found["reached"].values) == 2,
+    "Workers": lambda found: min(_since_the_first_step(found["world size"])) >= 1 and max(found["reached"].values) == 2,
     "Recoveries by cause": _reaches(1, "lost", "left", "joined"),
     "Loss": _between(0, 10, "loss"),
     "Time of a step": _reaches(0.001, "median", "95 %"),
