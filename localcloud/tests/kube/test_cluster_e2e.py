@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -225,9 +226,11 @@ def test_a_volume_without_mount_target_in_the_zone_is_refused_by_the_driver(clus
 
 def driver_of(node: kube.Node, instance: Instance) -> int:
     """Return the process of a node's CSI driver."""
-    pids = cgroups.processes(f"{instance.cgroup}/{node.spec.instance_id}")
-    (found,) = (pid for pid in pids if b"localcloud.kube.csi" in Path(f"/proc/{pid}/cmdline").read_bytes())
-    return found
+    for pid in cgroups.processes(f"{instance.cgroup}/{node.spec.instance_id}"):
+        with contextlib.suppress(OSError):  # another process of the node may have ended
+            if b"localcloud.kube.csi" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return pid
+    raise AssertionError(f"{node.spec.name} has no CSI driver")
 
 
 def test_a_driver_that_starts_while_the_api_server_is_away_mounts_volumes_afterwards(web: Cluster) -> None:
