@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import ipaddress
+import logging
 import shutil
 import threading
 import time
@@ -30,6 +31,8 @@ from localcloud.kube.network import Network
 from localcloud.kube.pki import Authority, Pair, signing_key, write_private
 from localcloud.supervise import Supervisor
 
+log = logging.getLogger(__name__)
+
 POLL_SECONDS = 0.1
 STOP_SECONDS = 2.0
 RETURN_SECONDS = 120.0
@@ -37,6 +40,13 @@ RETURN_SECONDS = 120.0
 UNAVAILABLE = (0, 503)
 NODE_PREFIX = 24
 COMPONENTS = {"kube-controller-manager": "system:kube-controller-manager", "kube-scheduler": "system:kube-scheduler"}
+FLAGS = {
+    "etcd": config.etcd_flags,
+    "kube-apiserver": config.apiserver_flags,
+    "kube-controller-manager": config.controller_manager_flags,
+    "kube-scheduler": config.scheduler_flags,
+}
+"""Program of a control plane → what returns its arguments; in the order in which they start."""
 
 
 class Member(Protocol):
@@ -104,6 +114,7 @@ class ControlPlane:
         self._authority: Authority | None = None
         self._client: Client | None = None
         self._next_range = 0
+        self._upgrading = threading.Lock()
 
     @property
     def endpoint(self) -> str:
@@ -164,8 +175,8 @@ class ControlPlane:
         Network(self._instance).create()
         shutil.rmtree(self._directory, ignore_errors=True)
         self._prepare()
-        self._spawn("etcd", config.etcd_flags(self._plan))
-        self._spawn("kube-apiserver", config.apiserver_flags(self._plan))
+        self._spawn("etcd")
+        self._spawn("kube-apiserver")
         # Earlier they would be refused, and try again only after seconds.
         self._wait_until("/readyz", deadline)
         self._start_controllers()
@@ -189,12 +200,32 @@ class ControlPlane:
         for name in tools.KUBERNETES_PROGRAMS:
             tools.kubernetes(version, name)
         before = self.spec.version
+        with self._upgrading:
+            try:
+                self._restart(version, deadline)
+            except CloudError:
+                if self._client is not None:  # else it was stopped meanwhile
+                    self._restart(before, time.monotonic() + RETURN_SECONDS)
+                raise
+
+    def revive(self) -> None:
+        """Start again what has ended by itself. EKS does that too, and Kubernetes counts on it.
+
+        kube-scheduler, for one, ends when an API server that restarts has shown it events in the wrong order.
+
+        Raises:
+            ProcessFailed: A program can't be executed.
+        """
+        if not self._upgrading.acquire(blocking=False):
+            return
         try:
-            self._restart(version, deadline)
-        except CloudError:
-            if self._client is not None:  # else it was stopped meanwhile
-                self._restart(before, time.monotonic() + RETURN_SECONDS)
-            raise
+            for component in FLAGS:
+                name = self._process(component)
+                if self._supervisor.find(name) and not self._supervisor.alive(name):
+                    log.warning("cluster %s: %s has ended and starts again", self.spec.cluster, component)
+                    self._spawn(component)
+        finally:
+            self._upgrading.release()
 
     def stop(self) -> None:
         """Stop the processes and remove the data; the caller stops the nodes first."""
@@ -231,13 +262,13 @@ class ControlPlane:
         for component in ("kube-scheduler", "kube-controller-manager", "kube-apiserver"):
             self._supervisor.stop(self._process(component), grace_seconds=STOP_SECONDS)
         self.spec = replace(self.spec, version=version)
-        self._spawn("kube-apiserver", config.apiserver_flags(self._plan))
+        self._spawn("kube-apiserver")
         self._wait_until("/readyz", deadline)
         self._start_controllers()
 
     def _start_controllers(self) -> None:
-        self._spawn("kube-controller-manager", config.controller_manager_flags(self._plan))
-        self._spawn("kube-scheduler", config.scheduler_flags(self._plan))
+        self._spawn("kube-controller-manager")
+        self._spawn("kube-scheduler")
 
     def _prepare(self) -> None:
         pki = self._directory / "pki"
@@ -268,10 +299,10 @@ class ControlPlane:
     def _process(self, component: str) -> str:
         return f"{self.spec.cluster}-{component}"
 
-    def _spawn(self, component: str, flags: list[str]) -> None:
+    def _spawn(self, component: str) -> None:
         version = self.spec.version
         program = tools.binary(component) if component == "etcd" else tools.kubernetes(version, component)
-        self._supervisor.spawn(self._process(component), [str(program), *flags], netns=True)
+        self._supervisor.spawn(self._process(component), [str(program), *FLAGS[component](self._plan)], netns=True)
 
     def _patiently(self, act: Callable[[Client], None], deadline: float) -> None:
         """Do something that may be done again, and do it again while the API server doesn't answer: an upgrade ends."""
@@ -298,7 +329,7 @@ class ControlPlane:
             time.sleep(POLL_SECONDS)
 
     def _check_processes(self) -> None:
-        for component in ("etcd", "kube-apiserver", *COMPONENTS):
+        for component in FLAGS:
             name = self._process(component)
             if self._supervisor.find(name) and not self._supervisor.alive(name):
                 raise KubeError(f"{name} died while starting; its last lines:\n{self._supervisor.last_lines(name)}")

@@ -1,4 +1,4 @@
-"""Faults of the cluster's own programs: processes of a pod that are frozen, and an API server that is killed.
+"""Faults of the cluster's own programs: processes of a pod that are frozen, and a control plane's that are killed.
 
     with frozen(processes_of(pod)):
         ...                             # the pod's processes stand still, its connections stay open
@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,7 +27,6 @@ class Process:
 
     pid: int
     command: tuple[str, ...]
-    environment: dict[str, str]
     cgroups: str
 
 
@@ -43,8 +41,7 @@ def _read(folder: Path) -> Process:
     def words(file: str) -> list[str]:
         return (folder / file).read_bytes().decode(errors="replace").split("\0")[:-1]
 
-    environment = dict(each.split("=", 1) for each in words("environ") if "=" in each)
-    return Process(int(folder.name), tuple(words("cmdline")), environment, (folder / "cgroup").read_text())
+    return Process(int(folder.name), tuple(words("cmdline")), (folder / "cgroup").read_text())
 
 
 def processes_of(pod: dict[str, Any]) -> list[int]:
@@ -69,36 +66,16 @@ def _send(number: signal.Signals, pids: Sequence[int]) -> None:
             os.kill(pid, number)
 
 
-def restart_api_server(checkout: Checkout) -> None:
-    """Kill the cluster's API server, and start it again with the same arguments where it was.
-
-    It becomes a process of the same namespaces, so it ends with the cloud, like all others.
-    """
+def kill(checkout: Checkout, program: str) -> None:
+    """Kill a program of the cluster's control plane, which the cloud then starts again."""
     place = str(checkout.state)
     ours = [each for each in _processes() if any(place in word for word in each.command)]
-    old = next(each for each in ours if each.command[0].endswith("/kube-apiserver"))
-    neighbour = next(each for each in ours if each.command[0].endswith("/etcd"))
-    os.kill(old.pid, signal.SIGKILL)
-    wait_until("the API server's end", lambda: not is_alive(old.pid))
-    enter = ["nsenter", f"--target={neighbour.pid}", "--pid", "--net", "--mount", "--"]
-    with Path(checkout.path, "kube-apiserver.log").open("a") as log:
+    (found,) = [each.pid for each in ours if each.command[0].endswith(f"/{program}")]
+    os.kill(found, signal.SIGKILL)
+    wait_until(f"the end of {program}", lambda: not is_alive(found))
 
-        def started() -> subprocess.Popen[bytes]:
-            return subprocess.Popen(
-                [*enter, *old.command],
-                env=old.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
 
-        new = started()
-
-        def is_ready() -> bool:
-            nonlocal new
-            if new.poll() is not None:  # the last threads of the old one still held the port
-                new = started()
-            return checkout.run("kubectl get --raw /readyz", expect=None).status == 0
-
-        wait_until("the new API server", is_ready)
+def restart_api_server(checkout: Checkout) -> None:
+    """Kill the cluster's API server; return when the one that the cloud starts in its place is ready."""
+    kill(checkout, "kube-apiserver")
+    wait_until("the new API server", lambda: checkout.run("kubectl get --raw /readyz", expect=None).status == 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.e2e.checkout import Checkout, wait_until
-from tests.e2e.cluster_faults import frozen, processes_of, restart_api_server
+from tests.e2e.cluster_faults import frozen, kill, processes_of, restart_api_server
 from tests.e2e.elasticjob import NAMESPACE, Job, Object, apply, make_stack, shell_job
 from tests.e2e.training import identities, is_running
 
@@ -99,6 +99,13 @@ def test_a_restarted_api_server_loses_nothing_and_repeats_nothing(job: Job) -> N
     job.await_active(2)
     wait_until("the others to go", lambda: len(job.pods()) == 2)
     assert identities(job).items() <= after.items()
+
+
+def test_a_lost_scheduler_is_made_up_for(job: Job) -> None:
+    before = identities(job)
+    kill(job, "kube-scheduler")
+    job.scale(3)
+    assert_grows(job, 3, before)
 
 
 def test_deleted_jobs_leave_nothing(job: Job) -> None:

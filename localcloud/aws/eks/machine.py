@@ -30,6 +30,9 @@ class ControlPlane(Protocol):
     def upgrade(self, version: str, deadline: float) -> None:
         """Go on in another version of Kubernetes; return when the API server is ready again."""
 
+    def revive(self) -> None:
+        """Start again what has ended by itself."""
+
     def stop(self) -> None:
         """Stop everything and remove its data."""
 

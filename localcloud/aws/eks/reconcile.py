@@ -38,6 +38,8 @@ def run(eks: Eks, state: ClusterState) -> None:
         state.change(status="FAILED", issues=(_issue("InternalFailure", str(error), state.cluster.name),))
     while not state.stopping and state.cluster.status != "DELETING":
         try:
+            if state.plane is not None and state.cluster.status != "FAILED":
+                state.plane.revive()
             moving = step(eks, state, time.monotonic())
         except Exception:
             # After a failed round the loop goes on; the next round sees the same state again.

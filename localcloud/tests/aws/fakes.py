@@ -212,6 +212,8 @@ class FakePlane:
             raise CloudError("kube-apiserver died")
         self.spec["version"] = version
 
+    def revive(self) -> None: ...
+
     def stop(self) -> None:
         self.stopped = True
 

@@ -1,4 +1,4 @@
-"""What becomes of a control plane whose new version doesn't start, and of nodes that end while it is away."""
+"""What becomes of a control plane whose programs end or don't start, and of nodes that end while it is away."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ class FakeSupervisor:
 
     def __init__(self, broken: str) -> None:
         self.running: dict[str, str] = {}
+        self.ended: set[str] = set()
         self._broken = broken
 
     def spawn(self, name: str, argv: list[str], *, netns: bool) -> None:
-        assert name not in self.running
+        assert name not in self.running or name in self.ended
+        self.ended.discard(name)
         self.running[name] = argv[0]
 
     def stop(self, name: str, grace_seconds: float) -> None:
@@ -36,7 +38,7 @@ class FakeSupervisor:
         return self.running.get(name)
 
     def alive(self, name: str) -> bool:
-        return self._broken not in self.running[name]
+        return name not in self.ended and self._broken not in self.running[name]
 
     def last_lines(self, name: str) -> str:
         return "unknown flag"
@@ -71,6 +73,38 @@ def test_a_version_that_does_not_start_leaves_the_old_one_running(
     with pytest.raises(KubeError, match="kube-apiserver died"):
         made.upgrade(NEW, time.monotonic() + 60)
     assert (supervisor.running, made.spec.version) == (programs(OLD), OLD)
+
+
+def test_what_has_ended_by_itself_starts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, supervisor = plane(tmp_path, monkeypatch, broken="nothing")
+    supervisor.ended.add("demo-kube-scheduler")
+    made.revive()
+    assert (supervisor.running, supervisor.ended) == (programs(OLD), set())
+
+
+def test_what_was_stopped_stays_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, supervisor = plane(tmp_path, monkeypatch, broken="nothing")
+    made.stop()
+    made.revive()
+    assert supervisor.running == {}
+
+
+def test_an_upgrade_is_not_disturbed_while_its_programs_are_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, supervisor = plane(tmp_path, monkeypatch, broken="nothing")
+
+    def meanwhile(path: str) -> str:
+        supervisor.ended.add("demo-kube-apiserver")
+        made.revive()
+        assert supervisor.ended == {"demo-kube-apiserver"}
+        supervisor.ended.clear()
+        return "ok"
+
+    client: Any = SimpleNamespace(text=meanwhile)
+    made._client = client
+    made.upgrade(NEW, time.monotonic() + 60)
+    assert supervisor.running == programs(NEW)
 
 
 class AwayClient:
