@@ -36,6 +36,7 @@ __all__ = [
     "monitoring_binary",
     "node_image",
     "stack_python",
+    "torchx_python",
     "trainer_site_packages",
 ]
 
@@ -97,6 +98,11 @@ def stack_python() -> Path:
     folder = paths.stack_folder()
     _existing(folder / "bin" / "python", "the Python environment")
     return folder / "bin" / "python"
+
+
+def torchx_python() -> Path:
+    """The Python that has TorchX, and what the tests of its scheduler need."""
+    return _existing(paths.torchx_folder() / "bin" / "python", "TorchX's Python environment")
 
 
 def bench_python() -> Path:

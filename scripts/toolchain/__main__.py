@@ -12,6 +12,8 @@ from scripts.toolchain import debian, go_tools, image_build, python_packages, sh
 from scripts.toolchain.commands import Console, duration
 from scripts.toolchain.errors import SetupError
 
+_PYTHONS = {"stack": toolchain.stack_python, "torchx": toolchain.torchx_python}
+
 
 def all_steps(monitoring: bool = False) -> list[steps.Step]:
     """Everything that `make up` needs, in the order in which it can be made; with Prometheus what `make test` needs.
@@ -39,12 +41,13 @@ def main(arguments: Sequence[str]) -> int:
     commands.add_parser(
         "monitoring", help="do what `install` does, build Prometheus too and put it into the nodes' image"
     )
-    commands.add_parser("python", help="print the path of the Python environment's interpreter")
+    python = commands.add_parser("python", help="print the path of a Python environment's interpreter")
+    python.add_argument("environment", nargs="?", choices=_PYTHONS, default="stack", help="which one (default: stack)")
     commands.add_parser("shell", help="print the shell commands that `activate` evaluates")
     commands.add_parser("timings", help="print how long each part took when it was made")
-    command = parser.parse_args(arguments).command
+    parsed = parser.parse_args(arguments)
     try:
-        _run(command)
+        _run(parsed)
     except SetupError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -54,7 +57,8 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _run(command: str) -> None:
+def _run(parsed: argparse.Namespace) -> None:
+    command: str = parsed.command
     made: dict[str, Callable[[], list[steps.Step]]] = {
         "install": all_steps,
         "bench": lambda: [python_packages.bench_step()],
@@ -66,7 +70,7 @@ def _run(command: str) -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         steps.install(made[command](), Console())
     elif command == "python":
-        print(toolchain.stack_python())
+        print(_PYTHONS[parsed.environment]())
     elif command == "shell":
         print(shell.script_of_environment())
     else:

@@ -60,6 +60,11 @@ def stack_folder() -> Path:
     return cache() / "python" / f"stack-{_locked('stack', 'dev', 'trainer')}"
 
 
+def torchx_folder() -> Path:
+    """Where the virtual environment of TorchX lies. It refers to the stack's, so it has the key of those locks too."""
+    return cache() / "python" / f"torchx-{_locked('torchx', 'stack', 'dev', 'trainer')}"
+
+
 def bench_folder() -> Path:
     """Where the virtual environment of the elastic benchmark's workers lies."""
     return cache() / "python" / f"bench-{_locked('bench', 'trainer')}"

@@ -1,8 +1,9 @@
-"""The Python environments: one for the program, the cloud and the tests, one for benchmarks, a folder for the pods.
+"""The Python environments: for the program, the cloud and the tests; for TorchX; for benchmarks; a folder for the pods.
 
 Everything comes from the hash-locked files in `requirements/`. The pods' folder is no virtual
 environment: it is mounted into containers whose own Python of the same version reads it, and the
-stack's environment sees it too, so that the trainer's tests need no second torch.
+stack's environment sees it too, so that the trainer's tests need no second torch. TorchX needs an older urllib3 than the
+rest, so it has an environment of its own; that one sees the other two, and its own packages come first.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from scripts.toolchain.table import PYTHON
 
 
 def steps() -> list[Step]:
-    """uv, then the pods' packages, then the environment that refers to them."""
+    """uv, then the pods' packages, then the environments that refer to them."""
     return [
         Step("uv", done=lambda: _uv().is_file(), run=_install_uv, disk_gib=0.2),
         Step("trainer packages", done=lambda: paths.trainer_folder().is_dir(), run=_install_trainer, disk_gib=7),
         Step("Python environment", done=stack_is_there, run=_install_stack, disk_gib=2),
+        Step("TorchX environment", done=torchx_is_there, run=_install_torchx, disk_gib=0.5),
     ]
 
 
@@ -37,6 +39,11 @@ def bench_step() -> Step:
 def stack_is_there() -> bool:
     """Whether the environment is whole; false too when the Python that it was made from went away."""
     return (paths.stack_folder() / "bin" / "python").exists() and paths.trainer_folder().is_dir()
+
+
+def torchx_is_there() -> bool:
+    """Whether TorchX's environment is whole, with the one that it refers to."""
+    return (paths.torchx_folder() / "bin" / "python").exists() and stack_is_there()
 
 
 def check_python(version: tuple[int, int], executable: str) -> None:
@@ -80,24 +87,43 @@ def _install_trainer(console: Console, log: Path) -> None:
 
 def _install_stack(console: Console, log: Path) -> None:
     check_python(sys.version_info[:2], sys.executable)
-    _install_environment(paths.stack_folder(), ["stack", "dev"], [], console, log)
+    with draft_of(paths.stack_folder()) as draft:
+        _make_environment(draft, ["stack", "dev"], [], console, log)
+        _show(draft, paths.trainer_folder())
+
+
+def _install_torchx(console: Console, log: Path) -> None:
+    check_python(sys.version_info[:2], sys.executable)
+    # The tests of its scheduler run there, with the tools of the other tests.
+    stack = _packages_of(paths.stack_folder() / "bin" / "python")
+    with draft_of(paths.torchx_folder()) as draft:
+        _make_environment(draft, ["torchx"], [], console, log)
+        _show(draft, stack, paths.trainer_folder())
 
 
 def _install_bench(console: Console, log: Path) -> None:
     check_python(sys.version_info[:2], sys.executable)
-    # Its lock leaves out what the trainer's folder has: every system is measured with the same torch.
-    _install_environment(paths.bench_folder(), ["bench"], ["--no-deps"], console, log)
+    with draft_of(paths.bench_folder()) as draft:
+        # Its lock leaves out what the trainer's folder has: every system is measured with the same torch.
+        _make_environment(draft, ["bench"], ["--no-deps"], console, log)
+        _show(draft, paths.trainer_folder())
 
 
-def _install_environment(folder: Path, locks: list[str], options: list[str], console: Console, log: Path) -> None:
-    with draft_of(folder) as draft:
-        # Relocatable: its scripts find their Python beside themselves, wherever the draft is moved to.
-        run([_uv(), "venv", "--relocatable", "--python", sys.executable, draft], log=log, console=console)
-        python = draft / "bin" / "python"
-        _pip_install(["--python", python, *options], locks, log, console)
-        query = "import sysconfig; print(sysconfig.get_path('purelib'))"
-        packages = subprocess.run([python, "-c", query], check=True, capture_output=True, text=True).stdout.strip()
-        (Path(packages) / "tidewater-trainer.pth").write_text(f"{paths.trainer_folder()}\n")
+def _make_environment(folder: Path, locks: list[str], options: list[str], console: Console, log: Path) -> None:
+    # Relocatable: its scripts find their Python beside themselves, wherever the draft is moved to.
+    run([_uv(), "venv", "--relocatable", "--python", sys.executable, folder], log=log, console=console)
+    _pip_install(["--python", folder / "bin" / "python", *options], locks, log, console)
+
+
+def _show(environment: Path, *packages: Path) -> None:
+    """Let an environment import from further folders. Its own packages come first, then those of the folders in turn."""
+    lines = "".join(f"{folder}\n" for folder in packages)
+    (_packages_of(environment / "bin" / "python") / "tidewater.pth").write_text(lines)
+
+
+def _packages_of(python: Path) -> Path:
+    query = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    return Path(subprocess.run([python, "-c", query], check=True, capture_output=True, text=True).stdout.strip())
 
 
 def _pip_install(where: list[str | Path], locks: list[str], log: Path, console: Console) -> None:
