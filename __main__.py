@@ -98,7 +98,11 @@ def main() -> None:
     workers = TrainingArgs(stack, bucket.name, code.uri, namespace.priorities)
     Training(training.job, workers, platform.options(dataset, etcd, controller, *worker_nodes))
 
-    export(stack, Exported(cluster.kubeconfig, bucket.name, files.file_system_id, code.uri, prometheus))
+    export(
+        stack,
+        Exported(cluster.kubeconfig, bucket.name, files.file_system_id, code.uri, prometheus),
+        platform.options(namespace),
+    )
 
 
 def image_caches(stack: settings.Settings, account: Account) -> list[pulumi.Resource]:

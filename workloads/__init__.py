@@ -16,5 +16,5 @@ karpenter    Karpenter, and the nodes that it brings
 devices/     the device plug-ins of NVIDIA and of Elastic Fabric Adapters, and the check that the worker nodes have GPUs
 monitoring/  Prometheus, alert rules, the Grafana dashboard, DCGM exporter
 training     the training job, an ElasticJob
-exports      the stack's outputs
+exports      the stack's outputs, and what the stack tells the tools that submit jobs to it
 """

@@ -31,8 +31,10 @@ LEFT_OUT = (
     "contract/elasticjob/",
     "contract/install/",
     "contract/archive.py",
+    "contract/code.py",
     "contract/metrics.py",
     "contract/pod_defaults.py",
+    "contract/stack.py",
     "contract/tls.py",
 )
 """What of these packages no worker imports. It would restart all workers when it changes."""

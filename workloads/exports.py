@@ -1,4 +1,4 @@
-"""The stack's outputs: what people and scripts need to work with it."""
+"""The stack's outputs: what people and scripts need to work with it, and a ConfigMap for tools that submit jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ import pulumi
 
 import settings
 from contract import labels
-from workloads import etcd
+from contract.stack import CONFIG_MAP, Facts
+from infra.outputs import POSIX_ID, TRAINER_SERVICE_ACCOUNT
+from workloads import etcd, objects
+from workloads.manifests import Manifest, Text, metadata
+from workloads.storage import CLAIM
 
 
 def selector(job: str) -> str:
@@ -41,9 +45,43 @@ class Exported:
     prometheus: pulumi.Input[str] | None
 
 
-def export(stack: settings.Settings, made: Exported) -> None:
-    """Export the outputs. To use the kubeconfig: `pulumi stack output kubeconfig --show-secrets`."""
+def facts_manifest(training: settings.Training, bucket: Text) -> Manifest:
+    """Return the ConfigMap; Pulumi knows the name of the stack's bucket once that is made."""
+    facts = Facts(
+        bucket=bucket,  # type: ignore[arg-type] # becomes text before the object is sent
+        service_account=TRAINER_SERVICE_ACCOUNT,
+        fetch_image=training.images.fetch,
+        image=training.images.trainer,
+        etcd=etcd.endpoint(training.namespace),
+        data_claim=CLAIM,
+        posix_id=str(POSIX_ID),
+    )
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(CONFIG_MAP, {labels.NAME: labels.APPLICATION}, namespace=training.namespace),
+        "data": facts.data,
+    }
+
+
+class StackFacts(pulumi.ComponentResource):
+    """The ConfigMap by which TorchX's plug-in and ElasticDL's client find the stack's bucket, etcd and images."""
+
+    def __init__(
+        self, name: str, training: settings.Training, bucket: pulumi.Input[str], opts: pulumi.ResourceOptions
+    ) -> None:
+        super().__init__("tidewater:workloads:StackFacts", name, None, opts)
+        objects.register(facts_manifest(training, bucket), opts=pulumi.ResourceOptions(parent=self))
+        self.register_outputs({})
+
+
+def export(stack: settings.Settings, made: Exported, opts: pulumi.ResourceOptions) -> None:
+    """Export the outputs, and write those into the cluster that tools read there, with these options.
+
+    To use the kubeconfig: `pulumi stack output kubeconfig --show-secrets`.
+    """
     wanted = stack.training
+    StackFacts(wanted.namespace, wanted, made.bucket, opts)
     pulumi.export("clusterName", stack.name)
     pulumi.export("kubeconfig", pulumi.Output.secret(made.kubeconfig))
     pulumi.export("namespace", wanted.namespace)

@@ -12,7 +12,8 @@ from typing import Any
 
 import pulumi
 
-from contract import labels
+from contract import labels, stack
+from contract.code import download
 from contract.elasticjob import names
 from contract.pod_defaults import confined
 from infra.outputs import POSIX_ID
@@ -20,12 +21,7 @@ from infra.outputs import POSIX_ID
 Manifest = dict[str, Any]
 Text = pulumi.Input[str]
 
-NON_ROOT: Manifest = {
-    "runAsNonRoot": True,
-    "runAsUser": POSIX_ID,
-    "runAsGroup": POSIX_ID,
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
+NON_ROOT: Manifest = stack.non_root(POSIX_ID)
 """`securityContext` of every pod of the stack."""
 
 CONFINED: Manifest = confined()
@@ -85,17 +81,9 @@ def field(name: str, path: str) -> Manifest:
 
 def fetch_code(image: str, code_uri: Text) -> Manifest:
     """Return the init container that downloads the training code, with the role of its pod identity."""
-    return {
-        "name": "fetch-code",
-        "image": image,
-        "command": ["aws", "s3", "cp", "--only-show-errors", code_uri, BUNDLE],
-        "env": environment({"HOME": "/tmp"}),
-        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
-        "securityContext": CONFINED,
-        "volumeMounts": [CODE_MOUNT, SCRATCH_MOUNT],
-    }
+    return {**download(image, code_uri, BUNDLE, [CODE_MOUNT, SCRATCH_MOUNT]), "env": environment({"HOME": "/tmp"})}
 
 
 SYSTEM_NODES = {labels.NODE_ROLE: labels.NODE_ROLE_SYSTEM}
-WORKER_NODES = {labels.NODE_ROLE: labels.NODE_ROLE_WORKER}
+WORKER_NODES = dict(stack.WORKER_NODES)
 """`nodeSelector` of the two node groups."""

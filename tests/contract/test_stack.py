@@ -1,0 +1,35 @@
+"""What a stack tells the tools that submit jobs to it."""
+
+from __future__ import annotations
+
+import pytest
+
+from contract import stack
+
+FACTS = stack.Facts(
+    bucket="b", service_account="trainer", fetch_image="f", image="i", etcd="etcd:2379", data_claim="c", posix_id="1000"
+)
+
+
+def test_facts_survive_the_config_map() -> None:
+    assert stack.Facts.of(FACTS.data) == FACTS
+    assert FACTS.data["fetchImage"] == "f"
+
+
+def test_facts_of_a_newer_stack_can_be_read() -> None:
+    assert stack.Facts.of({**FACTS.data, "later": "x"}) == FACTS
+
+
+def test_an_absent_fact_is_named() -> None:
+    with pytest.raises(KeyError, match="dataClaim"):
+        stack.Facts.of({name: value for name, value in FACTS.data.items() if name != "dataClaim"})
+
+
+def test_pods_may_run_on_worker_nodes_and_leave_a_lost_node_soon() -> None:
+    keys = {each["key"] for each in stack.tolerations()}
+    assert keys == {"tidewater.dev/worker", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
+
+
+def test_a_pod_in_the_training_namespace_is_not_root() -> None:
+    assert stack.non_root(1000)["runAsUser"] == 1000
+    assert stack.non_root(1000)["runAsNonRoot"] is True

@@ -1,0 +1,22 @@
+"""What the stack tells people, and the tools that submit jobs to it."""
+
+from __future__ import annotations
+
+from contract.stack import CONFIG_MAP, Facts
+from tests import facts, graph
+from workloads import etcd, exports
+from workloads.storage import CLAIM
+
+
+def test_the_config_map_has_what_tools_need_to_submit_jobs() -> None:
+    training = facts.parsed(graph.stack_config("Pulumi.aws.yaml.example")).training
+    manifest = exports.facts_manifest(training, "bucket-1")
+    assert manifest["metadata"]["name"] == CONFIG_MAP
+    assert manifest["metadata"]["namespace"] == training.namespace
+    found = Facts.of(manifest["data"])
+    assert found.bucket == "bucket-1"
+    assert found.etcd == etcd.endpoint(training.namespace)
+    assert found.image == training.images.trainer
+    assert found.fetch_image == training.images.fetch
+    assert found.data_claim == CLAIM
+    assert all(isinstance(value, str) for value in manifest["data"].values())
