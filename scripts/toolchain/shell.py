@@ -11,11 +11,12 @@ import os
 import shlex
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.toolchain import binary, charts, localcloud_tools, paths, plugins, stack_python
+from scripts.toolchain import binary, charts, localcloud_tools, paths, plugins, stack_python, torchx_python
 from scripts.toolchain.errors import StepFailed
 
 STANDINS_VARIABLE = "LOCALCLOUD_STANDINS"
@@ -28,6 +29,7 @@ leads to, and not in a state directory: a checkout may have several, and Pulumi 
 # Before the first start: keys that AWS refuses, so that no command reaches the account of a person's own profile.
 _NO_CLOUD = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "localcloud-was-never-started")
 _LOCAL = "127.0.0.1,localhost"
+TORCHX_PACKAGE = paths.CHECKOUT / "integrations" / "torchx" / "pyproject.toml"
 # These would select another stack, or another secret, than the ones set up here.
 _MISLEADING = ("PULUMI_STACK", "PULUMI_CONFIG_PASSPHRASE_FILE")
 # For the commands that run a package of this checkout.
@@ -88,6 +90,8 @@ def prepare(state: Path, standins: str | None = None) -> Place:
     plugins.link(paths.CHECKOUT / CHARTS, charts())
     _write_command(commands / "localcloud", _localcloud_command(state, tools, python))
     _write_command(commands / "tidewater", _tidewater_command(python))
+    for name, text in _torchx_commands(register_schedulers(folder / "registered"), torchx_python()).items():
+        _write_command(commands / name, text)
     cloud = _cloud(state, python)
     if cloud:  # before, the state directory isn't localcloud's yet
         (state / "pulumi").mkdir(exist_ok=True)
@@ -164,9 +168,13 @@ def _exports(values: Mapping[str, str]) -> list[str]:
 
 
 def _write_command(path: Path, text: str) -> None:
+    _write(path, text)
+    path.chmod(0o755)
+
+
+def _write(path: Path, text: str) -> None:
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
-        path.chmod(0o755)
 
 
 def _localcloud_command(state: Path, tools: Path, python: Path) -> str:
@@ -184,6 +192,26 @@ def _localcloud_command(state: Path, tools: Path, python: Path) -> str:
 def _tidewater_command(python: Path) -> str:
     """Return the command `tidewater` of this checkout. It uses the shell's KUBECONFIG, as kubectl does."""
     return f'#!/bin/sh\n{_IMPORTS}exec {shlex.quote(str(python))} -m cli "$@"\n'
+
+
+def _torchx_commands(registered: Path, python: Path) -> dict[str, str]:
+    """Return the commands `torchx` and `torchx-python`, the Python for scripts that use TorchX, with our scheduler."""
+    imports = f"{_IMPORTS}export PYTHONPATH=$PYTHONPATH:{shlex.quote(str(registered))}\n"
+    programs = {"torchx": python.with_name("torchx"), "torchx-python": python}
+    return {name: f'#!/bin/sh\n{imports}exec {shlex.quote(str(program))} "$@"\n' for name, program in programs.items()}
+
+
+def register_schedulers(folder: Path) -> Path:
+    """Write the metadata that an installation of `integrations/torchx` would have; return the folder for PYTHONPATH."""
+    project = tomllib.loads(TORCHX_PACKAGE.read_text())["project"]
+    groups = project["entry-points"].items()
+    lines = [line for group, points in groups for line in (f"[{group}]", *(f"{n} = {v}" for n, v in points.items()))]
+    metadata = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    info = folder / f"{project['name'].replace('-', '_')}.dist-info"
+    info.mkdir(parents=True, exist_ok=True)
+    _write(info / "METADATA", metadata)
+    _write(info / "entry_points.txt", "\n".join([*lines, ""]))
+    return folder
 
 
 def _folder_of(state: Path) -> Path:
