@@ -1,0 +1,89 @@
+"""What a reader of data is: shards that can be counted without reading them, and records by their index.
+
+    class Lines(Reader):
+        def shards(self) -> list[Shard]: ...
+        def read(self, shard: Shard) -> Iterator[str]: ...
+
+A reader of one's own is such a class; a model names it as `custom_data_reader`. The master calls `shards()` and cuts
+the shards into tasks, which are shards too. A worker calls `read()` with a task, in another process and in any order.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from elasticdl.errors import DataError
+
+Record = Any
+"""One record as the model's `feed` gets it: bytes of a RecordIO file or of an image example, a list of texts of CSV,
+a text of a file of lines, anything of a reader of one's own."""
+
+
+@dataclass(frozen=True, order=True)
+class Shard:
+    """The records [start, end) of one file, archive or table."""
+
+    name: str
+    """What the reader opens: a path or an address; an opaque name for a reader of one's own."""
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end:
+            raise DataError(
+                f"{self.name}: records [{self.start}, {self.end}) are no range", "start is 0 <= start <= end"
+            )
+
+    @property
+    def count(self) -> int:
+        """Return the number of records."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What a reader knows about all of its records; `feed` gets it."""
+
+    column_names: tuple[str, ...] | None = None
+    """Of CSV: the names of the values of a record, in their order."""
+    class_names: tuple[str, ...] | None = None
+    """Of image folders: the name of each label."""
+
+
+class Reader(abc.ABC):
+    """Reads records by shard. May be used by one thread at a time."""
+
+    @abc.abstractmethod
+    def shards(self) -> list[Shard]:
+        """Return all records as one shard for each file, in the same order each time.
+
+        It reads an index where there is one, not the content. Raise DataError if a file is missing or damaged.
+        """
+
+    @abc.abstractmethod
+    def read(self, shard: Shard) -> Iterator[Record]:
+        """Yield exactly the records of a shard, in order.
+
+        Raise DataError if that is not possible: never yield fewer. What was yielded before the error is good.
+        """
+
+    @property
+    def metadata(self) -> Metadata:
+        """Return what is known about all records."""
+        return Metadata()
+
+    def close(self) -> None:
+        """Release files and connections. It is safe to call this twice."""
+        return None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,269 @@
+"""Metrics whose parts, from any number of tasks in any order, combine to exactly the same number.
+
+    def eval_metrics_fn() -> dict[str, MetricLike]:
+        return {"accuracy": Accuracy(), "auc": AUC(), "mse": lambda labels, predictions: (predictions - labels) ** 2}
+
+    part = Metrics(eval_metrics_fn())      # in a worker, for one task
+    part.update(labels, predictions)
+    text = part.to_json()
+    whole = Metrics(eval_metrics_fn())     # in the master
+    whole.merge_json(text)
+    whole.compute()                        # {"accuracy": 0.97, …}
+
+A sum of floats depends on the order of its terms, so no state holds one: counts are whole numbers, sums are exact
+(`exact.ExactSum`), and AUC holds how often each score occurred. A function counts as a mean over its values: a tensor
+with one value for each sample, or one number for the minibatch, which then weighs as much as the minibatch has samples.
+"""
+
+from __future__ import annotations
+
+import abc
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+import torch
+
+from elasticdl.errors import ZooError
+from elasticdl.zoo.exact import ExactSum
+
+State = dict[str, Any]
+"""What JSON can hold, to the bit."""
+MetricFunction = Callable[[Any, Any], Any]
+
+
+class Metric(abc.ABC):
+    """A metric; a subclass of one's own defines these four methods. Its constructor gives one that has seen nothing."""
+
+    @abc.abstractmethod
+    def update(self, labels: Any, predictions: Any) -> None:
+        """Take in one minibatch."""
+
+    @abc.abstractmethod
+    def state(self) -> State:
+        """Return what was taken in, as JSON can hold it."""
+
+    @abc.abstractmethod
+    def merge(self, state: State) -> None:
+        """Take in what another metric of the same kind has taken in. The order of calls must not matter."""
+
+    @abc.abstractmethod
+    def compute(self) -> float:
+        """Return the metric of everything taken in; NaN of nothing."""
+
+
+class Mean(Metric):
+    """The mean of a function's values over all samples."""
+
+    def __init__(self, function: MetricFunction) -> None:
+        self._function = function
+        self._sum = ExactSum()
+        self._count = 0
+
+    def update(self, labels: Any, predictions: Any) -> None:
+        """Take in the function's values of one minibatch."""
+        value = torch.as_tensor(self._function(labels, predictions)).detach()
+        samples = _samples(labels)
+        if value.ndim == 0:
+            self._sum.add(float(value), times=samples)
+            self._count += samples
+        elif value.shape[0] == samples:
+            self._sum.add_all(value.flatten().to(torch.float64).tolist())
+            self._count += value.numel()
+        else:
+            raise ZooError(
+                f"a metric's function returned shape {tuple(value.shape)} for {samples} samples",
+                "return one value for each sample, or one number",
+            )
+
+    def state(self) -> State:
+        """Return sum and count."""
+        return {"sum": self._sum.state(), "count": self._count}
+
+    def merge(self, state: State) -> None:
+        """Add sum and count."""
+        self._sum.merge(state["sum"])
+        self._count += int(state["count"])
+
+    def compute(self) -> float:
+        """Return the mean."""
+        return self._sum.divided_by(self._count)
+
+
+class Accuracy(Metric):
+    """The share of samples whose class is predicted.
+
+    Predictions are scores, (samples, classes), of which the highest counts; or one score for each sample, which is
+    compared with `threshold`. Labels are class numbers.
+    """
+
+    def __init__(self, threshold: float = 0.5) -> None:
+        self._threshold = threshold
+        self._right = 0
+        self._count = 0
+
+    def update(self, labels: Any, predictions: Any) -> None:
+        """Count the samples that are predicted right."""
+        truth = torch.as_tensor(labels).reshape(-1)
+        scores = torch.as_tensor(predictions).detach()
+        if scores.ndim > 1 and scores.shape[-1] > 1:
+            guess = scores.argmax(-1).reshape(-1)
+        else:
+            guess = (scores.reshape(-1) > self._threshold).to(torch.int64)
+        _same_count("accuracy", truth, guess)
+        self._right += int((guess.to(truth.device) == truth.to(torch.int64)).sum())
+        self._count += truth.numel()
+
+    def state(self) -> State:
+        """Return both counts."""
+        return {"right": self._right, "count": self._count}
+
+    def merge(self, state: State) -> None:
+        """Add both counts."""
+        self._right += int(state["right"])
+        self._count += int(state["count"])
+
+    def compute(self) -> float:
+        """Return the share."""
+        return self._right / self._count if self._count else float("nan")
+
+
+class AUC(Metric):
+    """The area under the ROC curve: how often a positive sample scores higher than a negative one, ties count half.
+
+    It is exact: it holds every distinct score with the numbers of negative and positive samples, 100 bytes or so for
+    each distinct score. Labels are 0 or 1; predictions are one score for each sample.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[float, list[int]] = {}
+
+    def update(self, labels: Any, predictions: Any) -> None:
+        """Collect the scores of one minibatch."""
+        truth = torch.as_tensor(labels).reshape(-1)
+        scores = torch.as_tensor(predictions).detach().to(torch.float64).reshape(-1)
+        _same_count("AUC", truth, scores)
+        if bool(((truth != 0) & (truth != 1)).any()):
+            raise ZooError("AUC: a label is neither 0 nor 1", "AUC is of two classes; use Accuracy for more")
+        if bool(scores.isnan().any()):
+            raise ZooError("AUC: a score is NaN", "the training has diverged: lower the learning rate")
+        # -0.0 and 0.0 are one score; adding 0.0 gives both the same text.
+        for score, label in zip((scores + 0.0).tolist(), truth.tolist(), strict=True):
+            self._counts.setdefault(score, [0, 0])[int(label)] += 1
+
+    def state(self) -> State:
+        """Return the scores with their counts, in ascending order."""
+        return {"scores": [[score.hex(), *self._counts[score]] for score in sorted(self._counts)]}
+
+    def merge(self, state: State) -> None:
+        """Add the counts of each score."""
+        for text, negative, positive in state["scores"]:
+            counts = self._counts.setdefault(float.fromhex(text), [0, 0])
+            counts[0] += int(negative)
+            counts[1] += int(positive)
+
+    def compute(self) -> float:
+        """Return the area; NaN unless both classes occurred."""
+        lower, twice_won, positives = 0, 0, 0
+        for score in sorted(self._counts):
+            negative, positive = self._counts[score]
+            twice_won += positive * (2 * lower + negative)
+            lower += negative
+            positives += positive
+        pairs = lower * positives
+        return twice_won / (2 * pairs) if pairs else float("nan")
+
+
+MetricLike = Metric | MetricFunction | Mapping[str, "Metric | MetricFunction"]
+
+
+class Metrics:
+    """All metrics of a model, by name.
+
+    A model with several outputs returns a mapping of tensors, and its `eval_metrics_fn()` a mapping from each output's
+    name to metrics; such a metric is called `output.metric`.
+    """
+
+    def __init__(self, metrics: Mapping[str, MetricLike]) -> None:
+        self._metrics: dict[tuple[str | None, str], Metric] = {}
+        for name, given in metrics.items():
+            if isinstance(given, Mapping):
+                for inner, metric in given.items():
+                    self._metrics[name, inner] = _metric(f"{name}.{inner}", metric)
+            else:
+                self._metrics[None, name] = _metric(name, given)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the metrics' names."""
+        return tuple(_joined(key) for key in self._metrics)
+
+    def update(self, labels: Any, predictions: Any) -> None:
+        """Take in one minibatch. Raise ZooError, with the metric's name, if a metric fails."""
+        for key, metric in self._metrics.items():
+            try:
+                metric.update(labels, predictions if key[0] is None else predictions[key[0]])
+            except ZooError as error:
+                raise ZooError(f"metric {_joined(key)}: {error.message}", error.remedy) from error
+            except Exception as error:
+                raise ZooError(
+                    f"metric {_joined(key)} failed: {type(error).__name__}: {error}",
+                    f"it got labels {_shape(labels)} and predictions {_shape(predictions)}; correct eval_metrics_fn()",
+                ) from error
+
+    def to_json(self) -> str:
+        """Return what was taken in; `merge_json` takes it in elsewhere."""
+        return json.dumps({_joined(key): metric.state() for key, metric in self._metrics.items()}, sort_keys=True)
+
+    def merge_json(self, text: str) -> Self:
+        """Take in what other metrics of the same model have taken in; return self."""
+        states: dict[str, State] = json.loads(text)
+        if set(states) != set(self.names):
+            raise ZooError(
+                f"metrics {sorted(states)} do not combine with {sorted(self.names)}",
+                "all workers of a job must have the same model zoo",
+            )
+        for key, metric in self._metrics.items():
+            metric.merge(states[_joined(key)])
+        return self
+
+    def compute(self) -> dict[str, float]:
+        """Return each metric's value by its name."""
+        return {_joined(key): metric.compute() for key, metric in self._metrics.items()}
+
+
+def _metric(name: str, given: object) -> Metric:
+    if isinstance(given, Metric):
+        return given
+    if isinstance(given, type) and issubclass(given, Metric):
+        raise ZooError(f"metric {name} is the class {given.__name__}", f"return an object: {given.__name__}()")
+    if callable(given):
+        return Mean(given)
+    raise ZooError(
+        f"metric {name} is {given!r}",
+        "return a function of (labels, predictions), or a metric of elasticdl.zoo.metrics",
+    )
+
+
+def _joined(key: tuple[str | None, str]) -> str:
+    return key[1] if key[0] is None else f"{key[0]}.{key[1]}"
+
+
+def _samples(labels: Any) -> int:
+    """Return the number of samples in a minibatch."""
+    first = next(iter(labels.values())) if isinstance(labels, Mapping) else labels
+    return len(first)
+
+
+def _shape(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name}: {_shape(each)}" for name, each in value.items()) + "}"
+    return str(tuple(value.shape)) if hasattr(value, "shape") else type(value).__name__
+
+
+def _same_count(metric: str, labels: torch.Tensor, predictions: torch.Tensor) -> None:
+    if labels.numel() != predictions.numel():
+        raise ZooError(
+            f"{metric}: {labels.numel()} labels for {predictions.numel()} predictions",
+            "the model must return one prediction for each label",
+        )
