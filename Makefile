@@ -2,6 +2,7 @@
 
 PYTHON := $(shell command -v python3.11 || echo python3)
 STACK = "$$($(PYTHON) -m scripts.toolchain python)"
+TORCHX = "$$($(PYTHON) -m scripts.toolchain python torchx)"
 # A fresh clone's type check would otherwise read torch's and boto3's sources again.
 export MYPY_CACHE_DIR ?= $(or $(TIDEWATER_CACHE),$(HOME)/.cache/tidewater)/mypy
 .DEFAULT_GOAL := help
@@ -33,7 +34,8 @@ format: install ## put the code into ruff's format
 
 test: monitoring lint unit e2e ## every check and every test but those of `make soak`
 
-unit: monitoring ## the tests that need neither root nor minutes, two at a time
+unit: monitoring ## the tests that need neither root nor minutes, two at a time; first those in TorchX's environment
+	@$(TORCHX) -m pytest -n 2 -m "not e2e and not soak" tests/integrations/torchx
 	@$(STACK) -m pytest -n 2 -m "not e2e and not soak"
 
 e2e: monitoring ## the tests that start real processes, two modules at a time

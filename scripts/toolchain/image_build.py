@@ -97,7 +97,11 @@ def debian_command(target: Path) -> list[str]:
     options = ["--variant=minbase", f"--include={','.join(DEBIAN_PACKAGES)}"]
     options += [f"--aptopt={option}" for option in ('APT::Install-Recommends "false"', 'Acquire::Languages "none"')]
     options += [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in _UNREAD]
-    modules = {"aws": "awscli", "nvidia-device-plugin": "localcloud.kube.gpus"}
+    modules = {
+        "aws": "awscli",
+        "nvidia-device-plugin": "localcloud.kube.gpus",
+        "torchrun": "torch.distributed.run",  # as in PyTorch's own image
+    }
     hook = " && ".join(
         f'printf %s {shlex.quote(_command(module))} >"$1/usr/local/bin/{name}" && chmod 755 "$1/usr/local/bin/{name}"'
         for name, module in modules.items()

@@ -2,8 +2,8 @@
 
 Everything comes from the hash-locked files in `requirements/`. The pods' folder is no virtual
 environment: it is mounted into containers whose own Python of the same version reads it, and the
-stack's environment sees it too, so that the trainer's tests need no second torch. TorchX needs an older urllib3 than the
-rest, so it has an environment of its own; that one sees the other two, and its own packages come first.
+stack's environment sees it too, so that the trainer's tests need no second torch. TorchX needs an older urllib3 than
+the rest, so it has an environment of its own; that one sees the other two, and its own packages come first.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _make_environment(folder: Path, locks: list[str], options: list[str], consol
 
 
 def _show(environment: Path, *packages: Path) -> None:
-    """Let an environment import from further folders. Its own packages come first, then those of the folders in turn."""
+    """Let an environment import from further folders, in their order and after its own packages."""
     lines = "".join(f"{folder}\n" for folder in packages)
     (_packages_of(environment / "bin" / "python") / "tidewater.pth").write_text(lines)
 
