@@ -14,6 +14,21 @@ class RestartPolicy(StrEnum):
     EXIT_CODE = "ExitCode"
 
 
+class PodNames(StrEnum):
+    """How the pods of one type are named."""
+
+    INDEXED = "Indexed"
+    SUCCESSIVE = "Successive"
+    SINGLE = "Single"
+
+
+class RestartScope(StrEnum):
+    """What is made anew when a pod is replaced."""
+
+    POD = "Pod"
+    JOB = "Job"
+
+
 class Launcher(StrEnum):
     """How a worker learns of its job."""
 
@@ -29,6 +44,7 @@ class SuccessPolicy(StrEnum):
     RANK0 = "Rank0"
     ANY_WORKER = "AnyWorker"
     ALL_WORKERS = "AllWorkers"
+    ALL_PODS = "AllPods"
 
 
 class CleanPodPolicy(StrEnum):

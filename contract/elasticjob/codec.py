@@ -19,6 +19,7 @@ from enum import StrEnum
 
 from contract.elasticjob import names, pod_template
 from contract.elasticjob.about import About, fields_of
+from contract.elasticjob.choices import PodNames
 from contract.elasticjob.errors import InvalidJob
 from contract.elasticjob.model import ElasticJob, JobSpec, Launcher, Status
 
@@ -71,6 +72,10 @@ def _check(spec: JobSpec, annotations: Mapping[str, str]) -> None:
         where = "spec" if type_ == names.WORKER else f"spec.replicaSpecs[{type_}]"
         if low > high:
             raise InvalidJob(f"{where}.minReplicas", f"{low} must not be above maxReplicas, which is {high}")
+        if high > 1 and types[type_].pod_names is PodNames.SINGLE:
+            raise InvalidJob(
+                f"spec.replicaSpecs[{type_}].podNames", f"Single is for one pod, and the maximum is {high}"
+            )
     if spec.bounds(names.WORKER)[0] < 1:
         raise InvalidJob(f"spec.replicaSpecs[{names.WORKER}].replicas", "must be at least 1")
     pod_template.check(spec.worker.template, f"spec.replicaSpecs[{names.WORKER}].template")

@@ -13,7 +13,15 @@ from typing import Annotated
 
 from contract.elasticjob import names, pod_template
 from contract.elasticjob.about import About
-from contract.elasticjob.choices import CleanPodPolicy, Launcher, RestartPolicy, State, SuccessPolicy
+from contract.elasticjob.choices import (
+    CleanPodPolicy,
+    Launcher,
+    PodNames,
+    RestartPolicy,
+    RestartScope,
+    State,
+    SuccessPolicy,
+)
 from contract.elasticjob.names import DNS_LABEL
 from contract.elasticjob.status import MOST_TYPES, Condition, ReplicaStatus, Status
 
@@ -29,9 +37,11 @@ __all__ = [
     "ElasticJob",
     "JobSpec",
     "Launcher",
+    "PodNames",
     "ReplicaSpec",
     "ReplicaStatus",
     "RestartPolicy",
+    "RestartScope",
     "SchedulingPolicy",
     "State",
     "Status",
@@ -78,6 +88,24 @@ class ReplicaSpec:
             "Most pods of this type. Defaults to replicas. Not for Worker, whose maximum is spec.maxReplicas.",
             minimum=0,
             maximum=MOST_REPLICAS,
+        ),
+    ] = None
+    pod_names: Annotated[
+        PodNames,
+        About(
+            "How the pods are named. Indexed: JOB-TYPE-0 and so on; a replacement has the name of the pod that it"
+            " replaces. Successive: a replacement has the next number that no pod of this type has had. Single: JOB-TYPE"
+            " without a number, for at most one pod. Immutable.",
+            immutable=True,
+        ),
+    ] = PodNames.INDEXED
+    index_label: Annotated[
+        str | None,
+        About(
+            "Key of a further label that each pod has, with its index as the value; in addition to replica-index."
+            " Immutable.",
+            pattern=names.LABEL_KEY,
+            max_length=names.LONGEST_LABEL_KEY,
         ),
     ] = None
     restart_policy: Annotated[
@@ -225,9 +253,18 @@ class JobSpec:
         SuccessPolicy,
         About(
             "Whose exit with 0 is the job's success. Rank0: that of pod 0 of type Master if there is one, else of"
-            " Worker. AnyWorker: that of any worker. AllWorkers: that of every worker."
+            " Worker. AnyWorker: that of any worker. AllWorkers: that of every worker. AllPods: that of every pod of"
+            " every type."
         ),
     ] = SuccessPolicy.RANK0
+    restart_scope: Annotated[
+        RestartScope,
+        About(
+            "What is made anew when a pod is replaced because it failed or was disrupted. Pod: that pod. Job: all pods"
+            " of the job, including those that have exited with 0; this counts once against backoffLimit, and the"
+            " kubelet restarts no container."
+        ),
+    ] = RestartScope.POD
     clean_pod_policy: Annotated[
         CleanPodPolicy,
         About(
@@ -341,3 +378,9 @@ class ElasticJob:
     def bounds(self, type: str) -> tuple[int, int]:
         """Return the fewest and the most pods of a replica type, with the defaults taken into account."""
         return self.spec.bounds(type)
+
+    def pod_name(self, type: str, index: int) -> str:
+        """Return the name of the pod of a replica type with this index."""
+        if self.spec.replica_specs[type].pod_names is PodNames.SINGLE:
+            return names.single_pod_name(self.name, type)
+        return names.pod_name(self.name, type, index)

@@ -1,6 +1,7 @@
 """Names of the ElasticJob API: group and kind, labels, annotations, conditions and their reasons, pods.
 
     names.pod_name("imagenet", names.WORKER, 0)        # imagenet-worker-0
+    names.single_pod_name("imagenet", names.MASTER)    # imagenet-master
     names.pod_labels("imagenet", names.WORKER, 0)      # {"job-name": "imagenet", ...}
 
 Labels, the container's name, pod names and the reasons of conditions and events are those of the TorchElastic
@@ -36,11 +37,21 @@ LABEL_JOB_NAME = "job-name"
 LABEL_REPLICA_TYPE = "replica-type"
 LABEL_REPLICA_INDEX = "replica-index"
 
+LABEL_TIER = "tidewater.dev/tier"
+"""Of a pod of a type with `podNames: Successive`, whose index doesn't say it: whether it was made for the job's minimum
+(`CORE`) or above it (`SURGE`)."""
+
+CORE = "core"
+SURGE = "surge"
+
 ANNOTATION_LAUNCHER = "tidewater.dev/launcher"
 """Of a job: its launcher, for manifests that keep to the old schema. `spec.launcher` overrides it."""
 
 ANNOTATION_TEMPLATE_HASH = "tidewater.dev/template-hash"
 """Of a pod: the hash of the template that it was made from."""
+
+ANNOTATION_JOB_RESTARTS = "tidewater.dev/job-restarts"
+"""Of a pod: how many times all pods of its job had been made anew when it was made. Absent: 0."""
 
 FIELD_MANAGER = "elasticjob-controller"
 
@@ -49,6 +60,21 @@ DNS_LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
 LONGEST_NAME = 63
 """Characters of a pod's name, which is also its host name and the value of a label (RFC 1123)."""
+
+SUCCESSIVE_DIGITS = 7
+"""Digits for which the name of a job leaves room if its pods are numbered on and on: a thousand workers that are each
+replaced ten thousand times."""
+
+LABEL_KEY = (
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+    r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+)
+"""Regular expression of the key of a label.
+
+https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set"""
+
+LONGEST_LABEL_PREFIX = 253
+LONGEST_LABEL_KEY = LONGEST_LABEL_PREFIX + len("/") + 63
 
 
 class ConditionType(StrEnum):
@@ -97,6 +123,11 @@ NODE_STARTING = "NodeStarting"
 def pod_name(job: str, type: str, index: int) -> str:
     """Return the name of the pod with this index, which is also its host name."""
     return f"{job}-{type.lower()}-{index}"
+
+
+def single_pod_name(job: str, type: str) -> str:
+    """Return the name of the only pod of a type with `podNames: Single`, which is also its host name."""
+    return f"{job}-{type.lower()}"
 
 
 def service_name(job: str) -> str:

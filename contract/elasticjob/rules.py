@@ -17,7 +17,9 @@ import json
 import string
 from dataclasses import dataclass
 
+from contract import labels
 from contract.elasticjob import names
+from contract.elasticjob.choices import PodNames
 from contract.elasticjob.model import LONGEST_TYPE, JobSpec, ReplicaSpec
 
 
@@ -52,7 +54,7 @@ def of(model: type) -> list[dict[str, object]]:
 
 def of_object() -> list[dict[str, object]]:
     """Return the rules of the whole object."""
-    return [rule.manifest() for rule in (_NAME_IS_A_LABEL, _NAME_LEAVES_ROOM)]
+    return [rule.manifest() for rule in (_NAME_IS_A_LABEL, _NAME_LEAVES_ROOM, _HOST_STAYS)]
 
 
 def immutable(key: str) -> dict[str, object]:
@@ -179,7 +181,45 @@ _AVAILABLE_WITHIN_MAX = Rule(
     ".schedulingPolicy.minAvailable",
     ("self.schedulingPolicy.minAvailable", _MAX),
 )
+_SINGLE_WORKER = Rule(
+    _with_worker(f"{_WORKER}.podNames != '{PodNames.SINGLE}' || !has(self.maxReplicas) || self.maxReplicas <= 1"),
+    f"maxReplicas (%d) must be 1, since replicaSpecs.{names.WORKER}.podNames is {PodNames.SINGLE}.",
+    ".maxReplicas",
+    ("self.maxReplicas",),
+)
 
+_SINGLE_IS_ONE = Rule(
+    f"self.podNames != '{PodNames.SINGLE}' || self.replicas <= 1",
+    f"replicas (%d) must be at most 1, since podNames is {PodNames.SINGLE}: its pod's name has no number.",
+    ".replicas",
+    ("self.replicas",),
+)
+_SINGLE_STAYS_ONE = Rule(
+    f"self.podNames != '{PodNames.SINGLE}' || !has(self.maxReplicas) || self.maxReplicas <= 1",
+    f"maxReplicas (%d) must be at most 1, since podNames is {PodNames.SINGLE}: its pod's name has no number.",
+    ".maxReplicas",
+    ("self.maxReplicas",),
+)
+
+_OWN_LABELS = sorted({*names.pod_labels("", "", 0), *labels.worker_pods("")})
+_INDEX_LABEL_IS_FREE = Rule(
+    f"!has(self.indexLabel) || (!(self.indexLabel in {_OWN_LABELS})"
+    f" && !self.indexLabel.startsWith('{labels.PREFIX}/'))",
+    f"indexLabel must not be a label that the controller sets: {', '.join(_OWN_LABELS)}, or one that begins with"
+    f" {labels.PREFIX}/.",
+    ".indexLabel",
+)
+_INDEX_LABEL_PREFIX = Rule(
+    f"!has(self.indexLabel) || self.indexLabel.indexOf('/') <= {names.LONGEST_LABEL_PREFIX}",
+    f"indexLabel must have at most {names.LONGEST_LABEL_PREFIX} characters before the '/'.",
+    ".indexLabel",
+)
+_INDEX_LABEL_STAYS = Rule(
+    "has(self.indexLabel) == has(oldSelf.indexLabel)"
+    " && (!has(self.indexLabel) || self.indexLabel == oldSelf.indexLabel)",
+    "indexLabel is immutable. Create another job to change it.",
+    ".indexLabel",
+)
 _OTHERS_NOT_BELOW_MIN = Rule(
     "!has(self.minReplicas) || self.minReplicas <= self.replicas",
     "replicas (%d) must not be below minReplicas (%d).",
@@ -210,8 +250,17 @@ _RULES: dict[type, tuple[Rule, ...]] = {
         _SIZES_WITHIN_BOUNDS,
         _SIZES_OR_STEPS,
         _AVAILABLE_WITHIN_MAX,
+        _SINGLE_WORKER,
     ),
-    ReplicaSpec: (_OTHERS_NOT_BELOW_MIN, _OTHERS_NOT_ABOVE_MAX),
+    ReplicaSpec: (
+        _OTHERS_NOT_BELOW_MIN,
+        _OTHERS_NOT_ABOVE_MAX,
+        _SINGLE_IS_ONE,
+        _SINGLE_STAYS_ONE,
+        _INDEX_LABEL_IS_FREE,
+        _INDEX_LABEL_PREFIX,
+        _INDEX_LABEL_STAYS,
+    ),
 }
 
 # A job's name is its service's, which must be a label of DNS that begins with a letter (RFC 1035).
@@ -227,10 +276,24 @@ _MOST_OF_TYPE = (
     " : has(self.spec.replicaSpecs[t].maxReplicas) ? self.spec.replicaSpecs[t].maxReplicas"
     " : self.spec.replicaSpecs[t].replicas)"
 )
+# Characters of a pod's name after the type: with Single none.
+_NUMBER = (
+    f"(self.spec.replicaSpecs[t].podNames == '{PodNames.SINGLE}' ? 0"
+    f" : self.spec.replicaSpecs[t].podNames == '{PodNames.SUCCESSIVE}' ? {1 + names.SUCCESSIVE_DIGITS}"
+    f" : 1 + size(string({_MOST_OF_TYPE} - 1)))"
+)
 _NAME_LEAVES_ROOM = Rule(
-    "self.spec.replicaSpecs.all(t, size(self.metadata.name) + size(t) + size(string("
-    f"{_MOST_OF_TYPE} - 1)) + 2 <= {names.LONGEST_NAME})",
-    f"metadata.name is too long: the pods <name>-<type>-<index> may have names of {names.LONGEST_NAME} characters, and"
-    " the highest index is one below maxReplicas.",
+    f"self.spec.replicaSpecs.all(t, size(self.metadata.name) + 1 + size(t) + {_NUMBER} <= {names.LONGEST_NAME})",
+    f"metadata.name is too long: the pods <name>-<type>-<index> may have names of {names.LONGEST_NAME} characters. The"
+    f" highest index is one below maxReplicas; with podNames {PodNames.SUCCESSIVE} it may have"
+    f" {names.SUCCESSIVE_DIGITS} digits.",
     ".metadata.name",
+)
+_HOST_STAYS = Rule(
+    f"!has(self.spec.replicaSpecs.{names.WORKER})"
+    f" || self.spec.replicaSpecs.{names.WORKER}.podNames != '{PodNames.SUCCESSIVE}'"
+    f" || !self.spec.rdzvEndpoint.startsWith(self.metadata.name + '-{names.WORKER.lower()}-')",
+    f"spec.rdzvEndpoint must not name a worker, since replicaSpecs.{names.WORKER}.podNames is {PodNames.SUCCESSIVE}:"
+    " after the loss of that worker no other one gets its name.",
+    ".spec.rdzvEndpoint",
 )

@@ -22,6 +22,10 @@ class ReplicaStatus:
     pending: Annotated[int, About("Pods that have not started, for example because no node has room.")] = 0
     succeeded: Annotated[int, About("Pods that exited with 0.")] = 0
     failed: Annotated[int, About("Pods that failed and still exist.")] = 0
+    next_index: Annotated[
+        int | None,
+        About("With podNames Successive: the lowest number that no pod of this type has had or is about to get."),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +71,17 @@ class Status:
     ] = field(default_factory=dict)
     out_of_memory: Annotated[
         Mapping[str, int],
-        About("By pod: how many times in a row it used more memory than its limit, each within ten minutes."),
+        About(
+            "By pod: how many times in a row it used more memory than its limit, each within ten minutes. With podNames"
+            " Successive it counts for the pods that it replaced, too."
+        ),
     ] = field(default_factory=dict)
+    job_restarts: Annotated[
+        int | None, About("With restartScope Job: how many times all pods of the job were made anew.")
+    ] = None
+    restart_time: Annotated[
+        datetime | None, About("With restartScope Job: not before this time are the pods made anew.")
+    ] = None
     observed_generation: Annotated[int, About("The metadata.generation that this status is about.")] = 0
     start_time: Annotated[
         datetime | None, About("Since when the job is active: has been neither suspended nor queued.")

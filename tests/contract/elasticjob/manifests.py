@@ -114,6 +114,21 @@ ACCEPTED: Mapping[str, Mapping[str, object]] = {
     "steps": {"spec/sizeStep": 2},
     "every-launcher-has-a-field": {"spec/launcher": "torchrun", "spec/rdzvBackend": "etcd-v2"},
     "the-longest-name": {"metadata/name": "a" * 54},
+    "a-single-master": {"spec/replicaSpecs/Master": replica("a", podNames="Single")},
+    "a-single-worker": {f"{WORKER}/replicas": 1, f"{WORKER}/podNames": "Single", "spec/maxReplicas": 1},
+    "successive-workers": {f"{WORKER}/podNames": "Successive"},
+    "the-longest-name-with-successive-workers": {"metadata/name": "a" * 48, f"{WORKER}/podNames": "Successive"},
+    "the-longest-name-with-a-single-master": {
+        "metadata/name": "a" * 54,
+        f"spec/replicaSpecs/M{'a' * 7}": replica("a", podNames="Single"),
+    },
+    "a-single-master-where-the-workers-meet": {
+        f"{WORKER}/podNames": "Successive",
+        "spec/rdzvEndpoint": "imagenet-master:29400",
+    },
+    "a-label-of-torchx": {f"{WORKER}/indexLabel": "torchx.pytorch.org/replica-id"},
+    "a-label-without-a-prefix": {f"{WORKER}/indexLabel": "Replica_ID.2"},
+    "a-restart-of-the-whole-job": {"spec/restartScope": "Job", "spec/successPolicy": "AllPods"},
     "metadata-of-pods": {f"{WORKER}/template/metadata": {"creationTimestamp": None, "labels": {"a": "b"}}},
     "fields-of-a-pod-that-are-not-declared": {f"{POD}/shareProcessNamespace": True, f"{POD}/dnsPolicy": "Default"},
 }

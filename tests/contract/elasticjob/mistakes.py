@@ -211,9 +211,74 @@ MISTAKES = (
         "metadata.name is too long",
         read=False,
     ),
+    Mistake(
+        "name-too-long-for-successive-workers",
+        {"metadata/name": "a" * 49, f"{WORKER}/podNames": "Successive"},
+        "metadata.name",
+        "with podNames Successive it may have 7 digits",
+        read=False,
+    ),
     Mistake("name-with-a-dot", {"metadata/name": "image.net"}, "metadata.name", "lower-case letters", read=False),
     Mistake(
         "name-that-begins-with-a-digit", {"metadata/name": "1net"}, "metadata.name", "begin with a letter", read=False
+    ),
+    Mistake(
+        "two-pods-of-the-same-name",
+        {"spec/replicaSpecs/PS": replica("a", podNames="Single", replicas=2, maxReplicas=1)},
+        "spec.replicaSpecs.PS.replicas",
+        "replicas (2) must be at most 1, since podNames is Single",
+        read=False,
+    ),
+    Mistake(
+        "single-pod-that-may-become-two",
+        {"spec/replicaSpecs/PS": replica("a", podNames="Single", maxReplicas=2)},
+        "spec.replicaSpecs.PS.maxReplicas",
+        "maxReplicas (2) must be at most 1, since podNames is Single",
+        read=False,
+    ),
+    Mistake(
+        "single-worker-that-may-become-three",
+        {f"{WORKER}/replicas": 1, f"{WORKER}/podNames": "Single"},
+        "spec.maxReplicas",
+        "maxReplicas (3) must be 1, since replicaSpecs.Worker.podNames is Single.",
+        read=False,
+    ),
+    Mistake(
+        "unknown-pod-names", {f"{WORKER}/podNames": "Random"}, "spec.replicaSpecs.Worker.podNames", "Unsupported value"
+    ),
+    Mistake(
+        "meeting-at-a-worker-that-is-not-replaced-by-name",
+        {f"{WORKER}/podNames": "Successive", "spec/rdzvEndpoint": "imagenet-worker-0:29400"},
+        "spec.rdzvEndpoint",
+        "must not name a worker",
+        read=False,
+    ),
+    Mistake(
+        "index-label-of-the-controller",
+        {f"{WORKER}/indexLabel": "job-name"},
+        "spec.replicaSpecs.Worker.indexLabel",
+        "must not be a label that the controller sets: app.kubernetes.io/component,",
+        read=False,
+    ),
+    Mistake(
+        "index-label-with-the-controllers-prefix",
+        {f"{WORKER}/indexLabel": "tidewater.dev/tier"},
+        "spec.replicaSpecs.Worker.indexLabel",
+        "begins with tidewater.dev/",
+        read=False,
+    ),
+    Mistake(
+        "index-label-that-is-no-label",
+        {f"{WORKER}/indexLabel": "torchx/replica/id"},
+        "spec.replicaSpecs.Worker.indexLabel",
+        "should match",
+    ),
+    Mistake(
+        "index-label-with-a-long-prefix",
+        {f"{WORKER}/indexLabel": f"{'a' * 254}/id"},
+        "spec.replicaSpecs.Worker.indexLabel",
+        "at most 253 characters before the '/'",
+        read=False,
     ),
     Mistake("no-endpoint", {"spec/rdzvEndpoint": ABSENT}, "spec.rdzvEndpoint", "Required value"),
     Mistake("empty-endpoint", {"spec/rdzvEndpoint": ""}, "spec.rdzvEndpoint", "should match"),
@@ -247,6 +312,7 @@ MISTAKES = (
         "Unsupported value",
     ),
     Mistake("unknown-clean-pod-policy", {"spec/cleanPodPolicy": "Some"}, "spec.cleanPodPolicy", "Unsupported value"),
+    Mistake("unknown-restart-scope", {"spec/restartScope": "Role"}, "spec.restartScope", "Unsupported value"),
     Mistake("unknown-success-policy", {"spec/successPolicy": "Rank1"}, "spec.successPolicy", "Unsupported value"),
     Mistake(
         "exit-code-of-success",

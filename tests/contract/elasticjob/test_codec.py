@@ -17,8 +17,10 @@ from contract.elasticjob.model import (
     CleanPodPolicy,
     Condition,
     Launcher,
+    PodNames,
     ReplicaStatus,
     RestartPolicy,
+    RestartScope,
     SchedulingPolicy,
     State,
     Status,
@@ -46,12 +48,16 @@ STATUSES = st.builds(
     Status,
     state=st.none() | st.sampled_from(State),
     conditions=st.lists(CONDITIONS, max_size=3).map(tuple),
-    replica_statuses=st.dictionaries(KEYS, st.builds(ReplicaStatus, active=COUNTS, failed=COUNTS), max_size=3),
+    replica_statuses=st.dictionaries(
+        KEYS, st.builds(ReplicaStatus, active=COUNTS, failed=COUNTS, next_index=st.none() | COUNTS), max_size=3
+    ),
     replicas=COUNTS,
     selector=st.text(max_size=20),
     settled_replicas=st.none() | COUNTS,
     restarts=COUNTS,
     counted=st.dictionaries(KEYS, COUNTS, max_size=3),
+    job_restarts=st.none() | COUNTS,
+    restart_time=MOMENTS,
     start_time=MOMENTS,
     snoozed_until=MOMENTS,
 )
@@ -81,6 +87,8 @@ def test_what_is_absent_has_the_models_default() -> None:
     assert found.spec.worker.restart_policy is RestartPolicy.EXIT_CODE
     assert found.spec.clean_pod_policy is CleanPodPolicy.NONE
     assert found.spec.success_policy is SuccessPolicy.RANK0
+    assert found.spec.restart_scope is RestartScope.POD
+    assert (found.spec.worker.pod_names, found.spec.worker.index_label) == (PodNames.INDEXED, None)
     assert found.spec.scheduling_policy == SchedulingPolicy()
     assert found.status == Status()
 
@@ -103,6 +111,17 @@ def test_a_mistake_is_refused_by_the_name_of_its_field(mistake: Mistake) -> None
     error = path_of(mistake)
     assert re.sub(r"\[([A-Za-z]\w*)\]", r".\1", error.path).startswith(mistake.field)
     assert str(error).startswith(f"{error.path}: ")
+
+
+def test_a_single_pod_of_which_there_may_be_two_is_refused() -> None:
+    error = path_of(job({"spec/replicaSpecs/PS": replica("a", podNames="Single", replicas=2)}))
+    assert str(error) == "spec.replicaSpecs[PS].podNames: Single is for one pod, and the maximum is 2"
+
+
+def test_a_pod_of_a_single_type_has_no_number_in_its_name() -> None:
+    found = codec.job_of(job({"spec/replicaSpecs/Master": replica("a", podNames="Single")}))
+    assert found.pod_name("Master", 0) == "imagenet-master"
+    assert found.pod_name("Worker", 1) == "imagenet-worker-1"
 
 
 def test_two_types_whose_pods_would_have_the_same_names_are_refused() -> None:

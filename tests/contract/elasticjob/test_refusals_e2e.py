@@ -82,8 +82,10 @@ def test_defaults_are_filled_in(server: ApiServer) -> None:
         ({"spec/rdzvBackend": "static"}, "spec.rdzvBackend"),
         ({"spec/launcher": "torchrun"}, "spec.launcher"),
         ({"spec/replicaSpecs/PS": replica("a")}, "spec.replicaSpecs"),
+        ({f"{WORKER}/podNames": "Successive"}, "spec.replicaSpecs.Worker.podNames"),
+        ({f"{WORKER}/indexLabel": "example.com/rank"}, "spec.replicaSpecs.Worker.indexLabel"),
     ],
-    ids=["endpoint", "backend", "launcher", "types"],
+    ids=["endpoint", "backend", "launcher", "types", "names", "label"],
 )
 def test_what_is_immutable_cannot_be_changed(
     server: ApiServer, stored: Manifest, changes: Mapping[str, object], field: str
@@ -100,8 +102,9 @@ def test_what_is_immutable_cannot_be_changed(
         {"spec/minReplicas": 2, "spec/maxReplicas": 5},
         {f"{POD}/containers/0/image": "another"},
         {"spec/suspend": True},
+        {"spec/restartScope": "Job", "spec/successPolicy": "AllPods"},
     ],
-    ids=["size", "bounds", "template", "suspend"],
+    ids=["size", "bounds", "template", "suspend", "policies"],
 )
 def test_everything_else_can_be_changed(server: ApiServer, stored: Manifest, changes: Mapping[str, object]) -> None:
     status, answer = server.request("PUT", f"{JOBS}/imagenet", changed(stored, changes))

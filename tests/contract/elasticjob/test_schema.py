@@ -74,6 +74,8 @@ def test_descriptions_are_the_models() -> None:
     [
         (ReplicaSpec, "replicas", 1),
         (ReplicaSpec, "restartPolicy", "ExitCode"),
+        (ReplicaSpec, "podNames", "Indexed"),
+        (JobSpec, "restartScope", "Pod"),
         (JobSpec, "cleanPodPolicy", "None"),
         (JobSpec, "successPolicy", "Rank0"),
         (JobSpec, "backoffLimit", 20),
@@ -103,10 +105,11 @@ def test_an_enumeration_lists_its_members() -> None:
 
 def test_an_immutable_field_is_always_present_for_the_comparison() -> None:
     """CEL compares only what is there before and after: an optional field could be removed and set anew."""
-    for one in fields_of(JobSpec):
-        if one.about.immutable:
-            assert one.required or one.default is not None, one.name
-            assert property_of(JobSpec, one.key)["x-kubernetes-validations"][0]["rule"] == "self == oldSelf"
+    for model in (JobSpec, ReplicaSpec):
+        for one in fields_of(model):
+            if one.about.immutable:
+                assert one.required or one.default is not None, one.name
+                assert property_of(model, one.key)["x-kubernetes-validations"][0]["rule"] == "self == oldSelf"
 
 
 def test_a_field_that_is_added_to_a_model_is_in_its_schema() -> None:
