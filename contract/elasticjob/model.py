@@ -94,8 +94,8 @@ class ReplicaSpec:
         PodNames,
         About(
             "How the pods are named. Indexed: JOB-TYPE-0 and so on; a replacement has the name of the pod that it"
-            " replaces. Successive: a replacement has the next number that no pod of this type has had. Single: JOB-TYPE"
-            " without a number, for at most one pod. Immutable.",
+            " replaces. Successive: a replacement has the next number that no pod of this type has had. Single:"
+            " JOB-TYPE without a number, for at most one pod. Immutable.",
             immutable=True,
         ),
     ] = PodNames.INDEXED
