@@ -1,0 +1,294 @@
+"""A workspace goes with its job: packed when the job is described, uploaded when it is submitted, unpacked in its pods.
+
+    archive = pack("file:///home/me/project")            # what .torchxignore leaves, and the rendezvous for torchrun
+    code = mounted(archive.key, facts, image)            # the pod side: init containers, volumes, mounts
+    upload(archive, facts.bucket)                        # only if the bucket doesn't have it
+
+The archive has two folders: `workspace` is the container's working directory, `packages` belongs on PYTHONPATH. The
+second has this project's rendezvous on etcd v3 with its entry point, so an image needs nothing of this project.
+
+With `image_repo` and a Docker daemon the workspace is built into an image instead, by TorchX's own code.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import os
+import posixpath
+import stat
+import tarfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import boto3
+import docker.errors
+import fsspec
+from botocore.exceptions import BotoCoreError, ClientError
+from torchx.specs import CfgVal, Role
+from torchx.workspace.api import TORCHX_IGNORE, walk_workspace
+from torchx.workspace.docker_workspace import DockerWorkspaceMixin
+
+from contract import code
+from contract.stack import CONFIG_MAP, Facts
+
+METADATA = "tidewater.code"
+"""Key in a role's metadata: under which key the bucket has its archive."""
+
+DIRECTORY = "/tidewater/job"
+"""Where an archive is unpacked in a container."""
+
+WORKING_DIRECTORY = f"{DIRECTORY}/workspace"
+PACKAGES = f"{DIRECTORY}/packages"
+
+LIMIT_BYTES = 256 << 20
+"""The archive is made in memory, and every pod downloads it."""
+
+_PACKED = ("contract", "trainer")
+_ENTRY_POINTS = "[torchrun.handlers]\netcd-v3 = trainer.torchrun:creator\n"
+_METADATA = "Metadata-Version: 2.1\nName: tidewater\nVersion: 0\n"
+_DATE = 315532800  # 1980-01-01: the same content has the same bytes; a zip can't hold an earlier date
+_SHOWN = 5
+
+
+class WorkspaceError(ValueError):
+    """A workspace that can't go with its job. Nothing has been made."""
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A tar with the code of a job."""
+
+    content: bytes
+
+    @property
+    def key(self) -> str:
+        """Return its key in the bucket, which is the hash of its content."""
+        return code.key(self.content, "tar")
+
+
+class ObjectStore(Protocol):
+    """What `upload` uses of boto3's client of S3."""
+
+    def head_object(self, *, Bucket: str, Key: str) -> Mapping[str, Any]:  # noqa: N803
+        """Return the object's metadata."""
+
+    def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> Mapping[str, Any]:  # noqa: N803
+        """Store the object."""
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file of the workspace: a path in it, and the path by which its file system knows it."""
+
+    name: str
+    source: str
+    size: int
+    mode: int
+    link: str = ""
+    """Where it leads, if it is a symbolic link that doesn't lead to a file."""
+
+
+class WorkspaceMixin(DockerWorkspaceMixin):
+    """What a scheduler does with the workspace of the application's first role, as TorchX's runner asks for it."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)
+        self._packed: dict[str, Archive] = {}
+
+    def build_workspace_and_update_role(self, role: Role, workspace: str, cfg: Mapping[str, CfgVal]) -> None:
+        """Pack the workspace and note its key in the role's metadata; with `image_repo`, build an image of it.
+
+        Nothing leaves this machine yet.
+
+        Raises:
+            WorkspaceError: the workspace can't be packed, or Docker can't be reached.
+        """
+        if not cfg.get("image_repo"):
+            role.metadata[METADATA] = self.keep(pack(workspace))
+            return
+        try:
+            super().build_workspace_and_update_role(role, workspace, cfg)
+        except docker.errors.DockerException as error:
+            raise WorkspaceError(
+                f"image_repo={cfg['image_repo']}: no image of the workspace {workspace} can be built: {error}. "
+                'Start Docker, leave image_repo out (the workspace then goes through the stack\'s bucket), or pass --workspace=""'
+            ) from error
+
+    def keep(self, archive: Archive) -> str:
+        """Keep an archive until its job is submitted; return its key."""
+        self._packed[archive.key] = archive
+        return archive.key
+
+    def kept(self, keys: Iterable[str]) -> list[Archive]:
+        """Return the archives that must be uploaded before a job with these keys is made.
+
+        A key that this process hasn't packed is that of a job which is submitted again: the bucket has its archive.
+        """
+        return [self._packed[key] for key in dict.fromkeys(keys) if key in self._packed]
+
+
+def pack(workspace: str | None, limit_bytes: int = LIMIT_BYTES) -> Archive:
+    """Return the archive of a workspace; of None: only the rendezvous for torchrun.
+
+    The bytes depend on nothing but names, contents and which files are executable.
+
+    Args:
+        workspace: Address of a folder, in a form that fsspec knows: `file:///home/me/project`.
+        limit_bytes: Size that the files may have together.
+
+    Raises:
+        WorkspaceError: there is no such folder, a file can't be read, or it is too large.
+    """
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for name, content in sorted(_handler().items()):
+            _add(archive, f"packages/{name}", content)
+        if workspace:
+            _add_workspace(archive, workspace, limit_bytes)
+    return Archive(buffer.getvalue())
+
+
+def mounted(key: str, facts: Facts, image: str) -> code.Shipped:
+    """Return how an archive comes into a container of `image`: what its pod needs, and what the container needs."""
+    return code.shipped(
+        f"s3://{facts.bucket}/{key}", fetch_image=facts.fetch_image, unpack_image=image, directory=DIRECTORY
+    )
+
+
+def upload(archive: Archive, bucket: str, store: ObjectStore | None = None) -> bool:
+    """Store an archive in the bucket unless it is there; return whether it was stored.
+
+    The credentials and the address are those of the AWS command line.
+
+    Raises:
+        WorkspaceError: the bucket can't be reached, doesn't exist or refuses the archive.
+    """
+    try:
+        client: ObjectStore = store or boto3.client("s3")
+        if _has(client, bucket, archive.key):
+            return False
+        client.put_object(Bucket=bucket, Key=archive.key, Body=archive.content)
+    except (BotoCoreError, ClientError) as error:
+        raise WorkspaceError(
+            f"the workspace can't be stored in s3://{bucket}/{archive.key}: {error}. It needs AWS credentials that may "
+            'put objects there (`aws sts get-caller-identity` shows whose you have); --workspace="" submits without it'
+        ) from error
+    return True
+
+
+def no_stack(namespace: str) -> WorkspaceError:
+    """Return the error for a namespace that no stack has told its bucket."""
+    return WorkspaceError(
+        f"the workspace can't go with the job: namespace {namespace} has no ConfigMap `{CONFIG_MAP}`, which names a "
+        "stack's bucket. Submit to the namespace of a stack (-cfg namespace=training), build images of the workspace "
+        'with Docker (-cfg image_repo=…), or submit without it (--workspace="")'
+    )
+
+
+def _has(client: ObjectStore, bucket: str, key: str) -> bool:
+    try:
+        client.head_object(Bucket=bucket, Key=key)
+    except ClientError as error:
+        # S3 answers 403 instead of 404 to those who may not list the bucket; whether they may write shows next.
+        if error.response.get("Error", {}).get("Code") in ("404", "403", "NoSuchKey"):
+            return False
+        raise
+    return True
+
+
+def _add_workspace(archive: tarfile.TarFile, workspace: str, limit_bytes: int) -> None:
+    try:
+        file_system, path = fsspec.core.url_to_fs(workspace)
+        if not file_system.isdir(path):
+            raise WorkspaceError(f"workspace {workspace} is no folder: name one with --workspace, or none with ''")
+        files = sorted(_files(file_system, path), key=lambda file: file.name)
+        _check_size(workspace, files, limit_bytes)
+        _add_folder(archive, "workspace")
+        for file in files:
+            content = b"" if file.link else file_system.cat_file(file.source)
+            _add(archive, f"workspace/{file.name}", content, executable=bool(file.mode & stat.S_IXUSR), link=file.link)
+    except (OSError, ImportError) as error:
+        raise WorkspaceError(
+            f"workspace {workspace} can't be packed: {error}. List what isn't needed in its {TORCHX_IGNORE}"
+        ) from error
+
+
+def _files(file_system: Any, path: str) -> Iterator[_File]:
+    """Yield the files that `.torchxignore` leaves, as TorchX finds them."""
+    for folder, _, files in walk_workspace(file_system, path):
+        relative = posixpath.relpath(folder, path)
+        for name, info in files.items():
+            found = _File(
+                name=posixpath.normpath(posixpath.join(relative, name)),
+                source=str(info["name"]),
+                size=int(info.get("size") or 0),
+                mode=int(info.get("mode") or 0),
+                link=_dangling(info),
+            )
+            # What is neither a file nor a link is a socket, a pipe or a device, which would never end.
+            if info["type"] == "file" or found.link or info.get("islink"):
+                yield found
+
+
+def _dangling(info: Mapping[str, Any]) -> str:
+    """Return where a symbolic link leads that leads to no file; "" for everything else."""
+    if not info.get("islink") or os.path.isfile(str(info["name"])):
+        return ""
+    return os.fsdecode(info["destination"])
+
+
+def _check_size(workspace: str, files: Iterable[_File], limit_bytes: int) -> None:
+    sizes: Counter[str] = Counter()
+    for file in files:
+        sizes[file.name.partition("/")[0]] += file.size
+    if sizes.total() > limit_bytes:
+        largest = ", ".join(f"{name} ({_mebibytes(size)})" for name, size in sizes.most_common(_SHOWN))
+        raise WorkspaceError(
+            f"workspace {workspace} has {_mebibytes(sizes.total())}, and at most {_mebibytes(limit_bytes)} go with a job: "
+            f"list what it doesn't need in its {TORCHX_IGNORE}, one pattern a line, as in a .dockerignore. "
+            f"The largest: {largest}"
+        )
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / (1 << 20):.1f} MiB"
+
+
+def _handler() -> dict[str, bytes]:
+    """Return the rendezvous on etcd v3 as an installation has it, path to content."""
+    files = {
+        f"{package}/{path.relative_to(root).as_posix()}": path.read_bytes()
+        for package in _PACKED
+        for root in _roots(package)
+        for path in root.rglob("*.py")
+    }
+    info = {"METADATA": _METADATA.encode(), "entry_points.txt": _ENTRY_POINTS.encode()}
+    return {**files, **{f"tidewater-0.dist-info/{name}": content for name, content in info.items()}}
+
+
+def _roots(package: str) -> list[Path]:
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise WorkspaceError(
+            f"the package {package} of the distribution tidewater isn't installed: pip install '.[cli]'"
+        )
+    return [Path(each) for each in spec.submodule_search_locations]
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes, *, executable: bool = False, link: str = "") -> None:
+    entry = tarfile.TarInfo(name)
+    entry.mtime, entry.mode = _DATE, 0o755 if executable else 0o644
+    if link:
+        entry.type, entry.linkname = tarfile.SYMTYPE, link
+    entry.size = len(content)
+    archive.addfile(entry, io.BytesIO(content))
+
+
+def _add_folder(archive: tarfile.TarFile, name: str) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.mtime, entry.mode = tarfile.DIRTYPE, _DATE, 0o755
+    archive.addfile(entry)
