@@ -1,8 +1,8 @@
 """A workspace goes with its job: packed when the job is described, uploaded when it is submitted, unpacked in its pods.
 
     archive = pack("file:///home/me/project")            # what .torchxignore leaves, and the rendezvous for torchrun
-    code = mounted(archive.key, facts, image)            # the pod side: init containers, volumes, mounts
-    upload(archive, facts.bucket)                        # only if the bucket doesn't have it
+    code = mounted(archive.key, "aws-cli", "my/image", bucket="mine")    # the pod side: init containers, volumes, mounts
+    upload(archive, "mine")                              # only if the bucket doesn't have it
 
 The archive has two folders: `workspace` is the container's working directory, `packages` belongs on PYTHONPATH. The
 second has this project's rendezvous on etcd v3 with its entry point, so an image needs nothing of this project.
@@ -33,7 +33,8 @@ from torchx.workspace.api import TORCHX_IGNORE, walk_workspace
 from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
 from contract import code
-from contract.stack import CONFIG_MAP, Facts
+from contract.stack import CONFIG_MAP
+from integrations.torchx.errors import Refused
 
 METADATA = "tidewater.code"
 """Key in a role's metadata: under which key the bucket has its archive."""
@@ -54,8 +55,8 @@ _DATE = 315532800  # 1980-01-01: the same content has the same bytes; a zip can'
 _SHOWN = 5
 
 
-class WorkspaceError(ValueError):
-    """A workspace that can't go with its job. Nothing has been made."""
+class WorkspaceRefused(Refused):
+    """A workspace that can't go with its job."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class WorkspaceMixin(DockerWorkspaceMixin):
         Nothing leaves this machine yet.
 
         Raises:
-            WorkspaceError: the workspace can't be packed, or Docker can't be reached.
+            WorkspaceRefused: the workspace can't be packed, or Docker can't be reached.
         """
         if not cfg.get("image_repo"):
             role.metadata[METADATA] = self.keep(pack(workspace))
@@ -113,9 +114,9 @@ class WorkspaceMixin(DockerWorkspaceMixin):
         try:
             super().build_workspace_and_update_role(role, workspace, cfg)
         except docker.errors.DockerException as error:
-            raise WorkspaceError(
-                f"image_repo={cfg['image_repo']}: no image of the workspace {workspace} can be built: {error}. "
-                'Start Docker, leave image_repo out (the workspace then goes through the stack\'s bucket), or pass --workspace=""'
+            raise WorkspaceRefused(
+                f"image_repo={cfg['image_repo']}: no image of the workspace {workspace} can be built: {error}. Start "
+                'Docker, leave image_repo out (the workspace then goes through the bucket), or pass --workspace=""'
             ) from error
 
     def keep(self, archive: Archive) -> str:
@@ -141,7 +142,7 @@ def pack(workspace: str | None, limit_bytes: int = LIMIT_BYTES) -> Archive:
         limit_bytes: Size that the files may have together.
 
     Raises:
-        WorkspaceError: there is no such folder, a file can't be read, or it is too large.
+        WorkspaceRefused: there is no such folder, a file can't be read, or it is too large.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
@@ -152,11 +153,16 @@ def pack(workspace: str | None, limit_bytes: int = LIMIT_BYTES) -> Archive:
     return Archive(buffer.getvalue())
 
 
-def mounted(key: str, facts: Facts, image: str) -> code.Shipped:
-    """Return how an archive comes into a container of `image`: what its pod needs, and what the container needs."""
-    return code.shipped(
-        f"s3://{facts.bucket}/{key}", fetch_image=facts.fetch_image, unpack_image=image, directory=DIRECTORY
-    )
+def mounted(key: str, fetch_image: str, image: str, *, bucket: str) -> code.Shipped:
+    """Return how an archive comes into a container of `image`: what its pod needs, and what the container needs.
+
+    Args:
+        key: `Archive.key`.
+        fetch_image: image with the AWS CLI, which downloads the archive with the credentials of the pod.
+        image: the container's own image, whose `tar` unpacks it.
+        bucket: where the archive is.
+    """
+    return code.shipped(f"s3://{bucket}/{key}", fetch_image=fetch_image, unpack_image=image, directory=DIRECTORY)
 
 
 def upload(archive: Archive, bucket: str, store: ObjectStore | None = None) -> bool:
@@ -165,7 +171,7 @@ def upload(archive: Archive, bucket: str, store: ObjectStore | None = None) -> b
     The credentials and the address are those of the AWS command line.
 
     Raises:
-        WorkspaceError: the bucket can't be reached, doesn't exist or refuses the archive.
+        WorkspaceRefused: the bucket can't be reached, doesn't exist or refuses the archive.
     """
     try:
         client: ObjectStore = store or boto3.client("s3")
@@ -173,19 +179,19 @@ def upload(archive: Archive, bucket: str, store: ObjectStore | None = None) -> b
             return False
         client.put_object(Bucket=bucket, Key=archive.key, Body=archive.content)
     except (BotoCoreError, ClientError) as error:
-        raise WorkspaceError(
+        raise WorkspaceRefused(
             f"the workspace can't be stored in s3://{bucket}/{archive.key}: {error}. It needs AWS credentials that may "
             'put objects there (`aws sts get-caller-identity` shows whose you have); --workspace="" submits without it'
         ) from error
     return True
 
 
-def no_stack(namespace: str) -> WorkspaceError:
-    """Return the error for a namespace that no stack has told its bucket."""
-    return WorkspaceError(
+def no_bucket(namespace: str) -> WorkspaceRefused:
+    """Return the error for a namespace in which no stack says which bucket is its."""
+    return WorkspaceRefused(
         f"the workspace can't go with the job: namespace {namespace} has no ConfigMap `{CONFIG_MAP}`, which names a "
-        "stack's bucket. Submit to the namespace of a stack (-cfg namespace=training), build images of the workspace "
-        'with Docker (-cfg image_repo=…), or submit without it (--workspace="")'
+        "stack's bucket. Submit to the namespace of a stack (-cfg namespace=training), name a bucket (-cfg bucket=…), "
+        'build images of the workspace with Docker (-cfg image_repo=…), or submit without it (--workspace="")'
     )
 
 
@@ -204,7 +210,7 @@ def _add_workspace(archive: tarfile.TarFile, workspace: str, limit_bytes: int) -
     try:
         file_system, path = fsspec.core.url_to_fs(workspace)
         if not file_system.isdir(path):
-            raise WorkspaceError(f"workspace {workspace} is no folder: name one with --workspace, or none with ''")
+            raise WorkspaceRefused(f"workspace {workspace} is no folder: name one with --workspace, or none with ''")
         files = sorted(_files(file_system, path), key=lambda file: file.name)
         _check_size(workspace, files, limit_bytes)
         _add_folder(archive, "workspace")
@@ -212,7 +218,7 @@ def _add_workspace(archive: tarfile.TarFile, workspace: str, limit_bytes: int) -
             content = b"" if file.link else file_system.cat_file(file.source)
             _add(archive, f"workspace/{file.name}", content, executable=bool(file.mode & stat.S_IXUSR), link=file.link)
     except (OSError, ImportError) as error:
-        raise WorkspaceError(
+        raise WorkspaceRefused(
             f"workspace {workspace} can't be packed: {error}. List what isn't needed in its {TORCHX_IGNORE}"
         ) from error
 
@@ -247,9 +253,9 @@ def _check_size(workspace: str, files: Iterable[_File], limit_bytes: int) -> Non
         sizes[file.name.partition("/")[0]] += file.size
     if sizes.total() > limit_bytes:
         largest = ", ".join(f"{name} ({_mebibytes(size)})" for name, size in sizes.most_common(_SHOWN))
-        raise WorkspaceError(
-            f"workspace {workspace} has {_mebibytes(sizes.total())}, and at most {_mebibytes(limit_bytes)} go with a job: "
-            f"list what it doesn't need in its {TORCHX_IGNORE}, one pattern a line, as in a .dockerignore. "
+        raise WorkspaceRefused(
+            f"workspace {workspace} has {_mebibytes(sizes.total())}, and at most {_mebibytes(limit_bytes)} go with a "
+            f"job: list what it doesn't need in its {TORCHX_IGNORE}, one pattern a line, as in a .dockerignore. "
             f"The largest: {largest}"
         )
 
@@ -273,9 +279,7 @@ def _handler() -> dict[str, bytes]:
 def _roots(package: str) -> list[Path]:
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise WorkspaceError(
-            f"the package {package} of the distribution tidewater isn't installed: pip install '.[cli]'"
-        )
+        raise WorkspaceRefused(f"the package {package} of the distribution tidewater isn't here: pip install '.[cli]'")
     return [Path(each) for each in spec.submodule_search_locations]
 
 
