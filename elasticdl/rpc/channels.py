@@ -66,7 +66,7 @@ def patiently(call: Callable[[], T], peer: str, *, seconds: float, say: Callable
         try:
             result = call()
         except grpc.RpcError as error:
-            status: grpc.StatusCode = error.code()  # type: ignore[attr-defined] # each that a call raises is a grpc.Call
+            status: grpc.StatusCode = error.code()
             if status not in _PASSING:
                 raise
             if time.monotonic() >= deadline:
