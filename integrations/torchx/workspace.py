@@ -1,8 +1,8 @@
 """A workspace goes with its job: packed when the job is described, uploaded when it is submitted, unpacked in its pods.
 
-    archive = pack("file:///home/me/project")            # what .torchxignore leaves, and the rendezvous for torchrun
-    code = mounted(archive.key, "aws-cli", "my/image", bucket="mine")    # the pod side: init containers, volumes, mounts
-    upload(archive, "mine")                              # only if the bucket doesn't have it
+    archive = pack("file:///home/me/project")                            # what .torchxignore leaves
+    code = mounted(archive.key, "aws-cli", "my/image", bucket="mine")    # of a pod: init containers, volumes, mounts
+    upload(archive, "mine")                                              # only if the bucket doesn't have it
 
 The archive has two folders: `workspace` is the container's working directory, `packages` belongs on PYTHONPATH. The
 second has this project's rendezvous on etcd v3 with its entry point, so an image needs nothing of this project.
@@ -207,20 +207,30 @@ def _has(client: ObjectStore, bucket: str, key: str) -> bool:
 
 
 def _add_workspace(archive: tarfile.TarFile, workspace: str, limit_bytes: int) -> None:
+    file_system, path = _opened(workspace)
     try:
-        file_system, path = fsspec.core.url_to_fs(workspace)
-        if not file_system.isdir(path):
-            raise WorkspaceRefused(f"workspace {workspace} is no folder: name one with --workspace, or none with ''")
         files = sorted(_files(file_system, path), key=lambda file: file.name)
         _check_size(workspace, files, limit_bytes)
         _add_folder(archive, "workspace")
         for file in files:
             content = b"" if file.link else file_system.cat_file(file.source)
             _add(archive, f"workspace/{file.name}", content, executable=bool(file.mode & stat.S_IXUSR), link=file.link)
-    except (OSError, ImportError) as error:
+    except OSError as error:
         raise WorkspaceRefused(
             f"workspace {workspace} can't be packed: {error}. List what isn't needed in its {TORCHX_IGNORE}"
         ) from error
+
+
+def _opened(workspace: str) -> tuple[Any, str]:
+    """Return the file system of a workspace and its path there."""
+    remedy = 'name a folder with --workspace, or none with --workspace=""'
+    try:
+        file_system, path = fsspec.core.url_to_fs(workspace)
+        if file_system.isdir(path):
+            return file_system, path
+    except (OSError, ValueError, ImportError) as error:
+        raise WorkspaceRefused(f"workspace {workspace} can't be opened: {error}; {remedy}") from error
+    raise WorkspaceRefused(f"workspace {workspace} is no folder; {remedy}")
 
 
 def _files(file_system: Any, path: str) -> Iterator[_File]:
