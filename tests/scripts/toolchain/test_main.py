@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scripts.toolchain import __main__ as command
-from scripts.toolchain import go_tools, paths, stack_python, steps
+from scripts.toolchain import go_tools, paths, stack_python, steps, torchx_python
 from scripts.toolchain.table import BENCH_TOOLS, MONITORING_TOOLS, PREVIOUS_KUBERNETES, PREVIOUS_TOOLS, TOOLS
 
 
@@ -51,7 +51,16 @@ def test_with_prometheus_the_nodes_image_is_made_once_after_it(monkeypatch: pyte
 
 def test_the_environments_python_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["python"]) == 0
-    assert capsys.readouterr().out == f"{stack_python()}\n"
+    assert command.main(["python", "torchx"]) == 0
+    assert capsys.readouterr().out.splitlines() == [str(stack_python()), str(torchx_python())]
+
+
+def test_torchx_has_its_older_urllib3_and_the_tools_of_the_other_tests() -> None:
+    script = "import urllib3, torchx, pytest, moto, trainer.data.dataset; print(urllib3.__version__)"
+    done = subprocess.run(
+        [torchx_python(), "-c", script], cwd=paths.CHECKOUT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("1.26.")
 
 
 def test_an_error_is_one_line_with_the_remedy(

@@ -149,6 +149,25 @@ def test_the_commands_of_a_deleted_checkout_are_deleted(state: Path, tmp_path: P
     assert not commands.exists()
 
 
+def test_torchx_has_the_scheduler_of_this_checkout_and_its_own(state: Path, tmp_path: Path) -> None:
+    """From another directory, with modules there that have names of ours. TorchX's default stays what it was."""
+    state.parent.mkdir()
+    for name in ("torchx", "contract", "integrations"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('another project')\n")
+    commands = shell.prepare(state).commands
+
+    def said(*command: str | Path) -> str:
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    listed = "import torchx.schedulers as s; print(*s.get_scheduler_factories(), s.get_default_scheduler_name())"
+    *names, default = said(commands / "torchx-python", "-P", "-c", listed).split()
+    assert {"tidewater", "local_cwd", "local_docker", "kubernetes", "slurm", "aws_batch"} <= set(names)
+    assert default == "local_docker"
+    assert "image_repo=IMAGE_REPO" in said(commands / "torchx", "runopts", "tidewater")
+    located = "import integrations.torchx as package; print(package.__file__)"
+    assert said(commands / "torchx-python", "-P", "-c", located).startswith(str(paths.CHECKOUT))
+
+
 @pytest.mark.parametrize("interpreter", ["bash", "zsh"])
 def test_deactivating_restores_the_environment(interpreter: str, place: Place) -> None:
     if shutil.which(interpreter) is None:
@@ -167,7 +186,7 @@ def test_deactivating_restores_the_environment(interpreter: str, place: Place) -
 
 def test_activate_works_from_another_directory_and_twice(tmp_path: Path) -> None:
     environ = {**os.environ, "LOCALCLOUD_STATE": str(tmp_path / "state"), "PULUMI_HOME": str(tmp_path / "pulumi")}
-    names = ("pulumi", "kubectl", "helm", "aws", "localcloud", "tidewater")
+    names = ("pulumi", "kubectl", "helm", "aws", "localcloud", "tidewater", "torchx", "torchx-python")
     commands = f". {paths.CHECKOUT}/activate && . {paths.CHECKOUT}/activate && command -v {' '.join(names)}"
     done = subprocess.run(
         ["bash", "-euc", commands], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True

@@ -50,9 +50,21 @@ def test_locked_packages_have_the_version_in_the_table(lock: str, pin: str) -> N
     assert re.search(rf"^{re.escape(pin)} ", (paths.REQUIREMENTS / f"{lock}.txt").read_text(), re.MULTILINE)
 
 
-@pytest.mark.parametrize("lock", ["uv", "stack", "dev", "trainer", "bench"])
+@pytest.mark.parametrize("lock", ["uv", "stack", "dev", "trainer", "bench", "torchx"])
 def test_every_locked_package_has_a_hash(lock: str) -> None:
     text = (paths.REQUIREMENTS / f"{lock}.txt").read_text()
     entries = re.split(r"^(?=\S+==)", text, flags=re.MULTILINE)[1:]
     assert entries
     assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []
+
+
+def test_torchx_has_the_versions_of_the_stack_but_for_urllib3() -> None:
+    """Its tests import packages of both environments: two versions of one package would not fit together."""
+    stack, torchx = (pins(lock) for lock in ("stack", "torchx"))
+    different = {name for name in stack.keys() & torchx.keys() if stack[name] != torchx[name]}
+    assert different == {"urllib3"}
+
+
+def pins(lock: str) -> dict[str, str]:
+    text = (paths.REQUIREMENTS / f"{lock}.txt").read_text()
+    return dict(re.findall(r"^(\S+)==([^ ;]+)", text, re.MULTILINE))
