@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x65lasticdl/rpc/elasticdl.proto\x12\telasticdl\"\t\n\x07Nothing\"4\n\x06Tensor\x12\r\n\x05\x64type\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\x03\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"\xbd\x01\n\x04Task\x12\n\n\x02id\x18\x01 \x01(\x03\x12!\n\x04type\x18\x02 \x01(\x0e\x32\x13.elasticdl.TaskType\x12\r\n\x05shard\x18\x03 \x01(\t\x12\r\n\x05start\x18\x04 \x01(\x03\x12\x0b\n\x03\x65nd\x18\x05 \x01(\x03\x12\x0f\n\x07indices\x18\x06 \x03(\x03\x12\x15\n\rmodel_version\x18\x07 \x01(\x03\x12\r\n\x05\x65poch\x18\x08 \x01(\x05\x12\x14\n\x0cwait_seconds\x18\t \x01(\x01\x12\x0e\n\x06reason\x18\n \x01(\t\"K\n\x08Presence\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x0f\n\x07process\x18\x02 \x01(\t\x12\r\n\x05tasks\x18\x03 \x03(\x03\x12\x0f\n\x07leaving\x18\x04 \x01(\x08\"\x16\n\x06Notice\x12\x0c\n\x04stop\x18\x01 \x01(\x08\"1\n\x0eGetTaskRequest\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x0f\n\x07process\x18\x02 \x01(\t\"\xe4\x01\n\nTaskReport\x12\x0c\n\x04task\x18\x01 \x01(\x03\x12\x0e\n\x06worker\x18\x02 \x01(\t\x12\x0f\n\x07process\x18\x03 \x01(\t\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12\x0f\n\x07records\x18\x05 \x01(\x03\x12>\n\rmetric_states\x18\x06 \x03(\x0b\x32\'.elasticdl.TaskReport.MetricStatesEntry\x12\x12\n\ngiven_back\x18\x07 \x01(\x08\x1a\x33\n\x11MetricStatesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\"\x1c\n\tTaskReply\x12\x0f\n\x07\x63ounted\x18\x01 \x01(\x08\"0\n\rVersionReport\x12\x0e\n\x06server\x18\x01 \x01(\x05\x12\x0f\n\x07version\x18\x02 \x01(\x03\"\x0c\n\nJobRequest\"L\n\x03Job\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x65pochs\x18\x02 \x01(\x05\x12\x0f\n\x07records\x18\x03 \x01(\x03\x12\x16\n\x0eminibatch_size\x18\x04 \x01(\x05\"J\n\tTableInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03\x64im\x18\x02 \x01(\x03\x12\x13\n\x0binitializer\x18\x03 \x01(\t\x12\r\n\x05\x64type\x18\x04 \x01(\t\"E\n\x04Rows\x12\r\n\x05table\x18\x01 \x01(\t\x12\x0b\n\x03ids\x18\x02 \x03(\x03\x12!\n\x06values\x18\x03 \x01(\x0b\x32\x11.elasticdl.Tensor\"\xe5\x01\n\tModelPart\x12.\n\x05\x64\x65nse\x18\x01 \x03(\x0b\x32\x1f.elasticdl.ModelPart.DenseEntry\x12$\n\x06tables\x18\x02 \x03(\x0b\x32\x14.elasticdl.TableInfo\x12\x1d\n\x04rows\x18\x03 \x03(\x0b\x32\x0f.elasticdl.Rows\x12\x0f\n\x07version\x18\x04 \x01(\x03\x12\x11\n\toptimizer\x18\x05 \x01(\t\x1a?\n\nDenseEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12 \n\x05value\x18\x02 \x01(\x0b\x32\x11.elasticdl.Tensor:\x02\x38\x01\"d\n\x0bServerState\x12\x13\n\x0binitialized\x18\x01 \x01(\x08\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x0f\n\x07process\x18\x03 \x01(\t\x12\r\n\x05index\x18\x04 \x01(\x05\x12\x0f\n\x07servers\x18\x05 \x01(\x05\"3\n\x0bPullRequest\x12\x12\n\nnewer_than\x18\x01 \x01(\x03\x12\x10\n\x08snapshot\x18\x02 \x01(\x03\"D\n\x0fPullRowsRequest\x12\x1f\n\x06wanted\x18\x01 \x03(\x0b\x32\x0f.elasticdl.Rows\x12\x10\n\x08snapshot\x18\x02 \x01(\x03\"?\n\rPullRowsReply\x12\x1d\n\x04rows\x18\x01 \x03(\x0b\x32\x0f.elasticdl.Rows\x12\x0f\n\x07version\x18\x02 \x01(\x03\"\xf7\x01\n\tGradients\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x0f\n\x07process\x18\x02 \x01(\t\x12\x11\n\tminibatch\x18\x03 \x01(\x03\x12\x0f\n\x07version\x18\x04 \x01(\x03\x12.\n\x05\x64\x65nse\x18\x05 \x03(\x0b\x32\x1f.elasticdl.Gradients.DenseEntry\x12\x1d\n\x04rows\x18\x06 \x03(\x0b\x32\x0f.elasticdl.Rows\x12\x15\n\rlearning_rate\x18\x07 \x01(\x01\x1a?\n\nDenseEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12 \n\x05value\x18\x02 \x01(\x0b\x32\x11.elasticdl.Tensor:\x02\x38\x01\"3\n\x0eGradientsReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x12\x0f\n\x07version\x18\x02 \x01(\x03\"#\n\x0fSnapshotRequest\x12\x10\n\x08snapshot\x18\x01 \x01(\x03\"1\n\x0bSaveRequest\x12\x11\n\tdirectory\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x03*X\n\x08TaskType\x12\x0c\n\x08TRAINING\x10\x00\x12\x0e\n\nEVALUATION\x10\x01\x12\x0e\n\nPREDICTION\x10\x02\x12\n\n\x06\x45XPORT\x10\x03\x12\x08\n\x04WAIT\x10\x04\x12\x08\n\x04STOP\x10\x05\x32\xa0\x02\n\x06Master\x12\x34\n\x06\x41ttend\x12\x13.elasticdl.Presence\x1a\x11.elasticdl.Notice(\x01\x30\x01\x12\x35\n\x07GetTask\x12\x19.elasticdl.GetTaskRequest\x1a\x0f.elasticdl.Task\x12\x39\n\nReportTask\x12\x15.elasticdl.TaskReport\x1a\x14.elasticdl.TaskReply\x12=\n\rReportVersion\x12\x18.elasticdl.VersionReport\x1a\x12.elasticdl.Nothing\x12/\n\x06GetJob\x12\x15.elasticdl.JobRequest\x1a\x0e.elasticdl.Job2\xea\x04\n\x0fParameterServer\x12\x36\n\x08GetState\x12\x12.elasticdl.Nothing\x1a\x16.elasticdl.ServerState\x12;\n\tPushModel\x12\x14.elasticdl.ModelPart\x1a\x16.elasticdl.ServerState(\x01\x12\x36\n\x04Pull\x12\x16.elasticdl.PullRequest\x1a\x14.elasticdl.ModelPart0\x01\x12@\n\x08PullRows\x12\x1a.elasticdl.PullRowsRequest\x1a\x18.elasticdl.PullRowsReply\x12@\n\rPushGradients\x12\x14.elasticdl.Gradients\x1a\x19.elasticdl.GradientsReply\x12\x33\n\x05\x46lush\x12\x12.elasticdl.Nothing\x1a\x16.elasticdl.ServerState\x12\x42\n\x0cTakeSnapshot\x12\x1a.elasticdl.SnapshotRequest\x1a\x16.elasticdl.ServerState\x12>\n\x0c\x44ropSnapshot\x12\x1a.elasticdl.SnapshotRequest\x1a\x12.elasticdl.Nothing\x12\x32\n\x04Save\x12\x16.elasticdl.SaveRequest\x1a\x12.elasticdl.Nothing\x12\x39\n\x07PullAll\x12\x16.elasticdl.PullRequest\x1a\x14.elasticdl.ModelPart0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x65lasticdl/rpc/elasticdl.proto\x12\telasticdl\"\t\n\x07Nothing\"4\n\x06Tensor\x12\r\n\x05\x64type\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\x03\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"\xbd\x01\n\x04Task\x12\n\n\x02id\x18\x01 \x01(\x03\x12!\n\x04type\x18\x02 \x01(\x0e\x32\x13.elasticdl.TaskType\x12\r\n\x05shard\x18\x03 \x01(\t\x12\r\n\x05start\x18\x04 \x01(\x03\x12\x0b\n\x03\x65nd\x18\x05 \x01(\x03\x12\x0f\n\x07indices\x18\x06 \x03(\x03\x12\x15\n\rmodel_version\x18\x07 \x01(\x03\x12\r\n\x05\x65poch\x18\x08 \x01(\x05\x12\x14\n\x0cwait_seconds\x18\t \x01(\x01\x12\x0e\n\x06reason\x18\n \x01(\t\"K\n\x08Presence\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x0f\n\x07process\x18\x02 \x01(\t\x12\r\n\x05tasks\x18\x03 \x03(\x03\x12\x0f\n\x07leaving\x18\x04 \x01(\x08\"\x16\n\x06Notice\x12\x0c\n\x04stop\x18\x01 \x01(\x08\"1\n\x0eGetTaskRequest\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x0f\n\x07process\x18\x02 \x01(\t\"\xe4\x01\n\nTaskReport\x12\x0c\n\x04task\x18\x01 \x01(\x03\x12\x0e\n\x06worker\x18\x02 \x01(\t\x12\x0f\n\x07process\x18\x03 \x01(\t\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12\x0f\n\x07records\x18\x05 \x01(\x03\x12>\n\rmetric_states\x18\x06 \x03(\x0b\x32\'.elasticdl.TaskReport.MetricStatesEntry\x12\x12\n\ngiven_back\x18\x07 \x01(\x08\x1a\x33\n\x11MetricStatesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\"\x1c\n\tTaskReply\x12\x0f\n\x07\x63ounted\x18\x01 \x01(\x08\"0\n\rVersionReport\x12\x0e\n\x06server\x18\x01 \x01(\x05\x12\x0f\n\x07version\x18\x02 \x01(\x03\"\x0c\n\nJobRequest\"L\n\x03Job\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x65pochs\x18\x02 \x01(\x05\x12\x0f\n\x07records\x18\x03 \x01(\x03\x12\x16\n\x0eminibatch_size\x18\x04 \x01(\x05\"i\n\tTableInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03\x64im\x18\x02 \x01(\x03\x12\x13\n\x0binitializer\x18\x03 \x01(\t\x12\r\n\x05\x64type\x18\x04 \x01(\t\x12\x0c\n\x04seed\x18\x05 \x01(\x03\x12\x0f\n\x07num_ids\x18\x06 \x01(\x03\"E\n\x04Rows\x12\r\n\x05table\x18\x01 \x01(\t\x12\x0b\n\x03ids\x18\x02 \x03(\x03\x12!\n\x06values\x18\x03 \x01(\x0b\x32\x11.elasticdl.Tensor\"\x87\x02\n\tModelPart\x12.\n\x05\x64\x65nse\x18\x01 \x03(\x0b\x32\x1f.elasticdl.ModelPart.DenseEntry\x12$\n\x06tables\x18\x02 \x03(\x0b\x32\x14.elasticdl.TableInfo\x12\x1d\n\x04rows\x18\x03 \x03(\x0b\x32\x0f.elasticdl.Rows\x12\x0f\n\x07version\x18\x04 \x01(\x03\x12\x11\n\toptimizer\x18\x05 \x01(\t\x12\x0f\n\x07process\x18\x06 \x01(\t\x12\x0f\n\x07\x62uffers\x18\x07 \x03(\t\x1a?\n\nDenseEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12 \n\x05value\x18\x02 \x01(\x0b\x32\x11.elasticdl.Tensor:\x02\x38\x01\"d\n\x0bServerState\x12\x13\n\x0binitialized\x18\x01 \x01(\x08\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x0f\n\x07process\x18\x03 \x01(\t\x12\r\n\x05index\x18\x04 \x01(\x05\x12\x0f\n\x07servers\x18\x05 \x01(\x05\"D\n\x0bPullRequest\x12\x12\n\nnewer_than\x18\x01 \x01(\x03\x12\x10\n\x08snapshot\x18\x02 \x01(\x03\x12\x0f\n\x07process\x18\x03 \x01(\t\"D\n\x0fPullRowsRequest\x12\x1f\n\x06wanted\x18\x01 \x03(\x0b\x32\x0f.elasticdl.Rows\x12\x10\n\x08snapshot\x18\x02 \x01(\x03\"P\n\rPullRowsReply\x12\x1d\n\x04rows\x18\x01 \x03(\x0b\x32\x0f.elasticdl.Rows\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x0f\n\x07process\x18\x03 \x01(\t\"\xee\x02\n\tGradients\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x0f\n\x07process\x18\x02 \x01(\t\x12\x11\n\tminibatch\x18\x03 \x01(\x03\x12\x0f\n\x07version\x18\x04 \x01(\x03\x12.\n\x05\x64\x65nse\x18\x05 \x03(\x0b\x32\x1f.elasticdl.Gradients.DenseEntry\x12\x1d\n\x04rows\x18\x06 \x03(\x0b\x32\x0f.elasticdl.Rows\x12\x15\n\rlearning_rate\x18\x07 \x01(\x01\x12\x32\n\x07\x62uffers\x18\x08 \x03(\x0b\x32!.elasticdl.Gradients.BuffersEntry\x1a?\n\nDenseEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12 \n\x05value\x18\x02 \x01(\x0b\x32\x11.elasticdl.Tensor:\x02\x38\x01\x1a\x41\n\x0c\x42uffersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12 \n\x05value\x18\x02 \x01(\x0b\x32\x11.elasticdl.Tensor:\x02\x38\x01\"D\n\x0eGradientsReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x0f\n\x07process\x18\x03 \x01(\t\"#\n\x0fSnapshotRequest\x12\x10\n\x08snapshot\x18\x01 \x01(\x03\"1\n\x0bSaveRequest\x12\x11\n\tdirectory\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x03\"H\n\tSavedPart\x12\x0c\n\x04\x66ile\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x03\x12\x0e\n\x06sha256\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x03*X\n\x08TaskType\x12\x0c\n\x08TRAINING\x10\x00\x12\x0e\n\nEVALUATION\x10\x01\x12\x0e\n\nPREDICTION\x10\x02\x12\n\n\x06\x45XPORT\x10\x03\x12\x08\n\x04WAIT\x10\x04\x12\x08\n\x04STOP\x10\x05\x32\xa0\x02\n\x06Master\x12\x34\n\x06\x41ttend\x12\x13.elasticdl.Presence\x1a\x11.elasticdl.Notice(\x01\x30\x01\x12\x35\n\x07GetTask\x12\x19.elasticdl.GetTaskRequest\x1a\x0f.elasticdl.Task\x12\x39\n\nReportTask\x12\x15.elasticdl.TaskReport\x1a\x14.elasticdl.TaskReply\x12=\n\rReportVersion\x12\x18.elasticdl.VersionReport\x1a\x12.elasticdl.Nothing\x12/\n\x06GetJob\x12\x15.elasticdl.JobRequest\x1a\x0e.elasticdl.Job2\xec\x04\n\x0fParameterServer\x12\x36\n\x08GetState\x12\x12.elasticdl.Nothing\x1a\x16.elasticdl.ServerState\x12;\n\tPushModel\x12\x14.elasticdl.ModelPart\x1a\x16.elasticdl.ServerState(\x01\x12\x36\n\x04Pull\x12\x16.elasticdl.PullRequest\x1a\x14.elasticdl.ModelPart0\x01\x12@\n\x08PullRows\x12\x1a.elasticdl.PullRowsRequest\x1a\x18.elasticdl.PullRowsReply\x12@\n\rPushGradients\x12\x14.elasticdl.Gradients\x1a\x19.elasticdl.GradientsReply\x12\x33\n\x05\x46lush\x12\x12.elasticdl.Nothing\x1a\x16.elasticdl.ServerState\x12\x42\n\x0cTakeSnapshot\x12\x1a.elasticdl.SnapshotRequest\x1a\x16.elasticdl.ServerState\x12>\n\x0c\x44ropSnapshot\x12\x1a.elasticdl.SnapshotRequest\x1a\x12.elasticdl.Nothing\x12\x34\n\x04Save\x12\x16.elasticdl.SaveRequest\x1a\x14.elasticdl.SavedPart\x12\x39\n\x07PullAll\x12\x16.elasticdl.PullRequest\x1a\x14.elasticdl.ModelPart0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,8 +37,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MODELPART_DENSEENTRY']._serialized_options = b'8\001'
   _globals['_GRADIENTS_DENSEENTRY']._loaded_options = None
   _globals['_GRADIENTS_DENSEENTRY']._serialized_options = b'8\001'
-  _globals['_TASKTYPE']._serialized_start=1916
-  _globals['_TASKTYPE']._serialized_end=2004
+  _globals['_GRADIENTS_BUFFERSENTRY']._loaded_options = None
+  _globals['_GRADIENTS_BUFFERSENTRY']._serialized_options = b'8\001'
+  _globals['_TASKTYPE']._serialized_start=2225
+  _globals['_TASKTYPE']._serialized_end=2313
   _globals['_NOTHING']._serialized_start=44
   _globals['_NOTHING']._serialized_end=53
   _globals['_TENSOR']._serialized_start=55
@@ -64,33 +66,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_JOB']._serialized_start=778
   _globals['_JOB']._serialized_end=854
   _globals['_TABLEINFO']._serialized_start=856
-  _globals['_TABLEINFO']._serialized_end=930
-  _globals['_ROWS']._serialized_start=932
-  _globals['_ROWS']._serialized_end=1001
-  _globals['_MODELPART']._serialized_start=1004
-  _globals['_MODELPART']._serialized_end=1233
-  _globals['_MODELPART_DENSEENTRY']._serialized_start=1170
-  _globals['_MODELPART_DENSEENTRY']._serialized_end=1233
-  _globals['_SERVERSTATE']._serialized_start=1235
-  _globals['_SERVERSTATE']._serialized_end=1335
-  _globals['_PULLREQUEST']._serialized_start=1337
-  _globals['_PULLREQUEST']._serialized_end=1388
-  _globals['_PULLROWSREQUEST']._serialized_start=1390
-  _globals['_PULLROWSREQUEST']._serialized_end=1458
-  _globals['_PULLROWSREPLY']._serialized_start=1460
-  _globals['_PULLROWSREPLY']._serialized_end=1523
-  _globals['_GRADIENTS']._serialized_start=1526
-  _globals['_GRADIENTS']._serialized_end=1773
-  _globals['_GRADIENTS_DENSEENTRY']._serialized_start=1170
-  _globals['_GRADIENTS_DENSEENTRY']._serialized_end=1233
-  _globals['_GRADIENTSREPLY']._serialized_start=1775
-  _globals['_GRADIENTSREPLY']._serialized_end=1826
-  _globals['_SNAPSHOTREQUEST']._serialized_start=1828
-  _globals['_SNAPSHOTREQUEST']._serialized_end=1863
-  _globals['_SAVEREQUEST']._serialized_start=1865
-  _globals['_SAVEREQUEST']._serialized_end=1914
-  _globals['_MASTER']._serialized_start=2007
-  _globals['_MASTER']._serialized_end=2295
-  _globals['_PARAMETERSERVER']._serialized_start=2298
-  _globals['_PARAMETERSERVER']._serialized_end=2916
+  _globals['_TABLEINFO']._serialized_end=961
+  _globals['_ROWS']._serialized_start=963
+  _globals['_ROWS']._serialized_end=1032
+  _globals['_MODELPART']._serialized_start=1035
+  _globals['_MODELPART']._serialized_end=1298
+  _globals['_MODELPART_DENSEENTRY']._serialized_start=1235
+  _globals['_MODELPART_DENSEENTRY']._serialized_end=1298
+  _globals['_SERVERSTATE']._serialized_start=1300
+  _globals['_SERVERSTATE']._serialized_end=1400
+  _globals['_PULLREQUEST']._serialized_start=1402
+  _globals['_PULLREQUEST']._serialized_end=1470
+  _globals['_PULLROWSREQUEST']._serialized_start=1472
+  _globals['_PULLROWSREQUEST']._serialized_end=1540
+  _globals['_PULLROWSREPLY']._serialized_start=1542
+  _globals['_PULLROWSREPLY']._serialized_end=1622
+  _globals['_GRADIENTS']._serialized_start=1625
+  _globals['_GRADIENTS']._serialized_end=1991
+  _globals['_GRADIENTS_DENSEENTRY']._serialized_start=1235
+  _globals['_GRADIENTS_DENSEENTRY']._serialized_end=1298
+  _globals['_GRADIENTS_BUFFERSENTRY']._serialized_start=1926
+  _globals['_GRADIENTS_BUFFERSENTRY']._serialized_end=1991
+  _globals['_GRADIENTSREPLY']._serialized_start=1993
+  _globals['_GRADIENTSREPLY']._serialized_end=2061
+  _globals['_SNAPSHOTREQUEST']._serialized_start=2063
+  _globals['_SNAPSHOTREQUEST']._serialized_end=2098
+  _globals['_SAVEREQUEST']._serialized_start=2100
+  _globals['_SAVEREQUEST']._serialized_end=2149
+  _globals['_SAVEDPART']._serialized_start=2151
+  _globals['_SAVEDPART']._serialized_end=2223
+  _globals['_MASTER']._serialized_start=2316
+  _globals['_MASTER']._serialized_end=2604
+  _globals['_PARAMETERSERVER']._serialized_start=2607
+  _globals['_PARAMETERSERVER']._serialized_end=3227
 # @@protoc_insertion_point(module_scope)

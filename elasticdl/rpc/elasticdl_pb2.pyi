@@ -142,16 +142,20 @@ class Job(_message.Message):
     def __init__(self, name: _Optional[str] = ..., epochs: _Optional[int] = ..., records: _Optional[int] = ..., minibatch_size: _Optional[int] = ...) -> None: ...
 
 class TableInfo(_message.Message):
-    __slots__ = ("name", "dim", "initializer", "dtype")
+    __slots__ = ("name", "dim", "initializer", "dtype", "seed", "num_ids")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DIM_FIELD_NUMBER: _ClassVar[int]
     INITIALIZER_FIELD_NUMBER: _ClassVar[int]
     DTYPE_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    NUM_IDS_FIELD_NUMBER: _ClassVar[int]
     name: str
     dim: int
     initializer: str
     dtype: str
-    def __init__(self, name: _Optional[str] = ..., dim: _Optional[int] = ..., initializer: _Optional[str] = ..., dtype: _Optional[str] = ...) -> None: ...
+    seed: int
+    num_ids: int
+    def __init__(self, name: _Optional[str] = ..., dim: _Optional[int] = ..., initializer: _Optional[str] = ..., dtype: _Optional[str] = ..., seed: _Optional[int] = ..., num_ids: _Optional[int] = ...) -> None: ...
 
 class Rows(_message.Message):
     __slots__ = ("table", "ids", "values")
@@ -164,7 +168,7 @@ class Rows(_message.Message):
     def __init__(self, table: _Optional[str] = ..., ids: _Optional[_Iterable[int]] = ..., values: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
 
 class ModelPart(_message.Message):
-    __slots__ = ("dense", "tables", "rows", "version", "optimizer")
+    __slots__ = ("dense", "tables", "rows", "version", "optimizer", "process", "buffers")
     class DenseEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -177,12 +181,16 @@ class ModelPart(_message.Message):
     ROWS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     OPTIMIZER_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    BUFFERS_FIELD_NUMBER: _ClassVar[int]
     dense: _containers.MessageMap[str, Tensor]
     tables: _containers.RepeatedCompositeFieldContainer[TableInfo]
     rows: _containers.RepeatedCompositeFieldContainer[Rows]
     version: int
     optimizer: str
-    def __init__(self, dense: _Optional[_Mapping[str, Tensor]] = ..., tables: _Optional[_Iterable[_Union[TableInfo, _Mapping]]] = ..., rows: _Optional[_Iterable[_Union[Rows, _Mapping]]] = ..., version: _Optional[int] = ..., optimizer: _Optional[str] = ...) -> None: ...
+    process: str
+    buffers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, dense: _Optional[_Mapping[str, Tensor]] = ..., tables: _Optional[_Iterable[_Union[TableInfo, _Mapping]]] = ..., rows: _Optional[_Iterable[_Union[Rows, _Mapping]]] = ..., version: _Optional[int] = ..., optimizer: _Optional[str] = ..., process: _Optional[str] = ..., buffers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ServerState(_message.Message):
     __slots__ = ("initialized", "version", "process", "index", "servers")
@@ -199,12 +207,14 @@ class ServerState(_message.Message):
     def __init__(self, initialized: _Optional[bool] = ..., version: _Optional[int] = ..., process: _Optional[str] = ..., index: _Optional[int] = ..., servers: _Optional[int] = ...) -> None: ...
 
 class PullRequest(_message.Message):
-    __slots__ = ("newer_than", "snapshot")
+    __slots__ = ("newer_than", "snapshot", "process")
     NEWER_THAN_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
     newer_than: int
     snapshot: int
-    def __init__(self, newer_than: _Optional[int] = ..., snapshot: _Optional[int] = ...) -> None: ...
+    process: str
+    def __init__(self, newer_than: _Optional[int] = ..., snapshot: _Optional[int] = ..., process: _Optional[str] = ...) -> None: ...
 
 class PullRowsRequest(_message.Message):
     __slots__ = ("wanted", "snapshot")
@@ -215,16 +225,25 @@ class PullRowsRequest(_message.Message):
     def __init__(self, wanted: _Optional[_Iterable[_Union[Rows, _Mapping]]] = ..., snapshot: _Optional[int] = ...) -> None: ...
 
 class PullRowsReply(_message.Message):
-    __slots__ = ("rows", "version")
+    __slots__ = ("rows", "version", "process")
     ROWS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
     rows: _containers.RepeatedCompositeFieldContainer[Rows]
     version: int
-    def __init__(self, rows: _Optional[_Iterable[_Union[Rows, _Mapping]]] = ..., version: _Optional[int] = ...) -> None: ...
+    process: str
+    def __init__(self, rows: _Optional[_Iterable[_Union[Rows, _Mapping]]] = ..., version: _Optional[int] = ..., process: _Optional[str] = ...) -> None: ...
 
 class Gradients(_message.Message):
-    __slots__ = ("worker", "process", "minibatch", "version", "dense", "rows", "learning_rate")
+    __slots__ = ("worker", "process", "minibatch", "version", "dense", "rows", "learning_rate", "buffers")
     class DenseEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Tensor
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
+    class BuffersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -238,6 +257,7 @@ class Gradients(_message.Message):
     DENSE_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     LEARNING_RATE_FIELD_NUMBER: _ClassVar[int]
+    BUFFERS_FIELD_NUMBER: _ClassVar[int]
     worker: str
     process: str
     minibatch: int
@@ -245,15 +265,18 @@ class Gradients(_message.Message):
     dense: _containers.MessageMap[str, Tensor]
     rows: _containers.RepeatedCompositeFieldContainer[Rows]
     learning_rate: float
-    def __init__(self, worker: _Optional[str] = ..., process: _Optional[str] = ..., minibatch: _Optional[int] = ..., version: _Optional[int] = ..., dense: _Optional[_Mapping[str, Tensor]] = ..., rows: _Optional[_Iterable[_Union[Rows, _Mapping]]] = ..., learning_rate: _Optional[float] = ...) -> None: ...
+    buffers: _containers.MessageMap[str, Tensor]
+    def __init__(self, worker: _Optional[str] = ..., process: _Optional[str] = ..., minibatch: _Optional[int] = ..., version: _Optional[int] = ..., dense: _Optional[_Mapping[str, Tensor]] = ..., rows: _Optional[_Iterable[_Union[Rows, _Mapping]]] = ..., learning_rate: _Optional[float] = ..., buffers: _Optional[_Mapping[str, Tensor]] = ...) -> None: ...
 
 class GradientsReply(_message.Message):
-    __slots__ = ("accepted", "version")
+    __slots__ = ("accepted", "version", "process")
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
     accepted: bool
     version: int
-    def __init__(self, accepted: _Optional[bool] = ..., version: _Optional[int] = ...) -> None: ...
+    process: str
+    def __init__(self, accepted: _Optional[bool] = ..., version: _Optional[int] = ..., process: _Optional[str] = ...) -> None: ...
 
 class SnapshotRequest(_message.Message):
     __slots__ = ("snapshot",)
@@ -268,3 +291,15 @@ class SaveRequest(_message.Message):
     directory: str
     version: int
     def __init__(self, directory: _Optional[str] = ..., version: _Optional[int] = ...) -> None: ...
+
+class SavedPart(_message.Message):
+    __slots__ = ("file", "size", "sha256", "version")
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    file: str
+    size: int
+    sha256: str
+    version: int
+    def __init__(self, file: _Optional[str] = ..., size: _Optional[int] = ..., sha256: _Optional[str] = ..., version: _Optional[int] = ...) -> None: ...

@@ -323,7 +323,7 @@ class ParameterServerStub:
         self.Save = channel.unary_unary(
                 '/elasticdl.ParameterServer/Save',
                 request_serializer=elasticdl_dot_rpc_dot_elasticdl__pb2.SaveRequest.SerializeToString,
-                response_deserializer=elasticdl_dot_rpc_dot_elasticdl__pb2.Nothing.FromString,
+                response_deserializer=elasticdl_dot_rpc_dot_elasticdl__pb2.SavedPart.FromString,
                 _registered_method=True)
         self.PullAll = channel.unary_stream(
                 '/elasticdl.ParameterServer/PullAll',
@@ -386,7 +386,8 @@ class ParameterServerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Save(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Write this server's part. The checkpoint counts once the master has committed it.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -444,7 +445,7 @@ def add_ParameterServerServicer_to_server(servicer, server):
             'Save': grpc.unary_unary_rpc_method_handler(
                     servicer.Save,
                     request_deserializer=elasticdl_dot_rpc_dot_elasticdl__pb2.SaveRequest.FromString,
-                    response_serializer=elasticdl_dot_rpc_dot_elasticdl__pb2.Nothing.SerializeToString,
+                    response_serializer=elasticdl_dot_rpc_dot_elasticdl__pb2.SavedPart.SerializeToString,
             ),
             'PullAll': grpc.unary_stream_rpc_method_handler(
                     servicer.PullAll,
@@ -694,7 +695,7 @@ class ParameterServer:
             target,
             '/elasticdl.ParameterServer/Save',
             elasticdl_dot_rpc_dot_elasticdl__pb2.SaveRequest.SerializeToString,
-            elasticdl_dot_rpc_dot_elasticdl__pb2.Nothing.FromString,
+            elasticdl_dot_rpc_dot_elasticdl__pb2.SavedPart.FromString,
             options,
             channel_credentials,
             insecure,
