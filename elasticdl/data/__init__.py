@@ -1,4 +1,12 @@
 """Readers of records by address, on a volume or in S3, and writers of RecordIO.
 
-reader  what a reader is: shards, records, metadata; the base class for one's own
+opening    the reader for an address
+reader     what a reader is: shards, records, metadata; the base class for one's own
+params     parameters as ElasticDL's flags take them: `a=1;b=2`
+recordio/  RecordIO as ElasticDL wrote it: chunks, index, reader, writer
+text/      rows of CSV, lines
+images/    folders and archives of images
+examples/  what is in a record: fields by name; tf.Example without TensorFlow
+storage/   where the bytes are: files, objects of S3, temporary files
+writing/   `elasticdl data write`: other data as RecordIO
 """

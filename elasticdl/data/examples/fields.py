@@ -1,0 +1,135 @@
+"""The fields of a record by name: arrays, texts, bytes, image files.
+
+    record = encode({"image": pixels, "label": 3})
+    decode(record)["image"]                        # the same array
+
+`decode` also takes a tf.Example, which is what ElasticDL's own tools wrote, so a model's `feed` reads both.
+
+The format is ours. All numbers are little-endian. A record is the four bytes 93 45 58 31 (hexadecimal), the number of
+fields (2 bytes), and the fields: length of the name (1), name (UTF-8), kind (1), number of dimensions (1), each
+dimension (4), number of bytes (4), bytes. Kinds: 0 bytes, 1 text (UTF-8), 2 the bytes of an image file such as PNG, and
+from 16 on the arrays of `_DTYPES`, in C order. No tf.Example begins with 93.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from elasticdl.data.examples import tf_example
+from elasticdl.errors import DamagedData, DataError
+
+MAGIC = b"\x93EX1"
+
+_BYTES, _TEXT, _IMAGE_FILE, _ARRAYS = 0, 1, 2, 16
+_DTYPES = ("u1", "i1", "<i2", "<i4", "<i8", "<f2", "<f4", "<f8", "?", "<u2", "<u4", "<u8")
+_REMEDY = "write the record with elasticdl.data.examples.fields.encode, or as a tf.Example"
+
+
+@dataclass(frozen=True)
+class ImageFile:
+    """The content of an image file. It is kept as it is in the record, and `decode` makes an array of pixels of it."""
+
+    content: bytes
+
+
+Value = npt.NDArray[Any] | int | float | bool | str | bytes | ImageFile
+Fields = dict[str, Any]
+"""Arrays, texts and bytes by name."""
+
+
+def encode(fields: Mapping[str, Value]) -> bytes:
+    """Return a record of fields; raise DataError for a value that a record can't hold."""
+    parts = [MAGIC, struct.pack("<H", len(fields))]
+    for name, value in fields.items():
+        kind, shape, content = _packed(name, value)
+        title = name.encode()
+        parts += [struct.pack(f"<B{len(title)}sBB", len(title), title, kind, len(shape))]
+        parts += [struct.pack(f"<{len(shape)}II", *shape, len(content)), content]
+    return b"".join(parts)
+
+
+def decode(record: bytes) -> Fields:
+    """Return the fields of a record, ours or a tf.Example.
+
+    An image file becomes uint8 pixels, (height, width) if it is grey, otherwise (height, width, 3). Numbers become
+    arrays without dimensions. Of a tf.Example, numbers become float32 and int64 arrays of one dimension, and bytes a
+    list. Arrays of ours can't be written to: copy them before changing them.
+
+    Raises:
+        DamagedData: The record is cut off, or is something else.
+    """
+    if not record.startswith(MAGIC):
+        return tf_example.decode(record)
+    try:
+        return _decoded(record)
+    except (struct.error, ValueError, IndexError) as error:
+        raise DamagedData(f"a record of {len(record)} bytes is cut off or altered: {error}", _REMEDY) from error
+
+
+def _decoded(record: bytes) -> Fields:
+    (count,) = struct.unpack_from("<H", record, len(MAGIC))
+    offset, fields = len(MAGIC) + 2, Fields()
+    for _ in range(count):
+        name = record[offset + 1 : offset + 1 + record[offset]].decode()
+        offset += 1 + record[offset]
+        kind, dimensions = record[offset], record[offset + 1]
+        *shape, size = struct.unpack_from(f"<{dimensions + 1}I", record, offset + 2)
+        offset += 2 + 4 * (dimensions + 1)
+        if offset + size > len(record):
+            raise ValueError(f"field {name} has {len(record) - offset} bytes of {size}")
+        fields[name] = _unpacked(name, kind, shape, memoryview(record)[offset : offset + size])
+        offset += size
+    if offset != len(record):
+        raise ValueError(f"{len(record) - offset} bytes follow the last field")
+    path = fields.get("path")
+    return {
+        name: _pixels(value, path or name) if isinstance(value, ImageFile) else value for name, value in fields.items()
+    }
+
+
+def _packed(name: str, value: Value) -> tuple[int, tuple[int, ...], bytes]:
+    """Return kind, shape and bytes of a value."""
+    if isinstance(value, ImageFile):
+        return _IMAGE_FILE, (), value.content
+    if isinstance(value, str):
+        return _TEXT, (), value.encode()
+    if isinstance(value, bytes):
+        return _BYTES, (), value
+    array = np.asarray(value)
+    wanted = array.dtype.newbyteorder("<")
+    codes = [code for code, text in enumerate(_DTYPES, _ARRAYS) if np.dtype(text) == wanted]
+    if not codes:
+        raise DataError(f"field {name!r} is of {array.dtype}, which a record can't hold", "convert it to numbers")
+    return codes[0], array.shape, np.ascontiguousarray(array, wanted).tobytes()
+
+
+def _unpacked(name: str, kind: int, shape: list[int], content: memoryview) -> Any:
+    if kind == _BYTES:
+        return bytes(content)
+    if kind == _TEXT:
+        return bytes(content).decode()
+    if kind == _IMAGE_FILE:
+        return ImageFile(bytes(content))
+    if not _ARRAYS <= kind < _ARRAYS + len(_DTYPES):
+        raise ValueError(f"field {name} is of the unknown kind {kind}")
+    return np.frombuffer(content, _DTYPES[kind - _ARRAYS]).reshape(shape)
+
+
+def _pixels(image: ImageFile, name: str) -> npt.NDArray[np.uint8]:
+    """Return the pixels of an image file."""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(image.content)) as opened:
+            return np.asarray(opened.convert("L" if opened.mode in ("1", "L", "LA") else "RGB"))
+    except (OSError, SyntaxError, ValueError) as error:  # Pillow's errors of a damaged file come as any of them
+        raise DamagedData(
+            f"image {name} ({len(image.content)} bytes) can't be decoded: {error}", "replace the file"
+        ) from error

@@ -1,0 +1,154 @@
+"""Where image files are: a folder, a zip or a tar, on a volume or in S3.
+
+    with open_store("/data/pets.zip") as store:
+        store.content(store.paths()[0])
+
+An archive is read at the offsets of its members, so it may be large. Only a tar that is compressed as a whole is
+unpacked to a temporary file first.
+"""
+
+from __future__ import annotations
+
+import abc
+import tarfile
+import threading
+import zipfile
+import zlib
+from types import TracebackType
+from typing import Self
+
+from elasticdl.data.storage.addresses import files, open_blob
+from elasticdl.data.storage.blob import Blob, BlobFile
+from elasticdl.data.storage.spool import unpacked
+from elasticdl.errors import DamagedData, DataError
+
+ZIP = (".zip",)
+TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+_REMEDY = "copy or pack the archive again"
+_BLOCK = tarfile.BLOCKSIZE
+
+
+class Store(abc.ABC):
+    """Files by their paths. May be used by several threads at the same time."""
+
+    @abc.abstractmethod
+    def paths(self) -> list[str]:
+        """Return the paths of all files; raise DataError or DamagedData if they can't be listed."""
+
+    @abc.abstractmethod
+    def content(self, path: str) -> bytes:
+        """Return all of a file; raise DamagedData, with the file's place, if it is cut off or altered."""
+
+    def close(self) -> None:
+        """Release what the store holds. It is safe to call this twice."""
+        return None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_store(address: str) -> Store:
+    """Return the files at an address."""
+    if address.lower().endswith(ZIP):
+        return ZipStore(open_blob(address))
+    if address.lower().endswith(TAR):
+        return TarStore(unpacked(open_blob(address)))
+    return FolderStore(address)
+
+
+class FolderStore(Store):
+    """A folder of a volume or a prefix of a bucket."""
+
+    def __init__(self, address: str) -> None:
+        self._entries = {entry.path: entry for entry in files(address)}
+
+    def paths(self) -> list[str]:
+        """Return the paths, relative to the folder."""
+        return list(self._entries)
+
+    def content(self, path: str) -> bytes:
+        """Return a file; raise DamagedData if it has another size than when it was listed."""
+        entry = self._entries[path]
+        with open_blob(entry.name) as blob:
+            if blob.size != entry.size:
+                raise DamagedData(
+                    f"{entry.name} has {blob.size} bytes, and had {entry.size} when the job began",
+                    "a dataset must not change while a job reads it",
+                )
+            return blob.read(0, blob.size)
+
+
+class ZipStore(Store):
+    """A zip. Its members have checksums, which are verified."""
+
+    def __init__(self, blob: Blob) -> None:
+        self._blob = blob
+        self._lock = threading.Lock()
+        try:
+            self._zip = zipfile.ZipFile(BlobFile(blob).buffered())
+        except (zipfile.BadZipFile, OSError, NotImplementedError) as error:
+            raise DamagedData(
+                f"{blob.name} ({blob.size} bytes) is no whole zip: {error}; the list of its members is at its end",
+                _REMEDY,
+            ) from error
+
+    def paths(self) -> list[str]:
+        """Return the members that are files."""
+        return [member.filename for member in self._zip.infolist() if not member.is_dir()]
+
+    def content(self, path: str) -> bytes:
+        """Return a member."""
+        member = self._zip.getinfo(path)
+        try:
+            with self._lock:
+                return self._zip.read(member)
+        except (zipfile.BadZipFile, EOFError, zlib.error) as error:
+            raise DamagedData(f"{self._blob.name}: {path}, at byte {member.header_offset}: {error}", _REMEDY) from error
+        except (RuntimeError, NotImplementedError) as error:  # encrypted, or a compression that Python lacks
+            raise DataError(f"{self._blob.name}: {path}: {error}", "pack the archive with plain deflate") from error
+
+    def close(self) -> None:
+        """Close the archive."""
+        self._zip.close()
+        self._blob.close()
+
+
+class TarStore(Store):
+    """A tar. Only the headers of its members have checksums; a damaged image shows when it is decoded."""
+
+    def __init__(self, blob: Blob) -> None:
+        self._blob = blob
+        self._members: dict[str, tuple[int, int]] = {}
+        end = 0
+        try:
+            with tarfile.open(fileobj=BlobFile(blob).buffered(), mode="r:") as archive:
+                for member in archive:
+                    end = member.offset_data + -(-member.size // _BLOCK) * _BLOCK
+                    if member.isfile() and not member.issparse():
+                        self._members[member.name.removeprefix("./")] = (member.offset_data, member.size)
+        except (tarfile.TarError, OSError, ValueError) as error:
+            raise DamagedData(f"{blob.name}: the header at byte {end}: {error}", _REMEDY) from error
+        # tarfile takes a damaged header, or the end of the file, for the end of the archive.
+        if blob.size < end + _BLOCK or any(blob.read(end, _BLOCK)):
+            raise DamagedData(
+                f"{blob.name} ({blob.size} bytes), cut off or damaged at byte {end}, after {len(self._members)} files",
+                _REMEDY,
+            )
+
+    def paths(self) -> list[str]:
+        """Return the members that are files."""
+        return list(self._members)
+
+    def content(self, path: str) -> bytes:
+        """Return a member."""
+        offset, size = self._members[path]
+        return self._blob.read(offset, size)
+
+    def close(self) -> None:
+        """Close the archive."""
+        self._blob.close()

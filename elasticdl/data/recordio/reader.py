@@ -1,0 +1,88 @@
+"""Records of RecordIO files by shard: of one file, or of all files in a folder.
+
+reader = RecordIOReader("/data/mnist/train")
+for shard in reader.shards():            # one for each file, counted from the headers
+    for record in reader.read(shard): ...
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from elasticdl.data.reader import Reader, Shard
+from elasticdl.data.recordio import manifest
+from elasticdl.data.recordio.index import Chunk, Index, read_chunk, read_index
+from elasticdl.data.storage.addresses import files, open_blob
+from elasticdl.data.storage.blob import Blob, Entry
+from elasticdl.errors import DamagedData, DataError
+
+_OPEN_FILES = 32
+
+
+class RecordIOReader(Reader):
+    """Reads RecordIO. Memory: one chunk, and the index of up to 32 files."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._open: OrderedDict[str, tuple[Blob, Index]] = OrderedDict()
+        self._last: tuple[str, Chunk, list[bytes]] | None = None
+
+    def shards(self) -> list[Shard]:
+        """Return one shard for each file. Counts come from the folder's manifest, or from the headers of the chunks."""
+        entries = files(self._address)
+        said = self._manifest(entries)
+        data = [entry for entry in entries if not entry.path.startswith("_")]
+        deep = sorted({entry.path.rpartition("/")[0] for entry in data if "/" in entry.path})
+        if deep:
+            raise DataError(
+                f"{self._address} holds folders with files: {', '.join(deep[:3])}",
+                f"name one of them, such as {self._address.rstrip('/')}/{deep[0]}",
+            )
+        if said is None:
+            return [Shard(entry.name, 0, self._opened(entry.name)[1].records) for entry in data]
+        manifest.check(self._address, said, data)
+        return [Shard(entry.name, 0, said[entry.path].records) for entry in data]
+
+    def read(self, shard: Shard) -> Iterator[bytes]:
+        """Yield the records of a shard. Only the chunks that hold them are read."""
+        blob, index = self._opened(shard.name)
+        if shard.end > index.records:
+            raise DamagedData(
+                f"{shard.name} has {index.records} records, and the task is [{shard.start}, {shard.end})",
+                "the file has changed since the job counted its records: start the job again",
+            )
+        for chunk in index.between(shard.start, shard.end):
+            records = self._records(blob, chunk)
+            yield from records[max(0, shard.start - chunk.first) : shard.end - chunk.first]
+
+    def close(self) -> None:
+        """Close all files."""
+        for blob, _ in self._open.values():
+            blob.close()
+        self._open.clear()
+        self._last = None
+
+    def _manifest(self, entries: list[Entry]) -> dict[str, manifest.Written] | None:
+        for entry in entries:
+            if entry.path == manifest.NAME:
+                with open_blob(entry.name) as blob:
+                    return manifest.from_json(entry.name, blob.read(0, blob.size))
+        return None
+
+    def _opened(self, name: str) -> tuple[Blob, Index]:
+        """Return a file and its index, opened before if it is among the last used ones."""
+        if name not in self._open:
+            blob = open_blob(name)
+            self._open[name] = (blob, read_index(blob))
+            if len(self._open) > _OPEN_FILES:
+                _, (oldest, _) = self._open.popitem(last=False)
+                oldest.close()
+        self._open.move_to_end(name)
+        return self._open[name]
+
+    def _records(self, blob: Blob, chunk: Chunk) -> list[bytes]:
+        """Return a chunk's records; the last chunk is kept, as the next task often begins in it."""
+        if self._last is None or self._last[:2] != (blob.name, chunk):
+            self._last = (blob.name, chunk, read_chunk(blob, chunk))
+        return self._last[2]

@@ -1,0 +1,134 @@
+"""Rows of text by their index: every file is read through once for where its rows begin, then only where a task is."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from elasticdl.data.reader import Reader, Shard
+from elasticdl.data.storage.addresses import files, open_blob
+from elasticdl.data.storage.blob import Blob
+from elasticdl.data.storage.spool import unpacked
+from elasticdl.errors import DamagedData, DataError
+
+_EVERY = 256
+"""Rows from one offset that is kept to the next: a task reads at most so many rows before its first one."""
+
+
+class Lines:
+    """The lines of a part of a file, each with its end; says how far it has come."""
+
+    def __init__(self, blob: Blob, encoding: str, start: int = 0) -> None:
+        self.offset = start
+        """Of the byte after the last line that was given out."""
+        self.number = 0
+        """Lines that were given out."""
+        self._blob = blob
+        self._encoding = encoding
+        self._lines = self._split(start)
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        try:
+            text = line.decode(self._encoding)
+        except UnicodeDecodeError as error:
+            raise DamagedData(
+                f"{self._blob.name}: the line at byte {self.offset} is not {self._encoding}: {error.reason}",
+                'give the encoding, such as --data_reader_params "encoding=latin-1", or mend the file',
+            ) from error
+        self.offset += len(line)
+        self.number += 1
+        return text
+
+    def _split(self, start: int) -> Iterator[bytes]:
+        rest = b""
+        for block in self._blob.stream(start):
+            *lines, rest = (rest + block).split(b"\n")
+            for line in lines:
+                yield line + b"\n"
+        if rest:
+            yield rest
+
+
+@dataclass(frozen=True)
+class RowIndex:
+    """Where rows of a file begin."""
+
+    rows: int
+    offsets: tuple[int, ...]
+    """Of every 256th row, from row 0 on."""
+
+
+class TextReader(Reader):
+    """Reads rows of one file, or of all files in a folder. Compressed files are unpacked to a temporary file first."""
+
+    encoding = "utf-8"
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._open: dict[str, tuple[Blob, RowIndex]] = {}
+
+    def shards(self) -> list[Shard]:
+        """Return one shard for each file. Counting rows means reading the files once: text has no index."""
+        found = [Shard(name, 0, self._opened(name)[1].rows) for name in self._names()]
+        if not any(shard.count for shard in found):
+            raise DataError(f"{self._address} has no rows", "check the address, and that the data was written there")
+        return found
+
+    def read(self, shard: Shard) -> Iterator[Any]:
+        """Yield the rows of a shard."""
+        blob, index = self._opened(shard.name)
+        if shard.end > index.rows:
+            raise DamagedData(
+                f"{shard.name} has {index.rows} rows, and the task is [{shard.start}, {shard.end})",
+                "the file has changed since the job counted its rows: start the job again",
+            )
+        if not shard.count:
+            return
+        first = shard.start - shard.start % _EVERY
+        rows = self.rows(blob, Lines(blob, self.encoding, index.offsets[first // _EVERY]), first)
+        for number, row in enumerate(rows, first):
+            if number >= shard.end:
+                return
+            if number >= shard.start:
+                yield row
+
+    @abc.abstractmethod
+    def begin(self, blob: Blob) -> int:
+        """Return the offset of the first row: after the header, if there is one."""
+
+    @abc.abstractmethod
+    def rows(self, blob: Blob, lines: Lines, first: int) -> Iterator[Any]:
+        """Yield the rows in lines, of which the first has the index `first`.
+
+        After each row `lines.offset` is where the next one begins. Raise DamagedData for a row that is none.
+        """
+
+    def close(self) -> None:
+        """Close all files."""
+        for blob, _ in self._open.values():
+            blob.close()
+        self._open.clear()
+
+    def _names(self) -> list[str]:
+        return [entry.name for entry in files(self._address) if not entry.path.startswith("_")]
+
+    def _opened(self, name: str) -> tuple[Blob, RowIndex]:
+        if name not in self._open:
+            blob = unpacked(open_blob(name))
+            self._open[name] = (blob, self._index(blob))
+        return self._open[name]
+
+    def _index(self, blob: Blob) -> RowIndex:
+        lines = Lines(blob, self.encoding, self.begin(blob))
+        offsets, count, offset = [], 0, lines.offset
+        for _ in self.rows(blob, lines, 0):
+            if count % _EVERY == 0:
+                offsets.append(offset)
+            count, offset = count + 1, lines.offset
+        return RowIndex(count, tuple(offsets))
