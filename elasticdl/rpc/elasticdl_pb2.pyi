@@ -79,12 +79,14 @@ class Notice(_message.Message):
     def __init__(self, stop: _Optional[bool] = ...) -> None: ...
 
 class GetTaskRequest(_message.Message):
-    __slots__ = ("worker", "process")
+    __slots__ = ("worker", "process", "holding")
     WORKER_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
+    HOLDING_FIELD_NUMBER: _ClassVar[int]
     worker: str
     process: str
-    def __init__(self, worker: _Optional[str] = ..., process: _Optional[str] = ...) -> None: ...
+    holding: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, worker: _Optional[str] = ..., process: _Optional[str] = ..., holding: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class TaskReport(_message.Message):
     __slots__ = ("task", "worker", "process", "error", "records", "metric_states", "given_back")
@@ -126,20 +128,32 @@ class VersionReport(_message.Message):
     def __init__(self, server: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
 
 class JobRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("records", "epochs", "minibatch_size", "minibatches_per_task", "shuffle_records")
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    MINIBATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    MINIBATCHES_PER_TASK_FIELD_NUMBER: _ClassVar[int]
+    SHUFFLE_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    records: int
+    epochs: int
+    minibatch_size: int
+    minibatches_per_task: int
+    shuffle_records: bool
+    def __init__(self, records: _Optional[int] = ..., epochs: _Optional[int] = ..., minibatch_size: _Optional[int] = ..., minibatches_per_task: _Optional[int] = ..., shuffle_records: _Optional[bool] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("name", "epochs", "records", "minibatch_size")
+    __slots__ = ("name", "epochs", "records", "minibatch_size", "tasks")
     NAME_FIELD_NUMBER: _ClassVar[int]
     EPOCHS_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     MINIBATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
     name: str
     epochs: int
     records: int
     minibatch_size: int
-    def __init__(self, name: _Optional[str] = ..., epochs: _Optional[int] = ..., records: _Optional[int] = ..., minibatch_size: _Optional[int] = ...) -> None: ...
+    tasks: int
+    def __init__(self, name: _Optional[str] = ..., epochs: _Optional[int] = ..., records: _Optional[int] = ..., minibatch_size: _Optional[int] = ..., tasks: _Optional[int] = ...) -> None: ...
 
 class TableInfo(_message.Message):
     __slots__ = ("name", "dim", "initializer", "dtype", "seed", "num_ids")

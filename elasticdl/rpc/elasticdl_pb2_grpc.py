@@ -66,13 +66,16 @@ class MasterServicer:
 
     def Attend(self, request_iterator, context):
         """The master knows by the open stream that a worker lives. When it breaks, the worker's tasks are given to others.
+        The first message of a stream counts for `tasks`: a process that has lost the stream opens another one with all that
+        it holds, and reports tasks after that.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetTask(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """A process that does not attend, or not yet, is told to WAIT.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
