@@ -1,0 +1,130 @@
+"""The minibatches of a task, read and fed ahead by a thread while the previous one is computed.
+
+    with Ahead(minibatches(task_records, 64, feed), ahead=2) as batches:
+        for batch in batches:
+            ...
+
+A task says either a range of records or the order in which records are to be taken.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from elasticdl.data.reader import Reader, Record, Shard
+from elasticdl.zoo.spec import Batch
+
+T = TypeVar("T")
+
+AHEAD = 2
+"""Minibatches that wait while one is computed: enough for a reader that is sometimes slow."""
+
+
+@dataclass(frozen=True)
+class Minibatch:
+    """What `feed` made of some records."""
+
+    batch: Batch
+    records: int
+
+
+def records(reader: Reader, shard: Shard, indices: Sequence[int] = ()) -> Iterator[Record]:
+    """Yield the records of a task: those of the shard's range, or those of `indices`, in their order.
+
+    Args:
+        reader: of the job's data.
+        shard: the file, and the range of records if there are no indices.
+        indices: records of the file in the order in which they are to be taken; none: from start to end.
+    """
+    if not indices:
+        yield from reader.read(shard)
+        return
+    found: dict[int, Record] = {}
+    for start, end in runs(indices):
+        found.update(zip(range(start, end), reader.read(Shard(shard.name, start, end)), strict=True))
+    yield from (found[index] for index in indices)
+
+
+def runs(indices: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the ranges [start, end) that cover the indices and nothing else, in ascending order."""
+    found: list[tuple[int, int]] = []
+    for index in sorted(set(indices)):
+        if found and found[-1][1] == index:
+            found[-1] = (found[-1][0], index + 1)
+        else:
+            found.append((index, index + 1))
+    return found
+
+
+def minibatches(task: Iterator[Record], size: int, feed: Callable[[Sequence[Record]], Batch]) -> Iterator[Minibatch]:
+    """Yield minibatches of `size` records; the last one has what is left."""
+    while chosen := list(itertools.islice(task, size)):
+        yield Minibatch(feed(chosen), len(chosen))
+
+
+class Ahead(Generic[T]):
+    """Takes items from an iterator in a thread, some ahead. An error of the iterator comes after the items before it.
+
+    It is a context manager, because the thread must end when the rest isn't wanted.
+    """
+
+    def __init__(self, source: Iterator[T], ahead: int = AHEAD) -> None:
+        self._source, self._ahead = source, ahead
+        self._items: collections.deque[T] = collections.deque()
+        self._error: BaseException | None = None
+        self._ended = False
+        self._unwanted = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._read, name="reader", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the thread after the item that it is reading; what it has read ahead is discarded."""
+        with self._changed:
+            self._unwanted = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def __iter__(self) -> Iterator[T]:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._items or self._ended)
+                if not self._items:
+                    if self._error is not None:
+                        raise self._error
+                    return
+                item = self._items.popleft()
+                self._changed.notify_all()
+            yield item
+
+    def _read(self) -> None:
+        error: BaseException | None = None
+        try:
+            for item in self._source:
+                if not self._take(item):
+                    return
+        except BaseException as caught:  # any error of a reader or of a feed belongs to the thread that computes
+            error = caught
+        finally:
+            with self._changed:
+                self._error, self._ended = error, True
+                self._changed.notify_all()
+
+    def _take(self, item: T) -> bool:
+        """Keep an item as soon as there is room; return whether more is wanted."""
+        with self._changed:
+            self._items.append(item)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: len(self._items) < self._ahead or self._unwanted)
+            return not self._unwanted
