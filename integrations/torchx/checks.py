@@ -1,0 +1,53 @@
+"""What is wrong with an application, before anything is asked or made. Pure.
+
+check(app)      # raises Refused, with the role and the remedy
+"""
+
+from __future__ import annotations
+
+from torchx.specs import MISSING, NONE, AppDef, RetryPolicy, Role
+
+from contract.elasticjob.model import MOST_REPLICAS
+from integrations.torchx.errors import Refused
+
+_UNSET = ("", MISSING, NONE)
+
+
+def check(app: AppDef) -> None:
+    """Check what no option and no cluster changes.
+
+    Raises:
+        Refused: a role can't run as it is.
+    """
+    if not app.roles:
+        raise Refused(f"application {app.name!r} has no roles; it needs at least one")
+    for role in app.roles:
+        _check_program(role)
+        _check_numbers(role)
+
+
+def _check_program(role: Role) -> None:
+    if not isinstance(role.image, str) or role.image.strip() in _UNSET:
+        raise Refused(f"role {role.name}: its image is missing; name one, with --image for the components of TorchX")
+    if not isinstance(role.entrypoint, str) or role.entrypoint in _UNSET:
+        raise Refused(f"role {role.name}: its entrypoint is missing; it is the program that its replicas run")
+    if wrong := [each for each in role.args if not isinstance(each, str)]:
+        raise Refused(f"role {role.name}: argument {wrong[0]!r} must be a text")
+
+
+def _check_numbers(role: Role) -> None:
+    most, fewest = role.num_replicas, role.min_replicas
+    if not 1 <= most <= MOST_REPLICAS:
+        raise Refused(f"role {role.name}: num_replicas={most} must be between 1 and {MOST_REPLICAS}")
+    if fewest is not None and fewest < 1:
+        raise Refused(f"role {role.name}: min_replicas={fewest} must be at least 1")
+    if fewest is not None and fewest > most:
+        raise Refused(
+            f"role {role.name}: min_replicas={fewest} must not be above num_replicas={most};"
+            " for dist.ddp it is -j MIN:MAXxPROCESSES"
+        )
+    if role.max_retries < 0:
+        raise Refused(f"role {role.name}: max_retries={role.max_retries} must not be negative")
+    if not isinstance(role.retry_policy, RetryPolicy):
+        known = ", ".join(each.value for each in RetryPolicy)
+        raise Refused(f"role {role.name}: retry_policy={role.retry_policy!r} must be one of {known}")
