@@ -116,7 +116,7 @@ class JobArgs:
 
     def checked(self) -> JobArgs:
         """Return these arguments; raise InputError that names the first flag that is wrong, and the remedy."""
-        for message, remedy in _problems(self):
+        for message, remedy in problems(self):
             raise InputError(message, remedy)
         return self
 
@@ -186,8 +186,8 @@ def _value(name: str, value: Any) -> Any:
     return value
 
 
-def _problems(args: JobArgs) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong and what to do about it."""
+def problems(args: JobArgs) -> Iterator[tuple[str, str]]:
+    """Yield everything that is wrong with the arguments, each with what to do about it."""
     if not args.job_name:
         yield "--job_name is empty", "Give the job a name."
     for flag, least in _COUNTS.items():
