@@ -28,9 +28,14 @@ from cli.kube import JOBS, PODS, Access, Cluster, Object, Selection
 from contract import labels
 from contract.elasticjob import codec, names
 from contract.elasticjob.codec import InvalidJob
-from integrations.torchx import checks, preflight, workspace
+from integrations.torchx import workspace
 from integrations.torchx.errors import Refused
-from integrations.torchx.job import (
+from integrations.torchx.observe import failures, states
+from integrations.torchx.observe.logs import Follower, Wanted, written
+from integrations.torchx.observe.states import Observed
+from integrations.torchx.observe.stored import application
+from integrations.torchx.submit import checks, preflight
+from integrations.torchx.submit.job import (
     ANNOTATION_CANCELLED,
     LABEL_ORGANIZATION,
     ORGANIZATION,
@@ -39,11 +44,7 @@ from integrations.torchx.job import (
     elastic_job,
     needs_rendezvous,
 )
-from integrations.torchx.observe import failures, states
-from integrations.torchx.observe.logs import Follower, Wanted, written
-from integrations.torchx.observe.states import Observed
-from integrations.torchx.observe.stored import application
-from integrations.torchx.options import Options, run_opts
+from integrations.torchx.submit.options import Options, run_opts
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -27,8 +27,8 @@ from contract.elasticjob import names
 from contract.elasticjob.choices import State
 from contract.elasticjob.model import ElasticJob
 from contract.elasticjob.names import ConditionType, Reason
-from integrations.torchx.job import ANNOTATION_CANCELLED
 from integrations.torchx.observe.failures import Failure, failure_of, structured
+from integrations.torchx.submit.job import ANNOTATION_CANCELLED
 
 ENDED = (AppState.SUCCEEDED, AppState.FAILED, AppState.CANCELLED)
 

@@ -12,8 +12,8 @@ from torchx.specs import AppDef, RetryPolicy, Role
 
 from contract.elasticjob import names
 from contract.elasticjob.model import ElasticJob, RestartScope
-from integrations.torchx import appdef, naming
-from integrations.torchx.job import ANNOTATION_APP, worker
+from integrations.torchx.submit import appdef, naming
+from integrations.torchx.submit.job import ANNOTATION_APP, worker
 
 
 def application(job: ElasticJob) -> tuple[AppDef, tuple[str, ...]]:

@@ -19,8 +19,8 @@ from cli.kube import JOBS, PODS, PRIORITY_CLASSES, Cluster, Kind
 from contract.elasticjob import names
 from contract.stack import CONFIG_MAP, Facts
 from integrations.torchx.errors import Refused
-from integrations.torchx.options import Options
-from integrations.torchx.pods import LABEL_REPLICA_ID, Manifest, claims
+from integrations.torchx.submit.options import Options
+from integrations.torchx.submit.pods import LABEL_REPLICA_ID, Manifest, claims
 
 CONFIG_MAPS = Kind("", "v1", "ConfigMap", "configmaps")
 CLAIMS = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")

@@ -23,8 +23,8 @@ from contract.elasticjob import names
 from contract.pod_defaults import confined
 from contract.stack import Facts
 from integrations.torchx.errors import Refused
-from integrations.torchx.options import Options
-from integrations.torchx.roles import IMAGE, RANK0_HOST, REPLICA_ID
+from integrations.torchx.submit.options import Options
+from integrations.torchx.submit.roles import IMAGE, RANK0_HOST, REPLICA_ID
 
 Manifest = dict[str, Any]
 

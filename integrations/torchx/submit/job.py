@@ -20,12 +20,13 @@ from contract.code import Shipped
 from contract.elasticjob import names
 from contract.elasticjob.model import Launcher, SuccessPolicy
 from contract.stack import Facts
-from integrations.torchx import appdef, naming, torchrun, workspace
+from integrations.torchx import workspace
 from integrations.torchx.errors import Refused
-from integrations.torchx.options import Options
-from integrations.torchx.pods import LABEL_REPLICA_ID, Manifest, Pod, pod_template
-from integrations.torchx.retries import is_elastic, policy, retries
-from integrations.torchx.roles import Values, resolved
+from integrations.torchx.submit import appdef, naming, torchrun
+from integrations.torchx.submit.options import Options
+from integrations.torchx.submit.pods import LABEL_REPLICA_ID, Manifest, Pod, pod_template
+from integrations.torchx.submit.retries import is_elastic, policy, retries
+from integrations.torchx.submit.roles import Values, resolved
 
 LABEL_VERSION = "torchx.pytorch.org/version"
 LABEL_APP_NAME = "torchx.pytorch.org/app-name"
