@@ -1,0 +1,219 @@
+"""Loads a model of the zoo, and checks every function before anything is started.
+
+    spec = load("model_zoo", "mnist.mnist_functional_api.custom_model", "channels=16")
+
+The functions are those of ElasticDL's functional API, in the module of `custom_model`:
+
+    custom_model(**model_params)             the model, a torch.nn.Module; may be the class itself
+    loss(labels, predictions)                a tensor of one number; may also take sample_weights
+    optimizer()                              a description: see `optimizers`
+    feed(records, mode, metadata)            features, labels: of the records of one minibatch, as tensors. For
+                                             prediction: the features alone. `metadata` may be left out.
+    eval_metrics_fn()                        metrics by name: see `metrics`
+    callbacks()                              optional: see `callbacks`
+    custom_data_reader(address, **params)    optional: a reader of one's own
+    PredictionOutputsProcessor               optional: a class, or an object, that takes the predictions
+
+Each name but the first may be another one, also in another module of the zoo: `Names(loss="common.losses.focal")`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from elasticdl.data.params import parse_params
+from elasticdl.data.reader import Reader
+from elasticdl.errors import ZooError
+from elasticdl.zoo.callbacks import Callback
+from elasticdl.zoo.calls import CheckedFeed, CheckedLoss, call, fits
+from elasticdl.zoo.metrics import Metrics
+from elasticdl.zoo.module import Found, find, has
+from elasticdl.zoo.optimizers import described
+from elasticdl.zoo.spec import ModelSpec, PredictionOutputsProcessor
+
+MODEL_DEF = "--model_def"
+PARAMS = "--model_params"
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the model's functions are called: the flags of the same names."""
+
+    loss: str = "loss"
+    optimizer: str = "optimizer"
+    feed: str = "feed"
+    eval_metrics_fn: str = "eval_metrics_fn"
+    callbacks: str = "callbacks"
+    custom_data_reader: str = "custom_data_reader"
+    prediction_outputs_processor: str = "PredictionOutputsProcessor"
+
+
+_DEFAULT = Names()
+_EXPECTED = {
+    "loss": "def loss(labels, predictions): ... or def loss(labels, predictions, sample_weights=None): ...",
+    "optimizer": "def optimizer(lr=0.1): ...",
+    "feed": "def feed(records, mode, metadata): ... or def feed(records, mode): ...",
+    "eval_metrics_fn": "def eval_metrics_fn(): ...",
+    "callbacks": "def callbacks(): ...",
+    "custom_data_reader": "def custom_data_reader(address, **params): ...",
+    "prediction_outputs_processor": "class PredictionOutputsProcessor with process(predictions, worker_id)",
+}
+
+
+def load(
+    model_zoo: str, model_def: str, model_params: str | Mapping[str, Any] = "", names: Names = _DEFAULT
+) -> ModelSpec:
+    """Return a model of the zoo.
+
+    Args:
+        model_zoo: its folder.
+        model_def: the dotted name of the model's function or class in it.
+        model_params: arguments of that function, `a=1;b=2`.
+        names: of the other functions.
+
+    Raises:
+        ZooError: A module or function is missing, can't be imported, has a wrong signature, or returned something
+            else than it should. The error names the file and what is expected. The model itself is not made.
+    """
+    zoo = Path(model_zoo).resolve()
+    model = find(MODEL_DEF, model_zoo, model_def)
+    look = _Look(model_zoo, model_def.rpartition(".")[0], names)
+    metrics = look.required("eval_metrics_fn")
+    callbacks = look.optional("callbacks")
+    reader = look.optional("custom_data_reader")
+    processor = look.optional("prediction_outputs_processor")
+    spec = ModelSpec(
+        model_def=model_def,
+        file=model.file,
+        model=_model(model, parse_params(PARAMS, model_params), zoo),
+        loss=CheckedLoss(look.required("loss"), zoo),
+        optimizer=_optimizer(look.required("optimizer"), zoo),
+        feed=CheckedFeed(look.required("feed"), zoo),
+        eval_metrics=lambda: _metrics(metrics, zoo),
+        callbacks=_callbacks(callbacks, zoo) if callbacks else (),
+        custom_data_reader=_reader(reader, zoo) if reader else None,
+        prediction_outputs_processor=_processor(processor, zoo) if processor else None,
+    )
+    spec.eval_metrics()
+    return spec
+
+
+@dataclass(frozen=True)
+class _Look:
+    """Where the functions are looked for."""
+
+    zoo: str
+    module: str
+    names: Names
+
+    def required(self, field: str) -> Found:
+        """Return a function; raise ZooError that says what is expected if it isn't there or takes other arguments."""
+        name = getattr(self.names, field)
+        dotted = name if "." in name else f"{self.module}.{name}"
+        try:
+            found = find(f"--{field}", self.zoo, dotted)
+        except ZooError as error:
+            raise ZooError(error.message, f"{error.remedy}; expected: {_EXPECTED[field]}") from error
+        if not callable(found.value) and field != "prediction_outputs_processor":
+            raise ZooError(
+                f"--{field}: {found.name} in {found.file} is {found.value!r}, no function", f"write {_EXPECTED[field]}"
+            )
+        given = {"custom_data_reader": ("address",)}.get(field, ())
+        if field not in ("loss", "feed", "prediction_outputs_processor") and not fits(found.value, *given):
+            raise ZooError(
+                f"--{field}: {found.name}{inspect.signature(found.value)} in {found.file} can't be called "
+                f"with {', '.join(given) or 'no arguments'}",
+                f"write {_EXPECTED[field]}",
+            )
+        return found
+
+    def optional(self, field: str) -> Found | None:
+        """Return a function; None if it isn't there, unless its name was given."""
+        name = getattr(self.names, field)
+        if name == getattr(_DEFAULT, field) and not has(self.zoo, self.module, name):
+            return None
+        return self.required(field)
+
+
+def _model(found: Found, params: Mapping[str, Any], zoo: Path) -> Callable[[], torch.nn.Module]:
+    """Return what makes a new model."""
+    what = f"{MODEL_DEF}: {found.name} in {found.file}"
+    if not callable(found.value):
+        raise ZooError(
+            f"{what} is {found.value!r}", "write def custom_model(**params): ..., or a subclass of nn.Module"
+        )
+    if not fits(found.value, **params):
+        raise ZooError(
+            f"{what} takes {inspect.signature(found.value)}, and {PARAMS} gives {', '.join(params) or 'nothing'}",
+            f"correct {PARAMS}, or give the function's arguments defaults",
+        )
+
+    def make() -> torch.nn.Module:
+        model = call(found, zoo, **params)
+        if not isinstance(model, torch.nn.Module):
+            raise ZooError(f"{what} returned {type(model).__name__}", "return a torch.nn.Module")
+        return model
+
+    return make
+
+
+def _optimizer(found: Found, zoo: Path) -> Any:
+    try:
+        return described(call(found, zoo))
+    except ZooError as error:
+        raise ZooError(f"--optimizer: {found.name} in {found.file}: {error.message}", error.remedy) from error
+
+
+def _metrics(found: Found, zoo: Path) -> Metrics:
+    metrics = call(found, zoo)
+    what = f"--eval_metrics_fn: {found.name} in {found.file}"
+    if not isinstance(metrics, Mapping) or not metrics:
+        raise ZooError(f"{what} returned {metrics!r}", 'return metrics by name, such as {"accuracy": Accuracy()}')
+    try:
+        return Metrics(metrics)
+    except ZooError as error:
+        raise ZooError(f"{what}: {error.message}", error.remedy) from error
+
+
+def _callbacks(found: Found, zoo: Path) -> tuple[Callback, ...]:
+    callbacks = call(found, zoo)
+    wrong = [each for each in callbacks if not isinstance(each, Callback)] if _is_list(callbacks) else [callbacks]
+    if wrong:
+        raise ZooError(
+            f"--callbacks: {found.name} in {found.file} returned {wrong[0]!r}",
+            "return a list of elasticdl.zoo.callbacks: LearningRateScheduler, MaxSteps",
+        )
+    return tuple(callbacks)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _reader(found: Found, zoo: Path) -> Callable[[str, Mapping[str, Any]], Reader]:
+    def make(address: str, params: Mapping[str, Any]) -> Reader:
+        reader = call(found, zoo, address, **params)
+        if not isinstance(reader, Reader):
+            raise ZooError(
+                f"--custom_data_reader: {found.name} in {found.file} returned {type(reader).__name__}",
+                "return a subclass of elasticdl.data.reader.Reader",
+            )
+        return reader
+
+    return make
+
+
+def _processor(found: Found, zoo: Path) -> PredictionOutputsProcessor:
+    value = call(found, zoo) if isinstance(found.value, type) else found.value
+    if not isinstance(value, PredictionOutputsProcessor):
+        raise ZooError(
+            f"--prediction_outputs_processor: {found.name} in {found.file} is {value!r}",
+            "derive it from elasticdl.zoo.spec.PredictionOutputsProcessor",
+        )
+    return value
