@@ -5,8 +5,13 @@
     await hands.write_status(job, manifest, decision.status)
 
 Actions of the same kind that follow each other are carried out together, a few at a time. What the API server returns
-goes into the mirrors at once, so that the next decision counts it. Every action may be repeated: pods have fixed
-names, so a second creation finds the first one's pod; a deletion names the uid; a status names the resourceVersion.
+goes into the mirrors at once, so that the next decision counts it. Every action may be repeated: an action says the
+pod's name, so a second creation finds the first one's pod; a deletion names the uid; a status names the
+resourceVersion.
+
+Numbers that no pod may have twice are reserved in the status before. The ones that were reserved and certainly given
+to no pod, because no request was sent or the API server refused it, are noted for the next decision: otherwise every
+attempt under a quota would use up others.
 """
 
 from __future__ import annotations
@@ -39,6 +44,10 @@ class ServiceRefused(Refused):
     """The API server does not accept the service. The job's pods were created all the same."""
 
 
+class NameTaken(Unavailable):
+    """An object of an earlier job, which is being deleted, still has the name."""
+
+
 class Hands:
     """Carries out actions.
 
@@ -68,6 +77,7 @@ class Hands:
             ClusterError: Anything else that may succeed the next time.
         """
         refused: ServiceRefused | None = None
+        self._store.note_unused(job, [action for action in actions if isinstance(action, CreatePod)])
         for kind, same in itertools.groupby(actions, type):
             group = list(same)
             if kind is CreatePod:
@@ -126,11 +136,10 @@ class Hands:
         self._store.jobs.wrote(found)
 
     async def _create_pods(self, job: ElasticJob, actions: Sequence[CreatePod]) -> None:
-        manifests = [objects.pod(job, each.type, each.index, core=each.core, domain=self._domain) for each in actions]
         done: list[str] = []
         try:
-            for batch in batches(manifests):
-                await together(self._create(PODS, manifest, job, self._store.pods, done) for manifest in batch)
+            for batch in batches(actions):
+                await together(self._create_pod(job, action, done) for action in batch)
         except Refused as error:
             self._recorder.record(about(job), "Warning", names.Reason.FAILED_CREATE_POD, str(error))
             self._log.warning("pod_refused", job=f"{job.namespace}/{job.name}", reason=str(error))
@@ -140,6 +149,22 @@ class Hands:
                 message = f"Created pod{'s' if len(done) > 1 else ''}: {', '.join(sorted(done))}"
                 self._recorder.record(about(job), "Normal", names.Reason.SUCCESSFUL_CREATE_POD, message)
                 self._log.info("pods_created", job=f"{job.namespace}/{job.name}", pods=",".join(sorted(done)))
+
+    async def _create_pod(self, job: ElasticJob, action: CreatePod, done: list[str]) -> None:
+        manifest = objects.pod(
+            job,
+            action.type,
+            action.index,
+            core=action.core,
+            job_restarts=action.job_restarts,
+            domain=self._domain,
+        )
+        self._store.note_used(job, action)
+        try:
+            await self._create(PODS, manifest, job, self._store.pods, done)
+        except (Refused, NameTaken):
+            self._store.note_unused(job, [action])
+            raise
 
     async def _create_service(self, job: ElasticJob) -> ServiceRefused | None:
         """Create the service. Return a refusal rather than raise it, since pods are useful without the service."""
@@ -169,7 +194,7 @@ class Hands:
 
         Raises:
             Refused: It belongs to something else.
-            Unavailable: It belongs to a job of the same name that was deleted, or is itself being deleted.
+            NameTaken: It belongs to a job of the same name that was deleted, or is itself being deleted.
         """
         try:
             found = await self._cluster.get(ref)
@@ -180,7 +205,7 @@ class Hands:
         references = found["metadata"].get("ownerReferences") or ()
         former = any(each.get("kind") == names.KIND and each.get("name") == job.name for each in references)
         if former or found["metadata"].get("deletionTimestamp"):
-            raise Unavailable(f"{ref.kind.kind} {ref.name} of an earlier job is being deleted")
+            raise NameTaken(f"{ref.kind.kind} {ref.name} of an earlier job is being deleted")
         raise Refused(
             f"{ref.kind.kind} {ref.name} exists and does not belong to this job: delete it, or give the job another"
             f" name"

@@ -25,7 +25,7 @@ from controller.act import Hands, ServiceRefused, stamp
 from controller.cluster.client import Cluster, Manifest
 from controller.cluster.errors import ClusterError, Conflict, NotFound, NotLeader, Refused, Unavailable
 from controller.cluster.mirror import Key
-from controller.decide.actions import Action, Decision, Emit, status_comes_first
+from controller.decide.actions import Action, Decision, Emit, reserving, status_comes_first
 from controller.decide.decision import decide
 from controller.observe.events import About, Recorder
 from controller.observe.log import Log
@@ -188,6 +188,8 @@ class Controller:
                 await self._hands.write_status(job, decision.status)
                 self._hands.emit(job, emits)
                 emits = {}
+            else:
+                await self._hands.write_status(job, reserving(job.status, decision))
             if not work:
                 return decision.again
             await self._carry_out(key, job, work)

@@ -3,8 +3,9 @@
     objects.pod(job, "Worker", 0, core=True)
     objects.service(job)
 
-A pod is the user's template with: the labels of the old controller, a host name and a subdomain, a DNS search entry,
-what the launcher adds, the restart policy, and the priority class. Everything else stays as the user wrote it.
+A pod is the user's template with: the labels of the old controller and `indexLabel`, a host name and a subdomain, a DNS
+search entry, what the launcher adds, the restart policy, and the priority class. Everything else stays as the user
+wrote it.
 
 Each pod is reachable under its bare name from the other pods of the job, as it was when every pod had a service of its
 own: the headless service gives it the name `<pod>.<job>.<namespace>.svc.<cluster domain>`, and the search entry
@@ -21,7 +22,8 @@ from typing import Any
 
 from contract import labels
 from contract.elasticjob import names
-from contract.elasticjob.model import ElasticJob, Launcher, RestartPolicy
+from contract.elasticjob.model import ElasticJob, Launcher, PodNames, ReplicaSpec, RestartPolicy, RestartScope
+from controller.decide.actions import CreatePod
 from controller.launchers import launched
 
 Manifest = dict[str, Any]
@@ -44,7 +46,9 @@ def template_hashes(job: ElasticJob) -> dict[str, str]:
     return {type: template_hash(replica.template) for type, replica in job.spec.replica_specs.items()}
 
 
-def pod(job: ElasticJob, type: str, index: int, *, core: bool, domain: str = CLUSTER_DOMAIN) -> Manifest:
+def pod(
+    job: ElasticJob, type: str, index: int, *, core: bool, job_restarts: int = 0, domain: str = CLUSTER_DOMAIN
+) -> Manifest:
     """Return a pod.
 
     Args:
@@ -52,14 +56,15 @@ def pod(job: ElasticJob, type: str, index: int, *, core: bool, domain: str = CLU
         type: The replica type, a key of spec.replicaSpecs.
         index: Which of this type's pods.
         core: Whether it belongs to the job's minimum; it then gets the core priority class, else that of the surge.
+        job_restarts: How many times all pods of the job have been made anew.
         domain: The cluster's DNS domain.
     """
-    template = job.spec.replica_specs[type].template
+    which = CreatePod(type, index, core, job_restarts)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": _pod_metadata(job, type, index, template),
-        "spec": _pod_spec(job, type, index, core, domain),
+        "metadata": _pod_metadata(job, which),
+        "spec": _pod_spec(job, which, domain),
     }
 
 
@@ -100,40 +105,58 @@ def owned_by(manifest: Mapping[str, Any], uid: str) -> bool:
     return any(each.get("controller") and each.get("uid") == uid for each in references)
 
 
-def _pod_metadata(job: ElasticJob, type: str, index: int, template: Mapping[str, Any]) -> Manifest:
+def _pod_metadata(job: ElasticJob, which: CreatePod) -> Manifest:
+    template: Mapping[str, Any] = job.spec.replica_specs[which.type].template
     given = template.get("metadata") or {}
-    ours = dict(names.pod_labels(job.name, type, index))
-    if job.launcher is Launcher.TIDEWATER and type == names.WORKER:
-        ours |= labels.worker_pods(job.name)
+    restarts = {names.ANNOTATION_JOB_RESTARTS: str(which.job_restarts)} if which.job_restarts else {}
     return {
         **{key: given[key] for key in _TEMPLATE_METADATA if key in given},
-        "name": names.pod_name(job.name, type, index),
+        "name": job.pod_name(which.type, which.index),
         "namespace": job.namespace,
-        "labels": {**(given.get("labels") or {}), **ours},
+        "labels": {**(given.get("labels") or {}), **_pod_labels(job, which)},
         "annotations": {
             **(given.get("annotations") or {}),
             names.ANNOTATION_TEMPLATE_HASH: template_hash(template),
+            **restarts,
         },
         "ownerReferences": [owner_reference(job)],
     }
 
 
-def _pod_spec(job: ElasticJob, type: str, index: int, core: bool, domain: str) -> Manifest:
-    replica = job.spec.replica_specs[type]
+def _pod_labels(job: ElasticJob, which: CreatePod) -> dict[str, str]:
+    """Return the labels that the controller sets; its own come last."""
+    replica = job.spec.replica_specs[which.type]
+    found = {} if replica.index_label is None else {replica.index_label: str(which.index)}
+    found |= names.pod_labels(job.name, which.type, which.index)
+    if replica.pod_names is PodNames.SUCCESSIVE:
+        found[names.LABEL_TIER] = names.CORE if which.core else names.SURGE
+    if job.launcher is Launcher.TIDEWATER and which.type == names.WORKER:
+        found |= labels.worker_pods(job.name)
+    return found
+
+
+def _restart_policy(job: ElasticJob, replica: ReplicaSpec) -> str:
+    """Return what the kubelet does after a failure: nothing where the controller is to replace pods."""
+    if replica.restart_policy is RestartPolicy.EXIT_CODE or job.spec.restart_scope is RestartScope.JOB:
+        return RestartPolicy.NEVER.value
+    return replica.restart_policy.value
+
+
+def _pod_spec(job: ElasticJob, which: CreatePod, domain: str) -> Manifest:
+    replica = job.spec.replica_specs[which.type]
     template: Mapping[str, Any] = replica.template
     given: Mapping[str, Any] = template.get("spec") or {}
     policy = job.spec.scheduling_policy
-    priority = policy.core_priority_class_name if core else policy.surge_priority_class_name
+    priority = policy.core_priority_class_name if which.core else policy.surge_priority_class_name
     containers = given.get("containers") or []
     dns = given.get("dnsConfig") or {}
     search = f"{names.service_name(job.name)}.{job.namespace}.svc.{domain}"
     return {
         **given,
         **({"priorityClassName": priority} if priority else {}),
-        "containers": launched(containers, job) if type == names.WORKER else containers,
-        # ExitCode is this controller's own policy: it replaces the pod, the kubelet restarts nothing.
-        "restartPolicy": "Never" if replica.restart_policy is RestartPolicy.EXIT_CODE else replica.restart_policy.value,
-        "hostname": names.pod_name(job.name, type, index),
+        "containers": launched(containers, job) if which.type == names.WORKER else containers,
+        "restartPolicy": _restart_policy(job, replica),
+        "hostname": job.pod_name(which.type, which.index),
         "subdomain": names.service_name(job.name),
         "dnsConfig": {**dns, "searches": [search, *(dns.get("searches") or ())]},
     }

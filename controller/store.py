@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -22,10 +22,11 @@ from typing import Any
 import msgspec
 
 from contract.elasticjob import codec, names
-from contract.elasticjob.model import ElasticJob
+from contract.elasticjob.model import ElasticJob, PodNames
 from controller import objects
 from controller.cluster.client import JOBS, NODES, PODS, SERVICES, Cluster, Manifest, Source
 from controller.cluster.mirror import Change, Entry, Key, Mirror, Report
+from controller.decide.actions import CreatePod
 from controller.decide.observed import JobView, NodeView, PodView, node_view, pod_view, type_keys
 from controller.provisioning.hearing import Hearing
 from controller.queues import Queues
@@ -111,6 +112,7 @@ class Store:
         self._waiting: Counter[str] = Counter()
         self._all_waiting = 0
         self.service_refusals: dict[str, str] = {}
+        self._unused: dict[str, set[tuple[str, int]]] = {}
         self._decoded: OrderedDict[tuple[str, int], tuple[ElasticJob, Mapping[str, str]]] = OrderedDict()
         self._queues = Queues(due)
         self._hearing = Hearing(cluster, namespace, self._provisioning_changed, report)
@@ -167,6 +169,7 @@ class Store:
             admission=self._queues.admission(key, now),
             waiting_cores=self._all_waiting - self._waiting[job.uid],
             template_hashes=hashes,
+            unused=frozenset(self._unused.get(job.uid, ())),
             refusal=refusal,
             service_refusal=self.service_refusals.get(job.uid, ""),
         )
@@ -178,6 +181,20 @@ class Store:
         """
         if job.uid in self._keys:
             self.service_refusals[job.uid] = why
+
+    def note_unused(self, job: ElasticJob, creations: Iterable[CreatePod]) -> None:
+        """Note numbers that are reserved in the job's status and that certainly no pod has got.
+
+        Only the process that has reserved them knows that. After its end they stay unused.
+        """
+        types = job.spec.replica_specs
+        numbers = {(each.type, each.index) for each in creations if types[each.type].pod_names is PodNames.SUCCESSIVE}
+        if numbers and job.uid in self._keys:
+            self._unused.setdefault(job.uid, set()).update(numbers)
+
+    def note_used(self, job: ElasticJob, creation: CreatePod) -> None:
+        """Note that a pod gets this number, or may have got it, as the answer of the API server may be lost."""
+        self._unused.get(job.uid, set()).discard((creation.type, creation.index))
 
     def states(self) -> Mapping[str, int]:
         """Return the number of jobs by state."""
@@ -214,6 +231,7 @@ class Store:
         if old is not None and (new is None or new.uid != old.uid):
             self._keys.pop(old.uid, None)
             self.service_refusals.pop(old.uid, None)
+            self._unused.pop(old.uid, None)
             self._set_waiting(old.uid, 0)
         if new is not None:
             self._keys[new.uid] = new.key
@@ -253,7 +271,7 @@ class Store:
             if owner in self._keys:
                 self._due(self._keys[owner], COALESCE_SECONDS if starts else 0.0)
         if old is not None and new is None:
-            self._freed(Key(old.key.namespace, old.key.name.rsplit("-", 2)[0]))
+            self._freed(Key(old.key.namespace, names.job_of_pod(old.key.name, old.value.type, old.value.index)))
 
     def _told(self, pod: PodView, now: datetime) -> PodView:
         """Return the pod with what Karpenter says of why no node comes for it."""
@@ -332,6 +350,8 @@ def _typed(pod: PodView, job: ElasticJob, types: Mapping[str, str]) -> PodView:
 def _core_waits(pod: PodView, job: ElasticJob) -> bool:
     if pod.unschedulable_since is None or pod.terminating or pod.type not in job.spec.replica_specs:
         return False
+    if job.spec.replica_specs[pod.type].pod_names is PodNames.SUCCESSIVE:
+        return pod.core
     return pod.index < job.bounds(pod.type)[0]
 
 

@@ -51,7 +51,7 @@ ANNOTATION_TEMPLATE_HASH = "tidewater.dev/template-hash"
 """Of a pod: the hash of the template that it was made from."""
 
 ANNOTATION_JOB_RESTARTS = "tidewater.dev/job-restarts"
-"""Of a pod: how many times all pods of its job had been made anew when it was made. Absent: 0."""
+"""Of a pod: `status.jobRestarts` of its job when it was made. Absent: 0."""
 
 FIELD_MANAGER = "elasticjob-controller"
 
@@ -128,6 +128,11 @@ def pod_name(job: str, type: str, index: int) -> str:
 def single_pod_name(job: str, type: str) -> str:
     """Return the name of the only pod of a type with `podNames: Single`, which is also its host name."""
     return f"{job}-{type.lower()}"
+
+
+def job_of_pod(name: str, type: str, index: int) -> str:
+    """Return the name of the job that a pod with this name, replica type (in any case) and index belongs to."""
+    return name.removesuffix(f"-{index}").removesuffix(f"-{type.lower()}")
 
 
 def service_name(job: str) -> str:

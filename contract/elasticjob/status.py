@@ -77,7 +77,11 @@ class Status:
         ),
     ] = field(default_factory=dict)
     job_restarts: Annotated[
-        int | None, About("With restartScope Job: how many times all pods of the job were made anew.")
+        int | None,
+        About(
+            "With restartScope Job: how many times all pods were deleted to be made anew, or because the job was"
+            " suspended or waited in its queue."
+        ),
     ] = None
     restart_time: Annotated[
         datetime | None, About("With restartScope Job: not before this time are the pods made anew.")

@@ -11,6 +11,7 @@ sizes        the number of pods aimed for: bounds, allowed sizes, autoscaling
 shrink       which pods leave when there are too many
 moving       which pods leave because their node will go
 pods         which pods of one replica type are created and deleted
+restart      when all pods of a job are made anew because of one
 finish       when a job has succeeded or failed, and what is left to do then
 conditions   states, conditions and their sentences
 queue        in which order the jobs of a queue start

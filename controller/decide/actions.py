@@ -2,7 +2,8 @@
 
 What pods prove is written into the status before they are deleted: failures that count, and the end of the job. After a
 crash in between, a failure is then neither forgotten with its pod nor counted twice, and a job that has ended doesn't
-begin again. Otherwise the actions come first, so that a status never says that something was done which was not.
+begin again. The same is true of a restart of the whole job. Otherwise the actions come first, so that a status never
+says that something was done which was not; but the numbers that new pods get are reserved in the status before.
 
 A deletion may be followed by the creation of a pod of the same name: the one that is deleted has ended, or is to go
 without a grace period, so that the API server removes it at once. If it doesn't, because of a finalizer for example,
@@ -11,11 +12,11 @@ the creation fails and the next decision repeats it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
-from contract.elasticjob.status import Status
+from contract.elasticjob.status import ReplicaStatus, Status
 from controller.decide.observed import is_finished
 
 
@@ -26,11 +27,15 @@ class CreateService:
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Create a pod. `core` pods have the core priority class, the others that of the surge."""
+    """Create a pod. `core` pods have the core priority class, the others that of the surge.
+
+    `job_restarts` is how many times all pods of the job have been made anew.
+    """
 
     type: str
     index: int
     core: bool
+    job_restarts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,4 +86,20 @@ class Decision:
 def status_comes_first(old: Status, new: Status) -> bool:
     """Return whether a decision's status must be written before its actions are carried out."""
     counted = (old.restarts, old.counted, old.last_failure_time) != (new.restarts, new.counted, new.last_failure_time)
-    return counted or (is_finished(new) and not is_finished(old))
+    restarted = old.job_restarts != new.job_restarts
+    return counted or restarted or (is_finished(new) and not is_finished(old))
+
+
+def reserving(old: Status, decision: Decision) -> Status:
+    """Return the old status with the numbers reserved that new pods get; the same if there are none.
+
+    It must be written before the pods are created. Otherwise a pod that the status doesn't tell of yet could be lost
+    together with the controller, and another pod could get its number.
+    """
+    new, numbers = decision.status, dict(old.replica_statuses)
+    for type in {action.type for action in decision.actions if isinstance(action, CreatePod)}:
+        following = new.replica_statuses[type].next_index
+        numbers[type] = replace(numbers.get(type, ReplicaStatus()), next_index=following)
+    if numbers == old.replica_statuses or all(found.next_index is None for found in numbers.values()):
+        return old
+    return replace(old, replica_statuses=numbers, out_of_memory=new.out_of_memory)

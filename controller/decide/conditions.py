@@ -80,6 +80,8 @@ def sentence(situation: Situation, state: State, crews: Mapping[str, Crew]) -> s
     short = shortfall(situation, crews)
     if state is State.RUNNING:
         return f"ElasticJob {job} is running.{short}"
+    if state is State.RESTARTING and (time := situation.restart.time) is not None:
+        return f"ElasticJob {job} is restarting: all pods are made anew at {time:%H:%M:%S} UTC."
     if state is State.RESTARTING:
         return f"ElasticJob {job} is restarting.{short}"
     if state is State.QUEUED:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
 from contract.elasticjob import names
+from contract.elasticjob.choices import PodNames
 from contract.elasticjob.model import ElasticJob
 from controller.decide.exits import Verdict, verdict
 from controller.decide.observed import JobView, PodView
@@ -19,23 +20,29 @@ class Crew:
         low: fewest pods with which the job can run.
         high: most pods.
         wanted: pods that the spec asks for, within the bounds.
+        naming: how they are named.
         live: pods that wait, run, or may run.
         active: of these, those that run.
         ended: pods to be replaced, with the verdict REPLACE or RETRY.
         permanent: pods that failed for good.
         ending: pods that are being deleted, or are to be because of their node, whatever they did before.
+        next_index: with podNames Successive, the lowest number that no pod has had or is about to get.
+        spare: lower numbers that no pod has had either, in order.
     """
 
     type: str
     low: int
     high: int
     wanted: int
+    naming: PodNames
     live: list[PodView]
     active: list[PodView]
     done: list[PodView]
     ended: list[tuple[PodView, Verdict]]
     permanent: list[PodView]
     ending: list[PodView]
+    next_index: int = 0
+    spare: tuple[int, ...] = ()
 
     @property
     def size(self) -> int:
@@ -60,6 +67,19 @@ class Crew:
         yield from self.done
         yield from (pod for pod, _ in self.ended)
         yield from self.permanent
+
+    def cores(self) -> Callable[[PodView], bool]:
+        """Return the function that says whether a pod that stays belongs to the job's minimum.
+
+        With podNames Successive the index says nothing of that, but the pod itself does. After the minimum was lowered
+        there may be too many of them; then those with the lowest indices count.
+        """
+        low = self.low
+        if self.naming is not PodNames.SUCCESSIVE:
+            return lambda pod: pod.index < low
+        made = sorted((pod for pod in self.staying() if pod.core), key=lambda pod: pod.index)
+        uids = {pod.uid for pod in made[:low]}
+        return lambda pod: pod.uid in uids
 
     def without(self, gone: Collection[str]) -> Crew:
         """Return the same pods after those with these uids were deleted."""
@@ -100,7 +120,18 @@ def crews(view: JobView) -> tuple[dict[str, Crew], list[PodView]]:
             strays.append(pod)
         else:
             _put(crew, pod, job)
-    return sorted_, strays
+    return {type: _numbered(crew, view) for type, crew in sorted_.items()}, strays
+
+
+def _numbered(crew: Crew, view: JobView) -> Crew:
+    """Return the crew with the numbers that its new pods get."""
+    if crew.naming is not PodNames.SUCCESSIVE:
+        return crew
+    status = view.job.status.replica_statuses.get(crew.type)
+    taken = {pod.index for pod in (*crew.staying(), *crew.ending)}
+    following = max((status and status.next_index) or 0, max(taken, default=-1) + 1)
+    unused = (index for type, index in view.unused if type == crew.type and index not in taken and index < following)
+    return replace(crew, next_index=following, spare=tuple(sorted(unused)))
 
 
 def _crew(job: ElasticJob, type: str) -> Crew:
@@ -110,7 +141,17 @@ def _crew(job: ElasticJob, type: str) -> Crew:
     high = max(low, high)
     wanted = max(low, min(high, job.spec.replica_specs[type].replicas))
     return Crew(
-        type=type, low=low, high=high, wanted=wanted, live=[], active=[], done=[], ended=[], permanent=[], ending=[]
+        type=type,
+        low=low,
+        high=high,
+        wanted=wanted,
+        naming=job.spec.replica_specs[type].pod_names,
+        live=[],
+        active=[],
+        done=[],
+        ended=[],
+        permanent=[],
+        ending=[],
     )
 
 

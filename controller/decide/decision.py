@@ -3,8 +3,8 @@
     decision = decide(view, now)
 
 In this order: a job that is being deleted is left alone; a finished one is cleaned up; a job that has just succeeded or
-failed ends; a suspended job, or one that waits in its queue, gives up its pods; a job of which a template has changed
-is made anew; every other job gets the pods that it aims for.
+failed ends; a suspended job, or one that waits in its queue, gives up its pods; a job of which a template has changed,
+or that restarts as a whole, is made anew; every other job gets the pods that it aims for.
 
 To decide again after the actions were carried out gives no further action: a controller may be stopped between any two
 of them, and another one goes on from what it observes.
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from contract.elasticjob import names
-from contract.elasticjob.choices import State
+from contract.elasticjob.choices import PodNames, State
 from contract.elasticjob.model import ElasticJob
 from contract.elasticjob.names import ConditionType, Reason
 from contract.elasticjob.status import Condition, ReplicaStatus, Status
@@ -27,8 +27,9 @@ from controller.decide.crews import Crew, crews
 from controller.decide.finish import Outcome, cleaning, deadline, outcome
 from controller.decide.moving import departures
 from controller.decide.observed import JobView, is_finished, lost
-from controller.decide.pods import abandon, delete_all, fill
+from controller.decide.pods import abandon, delete_all, fill, inherited
 from controller.decide.queue import Standing
+from controller.decide.restart import REASON
 from controller.decide.situation import Situation, situation_of
 from controller.decide.sizes import settled
 
@@ -77,12 +78,16 @@ def _plan(situation: Situation) -> Plan:
         return Plan(lost + delete_all(staying, "the job is suspended"))
     if situation.outdated:
         return Plan(lost + delete_all(staying, "a template of the job has changed"), again=(deadline(situation),))
+    if situation.restart.under_way:
+        return Plan(lost + delete_all(staying, REASON), again=(situation.restart.time, deadline(situation)))
     if situation.waits:
         kept = {pod.uid for crew in situation.kept.values() for pod in crew.staying()}
         rest = (pod for pod in staying if pod.uid not in kept)
         return Plan(lost + delete_all(rest, "the job waits in its queue"))
     if situation.standing.admission is None:
         return Plan(lost, again=(deadline(situation),))  # the queue decides next, when it sees that the job is short
+    if situation.restart.time is not None:
+        return Plan(lost, again=(situation.restart.time, situation.standing.again, deadline(situation)))
     site = situation.site
     changes = [fill(crew, situation.goal(crew), site, situation.now) for crew in sorted_]
     return Plan(
@@ -115,7 +120,10 @@ def _ongoing(situation: Situation, plan: Plan) -> Decision:
         start_time=situation.start_time,
         waiting=waiting(situation, left),
     )
-    status = _status(situation, situation.standing, counts, fate)
+    rows = situation.tally.out_of_memory
+    for crew in left.values():
+        rows = inherited(rows, job.name, crew, plan.creates)
+    status = replace(_status(situation, situation.standing, counts, fate), out_of_memory=rows)
     serviceless = names.service_name(job.name) not in view.services
     service = serviceless and (plan.creates or any(crew.live for crew in left.values()))
     first: tuple[Action, ...] = (CreateService(),) if service else ()
@@ -146,7 +154,8 @@ def _finished(situation: Situation, end: Outcome) -> Decision:
     else:
         why = f"{end.why[:1].upper()}{end.why[1:]}."
         events = [Emit("Warning", end.reason, why), Emit("Warning", Reason.FAILED, message)]
-    status = _dated(_status(situation, Standing(None), counts, fate), job.status, now)
+    ended = _status(situation, Standing(None), counts, fate)
+    status = _dated(replace(ended, job_restarts=job.status.job_restarts, restart_time=None), job.status, now)
     actions: tuple[Action, ...] = (*_forced(deletes, situation.view), *situation.tally.events, *events)
     return Decision(status, actions, _expiry(job, now))
 
@@ -200,6 +209,8 @@ def _status(situation: Situation, standing: Standing, counts: Mapping[str, Repli
         restarts=tally.restarts,
         counted=tally.counted,
         out_of_memory=tally.out_of_memory,
+        job_restarts=situation.restart.number or None,
+        restart_time=situation.restart.time,
         observed_generation=job.generation,
         start_time=fate.start_time,
         completion_time=fate.completion_time,
@@ -214,12 +225,14 @@ def _status(situation: Situation, standing: Standing, counts: Mapping[str, Repli
 
 
 def _count(crew: Crew, creates: Iterable[CreatePod] = ()) -> ReplicaStatus:
-    created = sum(create.type == crew.type for create in creates)
+    created = [create.index for create in creates if create.type == crew.type]
+    successive = crew.naming is PodNames.SUCCESSIVE
     return ReplicaStatus(
         active=len(crew.active),
-        pending=len(crew.live) - len(crew.active) + created,
+        pending=len(crew.live) - len(crew.active) + len(created),
         succeeded=len(crew.done),
         failed=len(crew.ended) + len(crew.permanent),
+        next_index=max(crew.next_index, max(created, default=-1) + 1) if successive else None,
     )
 
 

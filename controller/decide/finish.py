@@ -7,9 +7,10 @@ A job has succeeded when its success policy is met, even if other pods still run
 pod 0. If pod 0 has failed for good, or has left by shrinking, it is that of the lowest index that is left: in elastic
 training the others go on without it.
 
-A job has failed when fewer pods of a type than its minimum can ever run again, when a pod exhausts its memory again and
-again, at its back-off limit, and at its deadline. A failed job keeps no pod running, whatever `cleanPodPolicy` says,
-and of no finished job a pod starts: both would hold machines, or begin a training that has ended.
+A job has failed when fewer pods of a type than its minimum can ever run again (with `AllPods`: when one can't), when a
+pod exhausts its memory again and again, at its back-off limit, and at its deadline. A failed job keeps no pod running,
+whatever `cleanPodPolicy` says, and of no finished job a pod starts: both would hold machines, or begin a training that
+has ended.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from contract.elasticjob import names
-from contract.elasticjob.choices import CleanPodPolicy, SuccessPolicy
+from contract.elasticjob.choices import CleanPodPolicy, PodNames, SuccessPolicy
 from contract.elasticjob.model import ElasticJob
 from contract.elasticjob.names import Reason
 from controller.decide.actions import DeletePod
@@ -55,8 +56,11 @@ def outcome(situation: Situation) -> Outcome | None:
     if end is not None and end <= situation.now:
         why = f"it was active for activeDeadlineSeconds ({spec.active_deadline_seconds})"
         return Outcome(False, Reason.DEADLINE, why)
-    if situation.outdated:
-        return None  # all pods are made anew, so none of them has failed for good
+    if situation.anew:
+        return None
+    if spec.success_policy is SuccessPolicy.ALL_PODS and (lost := _lost(situation)) is not None:
+        why = f"pod {lost.name} failed for good, and successPolicy is {spec.success_policy}"
+        return Outcome(False, Reason.PERMANENT_FAILURE, why)
     return next((short for crew in situation.kept.values() if (short := _too_few(situation, crew))), None)
 
 
@@ -74,6 +78,8 @@ def _is_met(situation: Situation, crews: Mapping[str, Crew]) -> bool:
     if policy is SuccessPolicy.ALL_WORKERS:
         rest = worker.live or worker.ended or _awaited(situation, worker)
         return bool(worker.done) and not rest
+    if policy is SuccessPolicy.ALL_PODS:
+        return all(len(crew.done) == crew.size == situation.size(crew) for crew in crews.values())
     master = crews.get(names.MASTER)
     return _lead_is_done(situation, master if master is not None and master.wanted else worker)
 
@@ -105,7 +111,8 @@ def _lead_is_done(situation: Situation, crew: Crew) -> bool:
     first = min(pod.index for pod in crew.done)
     if any(pod.index < first for pod in crew.live) or any(pod.index < first for pod, _ in crew.ended):
         return False
-    if not _awaited(situation, crew):
+    # A pod that is still to be created may have a lower index, but not a successor.
+    if not _awaited(situation, crew) or crew.naming is PodNames.SUCCESSIVE:
         return True
     held = {pod.index for pod in crew.staying()}
     return all(index in held for index in range(first))
@@ -122,8 +129,17 @@ def _out_of_memory(situation: Situation) -> Outcome | None:
     name = max(row, key=lambda name: row[name], default="")
     if not name or row[name] < MOST_OUT_OF_MEMORY:
         return None
-    why = f"pod {name} used more memory than its limit {row[name]} times in a row"
+    types = situation.job.spec.replica_specs
+    heirs = [type for type, replica in types.items() if replica.pod_names is PodNames.SUCCESSIVE]
+    inherits = any(name.startswith(names.pod_name(situation.job.name, type, 0)[:-1]) for type in heirs)
+    pods = f"{name} and the pods that it replaced" if inherits else name
+    why = f"pod {pods} used more memory than {'their' if inherits else 'its'} limit {row[name]} times in a row"
     return Outcome(False, Reason.OUT_OF_MEMORY, f"{why}; raise the limit in its template, or let its program use less")
+
+
+def _lost(situation: Situation) -> PodView | None:
+    """Return a pod that failed for good; None if none did."""
+    return next((pod for crew in situation.kept.values() for pod in crew.permanent), None)
 
 
 def _too_few(situation: Situation, crew: Crew) -> Outcome | None:

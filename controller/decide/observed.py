@@ -108,6 +108,10 @@ class PodView:
     """Whether other containers, such as a sidecar, still run after the one that trains has ended: a deletion takes as
     long as that of a pod that runs."""
     terminating: bool = False
+    core: bool = False
+    """Whether it says of itself that it was made for the job's minimum; only pods with podNames Successive do."""
+    job_restarts: int = 0
+    """How many times all pods of the job had been made anew when it was made."""
     node: str | None = None
     unschedulable_since: datetime | None = None
     unschedulable_reason: str = ""
@@ -169,6 +173,8 @@ class JobView:
     """Core pods of other jobs that no node has room for."""
     template_hashes: Mapping[str, str] = field(default_factory=dict)
     """By replica type: the hash that a pod made now would have."""
+    unused: frozenset[tuple[str, int]] = frozenset()
+    """Replica types and numbers that this process has reserved, and certainly not given to a pod."""
     refusal: str = ""
     """What the API server said when it last refused to create a pod of this job; empty after a success."""
     service_refusal: str = ""
@@ -185,7 +191,7 @@ def pod_view(pod: Object, types: Mapping[str, str]) -> PodView:
     metadata, status = pod["metadata"], pod.get("status") or {}
     labels = metadata.get("labels") or {}
     label = labels.get(names.LABEL_REPLICA_TYPE, "")
-    index = labels.get(names.LABEL_REPLICA_INDEX, "")
+    annotations = metadata.get("annotations") or {}
     conditions = status.get("conditions") or ()
     ended = _ended(pod)
     unschedulable = _unschedulable(conditions)
@@ -198,10 +204,12 @@ def pod_view(pod: Object, types: Mapping[str, str]) -> PodView:
         name=metadata["name"],
         uid=metadata.get("uid", ""),
         type=types.get(label, label),
-        index=int(index) if index.isascii() and index.isdigit() else -1,
+        index=_number(labels.get(names.LABEL_REPLICA_INDEX, ""), -1),
         phase=phase,
         lingers=lingers,
         terminating=bool(metadata.get("deletionTimestamp")),
+        core=labels.get(names.LABEL_TIER) == names.CORE,
+        job_restarts=_number(annotations.get(names.ANNOTATION_JOB_RESTARTS, ""), 0),
         node=(pod.get("spec") or {}).get("nodeName") or None,
         unschedulable_since=_time(unschedulable.get("lastTransitionTime")),
         unschedulable_why=unschedulable.get("message") or "",
@@ -214,7 +222,7 @@ def pod_view(pod: Object, types: Mapping[str, str]) -> PodView:
         created=_time(metadata.get("creationTimestamp")) or datetime.min.replace(tzinfo=UTC),
         started=_time(ended.get("startedAt")) or _time(status.get("startTime")),
         finished=_time(ended.get("finishedAt")),
-        template_hash=(metadata.get("annotations") or {}).get(names.ANNOTATION_TEMPLATE_HASH, ""),
+        template_hash=annotations.get(names.ANNOTATION_TEMPLATE_HASH, ""),
         tolerant=_tolerant(pod),
     )
 
@@ -334,6 +342,11 @@ def _stuck(status: Object) -> tuple[str, str]:
         if waiting.get("reason") in STUCK:
             return STUCK[waiting["reason"]], waiting.get("message") or ""
     return "", ""
+
+
+def _number(text: str, otherwise: int) -> int:
+    """Return the number that a label or an annotation contains."""
+    return int(text) if text.isascii() and text.isdigit() else otherwise
 
 
 def _time(text: str | None) -> datetime | None:

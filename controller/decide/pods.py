@@ -6,14 +6,20 @@ An index is free when no pod has it any more: a pod that is being deleted holds 
 successor is created then. A pod that has ended, or has no node, is gone at once, so that its successor is created in
 the same decision, unless a sidecar of it still runs. The lowest free indices are created first. After a lower pod has
 left, the others keep their indices: no pod is moved.
+
+With `podNames: Successive` a pod gets the next number that no pod has had, so it never waits for one that is being
+deleted. Whether it is a core pod depends on how many of those are left: so a core pod is replaced by a core pod.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from contract.elasticjob import names
+from contract.elasticjob.choices import PodNames
 from controller.decide.actions import CreatePod, DeletePod
 from controller.decide.crews import Crew
 from controller.decide.exits import Verdict, due
@@ -35,12 +41,14 @@ class Site:
         endpoint: the rendezvous endpoint.
         earlier: failures of the job that were counted before those of the pods that wait to be replaced.
         last_failure: when a failure was last counted.
+        job_restarts: how many times all pods of the job have been made anew.
     """
 
     nodes: Mapping[str, NodeView]
     endpoint: str
     earlier: int
     last_failure: datetime | None
+    job_restarts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +87,12 @@ def fill(crew: Crew, goal: Goal, site: Site, now: datetime) -> Change:
     times = {pod.uid: due(pod, meaning, site.earlier, site.last_failure) for pod, meaning in left.ended}
     replaced = {uid for uid, time in times.items() if time <= now}
     deletes += tuple(DeletePod(pod.name, pod.uid, REPLACED[how]) for pod, how in left.ended if pod.uid in replaced)
+    left = left.without(replaced)
+    successive = crew.naming is PodNames.SUCCESSIVE
+    creates = _successors(left, goal) if successive else _creates(crew, left, goal, site)
     return Change(
         deletes=deletes,
-        creates=_creates(crew, left.without(replaced), goal, site),
+        creates=tuple(replace(create, job_restarts=site.job_restarts) for create in creates),
         again=min((time for time in times.values() if time > now), default=None),
     )
 
@@ -101,6 +112,35 @@ def _creates(crew: Crew, left: Crew, goal: Goal, site: Site) -> tuple[CreatePod,
     return tuple(CreatePod(crew.type, index, index < crew.low) for index in free)
 
 
+def _successors(left: Crew, goal: Goal) -> tuple[CreatePod, ...]:
+    """Return the creations of pods with podNames Successive, beside those that are `left`."""
+    lacking = left.low - sum(pod.core for pod in left.staying())
+    numbers = itertools.chain(left.spare, itertools.count(left.next_index))
+    fresh = itertools.islice(numbers, missing(left, goal))
+    return tuple(CreatePod(left.type, index, place < lacking) for place, index in enumerate(fresh))
+
+
+def inherited(rows: Mapping[str, int], job: str, left: Crew, creates: Iterable[CreatePod]) -> Mapping[str, int]:
+    """Return how many times in a row pods exhausted their memory, after new pods took over from those before them.
+
+    With podNames Successive a row goes on under the name of another pod, the longest one first.
+
+    Args:
+        rows: By name of a pod.
+        job: The job's name.
+        left: The pods that stay.
+        creates: The pods that are created.
+    """
+    if left.naming is not PodNames.SUCCESSIVE or not rows:
+        return rows
+    own, present = names.pod_name(job, left.type, 0)[:-1], {pod.name for pod in left.staying()}
+    former = [name for name in rows if name.startswith(own) and name not in present]
+    former.sort(key=lambda name: -rows[name])
+    made = [names.pod_name(job, left.type, create.index) for create in creates if create.type == left.type]
+    heirs = dict(zip(former, made, strict=False))
+    return {heirs.get(name, name): row for name, row in rows.items()}
+
+
 def missing(crew: Crew, goal: Goal) -> int:
     """Return how many pods are to be created, some of them perhaps only after others are gone."""
     number = goal.size - crew.size
@@ -114,7 +154,8 @@ def _barred(crew: Crew, goal: Goal) -> list[PodView]:
     if goal.waiting is None:
         return []
     waiting = [*crew.unplaced, *(pod for pod, _ in crew.ended)]
-    waiting.sort(key=lambda pod: (pod.index < crew.low, -pod.index))
+    core = crew.cores()
+    waiting.sort(key=lambda pod: (core(pod), -pod.index))
     return waiting[: max(0, len(waiting) - goal.waiting)]
 
 

@@ -1,11 +1,11 @@
 """Which pods leave when there are too many.
 
 The order: pods that have failed; pods that have succeeded; Pending pods, first those without a node; pods on doomed
-nodes; then all others. Of pods in the same state, surge pods leave before core pods (whose index is below the minimum),
-and then the highest index. A core pod therefore leaves only if every surge pod that is left is in a better state. A
-surge pod that runs is not removed to keep a core pod that doesn't: the job would have one worker less, and might fall
-below its minimum. Because the number of pods aimed for is never below the minimum, a core pod that runs on a sound node
-never leaves by shrinking.
+nodes; then all others. Of pods in the same state, surge pods leave before core pods (those of the minimum: see
+`Crew.cores`), and then the highest index. A core pod therefore leaves only if every surge pod that is left is in a
+better state. A surge pod that runs is not removed to keep a core pod that doesn't: the job would have one worker less,
+and might fall below its minimum. Because the number of pods aimed for is never below the minimum, a core pod that runs
+on a sound node never leaves by shrinking.
 
 Where Karpenter brings nodes, it also takes those away that are empty, so pods on its nodes leave before those on others
 in the same state, and as many of its nodes as possible become empty: of nodes with several pods of the job, those with
@@ -44,14 +44,15 @@ def leaving(crew: Crew, excess: int, nodes: Mapping[str, NodeView], endpoint: st
 
 def departure(crew: Crew, nodes: Mapping[str, NodeView], endpoint: str) -> Callable[[PodView], Order]:
     """Return the key by which the type's pods are sorted so that the first to leave comes first."""
-    host, mates = endpoint_host(endpoint), _mates(crew, nodes)
+    host, mates, core = endpoint_host(endpoint), _mates(crew, nodes), crew.cores()
 
     def order(pod: PodView) -> Order:
         rank = standing(pod, nodes)
         # When it is the turn of this state, the pods in a worse one have left.
-        rest = [mate.index for mate in mates.get(pod.node or "", ()) if standing(mate, nodes) >= rank > UNPLACED]
-        place = (False, min(rest) < crew.low, len(rest), -max(rest)) if rest else ANYWHERE
-        return pod.name == host, rank, pod.index < crew.low, place, -pod.index
+        rest = [mate for mate in mates.get(pod.node or "", ()) if standing(mate, nodes) >= rank > UNPLACED]
+        highest = max((mate.index for mate in rest), default=0)
+        place = (False, any(map(core, rest)), len(rest), -highest) if rest else ANYWHERE
+        return pod.name == host, rank, core(pod), place, -pod.index
 
     return order
 

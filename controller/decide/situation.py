@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from contract.elasticjob import names
+from contract.elasticjob.choices import RestartScope
 from contract.elasticjob.model import ElasticJob
 from controller.decide.crews import Crew, crews
 from controller.decide.exits import Tally, Verdict, tally
@@ -17,6 +18,7 @@ from controller.decide.moving import mover, vacated
 from controller.decide.observed import Admission, JobView, PodView
 from controller.decide.pods import Goal, Site
 from controller.decide.queue import Standing, need, stand
+from controller.decide.restart import Restart, counted_once, following, judged, restart_of
 from controller.decide.shrink import shrunk
 from controller.decide.sizes import Aim, aim_of
 
@@ -33,6 +35,7 @@ class Situation:
         tally: the failures that count.
         aim: the number of workers aimed for.
         standing: what the queue allows.
+        restart: where the job is in the restarts of all its pods.
         now: in whole seconds, as the API server keeps times.
         again: when a worker may leave a cordoned node, once the status says that the job has its size.
     """
@@ -44,6 +47,7 @@ class Situation:
     tally: Tally
     aim: Aim
     standing: Standing
+    restart: Restart
     now: datetime
     again: datetime | None
 
@@ -63,6 +67,11 @@ class Situation:
         return _is_outdated(self.view)
 
     @property
+    def anew(self) -> bool:
+        """Return whether all pods go and are made anew, so that none of them has failed for good."""
+        return self.outdated or (self.restart.under_way and not self.restart.begins)
+
+    @property
     def site(self) -> Site:
         """Return what decides when pods are replaced, and which leave first."""
         retried = sum(meaning is Verdict.RETRY for crew in self.crews.values() for _, meaning in crew.ended)
@@ -71,6 +80,7 @@ class Situation:
             endpoint=self.job.spec.rdzv_endpoint,
             earlier=max(0, self.tally.restarts - retried),
             last_failure=self.tally.last_failure_time,
+            job_restarts=self.restart.number,
         )
 
     @property
@@ -98,7 +108,8 @@ def situation_of(view: JobView, now: datetime) -> Situation:
     """Return the situation of a job that has not finished."""
     now = now.replace(microsecond=0)
     sorted_, strays = crews(view)
-    judged = [each for crew in sorted_.values() for each in crew.judged()]
+    restart = restart_of(view, now)
+    counted = _tally(view, tally(view.job.status, judged(sorted_.values(), restart), now))
     sorted_ = {type: vacated(crew, view.nodes) for type, crew in sorted_.items()}
     aim = aim_of(view, sorted_[names.WORKER], now)
     moved = _mover(view, sorted_[names.WORKER], aim)
@@ -115,14 +126,18 @@ def situation_of(view: JobView, now: datetime) -> Situation:
     elif standing.admission is Admission.WAIT:
         # Not of all pods: with a pod that leaves by shrinking, the job could next be taken for whole, or for done.
         kept = {type: crew.without({pod.uid for pod in crew.live}) for type, crew in kept.items()}
+    if standing.admission is not None and not _is_outdated(view):
+        sizes = {type: _size(crew, aim) for type, crew in kept.items()}
+        restart = following(restart, view, kept, sizes, standing.admission, now)
     return Situation(
         view=view,
         crews=sorted_,
         kept=kept,
         strays=[pod for pod in strays if not pod.terminating],
-        tally=_tally(view, tally(view.job.status, judged, now)),
+        tally=counted,
         aim=aim,
         standing=standing,
+        restart=restart,
         now=now,
         again=now + timedelta(seconds=1) if moved is not None and soon and not seen else None,
     )
@@ -132,11 +147,15 @@ def _mover(view: JobView, worker: Crew, aim: Aim) -> PodView | None:
     """Return the worker that leaves a cordoned node, of a job that has what it aims for and may look for room."""
     if view.job.spec.suspend or view.admission is not Admission.FREE or _is_outdated(view):
         return None
+    if view.job.spec.restart_scope is RestartScope.JOB:
+        return None  # without it the others could not go on
     return mover(worker, aim.size, view.nodes, view.job.spec.rdzv_endpoint)
 
 
 def _tally(view: JobView, found: Tally) -> Tally:
     """Forget how pods used memory whose template is being changed, or may be before the job is resumed."""
+    if view.job.spec.restart_scope is RestartScope.JOB:
+        found = counted_once(found, view.job.status)
     return replace(found, out_of_memory={}) if view.job.spec.suspend or _is_outdated(view) else found
 
 
