@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 
@@ -44,7 +45,7 @@ def test_indices_are_read_by_range_and_come_in_their_order() -> None:
 def test_runs_cover_the_indices_and_nothing_else(indices: list[int]) -> None:
     found = runs(indices)
     assert [index for start, end in found for index in range(start, end)] == sorted(set(indices))
-    assert all(one[1] < other[0] for one, other in zip(found, found[1:], strict=False))
+    assert all(one[1] < other[0] for one, other in itertools.pairwise(found))
 
 
 def test_the_last_minibatch_has_what_is_left() -> None:
@@ -58,11 +59,11 @@ def test_an_error_comes_after_the_items_before_it() -> None:
         yield from (1, 2, 3)
         raise DataError("chunk 3 is damaged")
 
-    found = []
-    with pytest.raises(DataError, match="chunk 3"), Ahead(damaged()) as items:
-        for item in items:
-            found.append(item)  # noqa: PERF402 - what came before the error counts
-    assert found == [1, 2, 3]
+    with Ahead(damaged()) as items:
+        found = iter(items)
+        assert [next(found), next(found), next(found)] == [1, 2, 3]
+        with pytest.raises(DataError, match="chunk 3"):
+            next(found)
 
 
 def test_no_more_than_asked_for_is_read_ahead() -> None:
