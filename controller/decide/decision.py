@@ -29,7 +29,7 @@ from controller.decide.moving import departures
 from controller.decide.observed import JobView, is_finished, lost
 from controller.decide.pods import abandon, delete_all, fill, inherited
 from controller.decide.queue import Standing
-from controller.decide.restart import REASON
+from controller.decide.restart import REASON, following
 from controller.decide.situation import Situation, situation_of
 from controller.decide.sizes import settled
 
@@ -65,6 +65,7 @@ def decide(view: JobView, now: datetime) -> Decision:
     end = outcome(situation)
     if end is not None:
         return _finished(situation, end)
+    situation = replace(situation, restart=following(situation))
     return _ongoing(situation, _plan(situation))
 
 

@@ -18,9 +18,23 @@ from controller.decide.moving import mover, vacated
 from controller.decide.observed import Admission, JobView, PodView
 from controller.decide.pods import Goal, Site
 from controller.decide.queue import Standing, need, stand
-from controller.decide.restart import Restart, counted_once, following, judged, restart_of
 from controller.decide.shrink import shrunk
 from controller.decide.sizes import Aim, aim_of
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Where a job is in its restarts; see `controller.decide.restart`.
+
+    Attributes:
+        number: how many there have been, the present one included.
+        under_way: whether there are pods from before the last one; all of them must go.
+        time: not before this time are new pods made; None: at once.
+    """
+
+    number: int = 0
+    under_way: bool = False
+    time: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +83,7 @@ class Situation:
     @property
     def anew(self) -> bool:
         """Return whether all pods go and are made anew, so that none of them has failed for good."""
-        return self.outdated or (self.restart.under_way and not self.restart.begins)
+        return self.outdated or self.restart.under_way
 
     @property
     def site(self) -> Site:
@@ -108,8 +122,9 @@ def situation_of(view: JobView, now: datetime) -> Situation:
     """Return the situation of a job that has not finished."""
     now = now.replace(microsecond=0)
     sorted_, strays = crews(view)
-    restart = restart_of(view, now)
-    counted = _tally(view, tally(view.job.status, judged(sorted_.values(), restart), now))
+    restart = _restart(view, now)
+    judged = [_judged(*each, restart) for crew in sorted_.values() for each in crew.judged()]
+    counted = _tally(view, tally(view.job.status, judged, now))
     sorted_ = {type: vacated(crew, view.nodes) for type, crew in sorted_.items()}
     aim = aim_of(view, sorted_[names.WORKER], now)
     moved = _mover(view, sorted_[names.WORKER], aim)
@@ -126,9 +141,6 @@ def situation_of(view: JobView, now: datetime) -> Situation:
     elif standing.admission is Admission.WAIT:
         # Not of all pods: with a pod that leaves by shrinking, the job could next be taken for whole, or for done.
         kept = {type: crew.without({pod.uid for pod in crew.live}) for type, crew in kept.items()}
-    if standing.admission is not None and not _is_outdated(view):
-        sizes = {type: _size(crew, aim) for type, crew in kept.items()}
-        restart = following(restart, view, kept, sizes, standing.admission, now)
     return Situation(
         view=view,
         crews=sorted_,
@@ -152,10 +164,27 @@ def _mover(view: JobView, worker: Crew, aim: Aim) -> PodView | None:
     return mover(worker, aim.size, view.nodes, view.job.spec.rdzv_endpoint)
 
 
+def _restart(view: JobView, now: datetime) -> Restart:
+    """Return where the job is in its restarts, before another one begins."""
+    status = view.job.status
+    number = max((status.job_restarts or 0, *(pod.job_restarts for pod in view.pods)))
+    former = any(pod.job_restarts < number for pod in view.pods)
+    later = status.restart_time is not None and status.restart_time > now
+    return Restart(number, former, status.restart_time if later else None)
+
+
+def _judged(pod: PodView, meaning: Verdict, restart: Restart) -> tuple[PodView, Verdict]:
+    """Return a pod with what its state means; one from before the last restart only ends."""
+    return pod, Verdict.LIVE if pod.job_restarts < restart.number else meaning
+
+
 def _tally(view: JobView, found: Tally) -> Tally:
-    """Forget how pods used memory whose template is being changed, or may be before the job is resumed."""
+    """Return the failures that count: of a job that restarts as a whole, one for all pods that failed together.
+
+    Forget how pods used memory whose template is being changed, or may be before the job is resumed.
+    """
     if view.job.spec.restart_scope is RestartScope.JOB:
-        found = counted_once(found, view.job.status)
+        found = replace(found, restarts=min(found.restarts, view.job.status.restarts + 1))
     return replace(found, out_of_memory={}) if view.job.spec.suspend or _is_outdated(view) else found
 
 

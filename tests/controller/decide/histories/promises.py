@@ -7,7 +7,7 @@ from dataclasses import fields
 from datetime import datetime
 
 from contract.elasticjob import names
-from contract.elasticjob.choices import CleanPodPolicy, State
+from contract.elasticjob.choices import CleanPodPolicy, PodNames, State
 from contract.elasticjob.status import Status
 from controller.decide.actions import CreatePod, CreateService, Decision, DeleteJob, DeletePod, Emit
 from controller.decide.observed import Admission, JobView, PodView, is_finished, lost
@@ -27,7 +27,7 @@ def check(view: JobView, decision: Decision, now: datetime) -> None:
         return
     assert decision.again is None or decision.again > now.replace(microsecond=0), "would decide again at once for ever"
     _check_numbers(view, decision, left)
-    _check_creations(view, decision, gone)
+    _check_creations(view, decision, left)
     _check_core(view, decision, gone, left)
     _check_nodes(view, decision, left)
     _check_state(decision, left)
@@ -39,12 +39,13 @@ def check_again(view: JobView, decision: Decision, again: Decision) -> None:
     if moved(again) and (reached or any(isinstance(action, DeletePod) for action in decision.actions)):
         return  # a worker leaves a cordoned node only when the job has its size and the status says so
     kinds = {type(action) for action in again.actions}
-    if outdated(view):  # the pods of the old template that had no node are gone, and new ones may be made
+    anew = outdated(view) or restarting(view, decision)
+    if anew:  # the pods of the old template that had no node are gone, and new ones may be made
         kinds -= {CreatePod, CreateService, Emit}
     if is_finished(decision.status):  # its time to live may be 0
         kinds -= {DeleteJob}
     assert not kinds, f"{decision.actions} and then {again.actions}"
-    assert outdated(view) or not difference(decision.status, again.status), difference(decision.status, again.status)
+    assert anew or not difference(decision.status, again.status), difference(decision.status, again.status)
 
 
 def difference(before: Status, after: Status) -> dict[str, tuple[object, object]]:
@@ -60,6 +61,21 @@ def outdated(view: JobView) -> bool:
     """Return whether all pods have to leave, since one of them is of an old template."""
     hashes = view.template_hashes
     return any(pod.template_hash and pod.template_hash != hashes.get(pod.type, pod.template_hash) for pod in view.pods)
+
+
+def restarting(view: JobView, decision: Decision) -> bool:
+    """Return whether all pods have to leave, since the job restarts as a whole."""
+    return any(pod.job_restarts < (decision.status.job_restarts or 0) for pod in view.pods)
+
+
+def core_workers(view: JobView, decision: Decision) -> set[str]:
+    """Return the uids of the workers that belong to the job's minimum and need not leave because of their nodes."""
+    low, leave = max(1, view.job.bounds(names.WORKER)[0]), moved(decision)
+    workers = [pod for pod in view.pods if pod.type == names.WORKER and pod.index >= 0]
+    if view.job.spec.worker.pod_names is not PodNames.SUCCESSIVE:
+        return {pod.uid for pod in workers if pod.index < low}
+    made = sorted((pod.index, pod.uid) for pod in workers if pod.core and not pod.terminating and pod.uid not in leave)
+    return {uid for _, uid in made[:low]}
 
 
 def _check_finished(view: JobView, decision: Decision, gone: set[str]) -> None:
@@ -83,19 +99,35 @@ def _check_numbers(view: JobView, decision: Decision, left: list[PodView]) -> No
         )
 
 
-def _check_creations(view: JobView, decision: Decision, gone: set[str]) -> None:
+def _check_creations(view: JobView, decision: Decision, left: list[PodView]) -> None:
     creates = [action for action in decision.actions if isinstance(action, CreatePod)]
     # A pod that runs and is deleted keeps its name for a while.
     taken = {
         (pod.type, pod.index)
         for pod in view.pods
-        if pod.uid not in gone
+        if pod in left
+        or pod.terminating
         or (pod.node is not None and (pod.phase not in ENDED or pod.lingers) and not lost(pod, view.nodes))
     }
     for create in creates:
+        low = max(view.job.bounds(create.type)[0], create.type == names.WORKER)
         assert (create.type, create.index) not in taken, f"creates {create}, which exists"
-        assert create.core == (create.index < max(view.job.bounds(create.type)[0], create.type == names.WORKER))
+        if view.job.spec.replica_specs[create.type].pod_names is PodNames.SUCCESSIVE:
+            _check_successor(view, create)
+            there = sum(pod.type == create.type and pod.core and not pod.terminating for pod in left)
+            cores = there + sum(other.type == create.type and other.core for other in creates)
+            surge = [other for other in creates if other.type == create.type and not other.core]
+            assert cores == low or (cores > low and there == cores) or not surge, f"{cores} of {low} core pods"
+        else:
+            assert create.core == (create.index < low)
         taken.add((create.type, create.index))
+
+
+def _check_successor(view: JobView, create: CreatePod) -> None:
+    """Check that a pod gets a number that no pod has had."""
+    status = view.job.status.replica_statuses.get(create.type)
+    assert create.index >= ((status and status.next_index) or 0), f"{create} was reserved before"
+    assert all(pod.index < create.index for pod in view.pods if pod.type == create.type), f"{create} is no successor"
 
 
 def _check_core(view: JobView, decision: Decision, gone: set[str], left: list[PodView]) -> None:
@@ -104,12 +136,12 @@ def _check_core(view: JobView, decision: Decision, gone: set[str], left: list[Po
         return
     if view.job.spec.suspend or outdated(view) or view.admission in (Admission.WAIT, Admission.YIELD):
         return
-    low = max(1, view.job.bounds(names.WORKER)[0])
+    core = core_workers(view, decision)
     live = (pod for pod in left if pod.phase not in ENDED)
-    surge = [pod for pod in live if pod.type == names.WORKER and pod.index >= low]
+    surge = [pod for pod in live if pod.type == names.WORKER and pod.uid not in core]
     because_of_nodes = moved(decision)
     for pod in view.pods:
-        if pod.uid not in gone or pod.type != names.WORKER or not 0 <= pod.index < low or pod.terminating:
+        if pod.uid not in gone or pod.uid not in core or pod.terminating:
             continue
         if pod.uid in because_of_nodes:
             continue

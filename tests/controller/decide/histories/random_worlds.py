@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from contract.elasticjob import names
-from contract.elasticjob.choices import CleanPodPolicy, RestartPolicy, SuccessPolicy
+from contract.elasticjob.choices import CleanPodPolicy, PodNames, RestartPolicy, RestartScope, SuccessPolicy
 from contract.elasticjob.model import ElasticJob, JobSpec, ReplicaSpec, SchedulingPolicy
 from contract.elasticjob.status import Status
 from controller.decide.decision import decide
@@ -34,6 +34,7 @@ def random_job(random: Random, name: str = "j", queue: str | None = None) -> Ela
             min_replicas=low,
             max_replicas=high,
             success_policy=random.choice(list(SuccessPolicy)),
+            restart_scope=random.choice((RestartScope.POD, RestartScope.POD, RestartScope.JOB)),
             clean_pod_policy=random.choice(list(CleanPodPolicy)),
             ttl_seconds_after_finished=random.choice((None, None, 0, 100)),
             active_deadline_seconds=random.choice((None, None, None, 5000)),
@@ -45,15 +46,16 @@ def random_job(random: Random, name: str = "j", queue: str | None = None) -> Ela
 
 
 def _replicas(random: Random, replicas: int) -> dict[str, ReplicaSpec]:
-    def spec(replicas: int, low: int | None = None) -> ReplicaSpec:
+    def spec(replicas: int, naming: PodNames, low: int | None = None) -> ReplicaSpec:
         policy = random.choice((RestartPolicy.EXIT_CODE, *RestartPolicy))
-        return ReplicaSpec(replicas=replicas, min_replicas=low, restart_policy=policy, template={})
+        return ReplicaSpec(replicas=replicas, min_replicas=low, restart_policy=policy, pod_names=naming, template={})
 
-    types = {names.WORKER: spec(replicas)}
+    several = (PodNames.INDEXED, PodNames.SUCCESSIVE)
+    types = {names.WORKER: spec(replicas, random.choice(several))}
     if random.random() < 0.2:
-        types[names.MASTER] = spec(1)
+        types[names.MASTER] = spec(1, random.choice(list(PodNames)))
     if random.random() < 0.2:
-        types["PS"] = spec(2, low=1)
+        types["PS"] = spec(2, random.choice(several), low=1)
     return types
 
 
@@ -100,10 +102,22 @@ def random_node(random: Random, name: str) -> NodeView:
 def random_pods(random: Random, job: ElasticJob) -> tuple[PodView, ...]:
     pods = []
     for type in (*job.spec.replica_specs, *(["Gone"] if random.random() < 0.05 else [])):
-        most = job.bounds(type)[1] + 2 if type in job.spec.replica_specs else 2
-        pods += [random_pod(random, type, index) for index in range(most) if random.random() < 0.7]
+        for index in random_indices(random, job, type):
+            pods.append(random_pod(random, type, index))
+            if type in job.spec.replica_specs:
+                pods[-1] = replace(pods[-1], name=job.pod_name(type, index))
     random.shuffle(pods)
     return tuple(pods)
+
+
+def random_indices(random: Random, job: ElasticJob, type: str) -> list[int]:
+    """Return the indices of the pods of a type that there are."""
+    if type not in job.spec.replica_specs:
+        return [0, 1]
+    naming, most = job.spec.replica_specs[type].pod_names, job.bounds(type)[1] + 2
+    first = random.choice((0, 0, 1, 4)) if naming is PodNames.SUCCESSIVE else 0
+    indices = range(1) if naming is PodNames.SINGLE else range(first, first + most)
+    return [index for index in indices if random.random() < 0.7]
 
 
 def random_pod(random: Random, type: str, index: int) -> PodView:
@@ -117,6 +131,8 @@ def random_pod(random: Random, type: str, index: int) -> PodView:
         index=index,
         phase=phase,
         terminating=random.random() < 0.1,
+        core=random.random() < 0.4,
+        job_restarts=random.choice((0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1)),
         node=random.choice("abcd") if placed else None,
         unschedulable_since=None if placed or random.random() < 0.2 else ago(random.randint(0, 200)),
         lingers=phase in ENDED and placed and random.random() < 0.2,
@@ -217,6 +233,7 @@ def _lose_status(simulation: Simulation, random: Random) -> None:
     if simulation.jobs:
         job = random.choice(list(simulation.jobs.values()))
         simulation.jobs[job.name] = replace(job, status=Status())
+        simulation.given.pop(job.name, None)  # who removes a status also removes the numbers that pods have had
 
 
 def _time(simulation: Simulation, random: Random) -> None:

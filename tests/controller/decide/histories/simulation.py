@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from contract.elasticjob import names
+from contract.elasticjob.choices import PodNames
 from contract.elasticjob.model import ElasticJob
 from contract.elasticjob.status import Status
 from controller.decide.actions import (
@@ -22,6 +22,7 @@ from controller.decide.actions import (
     DeleteJob,
     DeletePod,
     Emit,
+    reserving,
     status_comes_first,
 )
 from controller.decide.decision import decide
@@ -48,6 +49,8 @@ class Simulation:
     services: set[str] = field(default_factory=set)
     admissions: Mapping[tuple[str, str], Admission] = field(default_factory=dict)
     hashes: dict[str, str] = field(default_factory=dict)
+    given: dict[str, set[tuple[str, int]]] = field(default_factory=dict)
+    """By job: the types and numbers of pods that no other pod may get."""
     now: datetime = NOW
     made: int = 0
     checked: bool = True
@@ -91,24 +94,25 @@ class Simulation:
     def carry_out(self, name: str, decision: Decision, stop_after: int | None = None) -> None:
         old, new = self.jobs[name].status, decision.status
         steps: list[Action | Status] = list(decision.actions)
-        steps.insert(0 if status_comes_first(old, new) else len(steps), new)
+        if status_comes_first(old, new):
+            steps.insert(0, new)
+        else:
+            steps = [reserving(old, decision), *steps, new]
         for number, step in enumerate(steps):
             if number == stop_after:
                 raise Stopped
             self.do(name, step)
 
     def do(self, name: str, step: Action | Status) -> None:
-        pods = self.pods.setdefault(name, {})
+        self.pods.setdefault(name, {})
         match step:
             case Status():
                 if name in self.jobs:
                     self.jobs[name] = replace(self.jobs[name], status=step)
             case CreateService():
                 self.services.add(name)
-            case CreatePod(type, index, _):
-                pod_name = names.pod_name(name, type, index)
-                assert pod_name not in pods, f"{pod_name} exists"
-                pods[pod_name] = self.new_pod(name, pod_name, type, index)
+            case CreatePod():
+                self.create(name, step)
             case DeletePod(pod_name, uid, _, grace):
                 self.delete(name, pod_name, uid, at_once=grace == 0)
             case DeleteJob():
@@ -116,16 +120,24 @@ class Simulation:
             case Emit():
                 pass
 
-    def new_pod(self, job: str, name: str, type: str, index: int) -> PodView:
+    def create(self, name: str, which: CreatePod) -> None:
+        job, given = self.jobs[name], self.given.setdefault(name, set())
+        pod_name = job.pod_name(which.type, which.index)
+        assert pod_name not in self.pods[name], f"{pod_name} exists"
+        if job.spec.replica_specs[which.type].pod_names is PodNames.SUCCESSIVE:
+            assert (which.type, which.index) not in given, f"{pod_name} is made twice"
+        given.add((which.type, which.index))
         self.made += 1
-        return PodView(
-            name=name,
-            uid=f"{name}.{self.made}",
-            type=type,
-            index=index,
+        self.pods[name][pod_name] = PodView(
+            name=pod_name,
+            uid=f"{pod_name}.{self.made}",
+            type=which.type,
+            index=which.index,
             phase="Pending",
+            core=which.core,
+            job_restarts=which.job_restarts,
             created=self.now.replace(microsecond=0),
-            template_hash=self.hashes.get(job, "first"),
+            template_hash=self.hashes.get(name, "first"),
         )
 
     def delete(self, job: str, name: str, uid: str | None = None, *, at_once: bool = False) -> None:
