@@ -1,0 +1,160 @@
+"""The rows of an embedding table on one server: one growing tensor, an index of ids, and snapshots by copy on write.
+
+    store = RowStore(Table("user", 16), columns=(("exp_avg", 0.0), ("exp_avg_sq", 0.0)))
+    found = store.fetch(ids)                    # rows with the optimizer's state; those that are new, as they begin
+    store.store(found, changed)
+    before = store.snapshot(store.table.dim)
+    store.read(ids, before)                     # as they were then
+
+A row is stored when its first gradient arrives. Until then, its value follows from the table's seed and the id, so
+that reading costs no memory: evaluation doesn't fill the table.
+
+Threads: any number may read, one at a time may change rows (`fetch` and `store`). Readers wait only while rows are
+copied, not while they are computed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from elasticdl.embedding_init import Table, initial_rows
+from elasticdl.ps.model.ids import IdIndex
+
+_SMALLEST = 256
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """Rows that are about to be changed."""
+
+    ids: torch.Tensor
+    """Distinct."""
+    positions: torch.Tensor
+    """-1 for those that are not stored yet."""
+    rows: torch.Tensor
+    """(n, width): values, then the optimizer's state."""
+
+
+class RowSnapshot:
+    """What the rows were at one moment. Holds only those that have been changed since."""
+
+    def __init__(self, count: int, width: int) -> None:
+        self.count = count
+        """Rows that were stored then."""
+        self.width = width
+        """Columns that it covers."""
+        self._kept_at = torch.full((count,), -1, dtype=torch.int64)
+        self._kept = torch.empty(0, width)
+        self._used = 0
+
+    def keep(self, positions: torch.Tensor, values: torch.Tensor) -> None:
+        """Copy the rows that are about to be changed, unless they were changed before."""
+        positions = positions[(positions >= 0) & (positions < self.count)]
+        positions = positions[self._kept_at[positions] < 0]
+        end = self._used + len(positions)
+        if end > len(self._kept):
+            larger = torch.empty(min(self.count, max(end, 2 * len(self._kept), _SMALLEST)), self.width)
+            larger[: self._used] = self._kept[: self._used]
+            self._kept = larger
+        self._kept[self._used : end] = values[:, : self.width][positions]
+        self._kept_at[positions] = torch.arange(self._used, end)
+        self._used = end
+
+    def read(self, positions: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        """Return rows that were stored then."""
+        rows = values[:, : self.width][positions]
+        kept_at = self._kept_at[positions]
+        changed = kept_at >= 0
+        rows[changed] = self._kept[kept_at[changed]]
+        return rows
+
+
+class RowStore:
+    """The rows of one table on one server, each followed by the optimizer's state."""
+
+    def __init__(self, table: Table, columns: Sequence[tuple[str, float]] = ()) -> None:
+        self.table = table
+        self.columns = tuple(columns)
+        """Name and first value of each part of the optimizer's state; each is as wide as the row."""
+        self.width = table.dim * (1 + len(self.columns))
+        self._index = IdIndex()
+        self._values = torch.empty(0, self.width)
+        self._snapshots: list[RowSnapshot] = []
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def read(self, ids: torch.Tensor, snapshot: RowSnapshot | None = None) -> torch.Tensor:
+        """Return the values of rows, (len(ids), dim), in the order of the ids, which may repeat."""
+        dim = self.table.dim
+        with self._lock:
+            positions = torch.from_numpy(self._index.find(ids.numpy()))
+            absent = positions < 0 if snapshot is None else (positions < 0) | (positions >= snapshot.count)
+            if absent.all():
+                rows = torch.empty(len(ids), dim)
+            elif snapshot is None:
+                rows = self._values[:, :dim][positions.clamp(min=0)]
+            else:
+                rows = snapshot.read(positions.masked_fill(absent, 0), self._values)[:, :dim]
+        if absent.any():
+            rows[absent] = initial_rows(self.table, ids[absent])
+        return rows
+
+    def fetch(self, ids: torch.Tensor) -> Fetched:
+        """Return rows that are to be changed; the ids must be distinct."""
+        positions = torch.from_numpy(self._index.find(ids.numpy()))
+        absent = positions < 0
+        rows = torch.empty(len(ids), self.width)
+        rows[~absent] = self._values[positions[~absent]]
+        if absent.any():
+            rows[absent] = self._new(ids[absent])
+        return Fetched(ids, positions, rows)
+
+    def store(self, fetched: Fetched, rows: torch.Tensor) -> None:
+        """Store what was fetched and has been changed."""
+        absent = fetched.positions < 0
+        with self._lock:
+            positions = fetched.positions.clone()
+            positions[absent] = torch.arange(len(self), len(self) + int(absent.sum()))
+            self._reserve(len(self) + int(absent.sum()))
+            for snapshot in self._snapshots:
+                snapshot.keep(fetched.positions, self._values)
+            self._values[positions] = rows
+            self._index.add(fetched.ids[absent].numpy())
+
+    def snapshot(self, width: int) -> RowSnapshot:
+        """Return a snapshot of the first columns; `drop` it when it is not needed any more."""
+        with self._lock:
+            self._snapshots.append(RowSnapshot(len(self), width))
+            return self._snapshots[-1]
+
+    def drop(self, snapshot: RowSnapshot) -> None:
+        """Forget a snapshot. It is safe to call this twice."""
+        with self._lock:
+            self._snapshots = [each for each in self._snapshots if each is not snapshot]
+
+    def ids(self, snapshot: RowSnapshot) -> torch.Tensor:
+        """Return the ids of all rows that were stored then, in the order of `slice`."""
+        with self._lock:
+            return torch.from_numpy(np.copy(self._index.ids[: snapshot.count]))
+
+    def slice(self, snapshot: RowSnapshot, start: int, end: int) -> torch.Tensor:
+        """Return rows [start, end) of a snapshot with the columns that it covers."""
+        with self._lock:
+            return snapshot.read(torch.arange(start, end), self._values)
+
+    def _new(self, ids: torch.Tensor) -> torch.Tensor:
+        state = [torch.full((len(ids), self.table.dim), first) for _, first in self.columns]
+        return torch.cat([initial_rows(self.table, ids), *state], dim=1)
+
+    def _reserve(self, count: int) -> None:
+        if count > len(self._values):
+            larger = torch.empty(max(count, len(self._values) * 3 // 2, _SMALLEST), self.width)
+            larger[: len(self)] = self._values[: len(self)]
+            self._values = larger
