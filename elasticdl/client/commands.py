@@ -1,0 +1,107 @@
+"""The commands that make a job: one for each mode, with a parameter for each flag.
+
+    for mode in JobMode: commands.register(app, mode)
+
+Every value comes as a text, so that `commandline.asked` finds all mistakes at once; typer would stop at the first one.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import typer
+
+from cli.access import server
+from cli.kube import Access, Cluster
+from elasticdl.client import commandline, flags, models, submit
+from elasticdl.client.asked import Asked, Target
+from elasticdl.client.mistakes import WrongCommand
+from elasticdl.job import JobArgs, JobMode, Strategy
+
+_HELP = {
+    JobMode.TRAIN: "Train a model of the zoo.",
+    JobMode.EVALUATE: "Evaluate a checkpoint.",
+    JobMode.PREDICT: "Predict with a checkpoint.",
+}
+_MORE = (
+    "IMAGE is the same as --image_name. A flag's name may have dashes instead of underscores. "
+    "docs/elasticdl.md has all of it."
+)
+
+
+def connect(target: Target) -> Cluster:
+    """Return the cluster that the flags, the environment and the kubeconfig name.
+
+    Raises:
+        NoKubeconfig: there is none, or it is wrong.
+    """
+    outside = {name: value for name, value in os.environ.items() if name != "KUBERNETES_SERVICE_HOST"}
+    access = Access(kubeconfig=target.kubeconfig, context=target.context, namespace=target.namespace)
+    return server.connect(access, None if target.in_cluster else outside)
+
+
+def run_here(args: JobArgs) -> int:
+    """Run a job in this process; return its exit code."""
+    # Without torch, which takes seconds to import, everything but this works.
+    from elasticdl import local
+
+    return local.run(args)
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What the commands use of the world, which tests replace."""
+
+    connect: Callable[[Target], Cluster] = connect
+    run_here: Callable[[JobArgs], int] = run_here
+    steps: submit.Steps = field(default_factory=lambda: submit.Steps(typer.echo))
+
+
+def register(app: typer.Typer, mode: JobMode) -> None:
+    """Add the command of a mode."""
+
+    def command(context_of_typer: typer.Context, **given: str | None) -> None:
+        texts = {name: text for name, text in given.items() if text is not None}
+        tools = context_of_typer.find_object(Tools) or Tools()
+        run(commandline.asked(mode, texts, context_of_typer.args), tools)
+
+    own = inspect.Parameter("context_of_typer", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    parameters = [own, *(_parameter(flag) for flag in flags.of(mode))]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    command.__dict__["__signature__"] = inspect.Signature(parameters)
+    app.command(
+        mode.value,
+        help=f"{_HELP[mode]} {_MORE}",
+        options_metavar="[IMAGE] [FLAGS]",
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )(command)
+
+
+def run(asked: Asked, tools: Tools) -> None:
+    """Do what was asked for.
+
+    Raises:
+        CliError, ElasticDLError: it can't be done; the text says why.
+    """
+    if asked.args.distribution_strategy is Strategy.LOCAL:
+        if mistakes := models.mistakes(asked.args):
+            raise WrongCommand(mistakes)
+        raise typer.Exit(tools.run_here(asked.args))
+    submit.submit(asked, tools.connect(asked.target), tools.steps)
+
+
+def _parameter(flag: flags.Flag) -> inspect.Parameter:
+    shown = f" Default: {flag.default}." if flag.default else ""
+    option = typer.Option(
+        f"--{flag.name}",
+        help=flag.help + shown,
+        metavar=flag.form,
+        rich_help_panel=flag.panel,
+        show_default=False,
+    )
+    kind: Any = Annotated[str | None, option]
+    return inspect.Parameter(flag.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)

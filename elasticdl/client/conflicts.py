@@ -1,0 +1,140 @@
+"""What doesn't fit together in a command line, each with the remedy. Pure.
+
+    conflicts.found(asked, given)      # [Mistake(…), …]; empty if everything fits
+
+Rules about the processes' own arguments are those of `elasticdl.job`; here are those about the deployment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from contract import devices
+from contract.elasticjob import names
+from elasticdl.client import podspec, values
+from elasticdl.client.asked import Asked, Resources, Restart
+from elasticdl.client.mistakes import Mistake
+from elasticdl.job import Strategy, problems
+
+PREFIX = "elasticdl-"
+"""Of the names of all jobs and their pods, as in ElasticDL."""
+
+LONGEST_JOB = names.LONGEST_NAME - len(PREFIX) - len(f"-{names.WORKER}-") - names.SUCCESSIVE_DIGITS
+"""Characters of a job's name, so that the pod of its last worker has a name."""
+
+_CLUSTER_ONLY = (
+    "image_name",
+    "worker_image",
+    "ps_image",
+    "yaml",
+    "volume",
+    "envs",
+    "cluster_spec",
+    "cluster_spec_json",
+    "num_workers",
+    "num_ps_pods",
+    "etcd",
+    "job_command",
+)
+"""Flags that the strategy Local has no use for, and whose absence would surprise."""
+
+
+def found(asked: Asked, given: frozenset[str]) -> list[Mistake]:
+    """Return what doesn't fit together; `given` are the flags that were given, without dashes."""
+    return [
+        *(Mistake(message, _sentence(remedy)) for message, remedy in problems(asked.args)),
+        *_of_place(asked, given),
+        *_of_sizes(asked, given),
+        *_of_resources(asked),
+        *_of_failures(asked, given),
+        *podspec.mistakes(asked.deployment.cluster_spec),
+    ]
+
+
+def _sentence(remedy: str) -> str:
+    """Return a remedy in the form of those of this package."""
+    return remedy[:1].lower() + remedy[1:].removesuffix(".")
+
+
+def _of_place(asked: Asked, given: frozenset[str]) -> Iterator[Mistake]:
+    args, deployment = asked.args, asked.deployment
+    if args.distribution_strategy is Strategy.LOCAL:
+        for name in _CLUSTER_ONLY:
+            if name in given:
+                yield Mistake(f"--{name} with {Strategy.LOCAL}", "the job runs in this process; leave it out")
+        return
+    if args.job_name and not re.fullmatch(names.DNS_LABEL, args.job_name):
+        yield Mistake(
+            f"--job_name={args.job_name} can't be part of a pod's name",
+            "use lower-case letters, digits and '-', with a letter or digit first and last: test-mnist",
+        )
+    if len(args.job_name) > LONGEST_JOB:
+        yield Mistake(
+            f"--job_name={args.job_name} has {len(args.job_name)} characters",
+            f"use at most {LONGEST_JOB}: its pods are {PREFIX}JOB-worker-NUMBER, and may have {names.LONGEST_NAME}",
+        )
+    if not deployment.ship_code and not deployment.image_name:
+        yield Mistake(
+            "--ship_code=false without --image_name", "name the image that has the code and the zoo, or leave it out"
+        )
+
+
+def _of_sizes(asked: Asked, given: frozenset[str]) -> Iterator[Mistake]:
+    args, deployment = asked.args, asked.deployment
+    if 0 < deployment.max_workers < args.num_workers:
+        yield Mistake(
+            f"--max_workers={deployment.max_workers} is below --num_workers={args.num_workers}",
+            "give at least the number of workers, or leave it out",
+        )
+    if args.distribution_strategy is Strategy.ALLREDUCE:
+        for name in ("num_ps_pods", "use_async", "grads_to_wait", "lr_staleness_modulation", "sync_version_tolerance"):
+            if name in given and getattr(args, name) != getattr(type(args), name) and args.num_ps_pods:
+                yield Mistake(f"--{name} with {Strategy.ALLREDUCE}", "it has no parameter servers; leave it out")
+    if args.sync_version_tolerance and args.use_async:
+        yield Mistake(
+            f"--sync_version_tolerance={args.sync_version_tolerance} with --use_async",
+            "asynchronous updates refuse no gradient: leave out one of the two",
+        )
+    if args.lr_staleness_modulation and args.grads_to_wait > 1:
+        yield Mistake(
+            f"--lr_staleness_modulation with --grads_to_wait={args.grads_to_wait}",
+            "gradients that are averaged have one age: leave out one of the two",
+        )
+
+
+def _of_resources(asked: Asked) -> Iterator[Mistake]:
+    deployment = asked.deployment
+    for kind in ("master", "ps", "worker"):
+        own: Resources = getattr(deployment, kind)
+        for name, requested in own.request.items():
+            limit = own.limits.get(name)
+            if limit is not None and values.amount(limit) < values.amount(requested):
+                yield Mistake(
+                    f"--{kind}_resource_limit: {name}={limit} is below the request, {requested}",
+                    "give at least what is requested",
+                )
+        for name in {*own.request, *own.limits}:
+            if "/" in name and own.request.get(name) != own.limits.get(name):
+                shown = "gpu" if name == devices.GPU else name
+                yield Mistake(
+                    f"--{kind}_resource_request and _limit differ in {shown}",
+                    "Kubernetes doesn't share devices: give the same number in both",
+                )
+
+
+def _of_failures(asked: Asked, given: frozenset[str]) -> Iterator[Mistake]:
+    deployment = asked.deployment
+    if deployment.restart_policy is Restart.ALWAYS:
+        yield Mistake(
+            "--restart_policy=Always would start processes again that are done", "use OnFailure, or leave it out"
+        )
+    if deployment.worker_pod_priority.share is not None:
+        core = deployment.worker_pod_priority.core
+        for name in ("master_pod_priority", "ps_pod_priority"):
+            own = getattr(deployment, name)
+            if own and own != core:
+                yield Mistake(
+                    f"--{name}={own} with a share of the workers at {core}",
+                    f"master and servers then have the class of the first workers: give {core}, or leave it out",
+                )

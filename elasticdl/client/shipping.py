@@ -1,0 +1,165 @@
+"""The archive with the code of the processes and the zoo, with which a job needs no image of its own.
+
+    archive = pack("model_zoo")                  # the same bytes for the same files, on every machine
+    uri = upload(archive, "bucket")              # s3://bucket/code/0123….tar; only if it isn't there
+
+It has two folders: `packages` for PYTHONPATH, and `zoo`, the working directory of the processes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import os
+import tarfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from cli.errors import CliError
+from contract import code
+from elasticdl.client.mistakes import Mistake, WrongCommand
+from elasticdl.zoo import project
+
+LIMIT_BYTES = 256 << 20
+"""The archive is made in memory, and every pod downloads it."""
+
+PACKAGES = ("contract", "elasticdl", "trainer")
+_DATE = 315532800  # 1980-01-01
+_SHOWN = 5
+_ABSENT = ("404", "403", "NoSuchKey")
+"""S3 answers 403 instead of 404 to those who may not list the bucket; whether they may write shows next."""
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A tar with the code of a job."""
+
+    content: bytes
+
+    @property
+    def key(self) -> str:
+        """Return its key in the bucket, which is the hash of its content."""
+        return code.key(self.content, "tar")
+
+
+class ObjectStore(Protocol):
+    """What `upload` uses of boto3's client of S3."""
+
+    def head_object(self, *, Bucket: str, Key: str) -> Mapping[str, Any]:  # noqa: N803
+        """Return the object's metadata."""
+
+    def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> Mapping[str, Any]:  # noqa: N803
+        """Store the object."""
+
+
+def pack(zoo: str, limit_bytes: int = LIMIT_BYTES) -> Archive:
+    """Return the archive of a zoo and of the packages of the processes.
+
+    Args:
+        zoo: The zoo's folder, of which hidden files and caches stay behind; empty: without one.
+        limit_bytes: Size that its files may have together.
+
+    Raises:
+        ZooError: it is empty, or has a link that leads out of it.
+        WrongCommand: it is too large.
+    """
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for package in PACKAGES:
+            for root in _roots(package):
+                for path in _files(root):
+                    _add(archive, f"packages/{package}/{path.relative_to(root).as_posix()}", path)
+        _add_folder(archive, "zoo")
+        if zoo:
+            _add_zoo(archive, Path(zoo).expanduser(), limit_bytes)
+    return Archive(buffer.getvalue())
+
+
+def upload(archive: Archive, bucket: str, store: ObjectStore | None = None) -> str:
+    """Store an archive in the bucket unless it is there; return its address.
+
+    The credentials and the endpoint are those of the AWS command line.
+
+    Raises:
+        CliError: the bucket can't be reached, doesn't exist or refuses the archive.
+    """
+    uri = f"s3://{bucket}/{archive.key}"
+    try:
+        client: ObjectStore = store or boto3.client("s3")
+        if not _has(client, bucket, archive.key):
+            client.put_object(Bucket=bucket, Key=archive.key, Body=archive.content)
+    except (BotoCoreError, ClientError) as error:
+        raise CliError(
+            f"code and zoo can't be stored at {uri}: {error}",
+            "It needs AWS credentials that may put objects there; `aws sts get-caller-identity` shows whose you have. "
+            "With an image of `elasticdl zoo build`, named by --image_name, nothing is stored.",
+        ) from error
+    return uri
+
+
+def _has(client: ObjectStore, bucket: str, key: str) -> bool:
+    try:
+        client.head_object(Bucket=bucket, Key=key)
+    except ClientError as error:
+        if error.response.get("Error", {}).get("Code") in _ABSENT:
+            return False
+        raise
+    return True
+
+
+def _add_zoo(archive: tarfile.TarFile, zoo: Path, limit_bytes: int) -> None:
+    with tarfile.open(fileobj=io.BytesIO(project.pack(zoo))) as packed:
+        entries = packed.getmembers()
+        _check_size(zoo, entries, limit_bytes)
+        for entry in entries:
+            content = packed.extractfile(entry)
+            entry.name, entry.mtime = f"zoo/{entry.name}", _DATE
+            archive.addfile(entry, content)
+
+
+def _check_size(zoo: Path, entries: Sequence[tarfile.TarInfo], limit_bytes: int) -> None:
+    sizes: Counter[str] = Counter()
+    for entry in entries:
+        sizes[entry.name.partition("/")[0]] += entry.size
+    if sizes.total() > limit_bytes:
+        largest = ", ".join(f"{name} ({_mebibytes(size)})" for name, size in sizes.most_common(_SHOWN))
+        remedy = f"put data on a volume or into S3, or use `elasticdl zoo build`. The largest: {largest}"
+        size, limit = _mebibytes(sizes.total()), _mebibytes(limit_bytes)
+        raise WrongCommand([Mistake(f"--model_zoo={zoo} has {size}, and at most {limit} go with a job", remedy)])
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / (1 << 20):.1f} MiB"
+
+
+def _roots(package: str) -> list[Path]:
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise CliError(f"the package {package} is not here", "Install it: pip install 'tidewater[elasticdl]'")
+    return [Path(each) for each in spec.submodule_search_locations]
+
+
+def _files(root: Path) -> Iterator[Path]:
+    """Yield the files of an installed package in the order of their names."""
+    for folder, inner, names in os.walk(root):
+        inner[:] = sorted(each for each in inner if each != "__pycache__")
+        yield from (Path(folder, name) for name in sorted(names))
+
+
+def _add(archive: tarfile.TarFile, name: str, path: Path) -> None:
+    content = path.read_bytes()
+    entry = tarfile.TarInfo(name)
+    entry.mtime, entry.size, entry.mode = _DATE, len(content), 0o644
+    archive.addfile(entry, io.BytesIO(content))
+
+
+def _add_folder(archive: tarfile.TarFile, name: str) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.mtime, entry.mode = tarfile.DIRTYPE, _DATE, 0o755
+    archive.addfile(entry)
