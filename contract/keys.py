@@ -11,18 +11,26 @@ The torchrun plug-in has its own (all RENDEZVOUS_VERSION):
 /tidewater-torchrun/<rdzv-id>/nodes/<node id>  one per living agent, bound to its lease
 /tidewater-torchrun/<rdzv-id>/secret           as above, for its agents
 /tidewater-torchrun/<rdzv-id>/closed           the run has ended; bound to a lease, so that the id can be used again
+
+The master of an ElasticDL job has its own (all ELASTICDL_VERSION); a job that is submitted again is another run:
+
+/elasticdl/<job>/<run>/state                   all that the master must not forget
+/elasticdl/<job>/<run>/masters/<name>          one per living master, bound to its lease; the oldest one leads
+/elasticdl/<job>/<run>/parts/<evaluation>/<task>  the metrics of one evaluation task, until the evaluation is over
 """
 
 from __future__ import annotations
 
 ROOT = "/tidewater"
 RENDEZVOUS_ROOT = "/tidewater-torchrun"
+ELASTICDL_ROOT = "/elasticdl"
 
 GENERATION_VERSION = 3
 MEMBER_VERSION = 3
 FINISHED_VERSION = 1
 RENDEZVOUS_VERSION = 2
 SECRET_VERSION = 1
+ELASTICDL_VERSION = 1
 
 
 def job(name: str) -> str:
@@ -83,3 +91,33 @@ def rendezvous_secret(run_id: str) -> str:
 def rendezvous_closed(run_id: str) -> str:
     """Return the key that exists once a run has ended."""
     return f"{rendezvous(run_id)}closed"
+
+
+def elasticdl(name: str, run: str) -> str:
+    """Return the prefix of everything that belongs to a run of ElasticDL job ``name``; ends with a slash."""
+    return f"{ELASTICDL_ROOT}/{name}/{run}/"
+
+
+def elasticdl_state(name: str, run: str) -> str:
+    """Return the key of the master's record."""
+    return f"{elasticdl(name, run)}state"
+
+
+def elasticdl_masters(name: str, run: str) -> str:
+    """Return the prefix of the records of living masters; ends with a slash."""
+    return f"{elasticdl(name, run)}masters/"
+
+
+def elasticdl_master(name: str, run: str, master: str) -> str:
+    """Return the key of one master's record."""
+    return f"{elasticdl_masters(name, run)}{master}"
+
+
+def elasticdl_parts(name: str, run: str, evaluation: int) -> str:
+    """Return the prefix of the parts of one evaluation; ends with a slash."""
+    return f"{elasticdl(name, run)}parts/{evaluation}/"
+
+
+def elasticdl_part(name: str, run: str, evaluation: int, task: int) -> str:
+    """Return the key of the metrics of one evaluation task."""
+    return f"{elasticdl_parts(name, run, evaluation)}{task}"

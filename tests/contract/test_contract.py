@@ -36,6 +36,14 @@ def test_every_key_of_a_rendezvous_has_its_prefix_and_not_that_of_jobs() -> None
         assert not key.startswith(f"{keys.ROOT}/")
 
 
+def test_every_key_of_an_elasticdl_run_has_its_prefix_and_no_other_runs() -> None:
+    own = (keys.elasticdl_state("a", "1"), keys.elasticdl_master("a", "1", "x"), keys.elasticdl_part("a", "1", 0, 7))
+    for key in own:
+        assert key.startswith(keys.elasticdl("a", "1"))
+        assert not key.startswith((keys.elasticdl("a", "12"), keys.elasticdl("a2", "1"), f"{keys.ROOT}/"))
+    assert not keys.elasticdl_part("a", "1", 12, 7).startswith(keys.elasticdl_parts("a", "1", 1))
+
+
 def test_the_exit_code_of_leaving_is_not_success() -> None:
     assert exit_codes.LEFT == 128 + 15
     assert exit_codes.FINISHED not in exit_codes.NOT_THE_WORKERS_FAULT

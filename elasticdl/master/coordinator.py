@@ -1,0 +1,315 @@
+"""The job's state in one place: each call is one transition, saved before it is answered.
+
+    coordinator = Coordinator(Setup(rules, plans, scores), store, state)
+    coordinator.attend(owner, tasks=[], stream=object())
+    task = coordinator.hand_out(owner, holding=[])
+    coordinator.report(Outcome(task=task.id, owner=owner, records=4096))
+
+Calls come from many threads; one lock makes them one after the other. While etcd is away a call waits for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from elasticdl.errors import ElasticDLError, InputError
+from elasticdl.master import transitions
+from elasticdl.master.decide import Action, decide
+from elasticdl.master.plan import Piece, Plan
+from elasticdl.master.scores import Scores
+from elasticdl.master.state import JobState, Rules, Script, Stage
+from elasticdl.master.store import Interrupted, StateStore
+from elasticdl.master.task_queue import Owner, Queue
+from elasticdl.master.transitions import EVALUATION, EXPORT, Outcome
+
+log = logging.getLogger(__name__)
+
+REJOIN_SECONDS = 10.0
+"""For which a master that was restarted waits for the workers whose tasks it remembers; they try twice a second."""
+WAIT_SECONDS = 0.5
+"""After which a worker without a task asks again."""
+SOON_SECONDS = 0.05
+"""The same, for a worker whose attendance has not yet arrived."""
+
+
+@dataclass(frozen=True)
+class Plans:
+    """Which records the tasks have."""
+
+    work: Plan | None
+    """None until a script has said how many records there are."""
+    evaluation: Plan | None = None
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What does not change in a job."""
+
+    rules: Rules
+    scores: Scores | None = None
+    by_script: Callable[[Script], Plan] | None = None
+    """The plan for the data that a script finds by itself; None: the data is that of the flags."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The answer to a worker that asks for a task."""
+
+    task: int = 0
+    kind: str = ""
+    piece: Piece | None = None
+    snapshot: int = 0
+    wait_seconds: float = 0.0
+    stop: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far the job is."""
+
+    stage: Stage
+    done: int
+    total: int
+    epoch: int
+    records: int
+    version: int
+    workers: int
+
+
+class Coordinator:
+    """See the module. Errors of the store pass through every method, and `Fenced` must end the process."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        plans: Plans,
+        store: StateStore,
+        state: JobState,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._setup, self._plans, self._store, self._clock = setup, plans, store, clock
+        self._state = state
+        self._streams: dict[Owner, object] = {}
+        self._leaving: set[Owner] = set()
+        self._rejoin_until = clock() + REJOIN_SECONDS if _owners(state) or state.ended else None
+        self._fatal: Exception | None = None
+        self._changed = threading.Condition(threading.RLock())
+
+    @property
+    def state(self) -> JobState:
+        """Return the present state."""
+        with self._changed:
+            return self._state
+
+    @property
+    def rules(self) -> Rules:
+        """Return the rules of the job."""
+        return self._setup.rules
+
+    # -- workers ------------------------------------------------------------------------------------------------------
+
+    def attend(self, owner: Owner, tasks: Collection[int], stream: object) -> None:
+        """Take in that a process is there, by the first message of a stream."""
+        with self._changed:
+            self._streams[owner] = stream
+            self._leaving.discard(owner)
+            self._keep(transitions.attend(self._state, self.rules, owner, tasks, now=self._clock()))
+
+    def leave(self, owner: Owner) -> None:
+        """Take in that a process got SIGTERM: it gets no more tasks."""
+        with self._changed:
+            self._leaving.add(owner)
+
+    def gone(self, owner: Owner, stream: object) -> None:
+        """Take in that a stream has ended; its process is gone unless it has opened another one."""
+        with self._changed:
+            if self._streams.get(owner) is not stream:
+                return
+            del self._streams[owner]
+            self._leaving.discard(owner)
+            tasks = [task for queue in _queues(self._state) for task in queue.held_by(owner)]
+            if tasks:
+                log.warning("%s is gone; its tasks %s are given to others", owner.worker, tasks)
+            self._keep(transitions.lost(self._state, self.rules, owner))
+
+    def hand_out(self, owner: Owner, holding: Collection[int]) -> Assignment:
+        """Return a task, or what to do without one."""
+        with self._changed:
+            if self._state.ended:
+                return Assignment(stop=True, reason=self._state.reason)
+            if owner not in self._streams:
+                return Assignment(wait_seconds=SOON_SECONDS)
+            if owner in self._leaving:
+                return Assignment(wait_seconds=WAIT_SECONDS)
+            state, task = transitions.hand_out(self._state, self.rules, owner, now=self._clock(), holding=holding)
+            if task is None:
+                return Assignment(wait_seconds=WAIT_SECONDS)
+            self._commit(state)
+            return self._assignment(task)
+
+    def report(self, outcome: Outcome, metric_states: Mapping[str, bytes]) -> bool:
+        """Take in how a task has ended. Return whether it was this process's task."""
+        with self._changed:
+            evaluation = self._state.evaluation
+            scores = self._setup.scores
+            done = not (outcome.error or outcome.given_back)
+            if done and evaluation and scores and transitions.kind_of(outcome.task) == EVALUATION:
+                outcome = self._kept(evaluation.number, outcome, metric_states, scores)
+            state, counted = transitions.report(self._state, self.rules, outcome, now=self._clock())
+            if outcome.error and counted:
+                log.warning("task %d failed on %s: %s", outcome.task, outcome.owner.worker, outcome.error)
+            self._commit(state)
+            return counted
+
+    def reached(self, version: int) -> None:
+        """Take in the version of the model."""
+        with self._changed:
+            state = transitions.reached(self._state, self.rules, version)
+            if state.stopped and not self._state.stopped:
+                log.info("No more tasks are handed out: %s", state.stopped)
+            if dataclasses.replace(state, version=0) != dataclasses.replace(self._state, version=0):
+                self._commit(state)
+            else:
+                self._keep(state)  # a version alone is reported again soon enough
+
+    def describe(self, script: Script | None) -> Plan | None:
+        """Return the plan of the work; None if no script has said how many records there are.
+
+        Raises:
+            InputError: a script says something else than the flags or another script.
+        """
+        with self._changed:
+            if script is None or self._setup.by_script is None:
+                return self._plans.work
+            if self._state.script is None:
+                plan = self._setup.by_script(script)
+                work = Queue.of(plan.tasks)
+                self._plans = dataclasses.replace(self._plans, work=plan)
+                self._commit(dataclasses.replace(self._state, script=script, plan=plan.digest(), work=work))
+            elif self._state.script != script:
+                raise InputError(
+                    f"a script has {script}, and another one said {self._state.script}",
+                    "All workers must run the same script on the same data.",
+                )
+            return self._plans.work
+
+    # -- the master itself --------------------------------------------------------------------------------------------
+
+    def next_action(self) -> Action:
+        """Wait until the master has to do something, and return what.
+
+        Raises:
+            Fenced: another master has taken over, as a save has shown. The same holds for every other error of a save.
+        """
+        with self._changed:
+            while (action := decide(self._state, self.rules)) is Action.WAIT and self._fatal is None:
+                self._changed.wait()
+            if self._fatal is not None:
+                raise self._fatal
+            return action
+
+    def confirm(self) -> None:
+        """Return if this is still the master that leads; raise Fenced if not. An effect outside etcd comes after it."""
+        with self._changed:
+            self._save(self._state)
+
+    def end_with(self, error: Exception) -> None:
+        """Let `next_action` raise an error: this process must end, and the job goes on under another master."""
+        with self._changed:
+            self._fatal = self._fatal or error
+            self._changed.notify_all()
+
+    def apply(self, transition: Callable[[JobState, Rules], JobState]) -> JobState:
+        """Make a transition, save the state and return it."""
+        with self._changed:
+            self._commit(transition(self._state, self.rules))
+            return self._state
+
+    def fail(self, error: ElasticDLError | str) -> None:
+        """End the job for this reason."""
+        with self._changed:
+            self._commit(transitions.failed(self._state, str(error)))
+
+    def tick(self) -> None:
+        """Take in that time has passed: tasks may be late, and workers of before a restart may stay away."""
+        with self._changed:
+            now = self._clock()
+            state, late = transitions.expire(self._state, self.rules, now=now)
+            for task, owner in late.items():
+                log.warning("task %d takes too long on %s; it is given to others", task, owner.worker)
+            if self._rejoin_until is not None and now >= self._rejoin_until:
+                self._rejoin_until = None
+                state = transitions.lost_all_but(state, self.rules, set(self._streams))
+            self._keep(state)
+
+    def progress(self) -> Progress:
+        """Return how far the job is."""
+        with self._changed:
+            work, plan = self._state.work, self._plans.work
+            epoch = plan.piece(max(work.first, work.cursor - 1)).epoch if plan and plan.pieces else 0
+            total = len(plan.tasks) if plan else 0
+            state = self._state
+            return Progress(state.stage, work.done, total, epoch, state.records, state.version, len(self._streams))
+
+    def wait_until_all_are_gone(self, deadline: float) -> None:
+        """Wait until no worker attends any more, or until the deadline on the coordinator's clock."""
+        with self._changed:
+            while self._streams or (self._rejoin_until or 0) > self._clock():
+                left = min(deadline, self._rejoin_until or deadline) - self._clock()
+                if left <= 0:
+                    return
+                self._changed.wait(left)
+
+    def _kept(self, number: int, outcome: Outcome, states: Mapping[str, bytes], scores: Scores) -> Outcome:
+        """Keep the metrics of an evaluation task; return the outcome, which is an error if they are of no use."""
+        queue = transitions.queue_of(self._state, outcome.task)
+        held = queue.doing.get(outcome.task) if queue else None
+        if held is None or held.owner != outcome.owner:
+            return outcome
+        try:
+            self._store.add_part(number, outcome.task, scores.packed(states))
+        except InputError as error:
+            return dataclasses.replace(outcome, error=str(error))
+        return outcome
+
+    def _assignment(self, task: int) -> Assignment:
+        kind = transitions.kind_of(task)
+        if kind == EXPORT:
+            return Assignment(task, kind)
+        plan = self._plans.evaluation if kind == EVALUATION else self._plans.work
+        assert plan is not None
+        evaluation = self._state.evaluation
+        snapshot = evaluation.snapshot if evaluation and kind == EVALUATION else 0
+        return Assignment(task, kind, plan.piece(task), snapshot)
+
+    def _commit(self, state: JobState) -> None:
+        """Save the state, and only then show it to anybody."""
+        if state != self._state:
+            self._save(state)
+        self._keep(state)
+
+    def _save(self, state: JobState) -> None:
+        try:
+            self._store.save(state.to_fields())
+        except (ElasticDLError, Interrupted) as error:
+            self.end_with(error)
+            raise
+
+    def _keep(self, state: JobState) -> None:
+        """Show a state that need not be saved now: it follows from the saved one once the workers are asked again."""
+        self._state = state
+        self._changed.notify_all()
+
+
+def _queues(state: JobState) -> list[Queue]:
+    return [state.work, state.export, *([state.evaluation.queue] if state.evaluation else [])]
+
+
+def _owners(state: JobState) -> set[Owner]:
+    return {held.owner for queue in _queues(state) for held in queue.doing.values()}

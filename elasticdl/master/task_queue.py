@@ -1,0 +1,166 @@
+"""A queue of tasks: to do, doing, done. Each transition returns a new queue, and the time is an argument.
+
+    queue = Queue.of(range(1, 11))
+    queue, task = queue.take(owner, now=0.0)        # 1
+    queue = queue.finish(task, owner)               # None if the task is not this owner's any more
+
+Tasks are numbers, handed out in ascending order; a task that comes back goes to the front. So everything below `cursor`
+that is neither waiting to be done again, nor being done, nor left out, is done: the queue needs no list of what is
+done, and its record stays small however many tasks there are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+MAX_REASON = 300
+"""Letters of the reason for which a task is left out."""
+
+
+class Status(Enum):
+    """Where a task is."""
+
+    TODO = "to do"
+    DOING = "doing"
+    DONE = "done"
+    LEFT_OUT = "left out"
+    UNKNOWN = "not of this queue"
+
+
+@dataclass(frozen=True, order=True)
+class Owner:
+    """A process of a worker."""
+
+    worker: str
+    """The name of its pod."""
+    process: str
+    """A random id: a process that is started again in the same pod is another one."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """Who does a task, and since when."""
+
+    owner: Owner
+    since: float
+    """Seconds of the master's monotonic clock."""
+
+
+@dataclass(frozen=True)
+class Queue:
+    """The tasks `first` to `end` - 1."""
+
+    first: int
+    end: int
+    cursor: int
+    """The first task that was never handed out."""
+    returned: tuple[int, ...] = ()
+    """Tasks that came back, the next one first."""
+    doing: Mapping[int, Held] = dataclasses.field(default_factory=dict)
+    failures: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    """How often a task that is not yet done has failed."""
+    left_out: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    """Tasks that nobody does any more, and why."""
+
+    @classmethod
+    def of(cls, tasks: range) -> Queue:
+        """Return a queue in which all tasks are to do."""
+        return cls(tasks.start, tasks.stop, tasks.start)
+
+    @property
+    def finished(self) -> bool:
+        """Return whether nothing is to do and nobody does anything."""
+        return not self.todo and not self.doing
+
+    @property
+    def todo(self) -> int:
+        """Return the number of tasks that wait to be handed out."""
+        return len(self.returned) + self.end - self.cursor
+
+    @property
+    def done(self) -> int:
+        """Return the number of tasks that are done."""
+        return self.cursor - self.first - len(self.returned) - len(self.doing) - len(self.left_out)
+
+    def done_tasks(self) -> list[int]:
+        """Return the tasks that are done, in ascending order."""
+        others = {*self.returned, *self.doing, *self.left_out}
+        return [task for task in range(self.first, self.cursor) if task not in others]
+
+    def status(self, task: int) -> Status:
+        """Return where a task is."""
+        if not self.first <= task < self.end:
+            return Status.UNKNOWN
+        if task in self.doing:
+            return Status.DOING
+        if task in self.left_out:
+            return Status.LEFT_OUT
+        return Status.TODO if task >= self.cursor or task in self.returned else Status.DONE
+
+    def held_by(self, owner: Owner) -> tuple[int, ...]:
+        """Return the tasks that a process does, in ascending order."""
+        return tuple(sorted(task for task, held in self.doing.items() if held.owner == owner))
+
+    def take(self, owner: Owner, now: float) -> tuple[Queue, int | None]:
+        """Hand out the next task; None if nothing is to do."""
+        if self.returned:
+            task, *rest = self.returned
+            return dataclasses.replace(self, returned=tuple(rest), doing={**self.doing, task: Held(owner, now)}), task
+        if self.cursor == self.end:
+            return self, None
+        task = self.cursor
+        return dataclasses.replace(self, cursor=task + 1, doing={**self.doing, task: Held(owner, now)}), task
+
+    def claim(self, task: int, owner: Owner, now: float) -> Queue:
+        """Give a task that came back to the process that says that it still works on it; else change nothing."""
+        if task not in self.returned:
+            return self
+        rest = tuple(other for other in self.returned if other != task)
+        return dataclasses.replace(self, returned=rest, doing={**self.doing, task: Held(owner, now)})
+
+    def finish(self, task: int, owner: Owner) -> Queue | None:
+        """Count a task as done; return None if it is not this process's."""
+        if not self._holds(owner, task):
+            return None
+        failures = {other: count for other, count in self.failures.items() if other != task}
+        return dataclasses.replace(self, doing=self._without(task), failures=failures)
+
+    def fail(self, task: int, owner: Owner, reason: str, *, retries: int) -> Queue | None:
+        """Put a task back that failed, or leave it out after so many retries; None if it is not this process's."""
+        if not self._holds(owner, task):
+            return None
+        count = self.failures.get(task, 0) + 1
+        if count > retries:
+            failures = {other: number for other, number in self.failures.items() if other != task}
+            left_out = {**self.left_out, task: reason[:MAX_REASON]}
+            return dataclasses.replace(self, doing=self._without(task), failures=failures, left_out=left_out)
+        return dataclasses.replace(self.put_back([task]), failures={**self.failures, task: count})
+
+    def put_back(self, tasks: Iterable[int]) -> Queue:
+        """Put tasks that somebody does to the front, in ascending order; no failure is counted."""
+        back = tuple(sorted(task for task in set(tasks) if task in self.doing))
+        doing = {task: held for task, held in self.doing.items() if task not in back}
+        return dataclasses.replace(self, returned=back + self.returned, doing=doing)
+
+    def late(self, now: float, limit_seconds: float) -> tuple[int, ...]:
+        """Return the tasks that somebody has been doing for longer than the limit."""
+        return tuple(sorted(task for task, held in self.doing.items() if now - held.since > limit_seconds))
+
+    def cancel(self, reason: str) -> Queue:
+        """Leave out all that is to do. What somebody does is left to end; if it comes back, cancel again."""
+        left_out = {**self.left_out, **dict.fromkeys(self.returned, reason)}
+        return dataclasses.replace(self, returned=(), left_out=left_out, end=self.cursor)
+
+    def started_at(self, now: float) -> Queue:
+        """Return the queue with all tasks begun now: another process's clock says nothing."""
+        return dataclasses.replace(self, doing={task: Held(held.owner, now) for task, held in self.doing.items()})
+
+    def _holds(self, owner: Owner, task: int) -> bool:
+        held = self.doing.get(task)
+        return held is not None and held.owner == owner
+
+    def _without(self, task: int) -> dict[int, Held]:
+        return {other: held for other, held in self.doing.items() if other != task}

@@ -1,0 +1,59 @@
+"""What the master's log looks like, and how it says how far the job is.
+
+log_to(sys.stdout, "INFO")       # [2026-01-31 12:00:00,123] [INFO] [acting.py:80:_conclude] Evaluation metrics[…
+teller = Teller(coordinator.progress)
+teller.tell()                    # now and then: only every so many seconds, and only what is new
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+from elasticdl.master.coordinator import Progress
+from elasticdl.master.state import Stage
+
+log = logging.getLogger(__name__)
+
+FORMAT = "[%(asctime)s] [%(levelname)s] [%(filename)s:%(lineno)d:%(funcName)s] %(message)s"
+"""As ElasticDL's: elasticdl/python/common/log_utils.py."""
+EVERY_SECONDS = 10.0
+
+
+def log_to(stream: TextIO, level: str) -> None:
+    """Send the log of this process to a stream."""
+    logging.basicConfig(stream=stream, level=level.upper(), format=FORMAT, force=True)
+
+
+class Teller:
+    """Logs the progress of a job."""
+
+    def __init__(self, progress: Callable[[], Progress], clock: Callable[[], float] = time.monotonic) -> None:
+        self._progress, self._clock = progress, clock
+        self._told, self._at = progress(), clock()
+
+    def tell(self) -> None:
+        """Log how far the job is, unless that was logged a moment ago or nothing has changed."""
+        now, progress = self._clock(), self._progress()
+        if now - self._at < EVERY_SECONDS or progress == self._told:
+            return
+        log.info("%s", sentence(progress, progress.records - self._told.records, now - self._at))
+        self._told, self._at = progress, now
+
+
+def sentence(progress: Progress, records: int, seconds: float) -> str:
+    """Return one line of progress.
+
+    Args:
+        progress: Now.
+        records: Records counted since the last line.
+        seconds: Since the last line.
+    """
+    if progress.stage is not Stage.WORK:
+        return f"Progress: {progress.done} of {progress.total} tasks done, now: {progress.stage}"
+    return (
+        f"Progress: {progress.done} of {progress.total} tasks done, epoch {progress.epoch}, version {progress.version}"
+        f", {progress.records} records, {records / seconds:.0f} records/s, {progress.workers} workers"
+    )

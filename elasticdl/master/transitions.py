@@ -1,0 +1,281 @@
+"""What may happen to a job, each as a pure function from its state to the next one.
+
+    state, task = hand_out(state, rules, owner, now=12.0)
+    state, counted = report(state, rules, Outcome(task, owner, records=4096), now=15.0)
+    state = lost(state, rules, owner)          # its tasks are to do again
+
+Every function ends with `settle`, which takes the steps that need nobody: an evaluation that is due begins when none is
+under way; when all work is done, the next stage begins.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from elasticdl.master.plan import EVALUATIONS, EXPORTS
+from elasticdl.master.state import Evaluation, JobState, Rules, Stage, evaluation_tasks
+from elasticdl.master.task_queue import Owner, Queue, Status
+
+LEAST_LIMIT_SECONDS = 300.0
+SLOWER = 3
+"""A task is late after `LEAST_LIMIT_SECONDS`, or after so many times the seconds of the slowest one of its type."""
+KEPT_CREDITS = 256
+WORK, EVALUATION, EXPORT = "work", "evaluation", "export"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a task has ended, as its worker says."""
+
+    task: int
+    owner: Owner
+    records: int = 0
+    error: str = ""
+    given_back: bool = False
+
+
+def kind_of(task: int) -> str:
+    """Return which queue a task belongs to."""
+    return EXPORT if task >= EXPORTS else EVALUATION if task >= EVALUATIONS else WORK
+
+
+def queue_of(state: JobState, task: int) -> Queue | None:
+    """Return the queue that a task is in; None if its evaluation is over or the number is of no task."""
+    kind = kind_of(task)
+    if kind == EVALUATION:
+        queue = state.evaluation.queue if state.evaluation else None
+    else:
+        queue = state.export if kind == EXPORT else state.work
+    return queue if queue and queue.status(task) is not Status.UNKNOWN else None
+
+
+def hand_out(
+    state: JobState, rules: Rules, owner: Owner, *, now: float, holding: Collection[int] = ()
+) -> tuple[JobState, int | None]:
+    """Give the process a task; None if there is none now.
+
+    A task that is this process's, and that it does not hold, was lost on its way: it is given again.
+    """
+    if state.ended:
+        return state, None
+    for queue in _queues(state).values():
+        for task in queue.held_by(owner):
+            if task not in holding:
+                return state, task
+    # An evaluation first: its snapshot takes memory on the servers.
+    for kind, queue in _open_queues(state).items():
+        taken, found = queue.take(owner, now)
+        if found is not None:
+            return _with(state, kind, taken), found
+    return state, None
+
+
+def report(state: JobState, rules: Rules, outcome: Outcome, *, now: float) -> tuple[JobState, bool]:
+    """Take in how a task has ended; False if it was not this process's, so that nothing is changed."""
+    task, owner = outcome.task, outcome.owner
+    queue = queue_of(state, task)
+    done = not (outcome.error or outcome.given_back)
+    if queue is None or queue.status(task) is not Status.DOING or queue.doing[task].owner != owner:
+        return state, done and state.credited.get(owner.process) == task
+    kind, seconds = kind_of(task), now - queue.doing[task].since
+    if outcome.given_back:
+        return settle(_with(state, kind, queue.put_back([task])), rules), True
+    if outcome.error:
+        failed = queue.fail(task, owner, outcome.error, retries=rules.retries)
+        return settle(_failed(_with(state, kind, failed or queue), rules, outcome), rules), True
+    credited = {**{process: last for process, last in state.credited.items() if process != owner.process}}
+    credited = dict([*credited.items(), (owner.process, task)][-KEPT_CREDITS:])
+    counted = dataclasses.replace(
+        _with(state, kind, queue.finish(task, owner) or queue),
+        records=state.records + (outcome.records if kind == WORK else 0),
+        slowest={**state.slowest, kind: max(seconds, state.slowest.get(kind, 0.0))},
+        credited=credited,
+    )
+    return settle(counted, rules), True
+
+
+def attend(state: JobState, rules: Rules, owner: Owner, tasks: Collection[int], *, now: float) -> JobState:
+    """Take in that a process is there and works on these tasks.
+
+    Tasks that came back and on which it still works are its own again. Those that it does not name are to do again, and
+    so are those of another process of the same worker: a name has one process.
+    """
+
+    def reconciled(queue: Queue) -> Queue:
+        for task in tasks:
+            queue = queue.claim(task, owner, now)
+        others = [
+            task
+            for task, held in queue.doing.items()
+            if held.owner.worker == owner.worker and (held.owner != owner or task not in tasks)
+        ]
+        return queue.put_back(others)
+
+    return settle(_each(state, reconciled), rules)
+
+
+def lost(state: JobState, rules: Rules, owner: Owner) -> JobState:
+    """Put back the tasks of a process that is gone."""
+    return settle(_each(state, lambda queue: queue.put_back(queue.held_by(owner))), rules)
+
+
+def lost_all_but(state: JobState, rules: Rules, present: Collection[Owner]) -> JobState:
+    """Put back the tasks of every process that is not there."""
+
+    def kept(queue: Queue) -> Queue:
+        return queue.put_back([task for task, held in queue.doing.items() if held.owner not in present])
+
+    return settle(_each(state, kept), rules)
+
+
+def expire(state: JobState, rules: Rules, *, now: float) -> tuple[JobState, dict[int, Owner]]:
+    """Put back the tasks that take too long; return them with those that did them."""
+    late: dict[int, Owner] = {}
+    for kind, queue in _queues(state).items():
+        tasks = queue.late(now, limit_seconds(state, kind))
+        late |= {task: queue.doing[task].owner for task in tasks}
+        state = _with(state, kind, queue.put_back(tasks))
+    return (settle(state, rules) if late else state), late
+
+
+def limit_seconds(state: JobState, kind: str) -> float:
+    """Return after how many seconds a task is late."""
+    return max(LEAST_LIMIT_SECONDS, SLOWER * state.slowest.get(kind, 0.0))
+
+
+def reached(state: JobState, rules: Rules, version: int) -> JobState:
+    """Take in that the model has this version. It may be lower than the last one: a server came back from a checkpoint.
+
+    Evaluations that fall due while one is under way are one, which begins after it, with the version of then.
+    """
+    state = dataclasses.replace(state, version=version)
+    if state.stage is not Stage.WORK:
+        return state
+    steps = rules.evaluation_steps
+    if rules.evaluation_tasks and steps and version // steps > state.triggered // steps:
+        state = dataclasses.replace(state, due=True, triggered=version)
+    if rules.max_step is not None and version >= rules.max_step and not state.stopped:
+        state = dataclasses.replace(state, stopped=f"the model has reached max_step {rules.max_step}")
+    return settle(state, rules)
+
+
+def snapshot_taken(state: JobState, rules: Rules, step: int, servers: tuple[str, ...]) -> JobState:
+    """Take in that all servers have the snapshot of the evaluation that is under way."""
+    if state.evaluation is None:
+        return state
+    ready = dataclasses.replace(state.evaluation, ready=True, step=step, servers=servers)
+    return settle(dataclasses.replace(state, evaluation=ready), rules)
+
+
+def evaluation_begun_anew(state: JobState, rules: Rules) -> JobState:
+    """Begin the evaluation again: a server has lost its snapshot, so its parts would be of two models."""
+    return settle(dataclasses.replace(state, evaluation=None, due=True), rules)
+
+
+def evaluation_concluded(state: JobState, rules: Rules) -> JobState:
+    """Take in that the metrics are known."""
+    evaluated = state.evaluation.step if state.evaluation else state.evaluated
+    return settle(dataclasses.replace(state, evaluation=None, evaluated=evaluated), rules)
+
+
+def flushed(state: JobState, rules: Rules, version: int) -> JobState:
+    """Take in that the servers have applied all gradients."""
+    return settle(dataclasses.replace(state, version=version, stage=Stage.EVALUATE), rules)
+
+
+def saved(state: JobState, rules: Rules, version: int) -> JobState:
+    """Take in that there is a checkpoint of this version."""
+    stage = Stage.EXPORT if state.stage is Stage.SAVE else state.stage
+    return settle(dataclasses.replace(state, saved=version, stage=stage), rules)
+
+
+def failed(state: JobState, reason: str) -> JobState:
+    """End the job."""
+    return state if state.ended else dataclasses.replace(state, stage=Stage.FAILED, reason=reason)
+
+
+def settle(state: JobState, rules: Rules) -> JobState:
+    """Return the state after all steps that need nobody."""
+    while (after := _step(state, rules)) != state:
+        state = after
+    return state
+
+
+def _step(state: JobState, rules: Rules) -> JobState:
+    if state.ended:
+        return state
+    if state.stopped and state.work.todo:
+        return dataclasses.replace(state, work=state.work.cancel(state.stopped))
+    if state.due and state.evaluation is None:
+        queue = Queue.of(evaluation_tasks(rules, state.evaluations))
+        begun = Evaluation(state.evaluations, max(1, state.version), queue)
+        return dataclasses.replace(state, due=False, evaluation=begun, evaluations=state.evaluations + 1)
+    if state.evaluation is not None:
+        return state
+    return _next_stage(state, rules)
+
+
+def _next_stage(state: JobState, rules: Rules) -> JobState:
+    """Return the state in the next stage if there is nothing to do in this one; no evaluation is under way."""
+    if state.stage is Stage.WORK and state.work.finished and (state.plan or state.stopped):
+        if state.work.left_out and not state.work.done and not state.stopped:
+            task, reason = min(state.work.left_out.items())
+            return failed(state, f"not one task was done; task {task} failed with: {reason}")
+        flushes = rules.trains and rules.servers
+        return dataclasses.replace(state, stage=Stage.FLUSH if flushes else Stage.EVALUATE)
+    if state.stage is Stage.EVALUATE:
+        if rules.evaluation_tasks and not state.closing and state.evaluated != state.version:
+            return dataclasses.replace(state, due=True, closing=True)
+        return dataclasses.replace(state, stage=Stage.SAVE)
+    if state.stage is Stage.SAVE and (not rules.checkpoint_steps or state.saved == state.version):
+        return dataclasses.replace(state, stage=Stage.EXPORT)
+    if state.stage is Stage.EXPORT and state.export.finished:
+        return dataclasses.replace(state, stage=Stage.DONE)
+    return state
+
+
+def _failed(state: JobState, rules: Rules, outcome: Outcome) -> JobState:
+    """Return the state after a task failed: the job ends if it failed too often, unless it may go on without it."""
+    queue = queue_of(state, outcome.task)
+    if queue is None or queue.status(outcome.task) is not Status.LEFT_OUT:
+        return state
+    if rules.goes_on_without and kind_of(outcome.task) != EXPORT:
+        return state
+    times = rules.retries + 1
+    return failed(
+        state, f"task {outcome.task} failed {times} times, at last on {outcome.owner.worker}: {outcome.error}"
+    )
+
+
+def _queues(state: JobState) -> dict[str, Queue]:
+    evaluation = {EVALUATION: state.evaluation.queue} if state.evaluation else {}
+    return {**evaluation, WORK: state.work, EXPORT: state.export}
+
+
+def _open_queues(state: JobState) -> dict[str, Queue]:
+    """Return the queues of which tasks may be handed out now, in order of preference."""
+    queues = _queues(state)
+    if not (state.evaluation and state.evaluation.ready):
+        queues.pop(EVALUATION, None)
+    if state.stage is not Stage.WORK:
+        del queues[WORK]
+    if state.stage is not Stage.EXPORT:
+        del queues[EXPORT]
+    return queues
+
+
+def _each(state: JobState, change: Callable[[Queue], Queue]) -> JobState:
+    for kind, queue in _queues(state).items():
+        state = _with(state, kind, change(queue))
+    return state
+
+
+def _with(state: JobState, kind: str, queue: Queue) -> JobState:
+    if kind == WORK:
+        return dataclasses.replace(state, work=queue)
+    if kind == EXPORT:
+        return dataclasses.replace(state, export=queue)
+    assert state.evaluation is not None
+    return dataclasses.replace(state, evaluation=dataclasses.replace(state.evaluation, queue=queue))
