@@ -13,10 +13,11 @@ from elasticdl.data.params import parse_params
 from elasticdl.data.reader import Reader
 from elasticdl.errors import InputError
 from elasticdl.job import JobArgs
+from elasticdl.ps.checkpoint import Model
 from elasticdl.rpc import elasticdl_pb2 as pb
 from elasticdl.worker import exported
-from elasticdl.worker.exported import Exported
 from elasticdl.worker.predictions import Outputs, Parts, Processed, worker_id
+from elasticdl.worker.step import buffers
 from elasticdl.zoo.callbacks import max_steps
 from elasticdl.zoo.load import Names, load
 from elasticdl.zoo.spec import ModelSpec
@@ -82,27 +83,26 @@ def last_step(job: JobArgs, spec: ModelSpec) -> int | None:
     return min(limits, default=None)
 
 
-def load_exported(model: torch.nn.Module, address: str) -> Exported:
-    """Put an exported model's values into a module, with its embedding rows in the layers; return what was read.
+def put_values(module: torch.nn.Module, model: Model, address: str) -> None:
+    """Put the values of a checkpoint or an exported model into a module, with embedding rows in its layers.
 
-    Raise InputError, with the names of the parameters, if it is the model of another function.
+    Raise InputError, with the name of what differs, if it is of another model. `address` is for the message.
     """
-    found = exported.read(address)
-    try:
-        model.load_state_dict(dict(found.state))
-    except RuntimeError as error:
-        raise InputError(
-            f"{address}: this model does not fit --model_def: {error}", f"it was made by {found.model_def}"
-        ) from error
-    for layer in layers.embeddings(model):
-        rows = found.tables.get(layer.table.name)
+    targets = {**dict(module.named_parameters()), **buffers(module)}
+    remedy = "Give --model_def and --model_params of the job that has written it."
+    for name in sorted({*targets, *model.dense}):
+        ours, theirs = targets.get(name), model.dense.get(name)
+        if ours is None or theirs is None or ours.shape != theirs.shape:
+            told = [None if each is None else list(each.shape) for each in (ours, theirs)]
+            raise InputError(f"{address} is of another model: {name} has shape {told[1]}, and here {told[0]}", remedy)
+    state = module.state_dict()
+    module.load_state_dict({**state, **model.dense})
+    for layer in layers.embeddings(module):
+        rows = model.tables.get(layer.table.name)
         if rows is None or rows.table.dim != layer.table.dim:
-            raise InputError(
-                f"{address}: the embedding table {layer.table.name!r} is missing or has another dim",
-                f"the model was made by {found.model_def}",
-            )
+            what = "is missing" if rows is None else f"has dim {rows.table.dim}, and here {layer.table.dim}"
+            raise InputError(f"{address} is of another model: embedding table {layer.table.name!r} {what}", remedy)
         layer.load(rows.ids, rows.rows)
-    return found
 
 
 def load_model(address: str, model_zoo: str) -> torch.nn.Module:
@@ -113,6 +113,6 @@ def load_model(address: str, model_zoo: str) -> torch.nn.Module:
         model_zoo: the folder of the functions by which it was made.
     """
     found = exported.read(address)
-    model = load(model_zoo, found.model_def, found.model_params).model()
-    load_exported(model, address)
-    return model.eval()
+    module = load(model_zoo, found.origin.model_def, found.origin.model_params).model()
+    put_values(module, found.model, address)
+    return module.eval()

@@ -1,80 +1,80 @@
-"""The final model of a job: weights, embedding tables and the name of the function that makes it, in one folder.
+"""The final model of a job, in one folder on a volume or in S3.
 
-    write(Exported(spec.model_def, params, version, state, tables), "/data/mnist/model")
-    exported = read("/data/mnist/model")
-    model = load_model("/data/mnist/model", model_zoo="model_zoo")     # ready to predict
+    write(model, Origin("mnist.custom_model", "channels=16"), buffers=("norm.running_mean",), address="/data/model")
+    found = read("/data/model")
+    found.origin.model_def, found.model.dense, found.model.tables
 
-The folder, on a volume or in S3, has a manifest, `model.json`, and the files that it names. The manifest is written
-last, and replaced as one: a reader sees the whole old model or the whole new one. The weights are a state dict as
-`torch.save` writes it, so they can be read without this package.
+    model.json                         which function made the model, and where its values are; written last
+    version-000000000120/              a checkpoint of one part, without the optimizer's state
+
+So another job may begin with the folder, or evaluate it, by --checkpoint_dir_for_init. The values are in the format
+safetensors, which can be read without this package. A reader sees the whole old model or the whole new one.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
-
-from elasticdl.embedding_init import Table
+from elasticdl.data.storage.addresses import open_blob
 from elasticdl.errors import DamagedData, InputError, MissingData
-from elasticdl.worker.places import Place, place
+from elasticdl.ps import checkpoint
+from elasticdl.ps.checkpoint import Model
+from elasticdl.ps.model.part import Contents, Part, StoredTable
+from elasticdl.ps.model.policy import Policy
+from elasticdl.ps.storage import joined, removed, sizes, written
+from elasticdl.zoo.optimizers import SGD
 
-MANIFEST = "model.json"
-_VERSION = 1
+DESCRIPTION = "model.json"
+_FORMAT = 1
 
 
 @dataclass(frozen=True)
-class TableRows:
-    """An embedding table with the rows that exist; others have their initial value."""
+class Origin:
+    """What made a model: flags of its job."""
 
-    table: Table
-    ids: torch.Tensor
-    """int64, ascending."""
-    rows: torch.Tensor
-    """One row for each id."""
+    model_def: str
+    model_params: str = ""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """A model as it is written and read."""
+    """A model that was read."""
 
-    model_def: str
-    model_params: str
-    version: int
-    """Number of updates that the model has had."""
-    state: Mapping[str, torch.Tensor]
-    """The model's state dict, without the embedding tables."""
-    tables: Mapping[str, TableRows] = field(default_factory=dict)
+    origin: Origin
+    model: Model
 
 
-def write(exported: Exported, address: str) -> None:
-    """Write a model to a folder; a model that is there is replaced."""
-    target = place(address)
-    names = {"state": _put(target, "state", dict(exported.state))}
-    tables = {name: {"ids": each.ids, "rows": each.rows} for name, each in exported.tables.items()}
-    names["tables"] = _put(target, "tables", tables)
-    manifest = {
-        "version": _VERSION,
-        "model_def": exported.model_def,
-        "model_params": exported.model_params,
-        "step": exported.version,
-        "tables": {name: each.table.to_json() for name, each in exported.tables.items()},
-        "files": names,
-    }
-    target.put(MANIFEST, json.dumps(manifest, indent=2, sort_keys=True).encode() + b"\n")
-    for name in target.names():
-        if name.endswith(".pt") and name not in names.values():
-            target.remove(name)
+def write(model: Model, origin: Origin, *, buffers: Collection[str], address: str) -> None:
+    """Write a model to a folder; a model that is there is replaced.
+
+    Args:
+        model: its values.
+        origin: what made it.
+        buffers: which of the dense values are buffers.
+        address: of the folder.
+    """
+    dense = {name: value for name, value in model.dense.items() if name not in buffers}
+    kept = {name: value for name, value in model.dense.items() if name in buffers}
+    stored = {name: StoredTable(rows.table, rows.ids, rows.rows) for name, rows in model.tables.items()}
+    tables = {name: rows.table for name, rows in model.tables.items()}
+    # An optimizer without state, so that none is written.
+    part = Part(Contents(dense, tables, SGD(), kept, stored=stored, version=model.version), Policy())
+    with part.frozen() as frozen:
+        saved = checkpoint.save_part(address, model.version, (0, 1), part, frozen)
+    checkpoint.commit(address, model.version, [saved])
+    name = checkpoint.name_of(model.version)
+    description = {"format": _FORMAT, "checkpoint": name, **asdict(origin)}
+    text = json.dumps(description, indent=2, sort_keys=True) + "\n"
+    written(joined(address, DESCRIPTION), lambda file: file.write(text.encode()))
+    _remove_others(address, name)
 
 
 def is_exported(address: str) -> bool:
     """Return whether a folder holds a model that `write` has written."""
-    return MANIFEST in place(address).names()
+    return DESCRIPTION in sizes(address)
 
 
 def read(address: str) -> Exported:
@@ -82,49 +82,31 @@ def read(address: str) -> Exported:
 
     Raises:
         MissingData: there is none.
-        DamagedData: a file of it is cut off or altered.
+        BadCheckpoint: a file of it is cut off or altered; says which.
     """
-    source = place(address)
-    if MANIFEST not in source.names():
+    if not is_exported(address):
         raise MissingData(
-            f"{address}: there is no exported model: {MANIFEST} is missing", "give the --output of a job that has ended"
+            f"{address}: there is no exported model, since {DESCRIPTION} is missing",
+            "Give the --output of a job that has ended.",
         )
+    with open_blob(joined(address, DESCRIPTION)) as blob:
+        text = blob.read(0, blob.size)
     try:
-        manifest: dict[str, Any] = json.loads(source.get(MANIFEST))
-    except ValueError as error:
-        raise DamagedData(f"{address}/{MANIFEST} is no JSON ({error})", "export the model again") from error
-    if manifest.get("version") != _VERSION:
-        raise InputError(
-            f"{address}/{MANIFEST} has version {manifest.get('version')!r}, and this program knows {_VERSION}",
-            "read it with the version of elasticdl that has written it",
-        )
-    rows = _get(source, manifest["files"]["tables"])
-    return Exported(
-        model_def=manifest["model_def"],
-        model_params=manifest["model_params"],
-        version=manifest["step"],
-        state=_get(source, manifest["files"]["state"]),
-        tables={
-            name: TableRows(Table.from_json(text), rows[name]["ids"], rows[name]["rows"])
-            for name, text in manifest["tables"].items()
-        },
-    )
+        fields: dict[str, Any] = json.loads(text)
+        if fields["format"] != _FORMAT:
+            raise InputError(
+                f"{address}/{DESCRIPTION} has format {fields['format']!r}, and this program knows {_FORMAT}",
+                "Read it with the version of elasticdl that has written it.",
+            )
+        origin, name = Origin(fields["model_def"], fields["model_params"]), fields["checkpoint"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedData(f"{address}/{DESCRIPTION} can't be read ({error!r})", "Export the model again.") from error
+    return Exported(origin, checkpoint.load_model(joined(address, name)))
 
 
-def _put(target: Place, kind: str, content: Mapping[str, Any]) -> str:
-    """Write a file; return its name, in which its checksum is."""
-    buffer = io.BytesIO()
-    torch.save(content, buffer)
-    data = buffer.getvalue()
-    name = f"{kind}-{hashlib.sha256(data).hexdigest()[:32]}.pt"
-    target.put(name, data)
-    return name
-
-
-def _get(source: Place, name: str) -> Any:
-    data = source.get(name)
-    if hashlib.sha256(data).hexdigest()[:32] != name.rpartition("-")[2].removesuffix(".pt"):
-        raise DamagedData(
-            f"{source.address}/{name} does not have the checksum in its name", "copy it again, or export it again"
-        )
-    return torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
+def _remove_others(address: str, name: str) -> None:
+    """Remove all checkpoints but one, newer ones too: a server takes the newest one."""
+    for path in sizes(address):
+        folder, _, rest = path.partition("/")
+        if folder.startswith("version-") and folder != name and rest == checkpoint.MANIFEST:
+            removed(joined(address, folder), checkpoint.MANIFEST)

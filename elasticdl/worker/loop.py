@@ -12,26 +12,31 @@ task is done again as a whole by another worker.
 from __future__ import annotations
 
 import contextlib
+import json
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from elasticdl.data.reader import Reader, Shard
-from elasticdl.errors import ElasticDLError, InputError
+from elasticdl.errors import ElasticDLError, InputError, Unavailable
 from elasticdl.job import JobArgs
+from elasticdl.ps.errors import SnapshotLost
 from elasticdl.rpc import elasticdl_pb2 as pb
 from elasticdl.worker import exported
 from elasticdl.worker.batches import Ahead, Minibatch, minibatches, records
 from elasticdl.worker.ending import Ended, Ending, Leaving, Stopped
-from elasticdl.worker.exported import Exported
+from elasticdl.worker.exported import Origin
 from elasticdl.worker.master import Tasks
 from elasticdl.worker.parameters import Parameters
 from elasticdl.worker.predictions import Outputs
-from elasticdl.worker.step import Step
+from elasticdl.worker.step import Step, buffers
 from elasticdl.zoo.callbacks import learning_rate
 from elasticdl.zoo.spec import Mode, ModelSpec
 
 MODES = {pb.TRAINING: Mode.TRAINING, pb.EVALUATION: Mode.EVALUATION, pb.PREDICTION: Mode.PREDICTION}
+
+OF_A_TASK = (InputError, Unavailable, SnapshotLost)
+"""Errors that are reported to the master: the task may be done later or by another worker. Others end this process."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,8 @@ class Parts:
     tasks: Tasks
     parameters: Parameters
     step: Step
+    last_step: int | None
+    """Number of updates after which training ends."""
     reader: Callable[[pb.TaskType], Reader]
     """Returns the reader of the data of a type of task."""
     outputs: Outputs
@@ -91,7 +98,7 @@ class Worker:
         except Ended:
             raise
         except Exception as error:  # whatever a user's function raises is the task's error
-            if isinstance(error, ElasticDLError) and not isinstance(error, InputError):
+            if isinstance(error, ElasticDLError) and not isinstance(error, OF_A_TASK):
                 raise
             report.error = told(error)
             self._parts.say(f"task {task.id} of {task.shard} has failed: {traceback.format_exc()}")
@@ -110,21 +117,29 @@ class Worker:
                 yield batch
 
     def _train(self, task: pb.Task, report: pb.TaskReport) -> None:
-        for batch in self._batches(task):
-            self._minibatch += 1
-            self._train_on(batch)
-            report.records += batch.records
+        with contextlib.closing(self._batches(task)) as batches:
+            for batch in batches:
+                self._minibatch += 1
+                if not self._train_on(batch):
+                    return
+                report.records += batch.records
 
-    def _train_on(self, batch: Minibatch) -> None:
-        """Push the gradients of a minibatch, computed anew for as long as they are too old."""
+    def _train_on(self, batch: Minibatch) -> bool:
+        """Push the gradients of a minibatch, computed anew for as long as they are too old.
+
+        Return False, without pushing, if the model has had its last update: the master ends the training.
+        """
         parameters, accepted = self._parts.parameters, False
         while not accepted:
             version = parameters.pull()
+            if self._parts.last_step is not None and version >= self._parts.last_step:
+                return False
             loss, gradients = self._parts.step.gradients(batch.batch)
             rate = learning_rate(self._spec.callbacks, version, self._spec.optimizer.lr)
             accepted = parameters.push(self._minibatch, gradients, rate)
             self._parts.ending.check()
         self._losses.add(loss, version)
+        return True
 
     def _evaluate(self, task: pb.Task, report: pb.TaskReport) -> None:
         metrics = self._spec.eval_metrics()
@@ -132,7 +147,8 @@ class Worker:
             for batch in self._batches(task):
                 metrics.update(batch.batch.labels, self._parts.step.predictions(batch.batch))
                 report.records += batch.records
-        report.metric_states[METRICS] = metrics.to_json().encode()
+        for name, state in json.loads(metrics.to_json()).items():
+            report.metric_states[name] = json.dumps(state).encode()
 
     def _predict(self, task: pb.Task, report: pb.TaskReport) -> None:
         outputs = self._parts.outputs
@@ -144,11 +160,11 @@ class Worker:
         outputs.commit()
 
     def _export(self, task: pb.Task, report: pb.TaskReport) -> None:
-        version = self._parts.parameters.pull()
-        state = self._parts.step.model.state_dict()
-        whole = Exported(self._job.model_def, self._job.model_params, version, state, self._parts.parameters.tables())
-        exported.write(whole, self._job.output)
-        self._parts.say(f"the model of version {version} is in {self._job.output}")
+        model = self._parts.parameters.whole()
+        origin = Origin(self._job.model_def, self._job.model_params)
+        kept = buffers(self._parts.step.model)
+        exported.write(model, origin, buffers=kept, address=self._job.output)
+        self._parts.say(f"The model of version {model.version} is in {self._job.output}")
 
 
 class Losses:

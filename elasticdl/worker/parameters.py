@@ -15,7 +15,7 @@ from typing import Protocol
 import torch
 
 from elasticdl.layers import RowGradient
-from elasticdl.worker.exported import TableRows
+from elasticdl.ps.checkpoint import Model
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,6 @@ class Parameters(Protocol):
         """Have the values of a version in the module; 0: the newest. The next `pull` brings the newest back."""
         ...
 
-    def tables(self) -> dict[str, TableRows]:
-        """Return all embedding tables, for the export."""
+    def whole(self) -> Model:
+        """Return the newest model with all embedding tables, for the export."""
         ...

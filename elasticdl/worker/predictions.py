@@ -23,7 +23,7 @@ import torch
 
 from elasticdl.data.reader import Shard
 from elasticdl.errors import ZooError
-from elasticdl.worker.places import place
+from elasticdl.ps.storage import joined, written
 from elasticdl.zoo.spec import PredictionOutputsProcessor
 
 
@@ -47,7 +47,7 @@ class Parts:
     """Writes one file for each task to a folder on a volume or in S3."""
 
     def __init__(self, address: str) -> None:
-        self._place = place(address)
+        self._address = address
         self._shard = Shard("", 0, 0)
         self._added: list[Any] = []
 
@@ -76,7 +76,8 @@ class Parts:
         else:
             np.save(buffer, _joined(self._added))
             suffix = "npy"
-        self._place.put(f"{part_name(self._shard)}.{suffix}", buffer.getvalue())
+        address = joined(self._address, f"{part_name(self._shard)}.{suffix}")
+        written(address, lambda file: file.write(buffer.getbuffer()))
         self._added = []
 
 

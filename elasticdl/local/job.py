@@ -1,0 +1,83 @@
+"""From the flags of a job with `--distribution_strategy=Local` to its exit code."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from dataclasses import replace
+
+import torch
+
+from contract import exit_codes
+from elasticdl.errors import ElasticDLError, InputError
+from elasticdl.job import JobArgs
+from elasticdl.local.parameters import Here, held, opened
+from elasticdl.local.tasks import LocalTasks
+from elasticdl.master.beginning import prepared
+from elasticdl.ps import checkpoint
+from elasticdl.ps.model.part import Contents
+from elasticdl.worker import assembly
+from elasticdl.worker.ending import Ending, Leaving
+from elasticdl.worker.loop import Parts, Worker
+from elasticdl.worker.step import Step
+
+log = logging.getLogger(__name__)
+
+
+def run(args: JobArgs) -> int:
+    """Do a job in this process; return the exit code, as `contract.exit_codes` has them.
+
+    Errors are logged: wrong input gives USAGE, a failed job FAILED, SIGTERM LEFT.
+    """
+    ending = Ending()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: ending.leave())
+    try:
+        reason = work(args.checked(), ending)
+    except Leaving:
+        log.info("This job ends after SIGTERM; nothing continues it")
+        return exit_codes.LEFT
+    except InputError as error:
+        log.error("%s", error)
+        return exit_codes.USAGE
+    except ElasticDLError as error:
+        log.error("%s", error)
+        return exit_codes.FAILED
+    if reason:
+        log.error("The job has failed: %s", reason)
+    return exit_codes.FAILED if reason else exit_codes.FINISHED
+
+
+def work(args: JobArgs, ending: Ending) -> str:
+    """Do a job; return why it has failed, or nothing if it has succeeded.
+
+    Raises:
+        InputError: a flag, the zoo or the data is wrong.
+        Leaving: `ending` says so.
+    """
+    job, spec = prepared(args, servers=0), assembly.spec_of(args)
+    device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
+    step = Step(spec, assembly.model_of(spec, args.seed), device)
+    part = opened(_begun(args, held(step.model, spec.optimizer)))
+    tasks = LocalTasks(args, job, part)
+    parts = Parts(
+        tasks=tasks,
+        parameters=Here(step.model, part, tasks.advanced),
+        step=step,
+        last_step=assembly.last_step(args, spec),
+        reader=assembly.readers_of(args, spec),
+        outputs=assembly.outputs_of(args, spec, "local-0"),
+        ending=ending,
+        say=log.info,
+    )
+    return Worker(args, spec, parts).run()
+
+
+def _begun(args: JobArgs, fresh: Contents) -> Contents:
+    """Return what the model begins with: the values of a checkpoint or an exported model, if one is named."""
+    if not args.checkpoint_dir_for_init:
+        return fresh
+    found = checkpoint.needed(args.checkpoint_dir_for_init, say=log.info)
+    log.info("The values are those of %s", found.address)
+    return replace(checkpoint.load_values(found, (0, 1), fresh), version=0)

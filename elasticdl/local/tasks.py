@@ -1,0 +1,108 @@
+"""The tasks of a job in one process: the master's own decisions, without a network.
+
+Evaluations are of exactly the version at which they fall due: the model is kept as a snapshot, and evaluated when the
+task that is under way is done.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from elasticdl.job import JobArgs, JobMode
+from elasticdl.master.acting import Actor, Checkpoints
+from elasticdl.master.beginning import Job, resumed
+from elasticdl.master.coordinator import Assignment, Coordinator
+from elasticdl.master.decide import Action, decide
+from elasticdl.master.store import MemoryStore
+from elasticdl.master.task_queue import Owner
+from elasticdl.master.transitions import EVALUATION, EXPORT, Outcome
+from elasticdl.ps import checkpoint
+from elasticdl.ps.model.part import Part
+from elasticdl.rpc import elasticdl_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+ME = Owner("local", "local")
+
+
+class Here(Coordinator):
+    """A coordinator that never makes the actor wait: with one worker nothing happens meanwhile."""
+
+    def next_action(self) -> Action:
+        """Return what the master has to do; END if that is nothing now."""
+        action = decide(self.state, self.rules)
+        return Action.END if action is Action.WAIT else action
+
+
+class LocalTasks:
+    """`Tasks` of one worker in the same process."""
+
+    def __init__(self, args: JobArgs, job: Job, part: Part) -> None:
+        self._args, self._part = args, part
+        store = MemoryStore()
+        state, plans = resumed(store.take_over(), job)
+        self._coordinator = Here(job.setup, plans, store, state)
+        self._actor = Actor(self._coordinator, store, None, job.setup.scores, Checkpoints("", 0, ""))
+        self._coordinator.attend(ME, [], self)
+
+    def task(self) -> pb.Task:
+        """See `Tasks`."""
+        self._act()
+        return _message(self._coordinator.hand_out(ME, []), self._args.mode)
+
+    def report(self, report: pb.TaskReport) -> bool:
+        """See `Tasks`."""
+        outcome = Outcome(
+            task=report.task,
+            owner=ME,
+            records=report.records,
+            error=report.error,
+            given_back=report.given_back,
+        )
+        return self._coordinator.report(outcome, dict(report.metric_states))
+
+    def advanced(self, version: int) -> None:
+        """Take in that the model has a new version."""
+        self._coordinator.reached(version)
+        self._act()
+        if self._args.checkpoint_steps and version % self._args.checkpoint_steps == 0:
+            self._save(version)
+
+    def _act(self) -> None:
+        """Do what the master has to do now."""
+        before = self._coordinator.state.evaluation
+        if before is not None and not before.ready:
+            self._part.take_snapshot(before.snapshot)
+        self._actor.run()
+        after = self._coordinator.state.evaluation
+        if before is not None and (after is None or after.snapshot != before.snapshot):
+            self._part.drop_snapshot(before.snapshot)
+
+    def _save(self, version: int) -> None:
+        """Write a checkpoint, as one parameter server does."""
+        directory, run = self._args.checkpoint_dir, f"{self._args.job_name}/{self._args.run_id}"
+        with self._part.frozen() as frozen:
+            saved = checkpoint.save_part(directory, version, (0, 1), self._part, frozen)
+        checkpoint.commit(directory, version, [saved], run=run)
+        checkpoint.prune(directory, self._args.keep_checkpoint_max)
+        log.info("Checkpoint of version %d is in %s", version, directory)
+
+
+def _message(assignment: Assignment, mode: JobMode) -> pb.Task:
+    if assignment.stop:
+        return pb.Task(type=pb.STOP, reason=assignment.reason)
+    if not assignment.task:
+        return pb.Task(type=pb.WAIT, wait_seconds=assignment.wait_seconds)
+    if assignment.kind == EXPORT or assignment.piece is None:
+        return pb.Task(id=assignment.task, type=pb.EXPORT)
+    piece, work = assignment.piece, pb.PREDICTION if mode is JobMode.PREDICT else pb.TRAINING
+    return pb.Task(
+        id=assignment.task,
+        type=pb.EVALUATION if assignment.kind == EVALUATION else work,
+        shard=piece.shard,
+        start=piece.start,
+        end=piece.end,
+        indices=piece.indices,
+        model_version=assignment.snapshot,
+        epoch=piece.epoch,
+    )
