@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,7 @@ def asked(mode: JobMode, given: Mapping[str, str], more: Sequence[str]) -> Asked
             except values.WrongValue as wrong:
                 mistakes.append(Mistake(f"--{flag.name}: {wrong.message}", wrong.remedy))
     mistakes += _spec_of_file(read)
-    found = _typed(mode, read)
+    found = _typed(mode, read, given.keys() - read.keys())
     mistakes += conflicts.found(found, frozenset(given))
     if mistakes:
         raise WrongCommand(list(dict.fromkeys(mistakes)))
@@ -129,8 +129,8 @@ def _spec_of_file(read: dict[str, Any]) -> list[Mistake]:
     return []
 
 
-def _typed(mode: JobMode, read: Mapping[str, Any]) -> Asked:
-    """Return the values as dataclasses; what was not given, or can't be read, has its default."""
+def _typed(mode: JobMode, read: Mapping[str, Any], unread: Set[str]) -> Asked:
+    """Return the values as dataclasses; what was not given, or can't be read (`unread`), has its default."""
     names = {each.name for each in dataclasses.fields(JobArgs)}
     own = {name: value for name, value in read.items() if name in names and name != "max_step"}
     own.setdefault("job_name", LOCAL_JOB if own.get("distribution_strategy") is Strategy.LOCAL else "")
@@ -139,7 +139,7 @@ def _typed(mode: JobMode, read: Mapping[str, Any]) -> Asked:
     same = {each.name for each in dataclasses.fields(Deployment)} & read.keys()
     deployment = Deployment(
         **{"ship_code": not read.get("image_name"), **{name: read[name] for name in same}},
-        **{kind: _resources(kind, read) for kind in flags.RESOURCES},
+        **{kind: _resources(kind, read, unread) for kind in flags.RESOURCES},
         volumes=read.get("volume"),
         cluster_spec=read.get("cluster_spec_json", {}),
     )
@@ -153,7 +153,9 @@ def _typed(mode: JobMode, read: Mapping[str, Any]) -> Asked:
     return Asked(args=args, deployment=deployment, target=target)
 
 
-def _resources(kind: str, read: Mapping[str, Any]) -> Resources:
+def _resources(kind: str, read: Mapping[str, Any], unread: Set[str]) -> Resources:
+    request, limit = f"{kind}_resource_request", f"{kind}_resource_limit"
+    if {request, limit} & unread:  # the other one can't be compared with it
+        return Resources(request={})
     default = values.resources(flags.RESOURCES[kind])
-    request = read.get(f"{kind}_resource_request", default)
-    return Resources(request=request, limit=read.get(f"{kind}_resource_limit", {}))
+    return Resources(request=read.get(request, default), limit=read.get(limit, {}))

@@ -39,6 +39,15 @@ _CLUSTER_ONLY = (
 )
 """Flags that the strategy Local has no use for, and whose absence would surprise."""
 
+_SERVERS_ONLY = {
+    "num_ps_pods": 0,
+    "use_async": False,
+    "grads_to_wait": 1,
+    "lr_staleness_modulation": False,
+    "sync_version_tolerance": 0,
+}
+"""Flags that only parameter servers have a use for, with the values that mean nothing to others."""
+
 
 def found(asked: Asked, given: frozenset[str]) -> list[Mistake]:
     """Return what doesn't fit together; `given` are the flags that were given, without dashes."""
@@ -88,8 +97,8 @@ def _of_sizes(asked: Asked, given: frozenset[str]) -> Iterator[Mistake]:
             "give at least the number of workers, or leave it out",
         )
     if args.distribution_strategy is Strategy.ALLREDUCE:
-        for name in ("num_ps_pods", "use_async", "grads_to_wait", "lr_staleness_modulation", "sync_version_tolerance"):
-            if name in given and getattr(args, name) != getattr(type(args), name) and args.num_ps_pods:
+        for name, nothing in _SERVERS_ONLY.items():
+            if name in given and getattr(args, name) != nothing:
                 yield Mistake(f"--{name} with {Strategy.ALLREDUCE}", "it has no parameter servers; leave it out")
     if args.sync_version_tolerance and args.use_async:
         yield Mistake(

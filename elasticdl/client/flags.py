@@ -28,6 +28,9 @@ CHECKPOINTS, FAULTS, LOGS = "Checkpoints and output", "When something fails", "L
 PODS, JOB = "The pods", "The job and its cluster"
 PANELS = (MODEL, DATA, STRATEGY, CHECKPOINTS, FAULTS, LOGS, PODS, JOB)
 
+BOOLEAN = "BOOL"
+"""The form of a flag that is true or false."""
+
 RESOURCES = {"master": "cpu=0.1,memory=1024Mi", "ps": "cpu=1,memory=4096Mi", "worker": "cpu=1,memory=4096Mi"}
 """What the pods request by default: as in ElasticDL."""
 
@@ -62,7 +65,7 @@ class Flag:
     @property
     def is_boolean(self) -> bool:
         """Return whether the flag may stand without a value."""
-        return self.read is values.boolean
+        return self.form == BOOLEAN
 
 
 def of(mode: JobMode) -> Sequence[Flag]:
@@ -87,7 +90,7 @@ def _process(
 
 def _form(read: Callable[[str], Any]) -> str:
     if read is values.boolean:
-        return "BOOL"
+        return BOOLEAN
     return "TEXT" if read in (values.text, values.parameters) else "NUMBER"
 
 
@@ -163,7 +166,7 @@ DEPLOYMENT: Sequence[Flag] = (
         PODS,
         "Send code and zoo with the job. Default: unless there is an --image_name.",
         values.boolean,
-        "BOOL",
+        BOOLEAN,
     ),
     *_pods("master", "the master"),
     *_pods("ps", "a parameter server"),
@@ -204,14 +207,28 @@ DEPLOYMENT: Sequence[Flag] = (
         "NUMBER",
         "1",
     ),
-    Flag("need_pod_manager", FAULTS, "Must be true: pods are always replaced.", values.boolean, "BOOL", "true"),
-    Flag("need_task_manager", FAULTS, "Must be true: data is always dealt out.", values.boolean, "BOOL", "true"),
+    Flag(
+        "need_pod_manager",
+        FAULTS,
+        "As in ElasticDL: pods are always replaced.",
+        values.always("a lost pod is always replaced by the ElasticJob"),
+        BOOLEAN,
+        "true",
+    ),
+    Flag(
+        "need_task_manager",
+        FAULTS,
+        "As in ElasticDL: the master always deals out the data.",
+        values.always("without tasks there is nothing of ElasticDL in a job: `tidewater job submit` runs others"),
+        BOOLEAN,
+        "true",
+    ),
     Flag("max_workers", JOB, "Up to how many workers `kubectl scale` may go.", _at_least_one, "NUMBER"),
     Flag("etcd", JOB, "Address of the etcd in which the master keeps its state. Default: the stack's.", form="URL"),
     Flag("namespace", JOB, "Namespace. Default: that of the kubeconfig's context.", form="NAME"),
     Flag("context", JOB, "Context of the kubeconfig. Default: its current one.", form="NAME"),
     Flag("kubeconfig", JOB, "Kubeconfig file. Default: $KUBECONFIG, then ~/.kube/config.", form="FILE"),
-    Flag("force_use_kube_config_file", JOB, "Use no service account.", values.boolean, "BOOL", "false"),
+    Flag("force_use_kube_config_file", JOB, "Use no service account.", values.boolean, BOOLEAN, "false"),
     Flag("yaml", JOB, "Write the job to this file instead of submitting it.", form="FILE"),
 )
 """What the command itself uses."""

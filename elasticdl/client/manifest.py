@@ -160,7 +160,8 @@ def _restarts(policy: Restart, *, retried: bool) -> Manifest:
 
 def _master_process(asked: Asked, place: Place) -> Process:
     args = asked.args
-    more = ["--etcd", etcd(asked, place), *_ps_addrs(args), *_job_args(args)]
+    state = etcd(asked, place)
+    more = [*(["--etcd", state] if state else []), *_ps_addrs(args), *_job_args(args)]
     return Process([*_module("master"), "--job", args.job_name, "--port", str(MASTER_PORT), *more])
 
 

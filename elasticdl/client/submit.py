@@ -21,6 +21,7 @@ from elasticdl.client import manifest, models, pods, shipping
 from elasticdl.client.asked import Asked, Deployment
 from elasticdl.client.mistakes import Mistake, WrongCommand
 from elasticdl.client.pods import Place
+from elasticdl.job import Strategy
 
 CONFIG_MAPS = Kind("", "v1", "ConfigMap", "configmaps")
 CLAIMS = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
@@ -62,6 +63,8 @@ def submit(asked: Asked, cluster: Cluster, steps: Steps) -> Object:
         archive = shipping.pack(asked.args.model_zoo)
         place = replace(place, code=steps.upload(archive, facts.bucket))
         steps.say(f"code and zoo: {place.code}")
+    if not manifest.etcd(asked, place):
+        steps.say("no --etcd: a master that is replaced begins the job anew")
     job = manifest.elastic_job(asked, place)
     if asked.target.yaml:
         _write(asked.target.yaml, job)
@@ -104,7 +107,7 @@ def _of_place(asked: Asked, place: Place) -> Iterator[Mistake]:
         )
     elif not all(pods.image(kind, deployment, place.facts) for kind in _KINDS):
         yield Mistake("--image_name is missing", f"{where} is no stack's, which would have one")
-    if not manifest.etcd(asked, place):
+    if not manifest.etcd(asked, place) and asked.args.distribution_strategy is Strategy.ALLREDUCE:
         yield Mistake(
             "--etcd is missing", f"{where} is no stack's, which would have one: --etcd=http://etcd.NS.svc:2379"
         )

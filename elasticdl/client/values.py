@@ -122,6 +122,17 @@ def boolean(given: str) -> bool:
     return lowered in _TRUE
 
 
+def always(reason: str) -> Callable[[str], bool]:
+    """Return a reader of a truth value that can only be true."""
+
+    def read(given: str) -> bool:
+        if not boolean(given):
+            raise WrongValue(f"{given!r} is not possible: {reason}", "leave it out")
+        return True
+
+    return read
+
+
 def choice(kind: type[E]) -> Callable[[str], E]:
     """Return a reader of one of the values of an enumeration, in any case."""
 
