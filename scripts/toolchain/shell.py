@@ -30,6 +30,8 @@ leads to, and not in a state directory: a checkout may have several, and Pulumi 
 _NO_CLOUD = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "localcloud-was-never-started")
 _LOCAL = "127.0.0.1,localhost"
 TORCHX_PACKAGE = paths.CHECKOUT / "integrations" / "torchx" / "pyproject.toml"
+# Commands that use the cluster, by the packages that are run.
+_OURS = {"tidewater": "cli", "elasticdl": "elasticdl"}
 # These would select another stack, or another secret, than the ones set up here.
 _MISLEADING = ("PULUMI_STACK", "PULUMI_CONFIG_PASSPHRASE_FILE")
 # For the commands that run a package of this checkout.
@@ -89,7 +91,8 @@ def prepare(state: Path, standins: str | None = None) -> Place:
     plugins.link_all(commands, links(python))
     plugins.link(paths.CHECKOUT / CHARTS, charts())
     _write_command(commands / "localcloud", _localcloud_command(state, tools, python))
-    _write_command(commands / "tidewater", _tidewater_command(python))
+    for name, module in _OURS.items():
+        _write_command(commands / name, _own_command(module, python))
     for name, text in _torchx_commands(register_schedulers(folder / "registered"), torchx_python()).items():
         _write_command(commands / name, text)
     cloud = _cloud(state, python)
@@ -189,9 +192,9 @@ def _localcloud_command(state: Path, tools: Path, python: Path) -> str:
     )
 
 
-def _tidewater_command(python: Path) -> str:
-    """Return the command `tidewater` of this checkout. It uses the shell's KUBECONFIG, as kubectl does."""
-    return f'#!/bin/sh\n{_IMPORTS}exec {shlex.quote(str(python))} -m cli "$@"\n'
+def _own_command(module: str, python: Path) -> str:
+    """Return a command of this checkout. It uses the shell's KUBECONFIG, as kubectl does."""
+    return f'#!/bin/sh\n{_IMPORTS}exec {shlex.quote(str(python))} -m {module} "$@"\n'
 
 
 def _torchx_commands(registered: Path, python: Path) -> dict[str, str]:
