@@ -34,7 +34,7 @@ from integrations.torchx.observe import failures, states
 from integrations.torchx.observe.logs import Follower, Wanted, written
 from integrations.torchx.observe.states import Observed
 from integrations.torchx.observe.stored import application
-from integrations.torchx.submit import checks, preflight
+from integrations.torchx.submit import checks, overlay, preflight
 from integrations.torchx.submit.job import (
     ANNOTATION_CANCELLED,
     LABEL_ORGANIZATION,
@@ -112,7 +112,10 @@ class TidewaterScheduler(workspace.WorkspaceMixin, Scheduler):
         images = self.dryrun_push_images(app, cfg)
         namespace = options.namespace or self._cluster.namespace
         facts = preflight.facts_of(self._cluster, namespace)
-        submission = Submission(unique=self._unique(), namespace=namespace, options=options, facts=facts)
+        overlays = {role.name: overlay.read(role) for role in app.roles}
+        submission = Submission(
+            unique=self._unique(), namespace=namespace, options=options, facts=facts, overlays=overlays
+        )
         if submission.bucket and needs_rendezvous(app, submission):
             submission = replace(submission, rendezvous=self.keep(workspace.pack(None)))
         manifest = elastic_job(app, submission)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from cli.errors import ClusterError, Expired, NotFound, Unreachable
+from cli.errors import ClusterError, Expired, Forbidden, LoginFailed, NotFound, Unreachable
 from cli.errors import Refused as RefusedByServer
 from cli.job.lines import Line, Position, line_of
 from cli.kube import JOBS, PODS, Cluster, LogOptions, Object, Selection
@@ -34,7 +34,8 @@ LOOK_SECONDS = 10.0
 """The pod is looked at again after this time, even if nothing is heard of the job."""
 
 LAST_SECONDS = 10.0
-"""How long to read on after the application has ended: a pod on a lost node never ends its stream."""
+"""How long to read on after the application has ended, without a line: a pod on a lost node never ends its stream, and
+a straggler may run on."""
 
 _TOO_MANY = 429
 _SERVER_ERROR = 500
@@ -144,9 +145,17 @@ class Follower:
         cluster: where it runs.
         wanted: which replica.
         ended: whether the application has ended, by its job; None is a job that was deleted.
+        clock: seconds that only grow.
     """
 
-    def __init__(self, cluster: Cluster, wanted: Wanted, ended: Callable[[Object | None], bool]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        wanted: Wanted,
+        ended: Callable[[Object | None], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
         self._cluster = cluster
         self._wanted = wanted
         self._ended = ended
@@ -154,6 +163,7 @@ class Follower:
         self._stop = threading.Event()
         self._runs: dict[Run, _Reading] = {}
         self._pod: Object | None = None
+        self._heard = 0.0
         self._last_call: float | None = None
 
     def lines(self) -> Iterator[str]:
@@ -168,6 +178,7 @@ class Follower:
                 with contextlib.suppress(queue.Empty):
                     line = self._inbox.get(timeout=self._patience())()
                     if line is not None:
+                        self._heard = self._clock()
                         yield line
                     continue
                 self._look()
@@ -177,12 +188,17 @@ class Follower:
     def _finished(self) -> bool:
         if self._last_call is None:
             return False
-        open_runs = any(not each.done for each in self._runs.values())
-        return not open_runs or time.monotonic() > self._last_call
+        unread = [run for run, each in self._runs.items() if not each.done]
+        now = self._clock()
+        if not unread or now <= self._last_call:
+            return not unread
+        if self._heard >= self._last_call - LAST_SECONDS and any(map(self._is_over, unread)):
+            self._last_call = now + LAST_SECONDS  # a long log of a pod that has ended
+        return now > self._last_call
 
     def _patience(self) -> float:
         """Return for how long there is nothing to do but to wait for the threads."""
-        now = time.monotonic()
+        now = self._clock()
         due = [each.not_before for each in self._runs.values() if not each.active and not each.done]
         if self._last_call is not None:
             due.append(self._last_call)
@@ -193,7 +209,7 @@ class Follower:
         ended = self._ended(job)
         self._look()
         if ended and self._last_call is None:
-            self._last_call = time.monotonic() + LAST_SECONDS
+            self._last_call = self._clock() + LAST_SECONDS
 
     def _look(self) -> None:
         """Look at the replica's pod, and read what is due."""
@@ -206,7 +222,7 @@ class Follower:
         run = run_of(self._pod) if self._pod is not None else None
         if run is not None:
             self._runs.setdefault(run, _Reading())
-        now = time.monotonic()
+        now = self._clock()
         for known, reading in list(self._runs.items()):
             gone = self._pod is None or known.uid != str(self._pod["metadata"].get("uid", ""))
             if gone and not reading.active:
@@ -237,12 +253,12 @@ class Follower:
         reading.active = False
         if isinstance(error, NotFound):
             reading.done = True
-        elif error is not None and not isinstance(error, Unreachable | RefusedByServer):
+        elif isinstance(error, Forbidden | LoginFailed):
             raise error
         elif error is None and self._is_over(run):
             reading.done = True
         else:
-            reading.not_before = time.monotonic() + (RETRY_SECONDS if error else LATE_SECONDS)
+            reading.not_before = self._clock() + (RETRY_SECONDS if error else LATE_SECONDS)
 
     def _is_over(self, run: Run) -> bool:
         try:

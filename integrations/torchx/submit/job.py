@@ -9,8 +9,8 @@ others, then in one of its own. The application itself is kept in an annotation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torchx
@@ -24,6 +24,7 @@ from integrations.torchx import workspace
 from integrations.torchx.errors import Refused
 from integrations.torchx.submit import appdef, naming, torchrun
 from integrations.torchx.submit.options import Options
+from integrations.torchx.submit.overlay import merged
 from integrations.torchx.submit.pods import LABEL_REPLICA_ID, Manifest, Pod, pod_template
 from integrations.torchx.submit.retries import is_elastic, policy, retries
 from integrations.torchx.submit.roles import Values, resolved
@@ -67,6 +68,7 @@ class Submission:
         options: the options of this submission.
         facts: of the stack in that namespace; None if there is no stack.
         rendezvous: key of an archive with the rendezvous on etcd alone, for roles without a workspace; empty: none.
+        overlays: what is laid over the pod templates of roles, by their names.
     """
 
     unique: str
@@ -74,6 +76,7 @@ class Submission:
     options: Options
     facts: Facts | None = None
     rendezvous: str = ""
+    overlays: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def etcd(self) -> str:
@@ -205,7 +208,9 @@ def _replica_spec(role: Role, pod: Pod, submission: Submission, *, limits: bool)
         **(elastic if limits and is_elastic(role) else {}),
         "indexLabel": LABEL_REPLICA_ID,
         **policy(role),
-        "template": pod_template(role, pod, submission.options, submission.facts),
+        "template": merged(
+            pod_template(role, pod, submission.options, submission.facts), submission.overlays.get(role.name, {})
+        ),
     }
 
 

@@ -1,0 +1,54 @@
+"""What is wrong with an application is named before anything is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from torchx.components import dist, utils
+from torchx.specs import AppDef
+
+from integrations.torchx.errors import Refused
+from integrations.torchx.submit.checks import check
+from tests.integrations.torchx.doubles import app, role
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        pytest.param({"image": ""}, "role trainer: its image is missing", id="no-image"),
+        pytest.param({"image": "<MISSING>"}, "role trainer: its image is missing", id="image-not-set"),
+        pytest.param({"entrypoint": "<MISSING>"}, "role trainer: its entrypoint is missing", id="no-entrypoint"),
+        pytest.param({"args": [1]}, "role trainer: argument 1 must be a text", id="number-as-argument"),
+        pytest.param({"num_replicas": 0}, "role trainer: num_replicas=0 must be between 1", id="no-replicas"),
+        pytest.param({"num_replicas": 5001}, "role trainer: num_replicas=5001", id="too-many-replicas"),
+        pytest.param(
+            {"min_replicas": 3, "num_replicas": 2},
+            "role trainer: min_replicas=3 must not be above num_replicas=2",
+            id="min-above-max",
+        ),
+        pytest.param({"min_replicas": 0}, "role trainer: min_replicas=0 must be at least 1", id="min-0"),
+        pytest.param({"max_retries": -1}, "role trainer: max_retries=-1", id="retries"),
+        pytest.param({"retry_policy": "ALWAYS"}, "role trainer: retry_policy='ALWAYS' must be one of", id="policy"),
+    ],
+)
+def test_a_role_that_cannot_run_is_named(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(Refused) as error:
+        check(app(role("other"), role(**fields)))
+    assert str(error.value).startswith(told)
+
+
+def test_an_application_without_roles_is_refused() -> None:
+    with pytest.raises(Refused, match="'empty' has no roles"):
+        check(AppDef("empty"))
+
+
+def test_more_nodes_at_least_than_at_most_is_refused() -> None:
+    with pytest.raises(Refused, match="min_replicas=4 must not be above num_replicas=2"):
+        check(dist.ddp(script="train.py", j="4:2x1", image="img"))
+
+
+def test_the_components_of_torchx_are_right() -> None:
+    check(utils.echo())
+    check(dist.ddp(script="train.py", j="1:4x2"))
+    check(dist.spmd(script="train.py", j="2x2", h="gpu.small"))

@@ -1,0 +1,127 @@
+"""torchrun's command line is found in what TorchX's components make, and meets in etcd."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+from torchx.components import dist, utils
+from torchx.specs import Role
+
+from integrations.torchx.submit.torchrun import found_in, met_in_etcd
+from tests.integrations.torchx.doubles import role
+
+ETCD = "http://etcd.training.svc:2379"
+
+
+def ddp(*args: str, **fields: Any) -> Role:
+    found: Role = dist.ddp(*args, **{"script": "train.py", "j": "1:3x2", "image": "img", **fields}).roles[0]
+    return found
+
+
+def words(changed: Role) -> list[str]:
+    """Return the words that bash would give to torchrun."""
+    return shlex.split(changed.args[1])
+
+
+def test_the_agents_of_dist_ddp_meet_in_etcd() -> None:
+    found = words(met_in_etcd(ddp("--epochs", "3"), ETCD))
+    assert found[:7] == [
+        "torchrun",
+        "--rdzv_backend",
+        "etcd-v3",
+        "--rdzv_endpoint",
+        ETCD,
+        "--rdzv_id",
+        "${app_id}",
+    ]
+    assert found[7:] == [
+        "--nnodes",
+        "1:3",
+        "--nproc_per_node",
+        "2",
+        "--tee",
+        "3",
+        "--role",
+        "",
+        "train.py",
+        "--epochs",
+        "3",
+    ]
+
+
+def test_a_module_is_no_option_with_a_value() -> None:
+    command = found_in(ddp("--rdzv_backend", "mine", script=None, m="my.module"))
+    assert command is not None
+    assert command.option("rdzv-backend") is not None
+    assert words(met_in_etcd(ddp("--rdzv_backend", "mine", script=None, m="my.module"), ETCD))[-4:] == [
+        "-m",
+        "my.module",
+        "--rdzv_backend",
+        "mine",
+    ]
+
+
+def test_the_scripts_own_arguments_are_not_torchruns() -> None:
+    found = words(met_in_etcd(ddp("--rdzv_endpoint", "here", "--rdzv_backend=c10d"), ETCD))
+    assert found[-3:] == ["--rdzv_endpoint", "here", "--rdzv_backend=c10d"]
+
+
+def test_quoted_arguments_stay_as_they_are() -> None:
+    given = ddp("a 'b'  c", '"$(x)"', "back\\slash")
+    assert words(met_in_etcd(given, ETCD))[-3:] == ["a 'b'  c", '"$(x)"', "back\\slash"]
+
+
+def test_torchrun_without_a_shell_is_found_too() -> None:
+    given = role(
+        entrypoint="/usr/bin/torchrun", args=["--rdzv-backend=c10d", "--rdzv-endpoint", "h:1", "a b.py", "--x"]
+    )
+    changed = met_in_etcd(given, ETCD)
+    assert changed.args == ["--rdzv-backend=etcd-v3", "--rdzv-endpoint", ETCD, "a b.py", "--x"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param(ddp(rdzv_backend="static"), id="another-backend"),
+        pytest.param(role(entrypoint="torchrun", args=["train.py"]), id="no-rendezvous"),
+        pytest.param(role(entrypoint="torchrun", args=["--rdzv-backend"]), id="ends-too-early"),
+        pytest.param(utils.sh("torchrun", "--help", image="img").roles[0], id="another-command-of-a-shell"),
+        pytest.param(role(entrypoint="bash", args=["-c", "echo torchrun --rdzv_backend c10d"]), id="echo"),
+        pytest.param(role(entrypoint="bash", args=["-c", ""]), id="nothing"),
+        pytest.param(role(), id="something-else"),
+    ],
+)
+def test_everything_else_stays_as_it_is(given: Role) -> None:
+    assert met_in_etcd(given, ETCD) == given
+
+
+def test_survivors_may_restart_their_workers_many_times() -> None:
+    assert met_in_etcd(ddp(), ETCD).env["PET_MAX_RESTARTS"] == "100"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param(ddp(env={"PET_MAX_RESTARTS": "3"}), id="by-the-environment"),
+        pytest.param(
+            role(
+                entrypoint="torchrun",
+                args=["--max-restarts=3", "--rdzv-backend=c10d", "--rdzv-endpoint=h:1", "train.py"],
+            ),
+            id="by-an-option",
+        ),
+    ],
+)
+def test_whoever_says_how_often_is_obeyed(given: Role) -> None:
+    changed = met_in_etcd(given, ETCD)
+    assert changed.env.get("PET_MAX_RESTARTS", "3") == "3"
+    assert "etcd-v3" in " ".join(changed.args)
+
+
+def test_the_role_that_was_given_stays_as_it_was() -> None:
+    given = ddp()
+    before = (list(given.args), dict(given.env))
+    met_in_etcd(given, ETCD)
+    assert (given.args, given.env) == before
