@@ -14,13 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from elasticdl.errors import ElasticDLError
-from elasticdl.master import transitions
 from elasticdl.master.coordinator import Coordinator
-from elasticdl.master.decide import Action
 from elasticdl.master.scores import Scores
 from elasticdl.master.servers import Servers, Taken
-from elasticdl.master.state import Evaluation
 from elasticdl.master.store import Fenced, StateStore
+from elasticdl.master.tasks import transitions
+from elasticdl.master.tasks.decide import Action
+from elasticdl.master.tasks.state import Evaluation
 from elasticdl.ps import checkpoint
 
 log = logging.getLogger(__name__)

@@ -21,9 +21,9 @@ from elasticdl.data.reader import Shard
 from elasticdl.errors import InputError
 from elasticdl.job import JobArgs, JobMode, Strategy
 from elasticdl.master.coordinator import Plans, Setup
-from elasticdl.master.plan import EVALUATIONS, Cut, Plan, not_empty
 from elasticdl.master.scores import Scores
-from elasticdl.master.state import JobState, Rules, Script, begin
+from elasticdl.master.tasks.plan import EVALUATIONS, Cut, Plan, not_empty
+from elasticdl.master.tasks.state import JobState, Rules, Script, begin
 from elasticdl.worker.assembly import last_step, reader_of, spec_of
 from elasticdl.zoo.spec import ModelSpec
 

@@ -18,14 +18,14 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from elasticdl.errors import ElasticDLError, InputError
-from elasticdl.master import transitions
-from elasticdl.master.decide import Action, decide
-from elasticdl.master.plan import Piece, Plan
 from elasticdl.master.scores import Scores
-from elasticdl.master.state import JobState, Rules, Script, Stage
 from elasticdl.master.store import Interrupted, StateStore
-from elasticdl.master.task_queue import Owner, Queue
-from elasticdl.master.transitions import EVALUATION, EXPORT, Outcome
+from elasticdl.master.tasks import transitions
+from elasticdl.master.tasks.decide import Action, decide
+from elasticdl.master.tasks.plan import Piece, Plan
+from elasticdl.master.tasks.state import JobState, Rules, Script, Stage
+from elasticdl.master.tasks.task_queue import Owner, Queue
+from elasticdl.master.tasks.transitions import EVALUATION, EXPORT, Outcome
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +147,7 @@ class Coordinator:
                 return Assignment(wait_seconds=SOON_SECONDS)
             if owner in self._leaving:
                 return Assignment(wait_seconds=WAIT_SECONDS)
-            state, task = transitions.hand_out(self._state, self.rules, owner, now=self._clock(), holding=holding)
+            state, task = transitions.hand_out(self._state, owner, now=self._clock(), holding=holding)
             if task is None:
                 return Assignment(wait_seconds=WAIT_SECONDS)
             self._commit(state)

@@ -12,13 +12,14 @@ import argparse
 import contextlib
 import logging
 import os
+import queue
 import secrets
 import signal
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import grpc
@@ -32,8 +33,8 @@ from elasticdl.master.coordinator import Coordinator
 from elasticdl.master.leadership import Leadership
 from elasticdl.master.servers import Servers
 from elasticdl.master.service import MasterService, serve
-from elasticdl.master.state import Stage
 from elasticdl.master.store import EtcdStateStore, Fenced, Interrupted, Key, MemoryStore, StateStore
+from elasticdl.master.tasks.state import Stage
 from elasticdl.master.telling import Teller, log_to
 from trainer.errors import ConfigError
 from trainer.etcd.access import Access
@@ -90,7 +91,8 @@ def run(args: JobArgs, place: Place, etcd: Store | None) -> int:
             state_store = store = EtcdStateStore(etcd, key)
             halts += [leadership.interrupt, state_store.interrupt]
         ending = threading.Event()
-        stack.enter_context(_on_sigterm(lambda: [ending.set(), *(halt() for halt in halts)]))
+        halts.append(ending.set)
+        stack.enter_context(_on_sigterm(halts))
         try:
             if etcd is not None:
                 leadership.wait()
@@ -147,7 +149,7 @@ def _told_end(coordinator: Coordinator) -> int:
 
 
 @contextlib.contextmanager
-def _ticking(coordinator: Coordinator, teller: Teller, watch: Watch):  # type: ignore[no-untyped-def]
+def _ticking(coordinator: Coordinator, teller: Teller, watch: Watch) -> Iterator[None]:
     """Tell the coordinator that time passes, and the log how far the job is; end a master that is to end."""
     stopped = threading.Event()
 
@@ -171,12 +173,22 @@ def _ticking(coordinator: Coordinator, teller: Teller, watch: Watch):  # type: i
 
 
 @contextlib.contextmanager
-def _on_sigterm(act: Callable[[], object]):  # type: ignore[no-untyped-def]
-    """Let SIGTERM act, where signals can be handled: in the main thread."""
+def _on_sigterm(halts: Sequence[Callable[[], None]]) -> Iterator[None]:
+    """Let SIGTERM call all of these, where signals can be handled: in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, lambda *_: act())
+
+    # A handler interrupts the main thread anywhere, also where it holds the lock of an event: only this queue is safe.
+    bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def listen() -> None:
+        bell.get()
+        for halt in halts:
+            halt()
+
+    threading.Thread(target=listen, name="sigterm", daemon=True).start()
+    before = signal.signal(signal.SIGTERM, lambda *_: bell.put(None))
     try:
         yield
     finally:

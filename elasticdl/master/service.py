@@ -17,13 +17,13 @@ import grpc
 
 from elasticdl.errors import ElasticDLError, InputError
 from elasticdl.job import JobArgs
-from elasticdl.master import transitions
 from elasticdl.master.coordinator import Assignment, Coordinator
 from elasticdl.master.servers import Servers
-from elasticdl.master.state import Script
 from elasticdl.master.store import Interrupted
-from elasticdl.master.task_queue import Owner
-from elasticdl.master.transitions import EVALUATION, EXPORT, Outcome
+from elasticdl.master.tasks import transitions
+from elasticdl.master.tasks.state import Script
+from elasticdl.master.tasks.task_queue import Owner
+from elasticdl.master.tasks.transitions import EVALUATION, EXPORT, Outcome
 from elasticdl.rpc import channels
 from elasticdl.rpc import elasticdl_pb2 as pb
 from elasticdl.rpc import elasticdl_pb2_grpc as services
@@ -201,7 +201,7 @@ def serve(
         ElasticDLError: the address can't be used.
     """
     threads = futures.ThreadPoolExecutor(CALL_THREADS + THREADS_OF_A_WORKER * workers, thread_name_prefix="call")
-    server = grpc.server(threads, interceptors=interceptors, options=channels.OPTIONS)
+    server = grpc.server(threads, interceptors=list(interceptors), options=channels.OPTIONS)
     services.add_MasterServicer_to_server(service, server)
     try:
         bound = server.add_insecure_port(address)

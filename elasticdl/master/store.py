@@ -11,16 +11,19 @@ Which one is to take over is decided in `leadership`, by a lease.
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from contract import keys
 from elasticdl.errors import ElasticDLError, InputError
 from trainer.errors import RecordError, Refused, StoreError
 from trainer.etcd import codec
 from trainer.etcd.client import Entry, Store
+
+T = TypeVar("T")
 
 RETRY_SECONDS = 0.3
 MAX_PART_BYTES = 1_400_000
@@ -148,7 +151,7 @@ class EtcdStateStore:
     def drop_parts(self, evaluation: int) -> None:
         """See StateStore."""
         for entry in self._parts_of(evaluation):
-            self._patiently(lambda key=entry.key: self._store.delete(key))  # type: ignore[misc]
+            self._patiently(functools.partial(self._store.delete, entry.key))
 
     def _parts_of(self, evaluation: int) -> tuple[Entry, ...]:
         prefix = keys.elasticdl_parts(self._key.job, self._key.run, evaluation)
@@ -179,7 +182,7 @@ class EtcdStateStore:
         entries = self._patiently(lambda: self._store.read(self._state)).entries
         return next((entry for entry in entries if entry.key == self._state), None)
 
-    def _patiently(self, call: Any) -> Any:
+    def _patiently(self, call: Callable[[], T]) -> T:
         while True:
             try:
                 return call()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from elasticdl.master.coordinator import Progress
-from elasticdl.master.state import Stage
+from elasticdl.master.tasks.state import Stage
 
 log = logging.getLogger(__name__)
 

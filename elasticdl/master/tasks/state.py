@@ -16,8 +16,8 @@ from enum import StrEnum
 from typing import Any
 
 from elasticdl.errors import ElasticDLError
-from elasticdl.master.plan import EVALUATIONS, EXPORTS
-from elasticdl.master.task_queue import Held, Owner, Queue
+from elasticdl.master.tasks.plan import EVALUATIONS, EXPORTS
+from elasticdl.master.tasks.task_queue import Held, Owner, Queue
 
 NO_VERSION = -1
 """Of what has not yet happened."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from elasticdl.master.state import JobState, Rules, Stage
+from elasticdl.master.tasks.state import JobState, Rules, Stage
 
 
 class Action(Enum):

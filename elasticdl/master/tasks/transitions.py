@@ -1,6 +1,6 @@
 """What may happen to a job, each as a pure function from its state to the next one.
 
-    state, task = hand_out(state, rules, owner, now=12.0)
+    state, task = hand_out(state, owner, now=12.0)
     state, counted = report(state, rules, Outcome(task, owner, records=4096), now=15.0)
     state = lost(state, rules, owner)          # its tasks are to do again
 
@@ -14,9 +14,9 @@ import dataclasses
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from elasticdl.master.plan import EVALUATIONS, EXPORTS
-from elasticdl.master.state import Evaluation, JobState, Rules, Stage, evaluation_tasks
-from elasticdl.master.task_queue import Owner, Queue, Status
+from elasticdl.master.tasks.plan import EVALUATIONS, EXPORTS
+from elasticdl.master.tasks.state import Evaluation, JobState, Rules, Stage, evaluation_tasks
+from elasticdl.master.tasks.task_queue import Owner, Queue, Status
 
 LEAST_LIMIT_SECONDS = 300.0
 SLOWER = 3
@@ -52,7 +52,7 @@ def queue_of(state: JobState, task: int) -> Queue | None:
 
 
 def hand_out(
-    state: JobState, rules: Rules, owner: Owner, *, now: float, holding: Collection[int] = ()
+    state: JobState, owner: Owner, *, now: float, holding: Collection[int] = ()
 ) -> tuple[JobState, int | None]:
     """Give the process a task; None if there is none now.
 
