@@ -109,10 +109,13 @@ def _lead_is_done(situation: Situation, crew: Crew) -> bool:
     if not crew.done:
         return False
     first = min(pod.index for pod in crew.done)
-    if any(pod.index < first for pod in crew.live) or any(pod.index < first for pod, _ in crew.ended):
+    if any(pod.index < first for pod in crew.live):
         return False
-    # A pod that is still to be created may have a lower index, but not a successor.
-    if not _awaited(situation, crew) or crew.naming is PodNames.SUCCESSIVE:
+    if crew.naming is PodNames.SUCCESSIVE:
+        return True  # pods that are still to be created, or to replace others, have higher indices
+    if any(pod.index < first for pod, _ in crew.ended):
+        return False
+    if not _awaited(situation, crew):
         return True
     held = {pod.index for pod in crew.staying()}
     return all(index in held for index in range(first))

@@ -27,7 +27,7 @@ def check(view: JobView, decision: Decision, now: datetime) -> None:
         return
     assert decision.again is None or decision.again > now.replace(microsecond=0), "would decide again at once for ever"
     _check_numbers(view, decision, left)
-    _check_creations(view, decision, left)
+    _check_creations(view, decision, gone)
     _check_core(view, decision, gone, left)
     _check_nodes(view, decision, left)
     _check_state(decision, left)
@@ -99,14 +99,13 @@ def _check_numbers(view: JobView, decision: Decision, left: list[PodView]) -> No
         )
 
 
-def _check_creations(view: JobView, decision: Decision, left: list[PodView]) -> None:
+def _check_creations(view: JobView, decision: Decision, gone: set[str]) -> None:
     creates = [action for action in decision.actions if isinstance(action, CreatePod)]
     # A pod that runs and is deleted keeps its name for a while.
     taken = {
         (pod.type, pod.index)
         for pod in view.pods
-        if pod in left
-        or pod.terminating
+        if pod.uid not in gone
         or (pod.node is not None and (pod.phase not in ENDED or pod.lingers) and not lost(pod, view.nodes))
     }
     for create in creates:
@@ -114,10 +113,13 @@ def _check_creations(view: JobView, decision: Decision, left: list[PodView]) -> 
         assert (create.type, create.index) not in taken, f"creates {create}, which exists"
         if view.job.spec.replica_specs[create.type].pod_names is PodNames.SUCCESSIVE:
             _check_successor(view, create)
-            there = sum(pod.type == create.type and pod.core and not pod.terminating for pod in left)
-            cores = there + sum(other.type == create.type and other.core for other in creates)
-            surge = [other for other in creates if other.type == create.type and not other.core]
-            assert cores == low or (cores > low and there == cores) or not surge, f"{cores} of {low} core pods"
+            mine = [other.core for other in creates if other.type == create.type]
+            there = sum(
+                pod.type == create.type and pod.core and not pod.terminating and pod.uid not in gone
+                for pod in view.pods
+                if pod.index >= 0
+            )
+            assert sum(mine) == min(len(mine), max(0, low - there)), f"{there} and {sum(mine)} of {low} core pods"
         else:
             assert create.core == (create.index < low)
         taken.add((create.type, create.index))
