@@ -22,7 +22,7 @@ def parse_params(flag: str, text: str | Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(text, Mapping):
         return dict(text)
     found: dict[str, Any] = {}
-    for part in _parts(flag, text):
+    for part in filter(str.strip, _parts(flag, text)):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not name.isidentifier():
             raise InputError(f"{flag}: {part.strip()!r} is not name=value", _FORM)
@@ -54,8 +54,7 @@ def _parts(flag: str, text: str) -> Iterator[str]:
         raise InputError(
             f"{flag}: {text!r} ends inside {'quotes' if quote else 'brackets'}", f"add {quote or closing[-1]}"
         )
-    if text[start:].strip():
-        yield text[start:]
+    yield text[start:]
 
 
 def _value(flag: str, name: str, text: str) -> Any:

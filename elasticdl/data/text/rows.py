@@ -20,14 +20,14 @@ _EVERY = 256
 class Lines:
     """The lines of a part of a file, each with its end; says how far it has come."""
 
-    def __init__(self, blob: Blob, encoding: str, start: int = 0) -> None:
+    def __init__(self, blob: Blob, encoding: str, start: int = 0, end: int | None = None) -> None:
         self.offset = start
         """Of the byte after the last line that was given out."""
         self.number = 0
         """Lines that were given out."""
         self._blob = blob
         self._encoding = encoding
-        self._lines = self._split(start)
+        self._lines = self._split(start, end)
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -45,9 +45,9 @@ class Lines:
         self.number += 1
         return text
 
-    def _split(self, start: int) -> Iterator[bytes]:
+    def _split(self, start: int, end: int | None) -> Iterator[bytes]:
         rest = b""
-        for block in self._blob.stream(start):
+        for block in self._blob.stream(start, end):
             *lines, rest = (rest + block).split(b"\n")
             for line in lines:
                 yield line + b"\n"
@@ -62,6 +62,11 @@ class RowIndex:
     rows: int
     offsets: tuple[int, ...]
     """Of every 256th row, from row 0 on."""
+
+    def range(self, start: int, end: int) -> tuple[int, int | None]:
+        """Return between which offsets the rows [start, end) are; None: up to the end of the file."""
+        after = -(-end // _EVERY)
+        return self.offsets[start // _EVERY], self.offsets[after] if after < len(self.offsets) else None
 
 
 class TextReader(Reader):
@@ -91,7 +96,7 @@ class TextReader(Reader):
         if not shard.count:
             return
         first = shard.start - shard.start % _EVERY
-        rows = self.rows(blob, Lines(blob, self.encoding, index.offsets[first // _EVERY]), first)
+        rows = self.rows(blob, Lines(blob, self.encoding, *index.range(first, shard.end)), first)
         for number, row in enumerate(rows, first):
             if number >= shard.end:
                 return
