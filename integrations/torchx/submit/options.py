@@ -72,7 +72,7 @@ class Options:
             Refused: a value is of the right type and still impossible.
         """
         given = {field.name: cfg[field.name] for field in fields(cls) if cfg.get(field.name) is not None}
-        options = cls(**given)  # type: ignore[arg-type] # `Strict` has checked the types
+        options = cls(**given)  # `Strict` has checked the types
         for key, pattern, rule in _PATTERNS:
             value = given.get(key)
             if isinstance(value, str) and not pattern.fullmatch(value):

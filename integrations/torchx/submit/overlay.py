@@ -25,11 +25,16 @@ METADATA = "kubernetes"
 _TUPLE = "tag:yaml.org,2002:python/tuple"
 
 
+def _tuple(loader: yaml.SafeLoader, node: yaml.Node) -> tuple[Any, ...]:
+    if not isinstance(node, yaml.SequenceNode):
+        raise yaml.constructor.ConstructorError(None, None, "a tuple must be a list", node.start_mark)
+    return tuple(loader.construct_sequence(node, deep=True))
+
+
 class _Loader(yaml.SafeLoader):
     """YAML without Python's objects, but for tuples."""
 
-
-_Loader.add_constructor(_TUPLE, lambda loader, node: tuple(loader.construct_sequence(node, deep=True)))  # type: ignore[no-untyped-call]
+    yaml_constructors = {**yaml.SafeLoader.yaml_constructors, _TUPLE: _tuple}  # noqa: RUF012 # PyYAML's own
 
 
 def read(role: Role) -> Mapping[str, Any]:

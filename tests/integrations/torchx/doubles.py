@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from torchx.specs import AppDef, Resource, Role
+from torchx.specs import AppDef, BindMount, Resource, Role, macros
 
 from cli.access.answers import refused
 from cli.errors import Answer
-from cli.kube import JOBS, Kind, Object
+from cli.kube import JOBS, PODS, Kind, Object
 from contract.elasticjob import codec, names
 from contract.elasticjob.errors import InvalidJob
 from contract.stack import CONFIG_MAP, Facts
@@ -57,6 +57,19 @@ class KubernetesInMemory(FakeCluster):
         """Let a stack say what it has."""
         self.put(CONFIG_MAPS, {"metadata": {"name": CONFIG_MAP}, "data": facts.data})
 
+    def job(self, app_id: str) -> Object:
+        """Return the job of an application."""
+        namespace, _, name = app_id.partition(":")
+        return self.get(JOBS, name, namespace)
+
+    def become(self, app_id: str, state: str, *pods: Object) -> None:
+        """Let the controller and the kubelets write what became of an application."""
+        job = self.job(app_id)
+        for each in pods:
+            each["metadata"]["namespace"] = job["metadata"]["namespace"]
+            self.put(PODS, each)
+        self.put(JOBS, {**job, "status": {"observedGeneration": 9, "state": state}})
+
     def created(self) -> list[Object]:
         """Return what was created or tried, in order."""
         return [body for verb, body in self.sent if verb in ("create", "try")]
@@ -76,6 +89,22 @@ def role(name: str = "trainer", **fields: Any) -> Role:
 def app(*roles: Role, name: str = "app") -> AppDef:
     """Return an application; by default of one role."""
     return AppDef(name, list(roles) or [role()])
+
+
+def complete() -> AppDef:
+    """Return an application with everything that those of TorchX's own tests have."""
+    return app(
+        role(
+            "trainer_foo",
+            entrypoint="main",
+            args=["--out", macros.img_root, "--app-id", macros.app_id, "--rank0-env", macros.rank0_env],
+            env={"FOO": "bar", "IP": "[FIELD_PATH]status.podIP"},
+            port_map={"foo": 1234},
+            max_retries=3,
+            mounts=[BindMount(src_path="/src", dst_path="/dst", read_only=True)],
+        ),
+        name="test",
+    )
 
 
 def pod(job: str, index: int = 0, *, type: str = names.WORKER, **status: Any) -> Object:

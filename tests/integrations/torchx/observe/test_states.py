@@ -61,7 +61,7 @@ def seen(found: ElasticJob, pods: Sequence[Object] = (), lines: Mapping[str, Seq
     ],
 )
 def test_every_state_has_its_counterpart(state: State | None, expected: AppState) -> None:
-    assert state_of(job(**({} if state is None else {"state": state.value}))) is expected
+    assert state_of(job() if state is None else job(state=state.value)) is expected
 
 
 def test_there_is_no_state_without_a_counterpart() -> None:

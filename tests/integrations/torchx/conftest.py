@@ -1,0 +1,20 @@
+"""A cluster in memory and the scheduler that uses it."""
+
+from __future__ import annotations
+
+import pytest
+
+from integrations.torchx.scheduler import TidewaterScheduler, create_scheduler
+from tests.integrations.torchx.doubles import KubernetesInMemory
+
+
+@pytest.fixture
+def cluster() -> KubernetesInMemory:
+    """A cluster in which no controller runs."""
+    return KubernetesInMemory()
+
+
+@pytest.fixture
+def scheduler(cluster: KubernetesInMemory) -> TidewaterScheduler:
+    """The scheduler of a session, connected to the cluster."""
+    return create_scheduler("session", client=cluster)
