@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "trainer": {"contract"},
     "controller": {"contract"},
     "cli": {"contract"},
-    "integrations.torchx": {"contract", "cli.access", "cli.errors", "cli.kube"},
+    "integrations.torchx": {"contract", "cli.access", "cli.errors", "cli.job.lines", "cli.kube"},
     "localcloud": set[str](),
     "localcloud.standins": set[str](),
     "scripts.toolchain": set[str](),

@@ -12,5 +12,6 @@ commands    `torchx delete`, and `torchx log --since`
 submit/     an application becomes an ElasticJob: options, checks, names, pods
 observe/    what became of it: states, failures, logs
 workspace   a working directory goes with its job
+ray         TorchX's scheduler for Ray, without its crash where Ray isn't installed
 errors      what is raised
 """
