@@ -28,6 +28,7 @@ from elasticdl.ps.model.policy import Policy
 from elasticdl.rpc import channels
 from elasticdl.rpc import elasticdl_pb2 as pb
 from elasticdl.rpc import elasticdl_pb2_grpc as services
+from elasticdl.rpc.tensors import encode
 
 THREADS = 64
 """Calls at a time. Pushes that wait for an update hold a thread each; pulls need one, too."""
@@ -110,7 +111,7 @@ class ParameterServer(services.ParameterServerServicer):
             reply = pb.PullRowsReply(version=view.version, process=self._identity.process)
             for wanted in request.wanted:
                 values = part.rows(wanted.table, messages.ids_from(wanted), view)
-                reply.rows.append(pb.Rows(table=wanted.table, values=messages.encode(values)))
+                reply.rows.append(pb.Rows(table=wanted.table, values=encode(values)))
             return reply
 
     def PushGradients(self, request: pb.Gradients, context: grpc.ServicerContext) -> pb.GradientsReply:  # noqa: N802

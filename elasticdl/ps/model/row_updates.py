@@ -7,7 +7,7 @@ Rows without a gradient don't change, and neither does their state. What the row
 
 | | the same, to the bit, as |
 |---|---|
-| SGD | torch.optim.SGD with sparse gradients |
+| SGD | torch.optim.SGD with sparse gradients that are coalesced (others it adds one by one) |
 | SGD with momentum, Nesterov | torch.optim.SGD with a parameter for each row, which is left out if it has no gradient |
 | Adagrad | torch.optim.Adagrad with sparse gradients |
 | Adam | torch.optim.SparseAdam |
@@ -50,7 +50,7 @@ def updated(optimizer: Optimizer, rows: torch.Tensor, gradients: torch.Tensor, s
         step: of the table: 1 for its first gradient. It counts steps in which other rows were touched, too.
         lr: learning rate.
     """
-    values, *state = (part.clone() for part in rows.split(gradients.shape[1], dim=1))
+    values, *state = (part.clone() for part in rows.chunk(rows.shape[1] // gradients.shape[1], dim=1))
     decay = getattr(optimizer, "weight_decay", 0.0)
     if decay:
         gradients = gradients.add(values, alpha=decay)
