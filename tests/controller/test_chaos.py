@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from controller.cluster.client import JOBS, PODS, SERVICES
+from contract.elasticjob import names
+from controller.cluster.client import JOBS, PODS, SERVICES, Manifest
 from controller.cluster.errors import Unavailable
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import WRITES, Call, Fault
@@ -22,7 +23,12 @@ from tests.controller.fakes.world import World
 PATIENCE_SECONDS = 400.0
 """Longer than any back-off."""
 
-LASTING = ("state", "restarts", "replicas", "replicaStatuses", "desired", "settledReplicas", "observedGeneration")
+SUCCESSIVE = {"replicaSpecs": jobs.workers(podNames="Successive")}
+WHOLE = {"restartScope": "Job"}
+
+LASTING = (
+    "state restarts replicas replicaStatuses desired settledReplicas observedGeneration jobRestarts restartTime".split()
+)
 """What the status must say at the end, whenever it was written."""
 
 
@@ -41,10 +47,20 @@ class Scenario:
     """The job's state at the end; None: it is deleted."""
 
 
+def worker(world: World, place: int) -> str:
+    """Return the name of a worker by its place in their order: which numbers they have may depend on what was lost."""
+    return str(_pods(world)[place]["metadata"]["name"])
+
+
+def first_fails(world: World) -> None:
+    """The first worker is interrupted."""
+    world.exit(worker(world, 0), 130)
+
+
 def both_fail(world: World) -> None:
     """Both workers are interrupted."""
-    for index in range(2):
-        world.exit(f"imagenet-worker-{index}", 130)
+    for name in [worker(world, place) for place in range(2)]:
+        world.exit(name, 130)
 
 
 SCENARIOS = {
@@ -73,6 +89,17 @@ SCENARIOS = {
     ),
     "it is deleted": Scenario(lambda world: world.delete(), {}, ends=None),
     "there is no room for all": Scenario(lambda world: world.scale(3), {}, rooms=2),
+    "it grows by successors": Scenario(lambda world: world.scale(3), SUCCESSIVE),
+    "it shrinks to the first workers": Scenario(lambda world: world.scale(1), SUCCESSIVE),
+    "a worker is deleted and has a successor": Scenario(lambda world: world.kill(worker(world, 0)), SUCCESSIVE),
+    "a worker fails and has a successor": Scenario(first_fails, SUCCESSIVE),
+    "both workers fail and have successors": Scenario(both_fail, SUCCESSIVE),
+    "a worker fails and the whole job restarts": Scenario(first_fails, WHOLE),
+    "a worker is evicted and the whole job restarts": Scenario(lambda world: world.evict("imagenet-worker-1"), WHOLE),
+    "both workers fail and the whole job restarts": Scenario(both_fail, {**WHOLE, **SUCCESSIVE}),
+    "a job that restarts as a whole is suspended": Scenario(
+        lambda world: world.edit(suspend=True), WHOLE, ends="Suspended"
+    ),
 }
 
 
@@ -111,19 +138,40 @@ async def outcome(scenario: Scenario, number: int, moment: str, deaths: list[Cal
     await second.stop()
     assert world.orphans() == []
     assert world.most["imagenet"] <= 3
+    if "replicaSpecs" in scenario.spec:
+        added = world.api.added(PODS)
+        assert len(set(added)) == len(added), "two pods have had the same number"
     return ending(world)
 
 
 def ending(world: World) -> dict[str, Any]:
-    """Return how the cluster is at the end, without what may depend on when something was seen."""
+    """Return how the cluster is at the end, without what may depend on when something was seen.
+
+    A controller that is killed after it has reserved numbers leaves them unused, so of pods that are numbered on and on
+    only their order counts.
+    """
     return {
-        "pods": world.pods(),
+        "pods": sorted(_pod(pod, place) for place, pod in enumerate(_pods(world))),
         "services": world.api.names(SERVICES),
-        "jobs": [
-            ({key: job.get("status", {}).get(key) for key in LASTING}, world.conditions(job["metadata"]["name"]))
-            for job in world.api.all(JOBS)
-        ],
+        "jobs": [(_lasting(job), world.conditions(job["metadata"]["name"])) for job in world.api.all(JOBS)],
     }
+
+
+def _pods(world: World) -> list[Manifest]:
+    pods = [pod for pod in world.api.all(PODS) if "deletionTimestamp" not in pod["metadata"]]
+    return sorted(pods, key=lambda pod: int(pod["metadata"]["labels"][names.LABEL_REPLICA_INDEX]))
+
+
+def _pod(pod: Manifest, place: int) -> tuple[str, str, str]:
+    meta, tier = pod["metadata"], pod["metadata"]["labels"].get(names.LABEL_TIER, "")
+    return f"{tier} worker {place}" if tier else meta["name"], pod["status"]["phase"], str(meta["annotations"])
+
+
+def _lasting(job: Manifest) -> Manifest:
+    status = {key: job.get("status", {}).get(key) for key in LASTING}
+    counts = status["replicaStatuses"] or {}
+    status["replicaStatuses"] = {type: {**count, "nextIndex": None} for type, count in counts.items()}
+    return status
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])

@@ -109,6 +109,48 @@ def test_a_pod_of_another_type_is_named_after_it_and_gets_nothing_of_the_launche
     assert pod["spec"]["containers"][0]["args"] == ["train.py"]
 
 
+def test_the_only_pod_of_a_type_has_no_number_in_its_names() -> None:
+    roles = {
+        "Worker": {"replicas": 1, "template": jobs.template()},
+        "Master": {"replicas": 1, "podNames": "Single", "template": jobs.template()},
+    }
+    pod = objects.pod(jobs.job(replicaSpecs=roles), "Master", 0, core=True)
+    assert (pod["metadata"]["name"], pod["spec"]["hostname"]) == ("imagenet-master", "imagenet-master")
+    assert pod["metadata"]["labels"]["replica-index"] == "0"
+
+
+@pytest.mark.parametrize(("core", "tier"), [(True, "core"), (False, "surge")])
+def test_a_pod_whose_number_does_not_say_it_says_otherwise_whether_it_is_core(core: bool, tier: str) -> None:
+    worker = {"replicas": 1, "podNames": "Successive", "template": jobs.template()}
+    pod = objects.pod(jobs.job(replicaSpecs={"Worker": worker}), names.WORKER, 17, core=core)
+    assert pod["metadata"]["name"] == "imagenet-worker-17"
+    assert pod["metadata"]["labels"]["tidewater.dev/tier"] == tier
+
+
+def test_a_pod_has_its_index_under_the_label_that_the_job_names_and_never_loses_the_controllers() -> None:
+    key = "torchx.pytorch.org/replica-id"
+    template = {**jobs.template(), "metadata": {"labels": {key: "of the template"}}}
+    worker = {"replicas": 1, "indexLabel": key, "template": template}
+    pod = objects.pod(jobs.job(replicaSpecs={"Worker": worker}), names.WORKER, 2, core=True)
+    assert pod["metadata"]["labels"] == {**names.pod_labels("imagenet", names.WORKER, 2), key: "2"}
+    worker["indexLabel"] = names.LABEL_JOB_NAME
+    pod = objects.pod(jobs.job(replicaSpecs={"Worker": worker}), names.WORKER, 2, core=True)
+    assert pod["metadata"]["labels"][names.LABEL_JOB_NAME] == "imagenet"
+
+
+def test_a_pod_says_in_which_run_of_the_job_it_was_made() -> None:
+    first, third = (objects.pod(jobs.job(), names.WORKER, 0, core=True, job_restarts=number) for number in (0, 2))
+    assert names.ANNOTATION_JOB_RESTARTS not in first["metadata"]["annotations"]
+    assert third["metadata"]["annotations"][names.ANNOTATION_JOB_RESTARTS] == "2"
+
+
+@pytest.mark.parametrize("policy", ["ExitCode", "Never", "OnFailure", "Always"])
+def test_the_kubelet_restarts_nothing_in_a_job_that_restarts_as_a_whole(policy: str) -> None:
+    worker = {"replicas": 1, "restartPolicy": policy, "template": jobs.template()}
+    made = jobs.job(replicaSpecs={"Worker": worker}, restartScope="Job")
+    assert objects.pod(made, names.WORKER, 0, core=True)["spec"]["restartPolicy"] == "Never"
+
+
 def test_workers_of_this_projects_trainer_also_have_its_labels() -> None:
     pod = objects.pod(jobs.job(launcher="tidewater"), names.WORKER, 0, core=True)
     assert labels.worker_pods("imagenet").items() <= pod["metadata"]["labels"].items()

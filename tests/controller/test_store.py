@@ -10,6 +10,7 @@ from contract.elasticjob import names
 from controller import objects
 from controller.cluster.client import JOBS, NODES, PODS, SERVICES, Ref
 from controller.cluster.mirror import Key
+from controller.decide.actions import CreatePod
 from controller.decide.observed import JobView, NodeView
 from controller.store import DECODED, GONE_NODES, Store, read_job
 from tests.controller.fakes import jobs, virtual
@@ -189,6 +190,51 @@ def test_a_job_that_was_made_anew_learns_that_the_names_of_the_former_are_free()
     virtual.run(main())
 
 
+def test_a_job_learns_that_the_only_pod_of_a_former_type_is_gone() -> None:
+    async def main() -> None:
+        desk = Desk()
+        master = {"replicas": 1, "podNames": "Single", "template": jobs.template()}
+        desk.apply(replicaSpecs={**jobs.workers(), "Master": master})
+        await desk.settle()
+        view = desk.store.view(KEY, virtual.now())
+        assert view is not None
+        former = replace(view.job, uid="of a former job")
+        desk.api.create(PODS, objects.pod(former, "Master", 0, core=True))
+        await desk.settle()
+        desk.due.clear()
+        desk.api.delete(Ref(PODS, jobs.NAMESPACE, "imagenet-master"))
+        await desk.settle()
+        assert desk.due == ["imagenet"]
+
+    virtual.run(main())
+
+
+def test_a_number_that_was_reserved_is_unused_until_a_pod_may_have_it() -> None:
+    async def main() -> None:
+        desk = Desk()
+        ps = {"replicas": 1, "template": jobs.template()}
+        desk.apply(replicaSpecs={**jobs.workers(podNames="Successive"), "PS": ps})
+        await desk.settle()
+        job = seen(desk).job
+        desk.store.note_unused(
+            job, [CreatePod("Worker", 4, True), CreatePod("Worker", 5, True), CreatePod("PS", 0, True)]
+        )
+        assert seen(desk).unused == {("Worker", 4), ("Worker", 5)}
+        desk.store.note_used(job, CreatePod("Worker", 4, True))
+        assert seen(desk).unused == {("Worker", 5)}
+        desk.api.delete(Ref(JOBS, jobs.NAMESPACE, "imagenet"))
+        desk.apply()
+        await desk.settle()
+        assert seen(desk).unused == frozenset()
+
+    def seen(desk: Desk) -> JobView:
+        view = desk.store.view(KEY, virtual.now())
+        assert view is not None
+        return view
+
+    virtual.run(main())
+
+
 def test_pods_of_nobody_concern_nobody() -> None:
     async def main() -> None:
         desk = Desk()
@@ -226,6 +272,16 @@ def test_jobs_that_may_give_room_back_learn_of_core_pods_that_wait() -> None:
         desk.api.delete(Ref(JOBS, jobs.NAMESPACE, "short"))
         await desk.settle()
         assert waiting(desk, "greedy") == 0
+        desk.apply("successive", replicaSpecs=jobs.workers(podNames="Successive"))
+        await desk.settle()
+        for index, core in ((7, True), (8, False)):
+            view = desk.store.view(Key(jobs.NAMESPACE, "successive"), virtual.now())
+            assert view is not None
+            desk.api.create(PODS, objects.pod(view.job, names.WORKER, index, core=core))
+            desk.set_status(f"successive-worker-{index}", phase="Pending", conditions=conditions)
+        await desk.settle()
+        await note(desk, "successive")
+        assert waiting(desk, "greedy") == 1
 
     async def note(desk: Desk, name: str) -> None:
         view = desk.store.view(Key(jobs.NAMESPACE, name), virtual.now())

@@ -9,6 +9,12 @@ def test_a_pod_has_the_name_that_the_old_controller_gave_it() -> None:
     assert names.pod_name("imagenet", names.WORKER, 1) == "imagenet-worker-1"
 
 
+def test_a_pods_name_leads_to_its_job() -> None:
+    assert names.job_of_pod(names.pod_name("a-b", "PS", 12), "ps", 12) == "a-b"
+    assert names.job_of_pod(names.single_pod_name("a-b", "Master"), "Master", 0) == "a-b"
+    assert names.job_of_pod(names.pod_name("x-0", names.WORKER, 0), names.WORKER, 0) == "x-0"
+
+
 def test_a_pod_has_the_labels_that_the_old_controller_gave_it() -> None:
     assert names.pod_labels("imagenet", names.WORKER, 1) == {
         "group-name": "elastic.pytorch.org",

@@ -30,6 +30,7 @@ from tests.controller.decide.world import (
 )
 
 MASTER = {"Master": ReplicaSpec(replicas=1, template={})}
+ALL_PODS = SuccessPolicy.ALL_PODS
 DONE = {index: pod(index, "Succeeded") for index in range(4)}
 
 
@@ -107,6 +108,30 @@ def test_all_workers() -> None:
     assert state(made, DONE[0]) is not State.SUCCEEDED
     assert state(made, DONE[0], DONE[1]) is State.SUCCEEDED
     assert state(made, DONE[0], pod(1, "Failed")) is State.SUCCEEDED
+
+
+def test_all_pods() -> None:
+    made = job(2, low=1, others={**MASTER, "PS": ReplicaSpec(replicas=0, template={})}, success_policy=ALL_PODS)
+    assert state(made, DONE[0], DONE[1], master("Running")) is State.RUNNING
+    assert state(made, DONE[0], pod(1), master("Succeeded")) is State.RUNNING
+    assert state(made, DONE[0], DONE[1]) is not State.SUCCEEDED
+    assert state(made, DONE[0], pod(1, "Failed", exit_code=143), master("Succeeded")) is not State.SUCCEEDED
+    assert state(made, DONE[0], DONE[1], master("Succeeded")) is State.SUCCEEDED
+
+
+def test_all_pods_can_no_longer_succeed_when_one_has_failed_for_good() -> None:
+    made = job(3, low=1, success_policy=ALL_PODS)
+    decision = decide(view(made, (pod(0), DONE[1], pod(2, "Failed"))), NOW)
+    assert (decision.status.state, deleted(decision)) == (State.FAILED, ["worker-0"])
+    failed = condition(decision.status, "Failed")
+    assert failed is not None
+    assert failed.message.endswith("because pod j-worker-2 failed for good, and successPolicy is AllPods.")
+
+
+def test_all_pods_do_not_include_one_that_failed_for_good_and_leaves_by_shrinking() -> None:
+    made = job(2, low=1, high=3, success_policy=ALL_PODS)
+    decision = decide(view(made, (pod(0), pod(1), pod(2, "Failed"))), NOW)
+    assert (decision.status.state, deleted(decision)) == (State.RUNNING, ["worker-2"])
 
 
 def test_a_worker_that_succeeded_is_not_replaced() -> None:

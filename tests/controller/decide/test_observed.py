@@ -41,6 +41,15 @@ def test_a_pod_says_which_one_it_is() -> None:
     assert (seen.phase, seen.node, seen.restarts, seen.exit_code, seen.terminating) == ("Running", "n", 2, None, False)
 
 
+def test_a_pod_says_whether_it_is_core_and_in_which_run_of_the_job_it_was_made() -> None:
+    plain = observed()
+    assert (plain.core, plain.job_restarts) == (False, 0)
+    tier = {**names.pod_labels("j", "Worker", 1), names.LABEL_TIER: names.CORE}
+    seen = observed(labels=tier, annotations={names.ANNOTATION_JOB_RESTARTS: "3"})
+    assert (seen.core, seen.job_restarts, seen.template_hash) == (True, 3, "")
+    assert not observed(labels={**tier, names.LABEL_TIER: names.SURGE}).core
+
+
 def test_the_least_that_a_pod_may_have_is_enough() -> None:
     seen = pod_view({"metadata": {"name": "x"}}, TYPES)
     assert (seen.type, seen.index, seen.phase, seen.node) == ("", -1, "Pending", None)

@@ -162,6 +162,8 @@ def test_the_lowest_number_that_is_left_decides_whether_the_job_has_succeeded() 
     assert waits.status.state is State.RUNNING
     ends = decide(view(settled, (pod(1, "Succeeded"), pod(2), pod(3, terminating=True))), NOW)
     assert ends.status.state is State.SUCCEEDED
+    retried = decide(view(settled, (pod(1, "Failed", exit_code=130), pod(2, "Succeeded"), pod(4))), NOW)
+    assert retried.status.state is State.SUCCEEDED
 
 
 def exhausted(index: int) -> PodView:

@@ -100,6 +100,11 @@ class Api:
         """Return the names of the objects of a kind."""
         return [each["metadata"]["name"] for each in self.all(kind)]
 
+    def added(self, kind: Kind) -> list[str]:
+        """Return the names of all objects of a kind that were ever created, in order."""
+        added = (change.object for change in self._changes if change.kind == kind and change.type == "ADDED")
+        return [each["metadata"]["name"] for each in added]
+
     def create(self, kind: Kind, manifest: Manifest) -> Manifest:
         """Create an object."""
         made: Manifest = json.loads(json.dumps(manifest))

@@ -28,12 +28,15 @@ def manifest(name: str = "imagenet", replicas: int = 2, low: int = 1, high: int 
             "rdzvEndpoint": "etcd-service:2379",
             "minReplicas": low,
             "maxReplicas": high,
-            "replicaSpecs": {
-                names.WORKER: {"replicas": replicas, "restartPolicy": "ExitCode", "template": template()},
-            },
+            "replicaSpecs": workers(replicas),
             **spec,
         },
     }
+
+
+def workers(replicas: int = 2, **fields: Any) -> Manifest:
+    """Return replicaSpecs with workers alone; `fields` adds to those of the type."""
+    return {names.WORKER: {"replicas": replicas, "restartPolicy": "ExitCode", "template": template(), **fields}}
 
 
 def job(name: str = "imagenet", **changes: Any) -> ElasticJob:

@@ -95,6 +95,10 @@ class World:
         """Delete a job."""
         self.api.delete(Ref(JOBS, jobs.NAMESPACE, name))
 
+    def kill(self, pod: str) -> None:
+        """Delete a pod."""
+        self.api.delete(Ref(PODS, jobs.NAMESPACE, pod))
+
     def exit(self, pod: str, code: int, reason: str = "Error") -> None:
         """End the container of a pod."""
         terminated = {"exitCode": code, "reason": reason, "finishedAt": stamp(virtual.now())}
