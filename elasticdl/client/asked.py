@@ -22,6 +22,17 @@ class PullPolicy(StrEnum):
     NEVER = "Never"
 
 
+class Ship(StrEnum):
+    """What goes with a job, through the stack's bucket."""
+
+    ALL = "all"
+    """The code of the processes, and the zoo."""
+    CODE = "code"
+    """The code; the zoo is in the image, as in one of `elasticdl zoo build`."""
+    NOTHING = "nothing"
+    """The image has everything."""
+
+
 class Restart(StrEnum):
     """Who starts a process again that has failed: the controller in another pod (Never), or the kubelet in its pod."""
 
@@ -52,8 +63,8 @@ class Deployment:
     worker_image: str = ""
     ps_image: str = ""
     image_pull_policy: PullPolicy = PullPolicy.ALWAYS
-    ship_code: bool = True
-    """Whether the code of the processes and the zoo go with the job; otherwise they are in the image."""
+    ship: Ship | None = None
+    """None: all of it, or what the image of `zoo build` lacks, if the namespace is a stack's."""
     restart_policy: Restart = Restart.NEVER
     relaunch_on_worker_failure: int = 1
     volumes: tuple[Volume, ...] | None = None

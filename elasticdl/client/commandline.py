@@ -138,7 +138,7 @@ def _typed(mode: JobMode, read: Mapping[str, Any], unread: Set[str]) -> Asked:
     args = JobArgs(**own, mode=mode, max_step=read.get("max_step") or None)
     same = {each.name for each in dataclasses.fields(Deployment)} & read.keys()
     deployment = Deployment(
-        **{"ship_code": not read.get("image_name"), **{name: read[name] for name in same}},
+        **{name: read[name] for name in same},
         **{kind: _resources(kind, read, unread) for kind in flags.RESOURCES},
         volumes=read.get("volume"),
         cluster_spec=read.get("cluster_spec_json", {}),

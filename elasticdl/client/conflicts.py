@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contract import devices
 from contract.elasticjob import names
 from elasticdl.client import podspec, values
-from elasticdl.client.asked import Asked, Resources, Restart
+from elasticdl.client.asked import Asked, Resources, Restart, Ship
 from elasticdl.client.mistakes import Mistake
 from elasticdl.job import Strategy, problems
 
@@ -83,9 +83,9 @@ def _of_place(asked: Asked, given: frozenset[str]) -> Iterator[Mistake]:
             f"--job_name={args.job_name} has {len(args.job_name)} characters",
             f"use at most {LONGEST_JOB}: its pods are {PREFIX}JOB-worker-NUMBER, and may have {names.LONGEST_NAME}",
         )
-    if not deployment.ship_code and not deployment.image_name:
+    if deployment.ship in (Ship.CODE, Ship.NOTHING) and not deployment.image_name:
         yield Mistake(
-            "--ship_code=false without --image_name", "name the image that has the code and the zoo, or leave it out"
+            f"--ship={deployment.ship} without --image_name", "name the image that has what isn't sent, or leave it out"
         )
 
 

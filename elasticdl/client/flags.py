@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from elasticdl.client import values
-from elasticdl.client.asked import PullPolicy, Restart
+from elasticdl.client.asked import PullPolicy, Restart, Ship
 from elasticdl.job import JobArgs, JobMode, Strategy
 
 _ALL = frozenset(JobMode)
@@ -161,12 +161,9 @@ DEPLOYMENT: Sequence[Flag] = (
     Flag("worker_image", PODS, "Image of the workers. Default: --image_name.", form="IMAGE"),
     Flag("ps_image", PODS, "Image of the servers. Default: --image_name.", form="IMAGE"),
     _choice(Flag("image_pull_policy", PODS, "When a node pulls the image.", default=PullPolicy.ALWAYS), PullPolicy),
-    Flag(
-        "ship_code",
-        PODS,
-        "Send code and zoo with the job. Default: unless there is an --image_name.",
-        values.boolean,
-        BOOLEAN,
+    _choice(
+        Flag("ship", PODS, "What goes with the job: code and zoo, or code. With --image_name the zoo is in the image."),
+        Ship,
     ),
     *_pods("master", "the master"),
     *_pods("ps", "a parameter server"),

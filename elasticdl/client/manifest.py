@@ -93,7 +93,7 @@ def servers(args: JobArgs) -> int:
 
 def _in_pods(args: JobArgs, place: Place) -> JobArgs:
     """Return the arguments with the zoo where the pods have it."""
-    return replace(args, model_zoo=ZOO) if place.code and args.model_zoo else args
+    return replace(args, model_zoo=ZOO) if place.code and place.zoo and args.model_zoo else args
 
 
 def _meeting(args: JobArgs, etcd: str) -> Manifest:

@@ -17,7 +17,7 @@ from typing import Any
 from contract import code, devices, labels, stack
 from contract.pod_defaults import confined
 from elasticdl.client import podspec, values
-from elasticdl.client.asked import Asked, Deployment, Resources
+from elasticdl.client.asked import Asked, Deployment, Resources, Ship
 from elasticdl.client.values import Volume
 
 Manifest = dict[str, Any]
@@ -56,12 +56,14 @@ class Place:
     Attributes:
         namespace: of the job.
         facts: what a stack says of itself in that namespace; None if there is none.
-        code: `s3://` address of the archive with code and zoo; empty if they are in the image.
+        code: `s3://` address of the archive with the code of the processes; empty if it is in the image.
+        zoo: whether the zoo is in the archive too.
     """
 
     namespace: str
     facts: stack.Facts | None = None
     code: str = ""
+    zoo: bool = True
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,15 @@ def image(kind: str, deployment: Deployment, facts: stack.Facts | None) -> str:
     return own or deployment.image_name or (facts.image if facts else "")
 
 
+def shipped(deployment: Deployment, facts: stack.Facts | None) -> Ship:
+    """Return what goes with the job."""
+    if deployment.ship:
+        return deployment.ship
+    if not deployment.image_name:
+        return Ship.ALL
+    return Ship.CODE if facts else Ship.NOTHING
+
+
 def mounted(deployment: Deployment, facts: stack.Facts | None) -> Sequence[Volume]:
     """Return the volumes of the pods: those that were asked for, else the stack's file system."""
     if deployment.volumes is not None:
@@ -97,13 +108,13 @@ def template(kind: str, process: Process, asked: Asked, place: Place) -> Manifes
     volumes, mounts = _volumes(mounted(deployment, facts))
     init: list[Manifest] = []
     if place.code and facts:
-        shipped = code.shipped(
+        unpacked = code.shipped(
             place.code,
             fetch_image=facts.fetch_image,
             unpack_image=image(kind, deployment, facts),
             directory=DIRECTORY,
         )
-        init, volumes, mounts = shipped.init_containers, volumes + shipped.volumes, mounts + shipped.mounts
+        init, volumes, mounts = unpacked.init_containers, volumes + unpacked.volumes, mounts + unpacked.mounts
     if kind == "worker":  # processes that load data share their batches there
         volumes.append({"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}})
         mounts.append({"name": _SHARED_MEMORY, "mountPath": "/dev/shm"})
@@ -133,7 +144,7 @@ def _container(kind: str, process: Process, asked: Asked, place: Place, mounts: 
         "image": image(kind, deployment, place.facts),
         "imagePullPolicy": deployment.image_pull_policy.value,
         "command": command,
-        **({"workingDir": ZOO} if place.code else {}),
+        **({"workingDir": ZOO} if place.code and place.zoo else {}),
         "env": _environment(process.env, own, deployment),
         "resources": {"requests": dict(own.request), "limits": dict(own.limits)},
         **({"securityContext": _confined()} if place.facts else {}),

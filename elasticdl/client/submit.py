@@ -18,7 +18,7 @@ from cli.errors import AlreadyThere, CliError, Forbidden, NotFound
 from cli.kube import JOBS, PRIORITY_CLASSES, Cluster, Kind, Object
 from contract.stack import CONFIG_MAP, Facts
 from elasticdl.client import manifest, models, pods, shipping
-from elasticdl.client.asked import Asked, Deployment
+from elasticdl.client.asked import Asked, Deployment, Ship
 from elasticdl.client.mistakes import Mistake, WrongCommand
 from elasticdl.client.pods import Place
 from elasticdl.job import Strategy
@@ -56,13 +56,13 @@ def submit(asked: Asked, cluster: Cluster, steps: Steps) -> Object:
     namespace = asked.target.namespace or cluster.namespace
     asked = replace(asked, args=replace(asked.args, run_id=steps.unique()))
     facts = facts_of(cluster, namespace)
-    place = Place(namespace, facts)
-    if mistakes := [*_of_zoo(asked), *_of_place(asked, place), *_of_cluster(asked, cluster, place)]:
+    place, what = Place(namespace, facts), pods.shipped(asked.deployment, facts)
+    if mistakes := [*_of_zoo(asked, what), *_of_place(asked, place), *_of_cluster(asked, cluster, place)]:
         raise WrongCommand(mistakes)
-    if asked.deployment.ship_code and facts:
-        archive = shipping.pack(asked.args.model_zoo)
-        place = replace(place, code=steps.upload(archive, facts.bucket))
-        steps.say(f"code and zoo: {place.code}")
+    if facts and what is not Ship.NOTHING:
+        archive = shipping.pack(asked.args.model_zoo if what is Ship.ALL else "")
+        place = replace(place, code=steps.upload(archive, facts.bucket), zoo=what is Ship.ALL)
+        steps.say(f"{'code and zoo' if place.zoo else 'code'}: {place.code}")
     if not manifest.etcd(asked, place):
         steps.say("no --etcd: a master that is replaced begins the job anew")
     job = manifest.elastic_job(asked, place)
@@ -92,18 +92,18 @@ def facts_of(cluster: Cluster, namespace: str) -> Facts | None:
         ) from None
 
 
-def _of_zoo(asked: Asked) -> list[Mistake]:
+def _of_zoo(asked: Asked, what: Ship) -> list[Mistake]:
     """Return what is missing in the zoo, if it goes with the job."""
-    return models.mistakes(asked.args) if asked.deployment.ship_code and asked.args.model_zoo else []
+    return models.mistakes(asked.args) if what is Ship.ALL and asked.args.model_zoo else []
 
 
 def _of_place(asked: Asked, place: Place) -> Iterator[Mistake]:
     """Yield what doesn't fit the namespace."""
     deployment, where = asked.deployment, f"namespace {place.namespace}"
-    if place.facts is None and deployment.ship_code:
+    if place.facts is None and pods.shipped(deployment, None) is not Ship.NOTHING:
         yield Mistake(
             f"code and zoo can't go with the job: {where} has no ConfigMap `{CONFIG_MAP}` of a stack",
-            "choose a stack's namespace with --namespace, or name an image of `elasticdl zoo build` with --image_name",
+            "choose a stack's namespace with --namespace, or name an image that has them with --image_name",
         )
     elif not all(pods.image(kind, deployment, place.facts) for kind in _KINDS):
         yield Mistake("--image_name is missing", f"{where} is no stack's, which would have one")

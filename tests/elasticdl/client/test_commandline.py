@@ -48,7 +48,7 @@ def test_every_flag_of_the_tutorial_has_its_meaning() -> None:
     assert deployment.worker_pod_priority == WorkerPriority("low")
     assert deployment.image_pull_policy is PullPolicy.ALWAYS
     assert deployment.volumes == (Volume(mount_path="/data", claim_name="fileserver-claim"),)
-    assert (deployment.image_name, deployment.ship_code) == ("registry/elasticdl:mnist", False)
+    assert (deployment.image_name, deployment.ship) == ("registry/elasticdl:mnist", None)
 
 
 def test_the_image_may_stand_without_a_flag() -> None:
@@ -146,7 +146,7 @@ def test_what_was_not_given_has_the_default_of_the_processes() -> None:
         JobMode.TRAIN, {"job_name": "a", "model_zoo": "z", "model_def": "m.f", "training_data": "/d"}, []
     )
     assert found.args == JobArgs(job_name="a", model_zoo="z", model_def="m.f", training_data="/d")
-    assert found.deployment.ship_code
+    assert found.deployment.ship is None
     assert found.deployment.master.request == {"cpu": "0.1", "memory": "1024Mi"}
     assert found.deployment.restart_policy is Restart.NEVER
     assert found.deployment.volumes is None

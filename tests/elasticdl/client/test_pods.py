@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from contract import labels
-from elasticdl.client.pods import Place, Process, template
+from contract.stack import Facts
+from elasticdl.client.asked import Ship
+from elasticdl.client.pods import Place, Process, shipped, template
 from tests.elasticdl.client.seed import CODE, FACTS, asked
 
 STACK = Place("training", FACTS, CODE)
@@ -84,6 +86,26 @@ def test_code_and_zoo_are_unpacked_before_the_process_starts() -> None:
     ]
     assert own["workingDir"] == "/elasticdl/zoo"
     assert "/elasticdl" in [each["mountPath"] for each in own["volumeMounts"]]
+
+
+@pytest.mark.parametrize(
+    ("given", "facts", "what"),
+    [
+        ({}, FACTS, Ship.ALL),
+        ({"image_name": "zoo:1"}, FACTS, Ship.CODE),
+        ({"image_name": "zoo:1"}, None, Ship.NOTHING),
+        ({"image_name": "base:1", "ship": "all"}, FACTS, Ship.ALL),
+        ({"image_name": "whole:1", "ship": "nothing"}, FACTS, Ship.NOTHING),
+    ],
+)
+def test_what_goes_with_a_job_depends_on_its_image(given: dict[str, str], facts: Facts | None, what: Ship) -> None:
+    assert shipped(asked(**given).deployment, facts) is what
+
+
+def test_with_the_zoo_in_the_image_only_code_is_unpacked() -> None:
+    found = container("worker", Place("training", FACTS, CODE, zoo=False), image_name="zoo:1")
+    assert "workingDir" not in found
+    assert found["command"][:2] == ["sh", "-c"]
 
 
 def test_elsewhere_the_pods_have_what_was_asked_for_and_nothing_else() -> None:

@@ -1,0 +1,173 @@
+"""A job is sent after everything has been checked that the cluster can tell; the cluster is one in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cli.access.answers import refused
+from cli.errors import Answer, CliError, Forbidden
+from cli.kube import JOBS, PRIORITY_CLASSES, Object
+from elasticdl.client import shipping
+from elasticdl.client.asked import Asked
+from elasticdl.client.mistakes import WrongCommand
+from elasticdl.client.submit import CLAIMS, CONFIG_MAPS, Steps, facts_of, submit
+from elasticdl.job import JobArgs
+from tests.cli.fake import FakeCluster
+from tests.elasticdl.client import seed
+
+
+class World:
+    """A cluster in memory, and what else the command does."""
+
+    def __init__(self) -> None:
+        self.cluster = FakeCluster()
+        self.said: list[str] = []
+        self.uploaded: list[str] = []
+        self.steps = Steps(self.said.append, self._upload, lambda: "a1b2")
+
+    def _upload(self, archive: shipping.Archive, bucket: str) -> str:
+        self.uploaded.append(archive.key)
+        return f"s3://{bucket}/{archive.key}"
+
+    def submit(self, asked: Asked) -> Object:
+        return submit(asked, self.cluster, self.steps)
+
+    def mistakes(self, asked: Asked) -> list[str]:
+        with pytest.raises(WrongCommand) as caught:
+            self.submit(asked)
+        assert not self.cluster.sent
+        assert not self.uploaded
+        assert all(each.remedy for each in caught.value.mistakes)
+        return [each.message for each in caught.value.mistakes]
+
+
+@pytest.fixture
+def world() -> World:
+    """A cluster with the priority classes and the claim of the tutorial."""
+    made = World()
+    for name in ("high", "low"):
+        made.cluster.put(PRIORITY_CLASSES, {"metadata": {"name": name}})
+    made.cluster.put(CLAIMS, {"metadata": {"name": "fileserver-claim"}})
+    return made
+
+
+@pytest.fixture
+def stack(world: World) -> World:
+    """The same in a stack's namespace."""
+    world.cluster.put(CONFIG_MAPS, seed.config_map())
+    world.cluster.put(CLAIMS, {"metadata": {"name": seed.FACTS.data_claim}})
+    return world
+
+
+def in_image(**changed: str) -> Asked:
+    return seed.asked(image_name="registry/elasticdl:mnist", **changed)
+
+
+def with_zoo(folder: Path, **changed: str) -> Asked:
+    return seed.asked(model_zoo=seed.zoo(folder), **changed)
+
+
+def job_args(job: Object) -> JobArgs:
+    command = job["spec"]["replicaSpecs"]["Master"]["template"]["spec"]["containers"][0]["command"]
+    return JobArgs.from_json(command[command.index("--job_args") + 1])
+
+
+def test_in_a_stacks_namespace_code_and_zoo_go_with_the_job(stack: World, tmp_path: Path) -> None:
+    made = stack.submit(with_zoo(tmp_path))
+    assert stack.cluster.get(JOBS, "elasticdl-test-mnist")["spec"] == made["spec"]
+    (key,) = stack.uploaded
+    pod = made["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]
+    assert f"s3://{seed.FACTS.bucket}/{key}" in pod["initContainers"][0]["command"]
+    assert job_args(made).model_zoo == "/elasticdl/zoo"
+    assert any("kubectl logs -n training elasticdl-test-mnist-worker-0 | grep Loss" in line for line in stack.said)
+
+
+def test_with_an_image_of_zoo_build_only_code_goes_with_the_job(stack: World) -> None:
+    made = stack.submit(in_image())
+    assert len(stack.uploaded) == 1
+    assert job_args(made).model_zoo == "model_zoo"
+
+
+def test_elsewhere_everything_is_in_the_image(world: World) -> None:
+    made = world.submit(in_image())
+    assert not world.uploaded
+    assert "initContainers" not in made["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]
+    assert "no --etcd: a master that is replaced begins the job anew" in world.said
+
+
+def test_each_submission_is_another_run(world: World) -> None:
+    assert job_args(world.submit(in_image())).run_id == "a1b2"
+
+
+def test_elsewhere_a_job_needs_an_image(world: World, tmp_path: Path) -> None:
+    (found,) = world.mistakes(with_zoo(tmp_path))
+    assert found == ("code and zoo can't go with the job: namespace training has no ConfigMap `tidewater` of a stack")
+
+
+def test_what_the_cluster_lacks_is_named_all_at_once(stack: World, tmp_path: Path) -> None:
+    asked = with_zoo(
+        tmp_path,
+        master_pod_priority="urgent",
+        volume="claim_name=none,mount_path=/a;host_path=/b,mount_path=/b",
+        loss="no_loss",
+    )
+    found = stack.mistakes(asked)
+    assert [each.partition(": ")[2] or each for each in found[1:]] == [
+        "host_path=/b: namespace training accepts only pods without privileges",
+        "there is no priority class urgent",
+        "there is no claim none in namespace training",
+    ]
+    assert found[0].endswith("has no no_loss")
+
+
+def test_the_classes_of_a_share_are_looked_for(world: World) -> None:
+    world.cluster.remove(PRIORITY_CLASSES, "low")
+    found = world.mistakes(in_image(worker_pod_priority="high=0.5"))
+    assert found == ["there is no priority class low"]
+
+
+def test_who_may_not_read_priority_classes_may_submit(world: World) -> None:
+    error = refused(Answer(403, "Forbidden", "no"))
+    assert isinstance(error, Forbidden)
+    world.cluster.failures["get", "PriorityClass"] = error
+    world.submit(in_image())
+
+
+def test_all_reduce_needs_etcd(world: World) -> None:
+    asked = seed.asked(without=("num_ps_pods",), image_name="a:1", distribution_strategy="AllreduceStrategy")
+    assert world.mistakes(asked) == ["--etcd is missing"]
+
+
+def test_a_job_that_is_there_is_an_error_with_the_remedy(world: World) -> None:
+    world.submit(in_image())
+    with pytest.raises(CliError, match="there is a job elasticdl-test-mnist") as caught:
+        world.submit(in_image())
+    assert "kubectl delete ej/elasticdl-test-mnist -n training" in caught.value.remedy
+
+
+def test_a_file_has_what_would_be_sent(stack: World, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    made = stack.submit(with_zoo(tmp_path, yaml=str(file)))
+    assert yaml.safe_load(file.read_text()) == made
+    assert not stack.cluster.sent
+    assert len(stack.uploaded) == 1  # the file refers to it
+    assert stack.submit(with_zoo(tmp_path / "b"))["spec"].keys() == made["spec"].keys()
+
+
+def test_a_file_that_can_not_be_written_is_an_error(world: World, tmp_path: Path) -> None:
+    with pytest.raises(CliError, match="can't be written: Is a directory"):
+        world.submit(in_image(yaml=str(tmp_path)))
+
+
+def test_a_stack_of_another_version_is_an_error(world: World) -> None:
+    world.cluster.put(CONFIG_MAPS, {**seed.config_map(), "data": {"bucket": "b"}})
+    with pytest.raises(CliError, match="the stack is of another version"):
+        facts_of(world.cluster, "training")
+
+
+def test_the_namespace_of_the_flag_wins(world: World) -> None:
+    world.cluster.put(CLAIMS, {"metadata": {"name": "fileserver-claim", "namespace": "other"}})
+    assert world.submit(in_image(namespace="other"))["metadata"]["namespace"] == "other"
