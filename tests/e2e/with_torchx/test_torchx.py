@@ -1,0 +1,281 @@
+"""TorchX on the stack: the session of its Kubernetes scheduler's page, workspaces, and elastic training.
+
+The applications run in the stack's namespace, on its two worker nodes, which the stack's own job has left. The module
+begins with a new stack, in the cloud of the session if that still runs. Each test uses it as the one before left it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.checkout import STACK, Checkout, wait_until
+from tests.e2e.elasticjob import DEBIAN, PYTORCH, Job
+from tests.e2e.nodes import WORKERS, nodes
+from tests.e2e.training import is_running
+from tests.e2e.with_torchx.session import HERE, SPACE, App, Session, Watch
+
+pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
+
+SETTINGS = {"surgeNodes": "nodegroup", "workers": "2", "minWorkers": "1", "maxWorkers": "3", "jobName": "own"}
+CHECKPOINT, UNTIL = "/data/torchx/digits.pt", "/data/torchx/stop"
+DDP = (
+    "dist.ddp -j 1:3x1 --cpu 1 --memMB 1024 --script train.py --name digits"
+    f" --image {PYTORCH} --env PYTHONPATH=/opt/site-packages,OMP_NUM_THREADS=1 --mounts type=volume,src=data,dst=/data"
+    f" -- --checkpoint {CHECKPOINT} --until {UNTIL}"
+)
+ROLE = "train"
+
+
+@pytest.fixture(scope="module")
+def session(checkout: Checkout) -> Iterator[Session]:
+    """Yield a session on a new stack with two worker nodes, from which its own job has gone."""
+    file = checkout.path / f"Pulumi.{STACK}.yaml"
+    before = file.read_text()
+    if checkout.run("kubectl get crd elasticjobs.elastic.pytorch.org", expect=None).status == 0:
+        checkout.run("pulumi destroy --yes")
+    checkout.run("python -m localcloud start")
+    checkout.run(f"pulumi stack select --create {STACK}", expect=None)
+    for key, value in SETTINGS.items():
+        checkout.run(f"pulumi config set {key} -- '{value}'")
+    checkout.run("pulumi up --yes --skip-preview")
+    checkout.forget_outputs()
+    own = Job(checkout.path, checkout.outputs["jobName"], SPACE)
+    own.change(suspend=True)
+    wait_until("no pods of the stack's job", lambda: not own.pods())
+    yield Session(checkout)
+    file.write_text(before)
+
+
+@pytest.fixture(scope="module")
+def echo(session: Session) -> App:
+    """Return the application of TorchX's page, submitted as there."""
+    return session.run(f"utils.echo --image {DEBIAN} --msg hello")
+
+
+@pytest.fixture(scope="module")
+def digits(session: Session) -> App:
+    """Return an elastic training of one to three replicas."""
+    return session.run(DDP)
+
+
+@pytest.fixture(scope="module")
+def watch(session: Session, digits: App) -> Iterator[Watch]:
+    """Yield what TorchX says of the training, from its beginning to its end."""
+    with session.watched(digits) as watch:
+        yield watch
+
+
+def within(part: Any, whole: Any) -> bool:
+    """Return whether everything in `part` is in `whole`, where a server may have added defaults."""
+    if isinstance(part, dict):
+        return isinstance(whole, dict) and all(within(value, whole.get(key)) for key, value in part.items())
+    if isinstance(part, list):
+        return isinstance(whole, list) and len(part) == len(whole) and all(map(within, part, whole))
+    return bool(part == whole)
+
+
+def epochs(session: Session, app: App, replica: int) -> list[dict[str, str]]:
+    """Return the reports of the epochs that a replica has printed, in order."""
+    reports = [line.partition("event=epoch ")[2] for line in session.log(app, f"/{ROLE}/{replica}")]
+    return [dict(field.split("=") for field in report.split()) for report in reports if report]
+
+
+def trains_with(session: Session, app: App, size: int, *, after: int = 0) -> int:
+    """Wait until an epoch later than `after` is reported by this number of replicas; return the epoch."""
+
+    def reported() -> int:
+        found = [report for index in range(3) for report in _epochs_so_far(app, index)]
+        fitting = [int(report["epoch"]) for report in found if report["world_size"] == str(size)]
+        return max((epoch for epoch in fitting if epoch > after), default=0)
+
+    return wait_until(f"an epoch with {size}", reported)
+
+
+def _epochs_so_far(app: App, index: int) -> list[dict[str, str]]:
+    lines = app.job.run(f"kubectl logs -n {SPACE} {app.id}-worker-{index} --tail=-1", expect=None).text.splitlines()
+    reports = [line.partition("event=epoch ")[2] for line in lines]
+    return [dict(field.split("=") for field in report.split()) for report in reports if report]
+
+
+def replicas_that_run(app: App) -> int:
+    return sum(map(is_running, app.job.pods()))
+
+
+def test_the_session_of_torchx_page(session: Session, echo: App) -> None:
+    assert "State: SUCCEEDED" in session.wait_for(echo, "SUCCEEDED")
+    assert session.log(echo) == ["echo/0 hello"]
+
+
+def test_the_application_is_listed_and_described_whole(session: Session, echo: App) -> None:
+    listed = session.torchx("list --scheduler tidewater").text
+    assert [line.split()[1] for line in listed.splitlines() if line.startswith(echo.handle)] == ["SUCCEEDED"]
+    described = session.torchx(f"describe {echo.handle}").text
+    for part in ("'entrypoint': 'echo'", "'args': ['hello']", f"'image': '{DEBIAN}'", "'memMB': 1024"):
+        assert part in described
+
+
+def test_a_deleted_application_is_gone(session: Session, echo: App) -> None:
+    session.delete(echo)
+    assert "does not exist" in session.torchx(f"status {echo.handle}", expect=1).text
+    assert echo.handle not in session.torchx("list --scheduler tidewater").text
+
+
+def test_a_dry_run_prints_what_is_sent_and_sends_nothing(session: Session) -> None:
+    before = session.jobs()
+    command = f"utils.echo --image {DEBIAN} --msg hello"
+    printed = session.torchx(f"run --scheduler tidewater --dryrun {command}").text
+    (request,) = yaml.safe_load_all(printed.partition("=== SCHEDULER REQUEST ===")[2])
+    assert request["kind"] == "ElasticJob"
+    assert session.jobs() == before
+    (session.folder / "request.log").write_text(yaml.safe_dump(request))
+    session.checkout.run(f"kubectl create --dry-run=server -f {session.folder / 'request.log'}")
+
+
+def test_python_submits_what_its_dry_run_prints(session: Session) -> None:
+    done = session.checkout.json(f"torchx-python {HERE / 'submit.py'} {DEBIAN}")
+    assert (done["state"], done["log"]) == ("SUCCEEDED", ["from Python\n"])
+    app = session.app(done["handle"])
+    assert within(yaml.safe_load(done["printed"]), app.job.read())
+    session.delete(app)
+
+
+def test_a_changed_file_of_the_workspace_goes_with_the_next_run(session: Session) -> None:
+    command = f"utils.python --script greet.py --image {DEBIAN}"
+    first = session.run(command, "--wait")
+    (session.folder / "greet.py").write_text("print('changed')\n")
+    second = session.run(command, "--wait")
+    (greeting,) = session.log(first)
+    assert greeting.split() == "python/0 hello from the workspace .torchxignore greet.py pair.py train.py".split()
+    assert session.log(second) == ["python/0 changed"]
+    stored = session.checkout.aws(f"s3api list-objects-v2 --bucket {session.checkout.outputs['bucket']} --prefix code/")
+    keys = [init["command"][-2] for app in (first, second) for init in init_containers(app)]
+    assert len(set(keys)) == 2
+    assert {key.partition(session.checkout.outputs["bucket"])[2][1:] for key in keys} <= {
+        each["Key"] for each in stored["Contents"]
+    }
+    session.delete(first)
+    session.delete(second)
+
+
+def init_containers(app: App) -> list[dict[str, Any]]:
+    """Return the container of an application that downloads its workspace."""
+    pod = app.job.read()["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]
+    return [each for each in pod["initContainers"] if each["command"][0] == "aws"]
+
+
+def test_a_failed_application_says_how_and_with_which_last_lines(session: Session) -> None:
+    app = session.run(f"utils.sh --image {DEBIAN} sh -c 'echo no more ink; exit 3'")
+    status = session.wait_for(app, "FAILED")
+    assert "exitcode: 3" in status
+    assert "no more ink" in status
+    session.delete(app)
+
+
+def test_two_roles_start_together(session: Session) -> None:
+    app = session.run(f"pair.py:pair --image {DEBIAN}", "--wait")
+    assert session.log(app, "/trainer/0") == ["trainer/0 the reader answers 200"]
+    assert set(app.job.read()["spec"]["replicaSpecs"]) == {"Worker", "reader"}
+    session.delete(app)
+
+
+def test_two_roles_wait_until_there_is_room_for_both(session: Session) -> None:
+    app = session.run(f"pair.py:pair --image {DEBIAN} --cpu 3")  # a node has two
+    wait_until("the controller to have seen it", lambda: app.job.status().get("state"))
+    assert session.state(app) == "PENDING"
+    assert not replicas_that_run(app)
+    session.delete(app)
+
+
+def test_a_cancelled_application_ends_and_stays(session: Session) -> None:
+    app = session.run(f"utils.sh --image {DEBIAN} sleep 3600")
+    session.wait_for(app, "RUNNING")
+    session.torchx(f"cancel {app.handle}")
+    session.wait_for(app, "CANCELLED")
+    wait_until("no pods", lambda: not replicas_that_run(app))
+    session.delete(app)
+
+
+def test_an_elastic_training_starts_with_a_script_from_the_workspace(
+    session: Session, digits: App, watch: Watch
+) -> None:
+    job = digits.job
+    session.wait_for(digits, "RUNNING")
+    job.await_active(3)
+    trains_with(session, digits, 3)
+    assert {each["state"] for each in watch.said()} <= {"SUBMITTED", "PENDING", "RUNNING"}
+
+
+def test_training_goes_on_when_a_pod_is_deleted(session: Session, digits: App, watch: Watch) -> None:
+    epoch = trains_with(session, digits, 3)
+    session.checkout.run(f"kubectl delete pod -n {SPACE} {digits.id}-worker-1")
+    trains_with(session, digits, 3, after=epoch)
+    assert watch.states()[-1] == "RUNNING"
+
+
+def test_training_goes_on_when_a_node_loses_power(session: Session, digits: App, watch: Watch) -> None:
+    epoch = trains_with(session, digits, 3)
+    lost = digits.node_of(f"{digits.id}-worker-2")
+    session.checkout.aws(f"ec2 terminate-instances --instance-ids {nodes(session.checkout, WORKERS)[lost]}")
+    wait_until("another node", lambda: lost not in nodes(session.checkout, WORKERS))
+    trains_with(session, digits, 3, after=epoch)
+    assert watch.states()[-1] == "RUNNING"
+    assert "RUNNING" in {state for each in watch.said() for state in each["replicas"].values()}
+
+
+def test_tidewater_resizes_it(session: Session, digits: App) -> None:
+    epoch = trains_with(session, digits, 3)
+    session.checkout.run(f"tidewater job scale -n {SPACE} {digits.id} 2")
+    trains_with(session, digits, 2, after=epoch)
+    status = session.status(digits)
+    assert "State: RUNNING" in status
+
+
+def test_the_training_ends_and_torchx_was_right_all_along(session: Session, digits: App, watch: Watch) -> None:
+    session.checkout.run(f"kubectl exec -n {SPACE} {digits.id}-worker-0 -- touch {UNTIL}")
+    last = watch.await_end()
+    assert last["state"] == "SUCCEEDED"
+    assert [state for state in watch.states() if state not in ("SUBMITTED", "PENDING")] == ["RUNNING", "SUCCEEDED"]
+    finished = [line for line in session.log(digits, options="--regex event=finished") if "accuracy" in line]
+    assert any(float(line.rpartition("=")[2]) > 0.9 for line in finished)
+    session.delete(digits)
+
+
+BAD = {
+    "an-unknown-option": ("-cfg colour=red", f"utils.echo --image {DEBIAN}", "colour"),
+    "an-option-of-the-wrong-type": ("-cfg reserved_memmb=much", f"utils.echo --image {DEBIAN}", "reserved_memmb"),
+    "a-claim-that-does-not-exist": (
+        "",
+        f"utils.sh --image {DEBIAN} --mounts type=volume,src=nothing,dst=/x true",
+        "nothing",
+    ),
+    "a-priority-that-does-not-exist": ("-cfg priority_class=huge", f"utils.echo --image {DEBIAN}", "huge"),
+    "a-host-folder-in-a-namespace-without-privileges": (
+        "",
+        f"utils.sh --image {DEBIAN} --mounts type=bind,src=/,dst=/host true",
+        "hostPath",
+    ),
+    "more-at-least-than-at-most": ("", f"dist.ddp -j 3:2x1 --script train.py --image {PYTORCH}", "3"),
+    "no-image": ("", "utils.echo --image ''", "image"),
+    "a-role-name-that-is-too-long": (
+        "",
+        f"dist.ddp -j 1x1 --image {PYTORCH} --script {'a' * 70}.py",
+        "a" * 70,
+    ),
+    "a-namespace-without-a-stack": ("-cfg namespace=default", f"utils.echo --image {DEBIAN}", "ConfigMap"),
+    "a-namespace-that-does-not-exist": ("-cfg namespace=nowhere --workspace ''", "utils.echo --image x", "nowhere"),
+}
+
+
+@pytest.mark.parametrize(("options", "component", "named"), BAD.values(), ids=BAD)
+def test_what_cannot_run_is_named_before_anything_is_made(
+    session: Session, options: str, component: str, named: str
+) -> None:
+    before = session.jobs()
+    output = session.torchx(f"run --scheduler tidewater {options} {component}", expect=None)
+    assert output.status != 0
+    assert named in output.text.strip().splitlines()[-1] or named in output.text
+    assert session.jobs() == before
