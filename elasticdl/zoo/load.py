@@ -138,7 +138,9 @@ class _Look:
         name = getattr(self.names, field)
         if name == getattr(_DEFAULT, field) and not has(self.zoo, self.module, name):
             return None
-        return self.required(field)
+        found = self.required(field)
+        # A module that imports the base class, to derive another name from it, has no processor of this name.
+        return None if found.value is PredictionOutputsProcessor else found
 
 
 def _model(found: Found, params: Mapping[str, Any], zoo: Path) -> Callable[[], torch.nn.Module]:
@@ -164,8 +166,9 @@ def _model(found: Found, params: Mapping[str, Any], zoo: Path) -> Callable[[], t
 
 
 def _optimizer(found: Found, zoo: Path) -> Any:
+    value = call(found, zoo)
     try:
-        return described(call(found, zoo))
+        return described(value)
     except ZooError as error:
         raise ZooError(f"--optimizer: {found.name} in {found.file}: {error.message}", error.remedy) from error
 

@@ -52,9 +52,9 @@ def find(flag: str, model_zoo: str, dotted: str) -> Found:
 
 
 def has(model_zoo: str, module_name: str, name: str) -> bool:
-    """Return whether a module of the zoo, which must be there, has a name."""
-    zoo = Path(model_zoo)
-    return hasattr(loaded(model_zoo, module_name, _file("--model_def", zoo, module_name)), name)
+    """Return whether a module of the zoo, which must be there, has a name that is not another module's."""
+    module = loaded(model_zoo, module_name, _file("--model_def", Path(model_zoo), module_name))
+    return not isinstance(getattr(module, name, module), ModuleType)
 
 
 def loaded(model_zoo: str, module_name: str, file: Path) -> ModuleType:
@@ -73,8 +73,9 @@ def loaded(model_zoo: str, module_name: str, file: Path) -> ModuleType:
     except ElasticDLError:
         raise
     except Exception as error:
+        problem = error.msg if isinstance(error, SyntaxError) else str(error)
         raise ZooError(
-            f"{file} can't be imported: {type(error).__name__}: {error}{place(error, zoo)}",
+            f"{file} can't be imported: {type(error).__name__}: {problem}{place(error, zoo)}",
             "correct the module; what it imports must be installed in the image of the job",
         ) from error
 
