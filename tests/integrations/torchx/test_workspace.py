@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -219,13 +219,13 @@ class Images:
     def api(self) -> Images:
         return self
 
-    def list(self, name: str) -> list[Any]:
+    def list(self, name: str) -> Sequence[Any]:
         return []
 
     def pull(self, image: str) -> None:
         """Succeed."""
 
-    def build(self, **options: Any) -> list[dict[str, Any]]:
+    def build(self, **options: Any) -> Sequence[dict[str, Any]]:
         with tarfile.open(fileobj=options["fileobj"]) as context:
             self.built.append({"files": context.getnames(), **options["buildargs"]})
         return [{"aux": {"ID": "sha256:0123"}}]
@@ -236,7 +236,7 @@ class Images:
     def tag(self, repository: str, tag: str) -> None:
         """Succeed."""
 
-    def push(self, repository: str, tag: str, **options: Any) -> list[dict[str, str]]:
+    def push(self, repository: str, tag: str, **options: Any) -> Sequence[dict[str, str]]:
         self.pushed.append(f"{repository}:{tag}")
         return [{"status": "pushed"}]
 

@@ -38,14 +38,14 @@ def train(checkpoint: Path, until: Path, epochs: int) -> None:
     data = digits()
     model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    sampler = DistributedSampler(data)
+    sampler: DistributedSampler[tuple[torch.Tensor, ...]] = DistributedSampler(data)
     epoch = load(checkpoint, model, optimizer)
     while not (agreed(until.exists()) and epoch >= epochs):
         sampler.set_epoch(epoch)
         for images, labels in DataLoader(data, batch_size=64, sampler=sampler):
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(images), labels)
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         epoch += 1
         if distributed.get_rank() == 0:
