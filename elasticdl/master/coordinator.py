@@ -125,6 +125,7 @@ class Coordinator:
         """Take in that a process got SIGTERM: it gets no more tasks."""
         with self._changed:
             self._leaving.add(owner)
+            self._changed.notify_all()
 
     def gone(self, owner: Owner, stream: object) -> None:
         """Take in that a stream has ended; its process is gone unless it has opened another one."""

@@ -31,6 +31,8 @@ from elasticdl.rpc import elasticdl_pb2_grpc as services
 log = logging.getLogger(__name__)
 
 CALL_THREADS = 32
+_ALONE = ("grpc.so_reuseport", 0)
+"""Two masters on one port would each get some of the calls."""
 THREADS_OF_A_WORKER = 3
 """An open stream takes one thread; a worker that is replaced may leave one behind for some seconds."""
 
@@ -201,7 +203,7 @@ def serve(
         ElasticDLError: the address can't be used.
     """
     threads = futures.ThreadPoolExecutor(CALL_THREADS + THREADS_OF_A_WORKER * workers, thread_name_prefix="call")
-    server = grpc.server(threads, interceptors=list(interceptors), options=channels.OPTIONS)
+    server = grpc.server(threads, interceptors=list(interceptors), options=(*channels.OPTIONS, _ALONE))
     services.add_MasterServicer_to_server(service, server)
     try:
         bound = server.add_insecure_port(address)

@@ -77,7 +77,7 @@ class Evaluation:
     number: int
     """Counts the evaluations of the job; one that is begun anew gets another number."""
     snapshot: int
-    """By which the servers know the snapshot."""
+    """Number by which servers and workers know the snapshot: the version, unless that number was used before."""
     queue: Queue
     ready: bool = False
     """Whether all servers have the snapshot."""
@@ -108,6 +108,8 @@ class JobState:
     evaluation: Evaluation | None = None
     evaluations: int = 0
     """Number of evaluations that were begun."""
+    snapshot: int = 0
+    """Number of the last snapshot."""
     due: bool = False
     """Whether another evaluation is to begin as soon as there is none."""
     triggered: int = 0

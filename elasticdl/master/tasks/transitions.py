@@ -210,8 +210,10 @@ def _step(state: JobState, rules: Rules) -> JobState:
         return dataclasses.replace(state, work=state.work.cancel(state.stopped))
     if state.due and state.evaluation is None:
         queue = Queue.of(evaluation_tasks(rules, state.evaluations))
-        begun = Evaluation(state.evaluations, max(1, state.version), queue)
-        return dataclasses.replace(state, due=False, evaluation=begun, evaluations=state.evaluations + 1)
+        begun = Evaluation(state.evaluations, max(state.version, state.snapshot + 1), queue)
+        return dataclasses.replace(
+            state, due=False, evaluation=begun, evaluations=begun.number + 1, snapshot=begun.snapshot
+        )
     if state.evaluation is not None:
         return state
     return _next_stage(state, rules)

@@ -200,6 +200,8 @@ def test_a_version_that_goes_back_and_comes_again_is_not_evaluated_twice() -> No
 def test_tasks_of_an_evaluation_that_was_begun_anew_do_not_count() -> None:
     state, task = ask(evaluating(), A)
     state = transitions.evaluation_begun_anew(state, RULES)
+    assert state.evaluation is not None
+    assert state.evaluation.snapshot == 101  # a worker may still have the values of the first one
     state = transitions.snapshot_taken(state, RULES, 100, ("s0", "new"))
     state, counted = transitions.report(state, RULES, Outcome(task=task, owner=A), now=1.0)
     assert not counted
