@@ -1,4 +1,4 @@
-"""Servers of a test run in the threads of one process: more threads of torch for each would only wait for each other."""
+"""Servers of a test run in threads of one process: several threads of torch for each would wait for each other."""
 
 from __future__ import annotations
 
