@@ -39,7 +39,7 @@ class ImageFile:
     content: bytes
 
 
-Value = npt.NDArray[Any] | int | float | bool | str | bytes | ImageFile
+Value = npt.NDArray[Any] | np.generic | int | float | bool | str | bytes | ImageFile
 Fields = dict[str, Any]
 """Arrays, texts and bytes by name."""
 

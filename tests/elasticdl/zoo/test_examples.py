@@ -44,7 +44,7 @@ def test_the_digits_are_learned(tmp_path: Path) -> None:
     for _ in range(5):
         for batch in batches(spec, tmp_path / "data" / "train", Mode.TRAINING):
             optimizer.zero_grad()
-            spec.loss(batch.labels, model(batch.features)).backward()
+            torch.autograd.backward(spec.loss(batch.labels, model(batch.features)))
             optimizer.step()
     assert measured(spec, model, tmp_path / "data" / "test")["accuracy"] > 0.93
 
@@ -80,7 +80,7 @@ def test_the_clicks_are_learned_with_rows_from_a_source(tmp_path: Path) -> None:
     for _ in range(2):
         for batch in batches(spec, tmp_path / "data" / "train", Mode.TRAINING):
             optimizer.zero_grad()
-            spec.loss(batch.labels, model(batch.features)).backward()
+            torch.autograd.backward(spec.loss(batch.labels, model(batch.features)))
             optimizer.step()
             for gradient in collect_gradients(model):
                 source.push(gradient)

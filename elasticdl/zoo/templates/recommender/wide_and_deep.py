@@ -6,7 +6,6 @@ and the items that the user liked before, and on the product of user and item as
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -44,8 +43,8 @@ class WideAndDeep(nn.Module):
         history, fresh = self.history(features["history"]), features["fresh"].unsqueeze(-1)
         deep: torch.Tensor = self.deep(torch.cat([user, item, history, user * item, fresh], dim=-1))
         wide: torch.Tensor = self.wide_user(features["user"]) + self.wide_item(features["item"])
-        factors = (user * item).sum(-1)
-        return wide.squeeze(-1) + deep.squeeze(-1) + factors
+        odds: torch.Tensor = wide.squeeze(-1) + deep.squeeze(-1) + (user * item).sum(-1)
+        return odds
 
 
 def custom_model(dim: int = 8, hidden: int = 32) -> nn.Module:
@@ -80,6 +79,6 @@ def eval_metrics_fn() -> dict[str, MetricLike]:
     return {"auc": AUC(), "accuracy": Accuracy(threshold=0.0)}
 
 
-def _column(fields: list[Mapping[str, Any]], name: str, kind: type) -> torch.Tensor:
+def _column(fields: list[dict[str, Any]], name: str, kind: type) -> torch.Tensor:
     """Return one number of each record."""
     return torch.from_numpy(np.array([np.ravel(each[name])[0] for each in fields], kind))
