@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -45,10 +46,12 @@ def connect(target: Target) -> Cluster:
 
 
 def run_here(args: JobArgs) -> int:
-    """Run a job in this process; return its exit code."""
+    """Run a job in this process, with its log on standard output; return its exit code."""
     # Without torch, which takes seconds to import, everything but this works.
     from elasticdl import local
+    from elasticdl.master.telling import log_to
 
+    log_to(sys.stdout, args.log_level)
     return local.run(args)
 
 
