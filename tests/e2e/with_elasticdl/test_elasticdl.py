@@ -1,0 +1,149 @@
+"""ElasticDL's tutorial with its command: a worker is deleted, a Deployment displaces workers, and gives the room back.
+
+The job runs in the stack's namespace: workers on its one worker node, which the stack's own job has left, master and
+servers beside etcd. The module begins with a new stack, in the cloud of the session if that still runs. Each test uses
+the job as the one before left it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.checkout import STACK, Checkout, wait_until
+from tests.e2e.elasticjob import NAMESPACE, Job, apply, example
+from tests.e2e.with_elasticdl.tutorial import COMMAND, MASTER, NAME, SERVERS, SPACE, Tutorial
+
+pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
+
+SETTINGS = {"surgeNodes": "nodegroup", "workers": "1", "minWorkers": "1", "maxWorkers": "2", "jobName": "own"}
+EPOCHS, RECORDS = 40, 1448
+"""Of the command; and of `digits`' part for training. Each record counts once for each epoch, whoever is killed."""
+
+WORKER = f"{NAME}-worker"
+ACCURACY = 0.95
+"""Of one process with the same model, data and optimizer after 3 epochs; the job has 40."""
+
+
+@pytest.fixture(scope="module")
+def tutorial(checkout: Checkout) -> Iterator[Tutorial]:
+    """Yield the tutorial on a new stack with one worker node, from which its own job has gone, with the data."""
+    file = checkout.path / f"Pulumi.{STACK}.yaml"
+    before = file.read_text()
+    if checkout.run("kubectl get crd elasticjobs.elastic.pytorch.org", expect=None).status == 0:
+        checkout.run("pulumi destroy --yes")
+    checkout.run("python -m localcloud start")
+    checkout.run(f"pulumi stack select --create {STACK}", expect=None)
+    for key, value in SETTINGS.items():
+        checkout.run(f"pulumi config set {key} -- '{value}'")
+    checkout.run("pulumi up --yes --skip-preview")
+    checkout.forget_outputs()
+    own = Job(checkout.path, checkout.outputs["jobName"], SPACE)
+    own.change(suspend=True)
+    wait_until("no pods of the stack's job", lambda: not own.pods())
+    made = Tutorial(checkout.path)
+    made.begin()
+    made.write_data()
+    yield made
+    file.write_text(before)
+
+
+def test_mistakes_are_reported_before_anything_is_made(tutorial: Tutorial) -> None:
+    failed = tutorial.run(
+        f"{COMMAND} --model_def=paced.digits.no_model --ps_pod_priority=urgent --volume=mount_path=/data,claim_name=no",
+        expect=2,
+    )
+    for said in ("has no no_model", "there is no priority class urgent", "there is no claim no in namespace training"):
+        assert said in failed.text
+    tutorial.run(f"kubectl get elasticjob {NAME}", expect=1)
+
+
+def test_the_tutorials_command_brings_up_its_pods(tutorial: Tutorial) -> None:
+    tutorial.run(COMMAND)
+    names = {MASTER, *SERVERS, *(f"{WORKER}-{number}" for number in range(4))}
+    wait_until("seven pods that run", lambda: tutorial.phases() == dict.fromkeys(names, "Running"))
+
+
+def test_losses_and_metrics_are_in_the_logs(tutorial: Tutorial) -> None:
+    tutorial.await_training_by(*(f"{WORKER}-{number}" for number in range(4)))
+    assert tutorial.grep(f"{WORKER}-0", "Loss")
+    step, _ = wait_until("an evaluation", tutorial.evaluations)[0]
+    assert step >= 200
+
+
+def test_a_deleted_worker_is_replaced_by_the_next_number(tutorial: Tutorial) -> None:
+    before = tutorial.uids()
+    tutorial.run(f"kubectl delete pod {WORKER}-0 --wait=false")
+    tutorial.await_workers(1, 2, 3, 4)
+    tutorial.await_training_by(*(f"{WORKER}-{number}" for number in (1, 2, 3, 4)))
+    after = tutorial.uids()
+    assert {name: uid for name, uid in after.items() if name in before} == {
+        name: uid for name, uid in before.items() if name != f"{WORKER}-0"
+    }
+
+
+def test_a_killed_master_goes_on_with_the_job(tutorial: Tutorial) -> None:
+    before, measured = tutorial.uids(), tutorial.evaluations()
+    tutorial.run(f"kubectl delete pod {MASTER} --force --grace-period=0")
+    wait_until("another master", lambda: tutorial.uids().get(MASTER) not in (None, before[MASTER]))
+    wait_until("a master that runs", lambda: tutorial.running("master"))
+    tutorial.await_training_by(*tutorial.running())
+    (step, _), *_ = wait_until("an evaluation by the new master", tutorial.evaluations)
+    assert step > measured[-1][0]
+    after = tutorial.uids()
+    assert {name: uid for name, uid in after.items() if name != MASTER} == {
+        name: uid for name, uid in before.items() if name != MASTER
+    }
+
+
+def test_a_killed_server_comes_back_from_its_checkpoint(tutorial: Tutorial) -> None:
+    before = tutorial.uids()
+    tutorial.run(f"kubectl delete pod {SERVERS[1]} --force --grace-period=0")
+    wait_until("another server", lambda: tutorial.uids().get(SERVERS[1]) not in (None, before[SERVERS[1]]))
+    wait_until("a server that runs", lambda: SERVERS[1] in tutorial.running("ps"))
+    wait_until("its checkpoint", lambda: tutorial.grep(SERVERS[1], "going on from checkpoint"))
+    tutorial.await_training_by(*tutorial.running())
+    assert {name: uid for name, uid in tutorial.uids().items() if "worker" in name} == {
+        name: uid for name, uid in before.items() if "worker" in name
+    }
+
+
+def test_a_deployment_of_high_priority_takes_the_room_of_workers(tutorial: Tutorial) -> None:
+    before = tutorial.uids()
+    apply(tutorial, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    (nginx,) = example("nginx.yaml")
+    pod = nginx["spec"]["template"]["spec"]
+    pod |= {"terminationGracePeriodSeconds": 1, "containers": [{**pod["containers"][0], "command": ["sleep", "1h"]}]}
+    apply(tutorial, nginx)
+    tutorial.run(f"kubectl rollout status deployment/test-nginx -n {NAMESPACE} --timeout=300s")
+    (left,) = wait_until("one worker", lambda: len(found := tutorial.running()) == 1 and found)
+    tutorial.await_training_by(left)
+    wait_until("three workers that wait", lambda: list(tutorial.phases().values()).count("Pending") == 3)
+    waiting = {name for name, phase in tutorial.phases().items() if phase == "Pending"}
+    assert waiting == {f"{WORKER}-{number}" for number in (5, 6, 7)}
+    kept = {MASTER, *SERVERS, left}
+    assert {name: uid for name, uid in tutorial.uids().items() if name in kept} == {
+        name: uid for name, uid in before.items() if name in kept
+    }
+
+
+def test_workers_take_the_room_back(tutorial: Tutorial) -> None:
+    (left,) = tutorial.running()
+    tutorial.run(f"kubectl scale deployment.v1.apps/test-nginx -n {NAMESPACE} --replicas=1")
+    workers = {left, *(f"{WORKER}-{number}" for number in (5, 6, 7))}
+    wait_until("four workers", lambda: tutorial.running() == workers)
+    tutorial.await_training_by(*workers)
+    assert tutorial.status().get("restarts", 0) == 0
+
+
+def test_the_job_ends_with_the_accuracy_of_one_process(tutorial: Tutorial) -> None:
+    tutorial.run(f"kubectl exec {WORKER}-7 -- touch /data/elasticdl/hurry")
+    tutorial.await_condition("Succeeded", seconds=600)
+    _, accuracy = tutorial.evaluations()[-1]
+    assert accuracy >= ACCURACY
+    assert not tutorial.grep(MASTER, "ERROR")
+    assert tutorial.grep(MASTER, f"Job done: .* {EPOCHS * RECORDS} records"), tutorial.run(f"kubectl logs {MASTER}")
+    wait_until("servers and workers to have left", lambda: not tutorial.running("worker") | tutorial.running("ps"))
+    tutorial.run(f"kubectl delete {tutorial.named}")
+    tutorial.run(f"kubectl delete deployment/test-nginx -n {NAMESPACE}")
