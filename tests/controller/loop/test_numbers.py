@@ -11,15 +11,13 @@ from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import Call
 from tests.controller.fakes.world import World
 
-SUCCESSIVE = {"replicaSpecs": jobs.workers(4, podNames="Successive")}
-
 
 class Killed(BaseException):
     """The process is killed: no code of it runs any more."""
 
 
 def apply(world: World) -> None:
-    world.apply(jobs.manifest(high=5, **SUCCESSIVE))
+    world.apply(jobs.manifest(high=5, replicaSpecs=jobs.workers(4, podNames="Successive")))
 
 
 def workers(*numbers: int) -> list[str]:

@@ -1,0 +1,165 @@
+"""A controller in this process with a real API server, for `test_real_api_server`: it can be killed at every write.
+
+async with cloud() as found, controller():
+    await found.server.create(JOBS, jobs.manifest())
+    await until(lambda: found.settled("imagenet", 2))
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from contract.elasticjob import names
+from controller.cluster.client import (
+    JOBS,
+    LEASES,
+    PODS,
+    Cluster,
+    Kind,
+    Manifest,
+    Page,
+    Ref,
+    Source,
+    WatchEvent,
+)
+from controller.cluster.errors import NotFound
+from controller.cluster.fence import Fence, Fenced
+from controller.cluster.http import ApiServer, connect
+from controller.loop import Controller, Options
+from controller.observe.events import Recorder
+from controller.observe.log import Log
+from controller.observe.metrics import Metrics
+from tests.controller.fakes import jobs
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 60.0
+POLL_SECONDS = 0.05
+
+
+class Killed(BaseException):
+    """The process is killed: no code of it runs any more."""
+
+
+@dataclass
+class Faulty:
+    """A cluster in which the process is killed before or after its write of a number, counted from 0."""
+
+    cluster: Cluster
+    number: int = 1_000_000
+    moment: str = "before"
+    writes: int = 0
+    dead: bool = False
+
+    async def list(self, source: Source, token: str = "") -> Page:
+        """See `Cluster.list`."""
+        return await self.cluster.list(source, token)
+
+    def watch(self, source: Source, version: str) -> AsyncGenerator[WatchEvent, None]:
+        """See `Cluster.watch`."""
+        return self.cluster.watch(source, version)
+
+    async def get(self, ref: Ref) -> Manifest:
+        """See `Cluster.get`."""
+        return await self.cluster.get(ref)
+
+    async def create(self, kind: Kind, manifest: Manifest) -> Manifest:
+        """See `Cluster.create`."""
+        return await self._write(lambda: self.cluster.create(kind, manifest))
+
+    async def replace(self, kind: Kind, manifest: Manifest) -> Manifest:
+        """See `Cluster.replace`."""
+        return await self._write(lambda: self.cluster.replace(kind, manifest))
+
+    async def patch(self, ref: Ref, change: Manifest, subresource: str | None = None) -> Manifest:
+        """See `Cluster.patch`."""
+        return await self._write(lambda: self.cluster.patch(ref, change, subresource))
+
+    async def delete(self, ref: Ref, *, uid: str, grace: int | None = None) -> Manifest | None:
+        """See `Cluster.delete`."""
+        return await self._write(lambda: self.cluster.delete(ref, uid=uid, grace=grace))
+
+    async def _write(self, send: Callable[[], Awaitable[T]]) -> T:
+        number, self.writes = self.writes, self.writes + 1
+        self._kill(number, "before")
+        found = await send()
+        self._kill(number, "after")
+        return found
+
+    def _kill(self, number: int, moment: str) -> None:
+        self.dead = self.dead or (number == self.number and moment == self.moment)
+        if self.dead:
+            raise Killed
+
+
+class Cloud:
+    """What the tests see of the API server, and who acts on it."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self.server = server
+
+    async def names(self, kind: Kind) -> list[str]:
+        """Return the names of the objects of a kind."""
+        page = await self.server.list(Source(kind, jobs.NAMESPACE))
+        return sorted(item["metadata"]["name"] for item in page.items if "deletionTimestamp" not in item["metadata"])
+
+    async def settled(self, job: str, size: int) -> bool:
+        """Return whether a job has this many pods, and its status says so."""
+        pods = [name for name in await self.names(PODS) if name.startswith(f"{job}-worker-")]
+        status = (await self.server.get(Ref(JOBS, jobs.NAMESPACE, job))).get("status", {})
+        return (len(pods), status.get("replicas"), status.get("desired")) == (size, size, size)
+
+    async def waits(self, job: str, word: str) -> bool:
+        """Return whether a job's status says that it waits for this."""
+        status = (await self.server.get(Ref(JOBS, jobs.NAMESPACE, job))).get("status", {})
+        return bool(status.get("waiting") == word)
+
+    async def leader(self) -> str:
+        """Return the name of the replica that holds the Lease; empty if none does."""
+        try:
+            lease = await self.server.get(Ref(LEASES, jobs.NAMESPACE, names.FIELD_MANAGER))
+        except NotFound:
+            return ""
+        return str(lease["spec"]["holderIdentity"]).partition("_")[0]
+
+    async def scale(self, job: str, size: int) -> None:
+        """Change the number of workers that is wanted."""
+        change = {"spec": {"replicaSpecs": {names.WORKER: {"replicas": size}}}}
+        await self.server.patch(Ref(JOBS, jobs.NAMESPACE, job), change)
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until something holds; raise TimeoutError if it does not in time."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not await holds():
+            await asyncio.sleep(POLL_SECONDS)
+
+
+@contextlib.asynccontextmanager
+async def cloud() -> AsyncIterator[Cloud]:
+    server = ApiServer(connect())
+    try:
+        yield Cloud(server)
+    finally:
+        await server.close()
+
+
+@contextlib.asynccontextmanager
+async def controller(number: int = 1_000_000, moment: str = "before") -> AsyncIterator[Faulty]:
+    """Run a controller that leads, in this process."""
+    server, fence = ApiServer(connect()), Fence()
+    fence.open_until(float("inf"))
+    cluster = Faulty(Fenced(server, fence), number, moment)
+    log = Log("controller-0", level="error")
+    made = Controller(cluster, Options(), recorder=Recorder(cluster, "controller-0"), log=log, metrics=Metrics())
+    task = asyncio.create_task(made.run())
+    try:
+        yield cluster
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await server.close()
