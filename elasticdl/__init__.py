@@ -3,8 +3,9 @@
 The commands, flags and terms are those of ElasticDL (https://github.com/sql-machine-learning/elasticdl), on PyTorch.
 
 errors          every error that a person may see, in two parts: the input at fault, and the remedy
-cli             `elasticdl train | evaluate | predict | zoo | data`
-client          from the flags of a command to the object that is submitted
+__main__        `python -m elasticdl`
+client          the command `elasticdl train | evaluate | predict | zoo | data`: from its flags to what is submitted
+job             what the processes of a job need to know of the flags
 data            readers of RecordIO, CSV, lines, images and archives, on a volume or in S3; writers of RecordIO
 zoo             a model's functions loaded and checked; optimizers, metrics, callbacks; `zoo init`, `build`, `push`
 layers          embeddings whose rows may be on the parameter servers

@@ -14,6 +14,7 @@ from 16 on the arrays of `_DTYPES`, in C order. No tf.Example begins with 93.
 from __future__ import annotations
 
 import io
+import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,7 +29,10 @@ from elasticdl.errors import DamagedData, DataError
 MAGIC = b"\x93EX1"
 
 _BYTES, _TEXT, _IMAGE_FILE, _ARRAYS = 0, 1, 2, 16
-_DTYPES = ("u1", "i1", "<i2", "<i4", "<i8", "<f2", "<f4", "<f8", "?", "<u2", "<u4", "<u8")
+_DTYPES = tuple(np.dtype(each) for each in "u1 i1 <i2 <i4 <i8 <f2 <f4 <f8 ? <u2 <u4 <u8".split())
+_MOST_DIMENSIONS = 32
+_COUNT = struct.Struct("<H")
+_SHAPE_AND_SIZE = tuple(struct.Struct(f"<{dimensions}II") for dimensions in range(_MOST_DIMENSIONS + 1))
 _REMEDY = "write the record with elasticdl.data.examples.fields.encode, or as a tf.Example"
 
 
@@ -46,12 +50,12 @@ Fields = dict[str, Any]
 
 def encode(fields: Mapping[str, Value]) -> bytes:
     """Return a record of fields; raise DataError for a value that a record can't hold."""
-    parts = [MAGIC, struct.pack("<H", len(fields))]
+    parts = [MAGIC, _COUNT.pack(len(fields))]
     for name, value in fields.items():
         kind, shape, content = _packed(name, value)
         title = name.encode()
         parts += [struct.pack(f"<B{len(title)}sBB", len(title), title, kind, len(shape))]
-        parts += [struct.pack(f"<{len(shape)}II", *shape, len(content)), content]
+        parts += [_SHAPE_AND_SIZE[len(shape)].pack(*shape, len(content)), content]
     return b"".join(parts)
 
 
@@ -74,24 +78,41 @@ def decode(record: bytes) -> Fields:
 
 
 def _decoded(record: bytes) -> Fields:
-    (count,) = struct.unpack_from("<H", record, len(MAGIC))
-    offset, fields = len(MAGIC) + 2, Fields()
+    (count,) = _COUNT.unpack_from(record, len(MAGIC))
+    offset, fields, images = len(MAGIC) + _COUNT.size, Fields(), list[str]()
     for _ in range(count):
-        name = record[offset + 1 : offset + 1 + record[offset]].decode()
-        offset += 1 + record[offset]
-        kind, dimensions = record[offset], record[offset + 1]
-        *shape, size = struct.unpack_from(f"<{dimensions + 1}I", record, offset + 2)
-        offset += 2 + 4 * (dimensions + 1)
+        kind_at = offset + 1 + record[offset]
+        name, kind, dimensions = record[offset + 1 : kind_at].decode(), record[kind_at], record[kind_at + 1]
+        *shape, size = _SHAPE_AND_SIZE[dimensions].unpack_from(record, kind_at + 2)
+        offset = kind_at + 2 + _SHAPE_AND_SIZE[dimensions].size
         if offset + size > len(record):
             raise ValueError(f"field {name} has {len(record) - offset} bytes of {size}")
-        fields[name] = _unpacked(name, kind, shape, memoryview(record)[offset : offset + size])
+        if kind >= _ARRAYS:
+            fields[name] = _array(name, record, kind, (offset, size), shape)
+        elif kind == _TEXT:
+            fields[name] = record[offset : offset + size].decode()
+        elif kind in (_BYTES, _IMAGE_FILE):
+            fields[name] = record[offset : offset + size]
+            images += [name] if kind == _IMAGE_FILE else []
+        else:
+            raise ValueError(f"field {name} is of the unknown kind {kind}")
         offset += size
     if offset != len(record):
         raise ValueError(f"{len(record) - offset} bytes follow the last field")
-    path = fields.get("path")
-    return {
-        name: _pixels(value, path or name) if isinstance(value, ImageFile) else value for name, value in fields.items()
-    }
+    for name in images:
+        fields[name] = _pixels(fields[name], fields.get("path", name))
+    return fields
+
+
+def _array(name: str, record: bytes, kind: int, place: tuple[int, int], shape: list[int]) -> npt.NDArray[Any]:
+    """Return the array that is `place` in a record: its offset and its number of bytes."""
+    if kind >= _ARRAYS + len(_DTYPES):
+        raise ValueError(f"field {name} is of the unknown kind {kind}")
+    dtype, (offset, size) = _DTYPES[kind - _ARRAYS], place
+    if size != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"field {name} has {size} bytes for {dtype} of shape {tuple(shape)}")
+    array = np.frombuffer(record, dtype, size // dtype.itemsize, offset)
+    return array if len(shape) == 1 else array.reshape(shape)
 
 
 def _packed(name: str, value: Value) -> tuple[int, tuple[int, ...], bytes]:
@@ -104,32 +125,20 @@ def _packed(name: str, value: Value) -> tuple[int, tuple[int, ...], bytes]:
         return _BYTES, (), value
     array = np.asarray(value)
     wanted = array.dtype.newbyteorder("<")
-    codes = [code for code, text in enumerate(_DTYPES, _ARRAYS) if np.dtype(text) == wanted]
-    if not codes:
+    codes = [code for code, dtype in enumerate(_DTYPES, _ARRAYS) if dtype == wanted]
+    if not codes or array.ndim > _MOST_DIMENSIONS:
         raise DataError(f"field {name!r} is of {array.dtype}, which a record can't hold", "convert it to numbers")
     return codes[0], array.shape, np.ascontiguousarray(array, wanted).tobytes()
 
 
-def _unpacked(name: str, kind: int, shape: list[int], content: memoryview) -> Any:
-    if kind == _BYTES:
-        return bytes(content)
-    if kind == _TEXT:
-        return bytes(content).decode()
-    if kind == _IMAGE_FILE:
-        return ImageFile(bytes(content))
-    if not _ARRAYS <= kind < _ARRAYS + len(_DTYPES):
-        raise ValueError(f"field {name} is of the unknown kind {kind}")
-    return np.frombuffer(content, _DTYPES[kind - _ARRAYS]).reshape(shape)
-
-
-def _pixels(image: ImageFile, name: str) -> npt.NDArray[np.uint8]:
+def _pixels(content: bytes, name: str) -> npt.NDArray[np.uint8]:
     """Return the pixels of an image file."""
     from PIL import Image
 
     try:
-        with Image.open(io.BytesIO(image.content)) as opened:
+        with Image.open(io.BytesIO(content)) as opened:
             return np.asarray(opened.convert("L" if opened.mode in ("1", "L", "LA") else "RGB"))
     except (OSError, SyntaxError, ValueError) as error:  # Pillow's errors of a damaged file come as any of them
         raise DamagedData(
-            f"image {name} ({len(image.content)} bytes) can't be decoded: {error}", "replace the file"
+            f"image {name} ({len(content)} bytes) can't be decoded: {error}", "replace the file"
         ) from error

@@ -78,23 +78,21 @@ def split(address: str) -> tuple[str, str]:
 def listed(address: str) -> Iterator[Entry]:
     """Yield the objects at an address: that of this key, or all below it."""
     bucket, key = split(address)
+    if key and (alone := _first(address, bucket, key)):
+        yield Entry(f"{SCHEME}{bucket}/{key}", key.rpartition("/")[2], alone["Size"])
     below = f"{key}/" if key else ""
-    for each in _objects(address, bucket, key):
-        name = f"{SCHEME}{bucket}/{each['Key']}"
-        if each["Key"] == key:
-            yield Entry(name, key.rpartition("/")[2], each["Size"])
-        elif each["Key"].startswith(below) and not each["Key"].endswith("/"):  # a console makes empty `folder/` objects
-            yield Entry(name, each["Key"].removeprefix(below), each["Size"])
+    for each in _objects(address, bucket, below):
+        if not each["Key"].endswith("/"):  # a console makes empty `folder/` objects
+            yield Entry(f"{SCHEME}{bucket}/{each['Key']}", each["Key"].removeprefix(below), each["Size"])
 
 
 def opened(address: str) -> S3Blob:
     """Return an object, opened for reading; raise MissingData if there is none."""
     bucket, key = split(address)
-    # Not HEAD, which answers 403 for a missing key unless the whole bucket may be listed, and says no more.
-    for each in _objects(address, bucket, key):
-        if each["Key"] == key:
-            return S3Blob(f"{SCHEME}{bucket}/{key}", each["Size"], each["ETag"])
-    raise MissingData(f"{address}: there is no such object", "check the bucket and the key")
+    found = _first(address, bucket, key)
+    if found is None:
+        raise MissingData(f"{address}: there is no such object", "check the bucket and the key")
+    return S3Blob(f"{SCHEME}{bucket}/{key}", found["Size"], found["ETag"])
 
 
 def upload(path: Path, address: str) -> None:
@@ -102,6 +100,16 @@ def upload(path: Path, address: str) -> None:
     bucket, key = split(address)
     with _told(address):
         client().upload_file(str(path), bucket, key)
+
+
+def _first(address: str, bucket: str, key: str) -> dict[str, Any] | None:
+    """Return the object of a key; None if there is none.
+
+    Not by HEAD, which answers 403 for a missing key unless the whole bucket may be listed, and says no more.
+    """
+    with _told(address):
+        page = client().list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1)
+    return next((each for each in page.get("Contents", ()) if each["Key"] == key), None)
 
 
 def _objects(address: str, bucket: str, prefix: str) -> Iterator[dict[str, Any]]:

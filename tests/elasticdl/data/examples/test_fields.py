@@ -72,6 +72,13 @@ def test_a_record_cut_off_anywhere_is_an_error() -> None:
         decode(record + b"\x00")
 
 
+def test_an_array_whose_size_is_not_that_of_its_shape_is_an_error() -> None:
+    record = bytearray(encode({"x": np.zeros(4, np.uint8)}))
+    record[10:14] = struct.pack("<I", 3)
+    with pytest.raises(DamagedData, match=r"field x has 4 bytes for uint8 of shape \(3,\)"):
+        decode(bytes(record))
+
+
 def test_a_kind_that_is_unknown_is_an_error() -> None:
     record = bytearray(encode({"x": b""}))
     record[8] = 9
