@@ -14,7 +14,7 @@ from cli.errors import NotFound
 from cli.job.waiting import ENDED, invalid, state_of, told
 from cli.kube import JOBS, PODS, SERVICES, Kind, Object, Selection
 from cli.show import moment, plural
-from cli.top.samples import core_count, pod_state, type_of
+from cli.top.samples import is_core, pod_state
 from contract import labels
 from contract.elasticjob import names
 from contract.elasticjob.model import Launcher, State
@@ -205,8 +205,7 @@ def _pending(spec: Object, pods: Iterable[Object], now: datetime) -> dict[tuple[
         stuck = state in _REMEDIES or (pod.get("status") or {}).get("phase") == "Pending"
         if state == "Ending" or not stuck or now - moment(meta["creationTimestamp"]) < PATIENCE:
             continue
-        kind, index = type_of(spec, meta["labels"]), int(meta["labels"].get(names.LABEL_REPLICA_INDEX, 0))
-        found[state, _message(pod), index < core_count(spec, kind)].append(meta["name"])
+        found[state, _message(pod), is_core(spec, meta["labels"])].append(meta["name"])
     return {key: sorted(each) for key, each in found.items()}
 
 

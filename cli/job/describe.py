@@ -140,10 +140,10 @@ def _pod_row(pod: Object, low: int, now: datetime) -> list[str]:
     type, index = worker_of(pod)
     status = pod.get("status") or {}
     restarts = sum(int(each.get("restartCount") or 0) for each in status.get("containerStatuses") or [])
-    core = "core" if index < low else "surge"
+    tier = pod["metadata"]["labels"].get(names.LABEL_TIER) or (names.CORE if index < low else names.SURGE)
     return [
         str(pod["metadata"]["name"]),
-        core if type == names.WORKER.lower() else type,
+        tier if type == names.WORKER.lower() else type,
         pod_state(pod),
         str((pod.get("spec") or {}).get("nodeName") or _NONE),
         str(restarts),

@@ -51,7 +51,10 @@ class Wanted:
     def includes(self, pod: Object) -> bool:
         """Return whether the pod's log is wanted."""
         type, index = worker_of(pod)
-        own = {str(pod["metadata"]["name"]), f"{type}-{index}", *([str(index)] if type == names.WORKER.lower() else [])}
+        name = str(pod["metadata"]["name"])
+        own = {name, name.removeprefix(f"{self.job}-"), f"{type}-{index}"}
+        if type == names.WORKER.lower():
+            own.add(str(index))
         return not self.workers or not own.isdisjoint(self.workers)
 
 

@@ -53,9 +53,9 @@ class Layout:
 
     def code(self, short: str) -> int:
         """Return the colour of a worker by its type and index."""
-        type, _, index = short.rpartition("-")
+        type, _, index = short.partition("-")  # a single pod has no index
         apart = self.types.index(type) * _TYPES_APART if type in self.types else 0
-        return COLOURS[(apart + int(index) if index.isdigit() else 0) % len(COLOURS)]
+        return COLOURS[(apart + (int(index) if index.isdigit() else 0)) % len(COLOURS)]
 
 
 def layout(job: Object, *, prefix: bool, timestamps: bool, colour: bool) -> Layout:
@@ -63,7 +63,8 @@ def layout(job: Object, *, prefix: bool, timestamps: bool, colour: bool) -> Layo
     name = str(job["metadata"]["name"])
     types = [names.WORKER, *(each for each in job["spec"].get("replicaSpecs") or {} if each != names.WORKER)]
     _, high = waiting.bounds(job)
-    shorts = [f"{types[0].lower()}-{max(high - 1, 0)}", *(f"{each.lower()}-0" for each in types[1:])]
+    numbered = (waiting.status_of(job).get("replicaStatuses") or {}).get(names.WORKER, {}).get("nextIndex", 0)
+    shorts = [f"{types[0].lower()}-{max(high - 1, numbered - 1, 0)}", *(f"{each.lower()}-0" for each in types[1:])]
     return Layout(
         job=name,
         types=tuple(each.lower() for each in types),

@@ -131,7 +131,7 @@ def workers(spec: Object, pods: Iterable[Object], metrics: Metrics) -> tuple[Wor
                 index=index,
                 state=pod_state(pod),
                 node=str(pod["spec"].get("nodeName", "")),
-                core=index < core_count(spec, kind),
+                core=is_core(spec, labels),
                 restarts=sum(int(each.get("restartCount", 0)) for each in statuses),
                 scraped=metrics.get((meta["namespace"], meta["name"]), Scraped()),
             )
@@ -146,8 +146,18 @@ def type_of(spec: Object, labels: Object) -> str:
     return next((name for name in spec.get("replicaSpecs") or {} if name.lower() == label), label)
 
 
+def is_core(spec: Object, labels: Object) -> bool:
+    """Return whether the job needs a pod with these labels to reach its minimum.
+
+    With podNames Successive the controller says so in a label, and the index doesn't.
+    """
+    tier = labels.get(names.LABEL_TIER)
+    index = int(labels.get(names.LABEL_REPLICA_INDEX, 0))
+    return index < core_count(spec, type_of(spec, labels)) if tier is None else tier == names.CORE
+
+
 def core_count(spec: Object, kind: str) -> int:
-    """Return how many replicas of a type the job needs: those with lower indices are core."""
+    """Return how many replicas of a type the job needs."""
     replica = (spec.get("replicaSpecs") or {}).get(kind) or {}
     place = spec if kind == names.WORKER else replica
     return int(place.get("minReplicas", replica.get("replicas", 1)))

@@ -106,6 +106,15 @@ def test_describe_shows_conditions_pods_and_events(run: Run, cluster: FakeCluste
     assert "  Normal   SuccessfulCreatePod   0s (x3)   Created pod: a\n" in shown
 
 
+def test_describe_shows_the_tier_that_a_successor_has(run: Run, cluster: FakeCluster) -> None:
+    cluster.put(JOBS, job(low=1, high=3))
+    successor = pod(17)
+    successor["metadata"]["labels"]["tidewater.dev/tier"] = "core"
+    cluster.put(PODS, successor)
+    (row,) = [line for line in run("job", "describe", "digits").stdout.splitlines() if "digits-worker-17" in line]
+    assert row.split()[:2] == ["digits-worker-17", "core"]
+
+
 def test_describe_says_what_the_job_waits_for(run: Run, cluster: FakeCluster) -> None:
     cluster.put(JOBS, job("digits", **running(), waiting="VcpuLimitExceeded"))
     assert "Waiting:          VcpuLimitExceeded\n" in run("job", "describe", "digits").stdout

@@ -71,6 +71,17 @@ def test_one_worker_can_be_chosen(run: Run, cluster: FakeCluster, chosen: str) -
     assert run("job", "logs", "digits", "--worker", chosen).stdout == "worker-1 | of 1\n"
 
 
+@pytest.mark.parametrize("chosen", ["master", "digits-master", "master-0"])
+def test_the_only_pod_of_a_type_can_be_chosen(run: Run, cluster: FakeCluster, chosen: str) -> None:
+    cluster.put(JOBS, job(**running()))
+    master = pod(0, type="Master")
+    master["metadata"]["name"] = "digits-master"
+    for each in (pod(0), master):
+        cluster.put(PODS, each)
+        cluster.write(each["metadata"]["name"], at(0, f"of {each['metadata']['name']}"))
+    assert run("job", "logs", "digits", "--worker", chosen).stdout == "master   | of digits-master\n"
+
+
 def test_a_worker_that_does_not_exist_names_those_that_do(run: Run, cluster: FakeCluster) -> None:
     cluster.put(JOBS, job(**running()))
     cluster.put(PODS, pod(0))

@@ -15,6 +15,20 @@ def test_prefixes_are_as_wide_as_the_longest_worker_can_be() -> None:
     assert shape.line(line_of("digits-worker-11", "2026-03-01T12:00:00Z a")) == "worker-11 | a"
 
 
+def test_prefixes_have_room_for_the_numbers_that_successors_have() -> None:
+    found = job(high=2)
+    found["status"]["replicaStatuses"] = {"Worker": {"active": 2, "nextIndex": 101}}
+    shape = layout(found, prefix=True, timestamps=False, colour=False)
+    assert shape.line(line_of("digits-worker-99", "2026-03-01T12:00:00Z a")) == "worker-99  | a"
+
+
+def test_the_only_pod_of_a_type_has_its_types_colour() -> None:
+    found = job()
+    found["spec"]["replicaSpecs"]["Master"] = {}
+    shape = layout(found, prefix=True, timestamps=False, colour=True)
+    assert shape.code("master") == shape.code("master-0") != shape.code("worker-0")
+
+
 def test_a_progress_bar_shows_its_last_state_behind_the_name_and_is_whole_without_names() -> None:
     bar = line_of("digits-worker-0", "2026-03-01T12:00:00Z 10%\r 20%")
     shape = layout(job(), prefix=True, timestamps=False, colour=False)

@@ -53,6 +53,14 @@ def test_workers_below_the_minimum_are_core_and_come_in_the_order_of_their_indic
     assert [(worker.index, worker.core) for worker in found.workers] == [(0, True), (1, False), (2, False)]
 
 
+def test_what_a_worker_says_of_itself_decides_whether_it_is_core() -> None:
+    successor, first = pod(7), pod(0)
+    successor["metadata"]["labels"]["tidewater.dev/tier"] = "core"
+    first["metadata"]["labels"]["tidewater.dev/tier"] = "surge"
+    found = job_sample(job(), [successor, first], (), {})
+    assert [(worker.index, worker.core) for worker in found.workers] == [(0, False), (7, True)]
+
+
 def test_other_types_have_their_own_minimum_and_come_after_the_workers() -> None:
     mixed = job()
     mixed["spec"]["replicaSpecs"]["Master"] = {"replicas": 1, "template": {}}
