@@ -18,7 +18,8 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from cli.errors import EXIT_ERROR, EXIT_USAGE, CliError
-from elasticdl.client import commandline, commands, folders
+from elasticdl.client import commands, folders
+from elasticdl.client.flags import commandline
 from elasticdl.errors import ElasticDLError, InputError
 from elasticdl.job import JobMode
 

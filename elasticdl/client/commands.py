@@ -18,9 +18,10 @@ import typer
 
 from cli.access import server
 from cli.kube import Access, Cluster
-from elasticdl.client import commandline, flags, models, submit
-from elasticdl.client.asked import Asked, Target
-from elasticdl.client.mistakes import WrongCommand
+from elasticdl.client.flags import commandline, table
+from elasticdl.client.flags.asked import Asked, Target
+from elasticdl.client.flags.mistakes import WrongCommand
+from elasticdl.client.job import models, submit
 from elasticdl.job import JobArgs, JobMode, Strategy
 
 _HELP = {
@@ -73,7 +74,7 @@ def register(app: typer.Typer, mode: JobMode) -> None:
         run(commandline.asked(mode, texts, context_of_typer.args), tools)
 
     own = inspect.Parameter("context_of_typer", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-    parameters = [own, *(_parameter(flag) for flag in flags.of(mode))]
+    parameters = [own, *(_parameter(flag) for flag in table.of(mode))]
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     command.__dict__["__signature__"] = inspect.Signature(parameters)
     app.command(
@@ -97,7 +98,7 @@ def run(asked: Asked, tools: Tools) -> None:
     submit.submit(asked, tools.connect(asked.target), tools.steps)
 
 
-def _parameter(flag: flags.Flag) -> inspect.Parameter:
+def _parameter(flag: table.Flag) -> inspect.Parameter:
     shown = f" Default: {flag.default}." if flag.default else ""
     option = typer.Option(
         f"--{flag.name}",

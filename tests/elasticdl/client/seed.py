@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from contract.stack import CONFIG_MAP, Facts
-from elasticdl.client import commandline
-from elasticdl.client.asked import Asked
+from elasticdl.client.flags import commandline
+from elasticdl.client.flags.asked import Asked
 from elasticdl.job import JobMode
 
 FACTS = Facts(

@@ -12,12 +12,12 @@ from typer.testing import CliRunner, Result
 
 from cli.errors import Unreachable
 from cli.kube import JOBS, PRIORITY_CLASSES, Cluster
-from elasticdl.client import commandline, flags
 from elasticdl.client.app import app
-from elasticdl.client.asked import Target
 from elasticdl.client.commands import Tools, connect
-from elasticdl.client.refused import REFUSED
-from elasticdl.client.submit import CLAIMS, Steps
+from elasticdl.client.flags import commandline, table
+from elasticdl.client.flags.asked import Target
+from elasticdl.client.flags.refused import REFUSED
+from elasticdl.client.job.submit import CLAIMS, Steps
 from elasticdl.data.opening import open_reader
 from elasticdl.errors import ElasticDLError
 from elasticdl.job import JobArgs, JobMode
@@ -118,7 +118,7 @@ def test_a_job_in_this_process_makes_nothing_on_a_cluster(
 @pytest.mark.parametrize("mode", list(JobMode))
 def test_the_help_of_a_command_describes_each_of_its_flags(run: Run, mode: JobMode) -> None:
     shown = run(mode.value, "--help").output
-    assert not [flag.name for flag in flags.of(mode) if f"--{flag.name} " not in shown]
+    assert not [flag.name for flag in table.of(mode) if f"--{flag.name} " not in shown]
 
 
 def test_a_zoo_is_written_with_working_examples(run: Run, tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ import yaml
 from cli.errors import AlreadyThere, CliError, Forbidden, NotFound
 from cli.kube import JOBS, PRIORITY_CLASSES, Cluster, Kind, Object
 from contract.stack import CONFIG_MAP, Facts
-from elasticdl.client import manifest, models, pods, shipping
-from elasticdl.client.asked import Asked, Deployment, Ship
-from elasticdl.client.mistakes import Mistake, WrongCommand
-from elasticdl.client.pods import Place
+from elasticdl.client.flags.asked import Asked, Deployment, Ship
+from elasticdl.client.flags.mistakes import Mistake, WrongCommand
+from elasticdl.client.job import manifest, models, pods, shipping
+from elasticdl.client.job.pods import Place
 from elasticdl.job import Strategy
 
 CONFIG_MAPS = Kind("", "v1", "ConfigMap", "configmaps")

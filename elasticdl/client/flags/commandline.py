@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
-from elasticdl.client import conflicts, flags, values
-from elasticdl.client.asked import Asked, Deployment, Resources, Target
-from elasticdl.client.mistakes import Mistake, WrongCommand
-from elasticdl.client.refused import REFUSED
+from elasticdl.client.flags import conflicts, table, values
+from elasticdl.client.flags.asked import Asked, Deployment, Resources, Target
+from elasticdl.client.flags.mistakes import Mistake, WrongCommand
+from elasticdl.client.flags.refused import REFUSED
 from elasticdl.job import JobArgs, JobMode, Strategy
 
 LOCAL_JOB = "local"
@@ -32,7 +32,7 @@ def words(given: Sequence[str]) -> list[str]:
     A flag's name may have dashes instead of underscores. A flag that is true or false may stand without a value. A
     command that was copied together with the backslashes at the ends of its lines has blanks before its flags.
     """
-    known = flags.known()
+    known = table.known()
     found: list[str] = []
     rest = [each.lstrip() if each.lstrip().startswith("--") else each for each in given if each.strip() or not each]
     for index, word in enumerate(rest):
@@ -66,7 +66,7 @@ def asked(mode: JobMode, given: Mapping[str, str], more: Sequence[str]) -> Asked
     if not mistakes and more:
         mistakes += _with_image(given, more)
     read: dict[str, Any] = {}
-    for flag in flags.of(mode):
+    for flag in table.of(mode):
         if flag.name in given:
             try:
                 read[flag.name] = flag.read(given[flag.name])
@@ -82,7 +82,7 @@ def asked(mode: JobMode, given: Mapping[str, str], more: Sequence[str]) -> Asked
 
 def _strange(mode: JobMode, more: Sequence[str]) -> list[Mistake]:
     """Return the mistakes of flags that the command doesn't have."""
-    own, known = [flag.name for flag in flags.of(mode)], flags.known()
+    own, known = [flag.name for flag in table.of(mode)], table.known()
     found = []
     for word in more:
         if not word.startswith("-"):
@@ -139,7 +139,7 @@ def _typed(mode: JobMode, read: Mapping[str, Any], unread: Set[str]) -> Asked:
     same = {each.name for each in dataclasses.fields(Deployment)} & read.keys()
     deployment = Deployment(
         **{name: read[name] for name in same},
-        **{kind: _resources(kind, read, unread) for kind in flags.RESOURCES},
+        **{kind: _resources(kind, read, unread) for kind in table.RESOURCES},
         volumes=read.get("volume"),
         cluster_spec=read.get("cluster_spec_json", {}),
     )
@@ -157,5 +157,5 @@ def _resources(kind: str, read: Mapping[str, Any], unread: Set[str]) -> Resource
     request, limit = f"{kind}_resource_request", f"{kind}_resource_limit"
     if {request, limit} & unread:  # the other one can't be compared with it
         return Resources(request={})
-    default = values.resources(flags.RESOURCES[kind])
+    default = values.resources(table.RESOURCES[kind])
     return Resources(request=read.get(request, default), limit=read.get(limit, {}))

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from elasticdl.client import values
-from elasticdl.client.asked import PullPolicy, Restart, Ship
+from elasticdl.client.flags import values
+from elasticdl.client.flags.asked import PullPolicy, Restart, Ship
 from elasticdl.job import JobArgs, JobMode, Strategy
 
 _ALL = frozenset(JobMode)

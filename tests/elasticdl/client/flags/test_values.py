@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from elasticdl.client import values
-from elasticdl.client.asked import PullPolicy
-from elasticdl.client.values import Volume, WorkerPriority, WrongValue
+from elasticdl.client.flags import values
+from elasticdl.client.flags.asked import PullPolicy
+from elasticdl.client.flags.values import Volume, WorkerPriority, WrongValue
 
 
 @pytest.mark.parametrize(

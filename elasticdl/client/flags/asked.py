@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from elasticdl.client.values import Volume, WorkerPriority
+from elasticdl.client.flags.values import Volume, WorkerPriority
 from elasticdl.job import JobArgs
 
 

@@ -12,7 +12,7 @@ import difflib
 from collections.abc import Iterator
 from pathlib import Path
 
-from elasticdl.client.mistakes import Mistake
+from elasticdl.client.flags.mistakes import Mistake
 from elasticdl.job import JobArgs, JobMode
 
 _FORM = "write MODULE.FUNCTION, with dots for folders: mnist.mnist_functional_api.custom_model"

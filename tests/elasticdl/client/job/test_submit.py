@@ -10,10 +10,10 @@ import yaml
 from cli.access.answers import refused
 from cli.errors import Answer, CliError, Forbidden
 from cli.kube import JOBS, PRIORITY_CLASSES, Object
-from elasticdl.client import shipping
-from elasticdl.client.asked import Asked
-from elasticdl.client.mistakes import WrongCommand
-from elasticdl.client.submit import CLAIMS, CONFIG_MAPS, Steps, facts_of, submit
+from elasticdl.client.flags.asked import Asked
+from elasticdl.client.flags.mistakes import WrongCommand
+from elasticdl.client.job import shipping
+from elasticdl.client.job.submit import CLAIMS, CONFIG_MAPS, Steps, facts_of, submit
 from elasticdl.job import JobArgs
 from tests.cli.fake import FakeCluster
 from tests.elasticdl.client import seed

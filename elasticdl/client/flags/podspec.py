@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from elasticdl.client.mistakes import Mistake
+from elasticdl.client.flags.mistakes import Mistake
 
 Manifest = dict[str, Any]
 

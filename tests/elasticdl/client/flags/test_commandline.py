@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from elasticdl.client import commandline, flags
-from elasticdl.client.asked import PullPolicy, Restart
-from elasticdl.client.mistakes import WrongCommand
-from elasticdl.client.refused import REFUSED
-from elasticdl.client.values import Volume, WorkerPriority
+from elasticdl.client.flags import commandline, table
+from elasticdl.client.flags.asked import PullPolicy, Restart
+from elasticdl.client.flags.mistakes import WrongCommand
+from elasticdl.client.flags.refused import REFUSED
+from elasticdl.client.flags.values import Volume, WorkerPriority
 from elasticdl.job import JobArgs, JobMode, Strategy
 from tests.elasticdl.client.seed import COMMAND, asked
 
@@ -118,7 +118,7 @@ def test_a_flag_without_meaning_is_refused_with_the_reason(name: str) -> None:
 
 
 def test_no_flag_is_both_refused_and_known() -> None:
-    assert not REFUSED.keys() & flags.known().keys()
+    assert not REFUSED.keys() & table.known().keys()
 
 
 REFERENCE = (
@@ -138,7 +138,7 @@ REFERENCE = (
 
 @pytest.mark.parametrize("name", REFERENCE)
 def test_every_flag_of_elasticdls_client_is_known_or_refused(name: str) -> None:
-    assert name in flags.known() or name in REFUSED
+    assert name in table.known() or name in REFUSED
 
 
 def test_what_was_not_given_has_the_default_of_the_processes() -> None:

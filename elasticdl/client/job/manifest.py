@@ -21,9 +21,9 @@ from typing import Any
 from contract import exit_codes
 from contract.elasticjob import names
 from contract.elasticjob.choices import CleanPodPolicy, Launcher, PodNames, RestartPolicy, SuccessPolicy
-from elasticdl.client.asked import Asked, Deployment, Restart
-from elasticdl.client.conflicts import PREFIX
-from elasticdl.client.pods import LABEL_INDEX, POD_INDEX, POD_NAME, ZOO, Place, Process, literal, template
+from elasticdl.client.flags.asked import Asked, Deployment, Restart
+from elasticdl.client.flags.conflicts import PREFIX
+from elasticdl.client.job.pods import LABEL_INDEX, POD_INDEX, POD_NAME, ZOO, Place, Process, literal, template
 from elasticdl.job import JobArgs, Strategy
 
 Manifest = dict[str, Any]

@@ -16,9 +16,9 @@ from typing import Any
 
 from contract import code, devices, labels, stack
 from contract.pod_defaults import confined
-from elasticdl.client import podspec, values
-from elasticdl.client.asked import Asked, Deployment, Resources, Ship
-from elasticdl.client.values import Volume
+from elasticdl.client.flags import podspec, values
+from elasticdl.client.flags.asked import Asked, Deployment, Resources, Ship
+from elasticdl.client.flags.values import Volume
 
 Manifest = dict[str, Any]
 

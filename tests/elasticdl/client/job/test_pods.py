@@ -8,8 +8,8 @@ import pytest
 
 from contract import labels
 from contract.stack import Facts
-from elasticdl.client.asked import Ship
-from elasticdl.client.pods import Place, Process, shipped, template
+from elasticdl.client.flags.asked import Ship
+from elasticdl.client.job.pods import Place, Process, shipped, template
 from tests.elasticdl.client.seed import CODE, FACTS, asked
 
 STACK = Place("training", FACTS, CODE)

@@ -9,9 +9,9 @@ import pytest
 
 from contract.elasticjob import codec
 from contract.elasticjob.choices import Launcher, PodNames, RestartPolicy, SuccessPolicy
-from elasticdl.client import commandline
-from elasticdl.client.manifest import elastic_job, first_pods
-from elasticdl.client.pods import Place
+from elasticdl.client.flags import commandline
+from elasticdl.client.job.manifest import elastic_job, first_pods
+from elasticdl.client.job.pods import Place
 from elasticdl.job import JobArgs, JobMode
 from tests.elasticdl.client.seed import CODE, COMMAND, FACTS, asked
 

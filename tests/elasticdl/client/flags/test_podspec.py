@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from elasticdl.client import podspec
+from elasticdl.client.flags import podspec
 
 TEMPLATE = {
     "metadata": {"labels": {"app": "elasticdl"}},

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from contract import devices
 from contract.elasticjob import names
-from elasticdl.client import podspec, values
-from elasticdl.client.asked import Asked, Resources, Restart, Ship
-from elasticdl.client.mistakes import Mistake
+from elasticdl.client.flags import podspec, values
+from elasticdl.client.flags.asked import Asked, Resources, Restart, Ship
+from elasticdl.client.flags.mistakes import Mistake
 from elasticdl.job import Strategy, problems
 
 PREFIX = "elasticdl-"

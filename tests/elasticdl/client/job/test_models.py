@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elasticdl.client import models
+from elasticdl.client.job import models
 from elasticdl.job import JobArgs, JobMode
 from elasticdl.zoo import project
 from tests.elasticdl.client import seed

@@ -23,7 +23,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from cli.errors import CliError
 from contract import code
-from elasticdl.client.mistakes import Mistake, WrongCommand
+from elasticdl.client.flags.mistakes import Mistake, WrongCommand
 from elasticdl.zoo import project
 
 LIMIT_BYTES = 256 << 20

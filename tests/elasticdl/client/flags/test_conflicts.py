@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from elasticdl.client import commandline
-from elasticdl.client.conflicts import LONGEST_JOB
-from elasticdl.client.mistakes import WrongCommand
+from elasticdl.client.flags import commandline
+from elasticdl.client.flags.conflicts import LONGEST_JOB
+from elasticdl.client.flags.mistakes import WrongCommand
 from elasticdl.job import JobMode
 from tests.elasticdl.client.seed import COMMAND, asked
 

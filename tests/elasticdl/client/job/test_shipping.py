@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from cli.errors import CliError
-from elasticdl.client import shipping
-from elasticdl.client.mistakes import WrongCommand
+from elasticdl.client.flags.mistakes import WrongCommand
+from elasticdl.client.job import shipping
 from elasticdl.errors import ZooError
 from tests import moto_server
 from tests.elasticdl.client import seed
