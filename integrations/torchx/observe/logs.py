@@ -280,7 +280,10 @@ class Follower:
                 while not self._stop.is_set():
                     for change in self._cluster.watch(JOBS, selection, version, WATCH_SECONDS):
                         version = str(change.object["metadata"].get("resourceVersion", version))
-                        self._tell(None if change.type == "DELETED" else change.object)
+                        deleted = change.type == "DELETED"
+                        self._tell(None if deleted else change.object)
+                        if deleted or self._stop.is_set():
+                            return
             except Expired:
                 continue
             except (Unreachable, RefusedByServer) as error:

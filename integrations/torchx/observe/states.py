@@ -99,7 +99,7 @@ def described(seen: Observed, app_id: str) -> DescribeAppResponse:
     return DescribeAppResponse(
         app_id=app_id,
         state=state,
-        num_restarts=seen.job.status.restarts,
+        num_restarts=_restarts(seen.job),
         msg=message(seen),
         structured_error_msg=error,
         roles_statuses=[
@@ -193,6 +193,11 @@ def _sizes(seen: Observed) -> Iterator[str]:
             yield f"Role {role.name} is resized from {settled} to {wanted} replicas; {running} run now."
         elif running != wanted:
             yield f"Role {role.name} runs with {running} of {wanted} replicas, and needs at least {fewest}."
+
+
+def _restarts(job: ElasticJob) -> int:
+    """Return how many times all of the application was restarted, or, if only replicas are, how many of them failed."""
+    return job.status.restarts if job.status.job_restarts is None else job.status.job_restarts
 
 
 def _wanted(job: ElasticJob, type_: str) -> int:

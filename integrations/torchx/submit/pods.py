@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torchx.specs import BindMount, DeviceMount, Resource, Role, VolumeMount
@@ -37,6 +37,9 @@ FIELD_PATH = "[FIELD_PATH]"
 
 SHARED_MEMORY = "dshm"
 
+_NOBODY = {"HOME": "/tmp", "USER": "tidewater"}
+"""Variables of pods that run as a user of which the image knows nothing: libraries ask for both."""
+
 _PORT_NAME = re.compile(r"(?=.{1,15}$)(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
 _ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
@@ -50,14 +53,12 @@ class Pod:
         rank0: the name of the pod of replica 0 of the first role.
         code: how the workspace comes into the container; None without one.
         working_directory: of the container; empty: the image's.
-        env: variables of the container that the role may override.
     """
 
     labels: Mapping[str, str]
     rank0: str
     code: Shipped | None = None
     working_directory: str = ""
-    env: Mapping[str, str] = field(default_factory=dict)
 
 
 def pod_template(role: Role, pod: Pod, options: Options, facts: Facts | None) -> Manifest:
@@ -117,7 +118,7 @@ def _container(role: Role, pod: Pod, options: Options, mounts: list[Manifest], *
         "name": names.WORKER_CONTAINER,
         "image": role.image,
         "command": [role.entrypoint, *role.args],
-        "env": _env(role, pod),
+        "env": _env(role, pod, _NOBODY if confine else {}),
         **({"workingDir": pod.working_directory} if pod.working_directory else {}),
         "ports": [_port(name, port, role.name) for name, port in role.port_map.items()],
         "resources": resources(role.resource, options),
@@ -126,9 +127,9 @@ def _container(role: Role, pod: Pod, options: Options, mounts: list[Manifest], *
     }
 
 
-def _env(role: Role, pod: Pod) -> list[Manifest]:
+def _env(role: Role, pod: Pod, defaults: Mapping[str, str]) -> list[Manifest]:
     """Return the variables: the replica's number first, since others may refer to it."""
-    own: dict[str, str] = {**pod.env, **role.env, RANK0_HOST: pod.rank0, IMAGE: role.image}
+    own: dict[str, str] = {**defaults, **role.env, RANK0_HOST: pod.rank0, IMAGE: role.image}
     own.pop(REPLICA_ID, None)
     replica = _field(REPLICA_ID, f"metadata.labels['{LABEL_REPLICA_ID}']")
     return [replica, *(_variable(name, value, role.name) for name, value in own.items())]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from integrations.torchx.scheduler import TidewaterScheduler, create_scheduler
@@ -9,9 +11,12 @@ from tests.integrations.torchx.doubles import KubernetesInMemory
 
 
 @pytest.fixture
-def cluster() -> KubernetesInMemory:
+def cluster() -> Iterator[KubernetesInMemory]:
     """A cluster in which no controller runs."""
-    return KubernetesInMemory()
+    found = KubernetesInMemory()
+    yield found
+    found.failures.clear()
+    found.end_streams()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from torchx.specs import AppDef, BindMount, Resource, Role, macros
 
 from cli.access.answers import refused
 from cli.errors import Answer
-from cli.kube import JOBS, PODS, Kind, Object
+from cli.kube import ALL_NAMESPACES, JOBS, PODS, Kind, Object, Selection
 from contract.elasticjob import codec, names
 from contract.elasticjob.errors import InvalidJob
 from contract.stack import CONFIG_MAP, Facts
@@ -69,6 +69,13 @@ class KubernetesInMemory(FakeCluster):
             each["metadata"]["namespace"] = job["metadata"]["namespace"]
             self.put(PODS, each)
         self.put(JOBS, {**job, "status": {"observedGeneration": 9, "state": state}})
+
+    def end_streams(self) -> None:
+        """Let threads end that still follow a log or a job."""
+        for name in list(self.logs):
+            self.close(name)
+        for job in self.list(JOBS, Selection(ALL_NAMESPACES)).items:
+            self.put(JOBS, job)
 
     def created(self) -> list[Object]:
         """Return what was created or tried, in order."""

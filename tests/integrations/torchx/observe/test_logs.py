@@ -31,10 +31,9 @@ def at(second: int, text: str, fraction: str = "") -> str:
 
 
 @pytest.fixture
-def cluster() -> KubernetesInMemory:
-    found = KubernetesInMemory()
-    found.put(JOBS, job("app", state="Running"))
-    return found
+def cluster(cluster: KubernetesInMemory) -> KubernetesInMemory:
+    cluster.put(JOBS, job("app", state="Running"))
+    return cluster
 
 
 @pytest.fixture(autouse=True)
@@ -157,7 +156,7 @@ def test_a_pod_on_a_lost_node_does_not_hold_up_its_replacement(cluster: Kubernet
     lines = followed(cluster)
     assert next(lines) == "first"
     cluster.remove(PODS, OWN)
-    cluster.logs.pop(OWN)  # the stream of the first pod neither ends nor says anything any more
+    cluster.logs["lost"] = cluster.logs.pop(OWN)  # the stream of the first pod neither ends nor says anything any more
     cluster.put(PODS, pod("app"))
     cluster.write(OWN, at(2, "second"))
     cluster.change(JOBS, "app", status={"state": "Running", "restarts": 1})
@@ -226,6 +225,7 @@ def test_an_api_server_that_does_not_answer_for_a_while_is_asked_again() -> None
     assert next(lines) == "a"
     assert cluster.errors == []
     lines.close()  # type: ignore[attr-defined]
+    cluster.end_streams()
 
 
 def test_a_long_log_is_read_to_its_end(cluster: KubernetesInMemory) -> None:

@@ -176,6 +176,11 @@ def test_a_failed_application_says_why_and_which_replica_failed_first() -> None:
     assert (error["role"], error["replica"]) == ("trainer", 1)
 
 
+def test_restarts_are_those_of_the_whole_application_if_it_is_restarted_as_a_whole() -> None:
+    assert described(seen(job(state="Running", restarts=2)), ID).num_restarts == 2
+    assert described(seen(job(state="Running", restarts=2, jobRestarts=5)), ID).num_restarts == 5
+
+
 def test_each_replica_has_its_state_and_where_it_is() -> None:
     pods = [
         pod("app-kx3p", 2, **ended(0)),

@@ -173,6 +173,13 @@ def test_in_a_stacks_namespace_pods_run_on_worker_nodes_without_privileges() -> 
     assert own == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
+def test_the_user_of_a_stacks_namespace_has_a_home_and_a_name_unless_the_role_says_other_ones() -> None:
+    found = container(role(env={"HOME": "/own"}), facts=FACTS)["env"]
+    assert {"name": "HOME", "value": "/own"} in found
+    assert {"name": "USER", "value": "tidewater"} in found
+    assert "HOME" not in {each["name"] for each in container(role())["env"]}
+
+
 def test_the_account_of_the_option_comes_before_the_stacks() -> None:
     assert template(role(), Options(service_account="sa"), facts=FACTS)["spec"]["serviceAccountName"] == "sa"
 

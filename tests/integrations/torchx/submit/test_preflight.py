@@ -22,11 +22,6 @@ from tests.integrations.torchx.doubles import FACTS, KubernetesInMemory, app, ro
 FORBIDDEN = refused(Answer(403, "Forbidden", 'pods is forbidden: User "me" cannot create resource "pods"'))
 
 
-@pytest.fixture
-def cluster() -> KubernetesInMemory:
-    return KubernetesInMemory()
-
-
 def checked(cluster: KubernetesInMemory, given: AppDef, **options: Any) -> None:
     found = Options(**options)
     manifest = elastic_job(given, Submission(unique="kx3p", namespace="training", options=found))
