@@ -208,9 +208,9 @@ def test_successors_get_new_numbers_and_a_failure_restarts_the_whole_job() -> No
 def interrupted() -> Manifest:
     """Return the change of a pod that was interrupted just now, as a kubelet makes it."""
     ended = {"exitCode": 130, "finishedAt": stamp(datetime.now(UTC))}
-    container = {"name": names.WORKER_CONTAINER, "state": {"terminated": ended}}
-    container |= {"ready": False, "restartCount": 0, "image": "trainer:1", "imageID": ""}
-    return {"status": {"phase": "Failed", "containerStatuses": [container]}}
+    image = {"image": "trainer:1", "imageID": ""}
+    container = {"name": names.WORKER_CONTAINER, "state": {"terminated": ended}, "ready": False, "restartCount": 0}
+    return {"status": {"phase": "Failed", "containerStatuses": [container | image]}}
 
 
 @pytest.fixture

@@ -40,6 +40,14 @@ def queued(name: str) -> Object:
     return shell_job(name, replicaSpecs={"Worker": worker}, schedulingPolicy={"queue": "slots"})
 
 
+def named(spec: Object, names: str, **more: Any) -> Object:
+    """Return the specification of pods of one type that are named in another way than by their index."""
+    return {**spec, "podNames": names, **more}
+
+
+REPLICA_ID = "torchx.pytorch.org/replica-id"
+RUN = {"name": "RUN", "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['tidewater.dev/job-restarts']"}}}
+FAILS_IN_THE_FIRST_RUN = f'[ -n "$RUN" ] && exit 0; [ ${{HOSTNAME##*-}} = 1 ] && {{ sleep 3; exit 138; }}; {SLEEP}'
 UNKNOWN_CLASS = {"template": {"spec": {**shell_pod(SLEEP), "priorityClassName": "no-such-class"}}}
 OLD_ARGUMENTS = ["--nproc_per_node=1", "main.py"]
 
@@ -64,6 +72,23 @@ JOBS = [
     ),
     shell_job("grown", SLEEP, minReplicas=1, maxReplicas=4),
     shell_job("classless", replicaSpecs={"Worker": UNKNOWN_CLASS}),
+    shell_job(
+        "numbered",
+        replicaSpecs={
+            "Master": named(replicas(1, SLEEP), "Single"),
+            "Worker": named(replicas(2, SLEEP), "Successive", indexLabel=REPLICA_ID),
+        },
+        minReplicas=1,
+    ),
+    shell_job(
+        "together",
+        replicaSpecs={
+            "Master": named(replicas(1, "exit 0"), "Single"),
+            "Worker": replicas(2, FAILS_IN_THE_FIRST_RUN, env=[RUN]),
+        },
+        restartScope="Job",
+        successPolicy="AllPods",
+    ),
 ]
 
 
@@ -139,6 +164,46 @@ def test_other_replica_types_run_with_the_workers_and_the_master_decides(cluster
     job.await_condition("Succeeded")
     names = {pod["metadata"]["name"] for pod in job.pods()}
     assert names == {"roles-master-0", "roles-ps-0", "roles-ps-1", "roles-worker-0", "roles-worker-1"}
+
+
+def running_pods(job: Job) -> dict[str, Object]:
+    """Return the metadata of the pods that run, by name."""
+    return {pod["metadata"]["name"]: pod["metadata"] for pod in job.pods() if is_running(pod)}
+
+
+def test_a_worker_has_a_successor_with_the_next_number_and_the_only_master_returns_under_its_name(
+    cluster: Checkout,
+) -> None:
+    job = Job(cluster.path, "numbered")
+    job.await_active(2)
+    job.await_active(1, "Master")
+    before = running_pods(job)
+    assert sorted(before) == ["numbered-master", "numbered-worker-0", "numbered-worker-1"]
+    job.run(f"kubectl delete pod -n {NAMESPACE} numbered-worker-0 numbered-master --wait=false")
+    expected = {"numbered-master", "numbered-worker-1", "numbered-worker-2"}
+
+    def replaced() -> dict[str, Object]:
+        found = running_pods(job)
+        anew = found.get("numbered-master", {}).get("uid") != before["numbered-master"]["uid"]
+        return found if set(found) == expected and anew else {}
+
+    after = wait_until("the successor and the master", replaced)
+    assert after["numbered-worker-1"]["uid"] == before["numbered-worker-1"]["uid"]
+    successor = after["numbered-worker-2"]["labels"]
+    assert (successor[REPLICA_ID], successor["tidewater.dev/tier"]) == ("2", "core")
+    assert job.status()["replicaStatuses"]["Worker"]["nextIndex"] == 3
+
+
+def test_a_job_that_restarts_as_a_whole_has_succeeded_when_all_pods_of_one_run_have(cluster: Checkout) -> None:
+    job = Job(cluster.path, "together")
+    job.await_condition("Succeeded")
+    status = job.status()
+    assert (status["restarts"], status["jobRestarts"]) == (1, 1)
+    pods = {pod["metadata"]["name"]: pod for pod in job.pods()}
+    assert sorted(pods) == ["together-master", "together-worker-0", "together-worker-1"]
+    for pod in pods.values():
+        assert pod["status"]["phase"] == "Succeeded"
+        assert pod["metadata"]["annotations"]["tidewater.dev/job-restarts"] == "1"
 
 
 def test_a_job_that_is_created_suspended_starts_when_it_is_resumed(cluster: Checkout) -> None:
@@ -236,6 +301,12 @@ REFUSED = [
         bad(replicaSpecs={"Worker": {**replicas(1, SLEEP), "restartPolicy": "Sometimes"}}),
         "restartPolicy",
         id="unknown-restart-policy",
+    ),
+    pytest.param(
+        bad(replicaSpecs={"Worker": named(replicas(2, SLEEP), "Single")}), "podNames", id="two-pods-of-the-same-name"
+    ),
+    pytest.param(
+        bad(replicaSpecs={"Worker": {**replicas(1, SLEEP), "indexLabel": "job-name"}}), "indexLabel", id="taken-label"
     ),
     pytest.param(bad(ttlSecondsAfterFinished=-1), "ttlSecondsAfterFinished", id="negative-ttl"),
     pytest.param(shell_job("n" * 60, SLEEP), "metadata.name", id="name-too-long-for-a-pod"),
