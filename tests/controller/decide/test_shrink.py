@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contract.elasticjob.choices import PodNames
 from controller.decide.crews import Crew, crews
 from controller.decide.decision import decide
 from controller.decide.observed import PodView
@@ -170,3 +171,9 @@ def emptied(crew: Crew, gone: set[int]) -> int:
     """Return how many of Karpenter's nodes become empty if the workers with these indices leave."""
     left = {each.node for each in crew.live if each.index not in gone}
     return len({each.node for each in crew.live if each.index in gone and each.node != "X"} - left)
+
+
+def test_the_node_of_a_core_pod_is_emptied_last_also_if_the_number_does_not_say_that_it_is_core() -> None:
+    made = job(3, low=1, high=4, worker={"pod_names": PodNames.SUCCESSIVE})
+    pods = (pod(5, node="a", core=True), pod(6, node="a"), pod(1, node="b"), pod(2, node="b"))
+    assert deleted(decide(view(made, pods, nodes=nodes(elastic=("a", "b"))), NOW)) == ["worker-2"]
