@@ -84,7 +84,7 @@ def _process(
 ) -> Flag:
     """Return a flag of the processes, which is a field of JobArgs."""
     default = next(each.default for each in dataclasses.fields(JobArgs) if each.name == name)
-    shown = "" if default in (None, dataclasses.MISSING) else str(default)
+    shown = "" if default in (None, dataclasses.MISSING) else f"{default:g}" if type(default) is float else str(default)
     return Flag(name, panel, help, read, _form(read), shown.lower() if isinstance(default, bool) else shown, modes)
 
 

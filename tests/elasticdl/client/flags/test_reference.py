@@ -1,0 +1,23 @@
+"""The guide has the flags as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from elasticdl.client.flags import reference, table
+from elasticdl.client.flags.refused import REFUSED
+
+GUIDE = Path(__file__).resolve().parents[4] / "docs" / "elasticdl.md"
+BEGIN, END = "<!-- python -m elasticdl.client.flags.reference -->\n", "<!-- end -->\n"
+
+
+def test_the_guides_table_of_flags_is_the_commands() -> None:
+    found = GUIDE.read_text().partition(BEGIN)[2].partition(END)[0]
+    assert found.splitlines() == reference.lines()
+
+
+def test_every_flag_is_in_the_table_once() -> None:
+    text = "\n".join(reference.lines())
+    assert [
+        name for name in (*table.known(), *REFUSED) if text.count(f"| `{name}`") + text.count(f", `{name}`") != 1
+    ] == []
