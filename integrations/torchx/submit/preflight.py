@@ -26,9 +26,10 @@ CONFIG_MAPS = Kind("", "v1", "ConfigMap", "configmaps")
 CLAIMS = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 SERVICE_ACCOUNTS = Kind("", "v1", "ServiceAccount", "serviceaccounts")
 
-_NO_RIGHT = "cannot create resource"
-"""In the API server's refusal of a request that the user has no right to make. Of a pod that may not be as it is, for
-instance since it is privileged, it says something else."""
+_NO_MISTAKES = ("cannot create resource", "exceeded quota")
+"""In the API server's refusals of a request that the user has no right to make, and of a pod for which the namespace's
+quota has no room now. Of a pod that may not be as it is, for instance since it is privileged, it says something else.
+"""
 
 
 def facts_of(cluster: Cluster, namespace: str) -> Facts | None:
@@ -116,6 +117,6 @@ def _try_pod(cluster: Cluster, pod: Manifest, role: str) -> None:
     try:
         cluster.create(PODS, pod, dry_run=True)
     except RefusedByServer as error:
-        if isinstance(error, Forbidden) and _NO_RIGHT in error.message:
+        if isinstance(error, Forbidden) and any(told in error.message for told in _NO_MISTAKES):
             return
         raise Refused(f"role {role}: the API server refuses its pods: {error.message}") from error

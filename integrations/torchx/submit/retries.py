@@ -11,7 +11,7 @@
 | an elastic role | as REPLICA: the others go on |
 
 A pod that was evicted or preempted, was deleted by somebody, or whose node was lost, has not failed. It is always
-replaced, and that is no retry.
+replaced, with all others under APPLICATION, and that is no retry.
 """
 
 from __future__ import annotations

@@ -97,8 +97,9 @@ def test_a_pod_that_the_api_server_refuses_is_refused_with_its_role(cluster: Kub
         checked(cluster, app(role(), role("ps", image="bad:1")))
 
 
-def test_whoever_may_not_make_pods_may_still_submit(cluster: KubernetesInMemory) -> None:
-    cluster.refused_pods["img:1"] = FORBIDDEN.message
+@pytest.mark.parametrize("told", [FORBIDDEN.message, 'pods "p" is forbidden: exceeded quota: team, requested: cpu=2'])
+def test_what_is_no_mistake_of_the_application_is_accepted(cluster: KubernetesInMemory, told: str) -> None:
+    cluster.refused_pods["img:1"] = told
     checked(cluster, app())
 
 
