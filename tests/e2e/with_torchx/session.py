@@ -55,13 +55,13 @@ class Session:
         shutil.copytree(HERE / "project", self.folder)
         self.checkout.run(f"kubectl config set-context --current --namespace={SPACE}")
 
-    def torchx(self, command: str, *, expect: int | None = 0) -> Output:
-        """Run `torchx COMMAND` in the folder."""
-        return self.checkout.run(f"cd {self.folder} && torchx {command}", expect=expect)
+    def torchx(self, command: str, *, expect: int | None = 0, folder: Path | None = None) -> Output:
+        """Run `torchx COMMAND` in the session's folder, or in another one."""
+        return self.checkout.run(f"cd {folder or self.folder} && torchx {command}", expect=expect)
 
-    def run(self, component: str, options: str = "") -> App:
+    def run(self, component: str, options: str = "", *, folder: Path | None = None) -> App:
         """Submit a component, with options of `torchx run`."""
-        return self.app(self.torchx(f"run --scheduler tidewater {options} {component}").text)
+        return self.app(self.torchx(f"run --scheduler tidewater {options} {component}", folder=folder).text)
 
     def app(self, printed: str) -> App:
         """Return the application whose handle was printed."""
@@ -118,7 +118,7 @@ class Watch:
     process: subprocess.Popen[str]
 
     def said(self) -> list[dict[str, Any]]:
-        """Return all of it in order: `state`, `msg`, and the state of each replica."""
+        """Return all of it in order: `state`, `msg`, `restarts`, and the state of each replica."""
         return [json.loads(line) for line in self.file.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
     def states(self) -> list[str]:

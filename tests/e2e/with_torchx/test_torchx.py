@@ -24,7 +24,8 @@ SETTINGS = {"surgeNodes": "nodegroup", "workers": "2", "minWorkers": "1", "maxWo
 CHECKPOINT, UNTIL = "/data/torchx/digits.pt", "/data/torchx/stop"
 DDP = (
     "dist.ddp -j 1:3x1 --cpu 1 --memMB 1024 --script train.py --name digits"
-    f" --image {PYTORCH} --env PYTHONPATH=/opt/site-packages,OMP_NUM_THREADS=1 --mounts type=volume,src=data,dst=/data"
+    f" --image {PYTORCH} --env PYTHONPATH=/opt/site-packages,PYTHONUNBUFFERED=1,OMP_NUM_THREADS=1"
+    " --mounts type=volume,src=data,dst=/data"
     f" -- --checkpoint {CHECKPOINT} --until {UNTIL}"
 )
 ROLE = "train"
@@ -52,8 +53,8 @@ def session(checkout: Checkout) -> Iterator[Session]:
 
 @pytest.fixture(scope="module")
 def echo(session: Session) -> App:
-    """Return the application of TorchX's page, submitted as there."""
-    return session.run(f"utils.echo --image {DEBIAN} --msg hello")
+    """Return the application of TorchX's page, submitted as there, from the checkout with all that is in it."""
+    return session.run(f"utils.echo --image {DEBIAN} --msg hello", folder=session.checkout.path)
 
 
 @pytest.fixture(scope="module")
@@ -78,24 +79,19 @@ def within(part: Any, whole: Any) -> bool:
     return bool(part == whole)
 
 
-def epochs(session: Session, app: App, replica: int) -> list[dict[str, str]]:
-    """Return the reports of the epochs that a replica has printed, in order."""
-    reports = [line.partition("event=epoch ")[2] for line in session.log(app, f"/{ROLE}/{replica}")]
-    return [dict(field.split("=") for field in report.split()) for report in reports if report]
-
-
-def trains_with(session: Session, app: App, size: int, *, after: int = 0) -> int:
+def trains_with(app: App, size: int, *, after: int = 0) -> int:
     """Wait until an epoch later than `after` is reported by this number of replicas; return the epoch."""
 
     def reported() -> int:
-        found = [report for index in range(3) for report in _epochs_so_far(app, index)]
+        found = [report for index in range(3) for report in epochs(app, index)]
         fitting = [int(report["epoch"]) for report in found if report["world_size"] == str(size)]
         return max((epoch for epoch in fitting if epoch > after), default=0)
 
     return wait_until(f"an epoch with {size}", reported)
 
 
-def _epochs_so_far(app: App, index: int) -> list[dict[str, str]]:
+def epochs(app: App, index: int) -> list[dict[str, str]]:
+    """Return the reports of epochs that a replica's pod has printed so far; those of rank 0 are the only ones."""
     lines = app.job.run(f"kubectl logs -n {SPACE} {app.id}-worker-{index} --tail=-1", expect=None).text.splitlines()
     reports = [line.partition("event=epoch ")[2] for line in lines]
     return [dict(field.split("=") for field in report.split()) for report in reports if report]
@@ -191,7 +187,7 @@ def test_two_roles_wait_until_there_is_room_for_both(session: Session) -> None:
 
 
 def test_a_cancelled_application_ends_and_stays(session: Session) -> None:
-    app = session.run(f"utils.sh --image {DEBIAN} sleep 3600")
+    app = session.run(f"utils.sh --image {DEBIAN} timeout 3600 sleep 3600")  # which ends when it is told to
     session.wait_for(app, "RUNNING")
     session.torchx(f"cancel {app.handle}")
     session.wait_for(app, "CANCELLED")
@@ -205,77 +201,92 @@ def test_an_elastic_training_starts_with_a_script_from_the_workspace(
     job = digits.job
     session.wait_for(digits, "RUNNING")
     job.await_active(3)
-    trains_with(session, digits, 3)
+    trains_with(digits, 3)
     assert {each["state"] for each in watch.said()} <= {"SUBMITTED", "PENDING", "RUNNING"}
+    assert watch.said()[-1]["replicas"] == {f"{ROLE}/{index}": "RUNNING" for index in range(3)}
 
 
 def test_training_goes_on_when_a_pod_is_deleted(session: Session, digits: App, watch: Watch) -> None:
-    epoch = trains_with(session, digits, 3)
+    epoch = trains_with(digits, 3)
     session.checkout.run(f"kubectl delete pod -n {SPACE} {digits.id}-worker-1")
-    trains_with(session, digits, 3, after=epoch)
+    trains_with(digits, 3, after=epoch)
     assert watch.states()[-1] == "RUNNING"
 
 
 def test_training_goes_on_when_a_node_loses_power(session: Session, digits: App, watch: Watch) -> None:
-    epoch = trains_with(session, digits, 3)
+    epoch, before = trains_with(digits, 3), len(watch.said())
     lost = digits.node_of(f"{digits.id}-worker-2")
     session.checkout.aws(f"ec2 terminate-instances --instance-ids {nodes(session.checkout, WORKERS)[lost]}")
-    wait_until("another node", lambda: lost not in nodes(session.checkout, WORKERS))
-    trains_with(session, digits, 3, after=epoch)
+    wait_until("the lost node to go", lambda: lost not in nodes(session.checkout, WORKERS))
+    trains_with(digits, 3, after=epoch)
     assert watch.states()[-1] == "RUNNING"
-    assert "RUNNING" in {state for each in watch.said() for state in each["replicas"].values()}
+    said = [each["msg"] for each in watch.said()[before:]]
+    assert any("of 3 replicas, and needs at least 1" in msg for msg in said), said
 
 
-def test_tidewater_resizes_it(session: Session, digits: App) -> None:
-    epoch = trains_with(session, digits, 3)
+def test_tidewater_resizes_it(session: Session, digits: App, watch: Watch) -> None:
+    epoch = trains_with(digits, 3)
     session.checkout.run(f"tidewater job scale -n {SPACE} {digits.id} 2")
-    trains_with(session, digits, 2, after=epoch)
-    status = session.status(digits)
-    assert "State: RUNNING" in status
+    trains_with(digits, 2, after=epoch)
+    two = {f"{ROLE}/{index}": "RUNNING" for index in range(2)}
+    wait_until("TorchX to say it", lambda: watch.said()[-1]["replicas"] == two)
+    assert "State: RUNNING" in session.status(digits)
 
 
 def test_the_training_ends_and_torchx_was_right_all_along(session: Session, digits: App, watch: Watch) -> None:
     session.checkout.run(f"kubectl exec -n {SPACE} {digits.id}-worker-0 -- touch {UNTIL}")
     last = watch.await_end()
-    assert last["state"] == "SUCCEEDED"
+    assert (last["state"], last["restarts"]) == ("SUCCEEDED", 0)
     assert [state for state in watch.states() if state not in ("SUBMITTED", "PENDING")] == ["RUNNING", "SUCCEEDED"]
     finished = [line for line in session.log(digits, options="--regex event=finished") if "accuracy" in line]
     assert any(float(line.rpartition("=")[2]) > 0.9 for line in finished)
     session.delete(digits)
 
 
+ECHO = f"utils.echo --image {DEBIAN}"
 BAD = {
-    "an-unknown-option": ("-cfg colour=red", f"utils.echo --image {DEBIAN}", "colour"),
-    "an-option-of-the-wrong-type": ("-cfg reserved_memmb=much", f"utils.echo --image {DEBIAN}", "reserved_memmb"),
+    "an-unknown-option": ("-cfg colour=red", ECHO, "incorrect or missing required option: `colour`"),
+    "an-option-of-the-wrong-type": ("-cfg reserved_memmb=much", ECHO, "required option: `reserved_memmb`"),
+    "a-priority-that-does-not-exist": (
+        "-cfg priority_class=huge",
+        ECHO,
+        "option priority_class=huge: the cluster has no such PriorityClass",
+    ),
     "a-claim-that-does-not-exist": (
         "",
         f"utils.sh --image {DEBIAN} --mounts type=volume,src=nothing,dst=/x true",
-        "nothing",
+        "mount nothing: namespace training has no PersistentVolumeClaim of this name",
     ),
-    "a-priority-that-does-not-exist": ("-cfg priority_class=huge", f"utils.echo --image {DEBIAN}", "huge"),
-    "a-host-folder-in-a-namespace-without-privileges": (
+    "a-folder-of-the-node-in-a-namespace-without-privileges": (
         "",
         f"utils.sh --image {DEBIAN} --mounts type=bind,src=/,dst=/host true",
-        "hostPath",
+        "role sh: the API server refuses its pods",
     ),
-    "more-at-least-than-at-most": ("", f"dist.ddp -j 3:2x1 --script train.py --image {PYTORCH}", "3"),
-    "no-image": ("", "utils.echo --image ''", "image"),
+    "more-at-least-than-at-most": (
+        "",
+        f"dist.ddp -j 3:2x1 --script train.py --image {PYTORCH}",
+        "role train: min_replicas=3 must not be above num_replicas=2",
+    ),
+    "no-image": ("", "utils.echo --image ''", "role echo: its image is missing"),
     "a-role-name-that-is-too-long": (
         "",
         f"dist.ddp -j 1x1 --image {PYTORCH} --script {'a' * 70}.py",
-        "a" * 70,
+        f"role {'a' * 70}: its name has 70 characters",
     ),
-    "a-namespace-without-a-stack": ("-cfg namespace=default", f"utils.echo --image {DEBIAN}", "ConfigMap"),
-    "a-namespace-that-does-not-exist": ("-cfg namespace=nowhere --workspace ''", "utils.echo --image x", "nowhere"),
+    "a-namespace-without-a-stack": ("-cfg namespace=default", ECHO, "namespace default has no ConfigMap `tidewater`"),
+    "a-namespace-that-does-not-exist": (
+        "-cfg namespace=nowhere --workspace ''",
+        ECHO,
+        'namespaces "nowhere" not found',
+    ),
 }
 
 
-@pytest.mark.parametrize(("options", "component", "named"), BAD.values(), ids=BAD)
+@pytest.mark.parametrize(("options", "component", "sentence"), BAD.values(), ids=BAD)
 def test_what_cannot_run_is_named_before_anything_is_made(
-    session: Session, options: str, component: str, named: str
+    session: Session, options: str, component: str, sentence: str
 ) -> None:
     before = session.jobs()
-    output = session.torchx(f"run --scheduler tidewater {options} {component}", expect=None)
-    assert output.status != 0
-    assert named in output.text.strip().splitlines()[-1] or named in output.text
+    output = session.torchx(f"run --scheduler tidewater {options} {component}", expect=1)
+    assert sentence in output.text
     assert session.jobs() == before

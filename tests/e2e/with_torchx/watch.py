@@ -19,7 +19,8 @@ def main(handle: str) -> None:
             status = runner.status(handle)
             assert status is not None, f"{handle} is gone"
             replicas = {f"{each.role}/{each.id}": each.state.name for role in status.roles for each in role.replicas}
-            print(json.dumps({"state": status.state.name, "msg": status.msg, "replicas": replicas}), flush=True)
+            said = {"state": status.state.name, "msg": status.msg, "restarts": status.num_restarts}
+            print(json.dumps({**said, "replicas": replicas}), flush=True)
             if status.is_terminal():
                 return
             time.sleep(1)
