@@ -12,10 +12,10 @@ from elasticdl.job import JobArgs, JobMode
 from elasticdl.master.acting import Actor, Checkpoints
 from elasticdl.master.beginning import Job, resumed
 from elasticdl.master.coordinator import Assignment, Coordinator
-from elasticdl.master.decide import Action, decide
 from elasticdl.master.store import MemoryStore
-from elasticdl.master.task_queue import Owner
-from elasticdl.master.transitions import EVALUATION, EXPORT, Outcome
+from elasticdl.master.tasks.decide import Action, decide
+from elasticdl.master.tasks.task_queue import Owner
+from elasticdl.master.tasks.transitions import EVALUATION, EXPORT, Outcome
 from elasticdl.ps import checkpoint
 from elasticdl.ps.model.part import Part
 from elasticdl.rpc import elasticdl_pb2 as pb
@@ -28,9 +28,19 @@ ME = Owner("local", "local")
 class Here(Coordinator):
     """A coordinator that never makes the actor wait: with one worker nothing happens meanwhile."""
 
+    def __init__(self, part: Part, job: Job, store: MemoryStore) -> None:
+        """Begin a job; `part` keeps the snapshots, in place of the parameter servers."""
+        state, plans = resumed(store.take_over(), job)
+        super().__init__(job.setup, plans, store, state)
+        self._part = part
+
     def next_action(self) -> Action:
         """Return what the master has to do; END if that is nothing now."""
-        action = decide(self.state, self.rules)
+        action, evaluation = decide(self.state, self.rules), self.state.evaluation
+        if evaluation is not None and action is Action.TAKE_SNAPSHOT:
+            self._part.take_snapshot(evaluation.snapshot)
+        if evaluation is not None and action is Action.CONCLUDE:
+            self._part.drop_snapshot(evaluation.snapshot)
         return Action.END if action is Action.WAIT else action
 
 
@@ -40,14 +50,13 @@ class LocalTasks:
     def __init__(self, args: JobArgs, job: Job, part: Part) -> None:
         self._args, self._part = args, part
         store = MemoryStore()
-        state, plans = resumed(store.take_over(), job)
-        self._coordinator = Here(job.setup, plans, store, state)
+        self._coordinator = Here(part, job, store)
         self._actor = Actor(self._coordinator, store, None, job.setup.scores, Checkpoints("", 0, ""))
         self._coordinator.attend(ME, [], self)
 
     def task(self) -> pb.Task:
         """See `Tasks`."""
-        self._act()
+        self._actor.run()
         return _message(self._coordinator.hand_out(ME, []), self._args.mode)
 
     def report(self, report: pb.TaskReport) -> bool:
@@ -64,19 +73,9 @@ class LocalTasks:
     def advanced(self, version: int) -> None:
         """Take in that the model has a new version."""
         self._coordinator.reached(version)
-        self._act()
+        self._actor.run()
         if self._args.checkpoint_steps and version % self._args.checkpoint_steps == 0:
             self._save(version)
-
-    def _act(self) -> None:
-        """Do what the master has to do now."""
-        before = self._coordinator.state.evaluation
-        if before is not None and not before.ready:
-            self._part.take_snapshot(before.snapshot)
-        self._actor.run()
-        after = self._coordinator.state.evaluation
-        if before is not None and (after is None or after.snapshot != before.snapshot):
-            self._part.drop_snapshot(before.snapshot)
 
     def _save(self, version: int) -> None:
         """Write a checkpoint, as one parameter server does."""

@@ -12,9 +12,8 @@ task is done again as a whole by another worker.
 from __future__ import annotations
 
 import contextlib
-import json
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from elasticdl.data.reader import Reader, Shard
@@ -104,20 +103,25 @@ class Worker:
             self._parts.say(f"task {task.id} of {task.shard} has failed: {traceback.format_exc()}")
         self._parts.tasks.report(report)
 
-    def _batches(self, task: pb.Task) -> Iterator[Minibatch]:
-        """Yield the minibatches of a task. Raise Leaving or Stopped between two of them."""
+    @contextlib.contextmanager
+    def _batches(self, task: pb.Task) -> Iterator[Iterator[Minibatch]]:
+        """Give the minibatches of a task, which are read ahead until the end of the block."""
         reader, mode = self._parts.reader(task.type), MODES[task.type]
         taken = records(reader, Shard(task.shard, task.start, task.end), task.indices)
         made = minibatches(
             taken, self._job.minibatch_size, lambda chosen: self._spec.feed(chosen, mode, reader.metadata)
         )
         with Ahead(made) as batches:
-            for batch in batches:
-                self._parts.ending.check()
-                yield batch
+            yield self._unless_ended(batches)
+
+    def _unless_ended(self, batches: Iterable[Minibatch]) -> Iterator[Minibatch]:
+        """Yield minibatches; raise Leaving or Stopped between two of them."""
+        for batch in batches:
+            self._parts.ending.check()
+            yield batch
 
     def _train(self, task: pb.Task, report: pb.TaskReport) -> None:
-        with contextlib.closing(self._batches(task)) as batches:
+        with self._batches(task) as batches:
             for batch in batches:
                 self._minibatch += 1
                 if not self._train_on(batch):
@@ -143,18 +147,17 @@ class Worker:
 
     def _evaluate(self, task: pb.Task, report: pb.TaskReport) -> None:
         metrics = self._spec.eval_metrics()
-        with self._parts.parameters.snapshot(task.model_version):
-            for batch in self._batches(task):
+        with self._parts.parameters.snapshot(task.model_version), self._batches(task) as batches:
+            for batch in batches:
                 metrics.update(batch.batch.labels, self._parts.step.predictions(batch.batch))
                 report.records += batch.records
-        for name, state in json.loads(metrics.to_json()).items():
-            report.metric_states[name] = json.dumps(state).encode()
+        report.metric_states["all"] = metrics.to_json().encode()
 
     def _predict(self, task: pb.Task, report: pb.TaskReport) -> None:
         outputs = self._parts.outputs
         outputs.begin(Shard(task.shard, task.start, task.end))
-        with self._parts.parameters.snapshot(task.model_version):
-            for batch in self._batches(task):
+        with self._parts.parameters.snapshot(task.model_version), self._batches(task) as batches:
+            for batch in batches:
                 outputs.add(self._parts.step.predictions(batch.batch))
                 report.records += batch.records
         outputs.commit()

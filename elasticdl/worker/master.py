@@ -10,6 +10,7 @@ from any `Tasks`; `elasticdl.local` has one without a master.
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections.abc import Callable
@@ -25,6 +26,8 @@ from elasticdl.rpc.elasticdl_pb2_grpc import MasterStub
 from elasticdl.worker.ending import Ending
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 RECONNECT_SECONDS = 0.2
 """Between two attempts to attend: much less than a master needs to start."""
@@ -92,6 +95,10 @@ class Master:
         message.worker, message.process = self._identity.worker, self._identity.process
         reply: pb.TaskReply = self._patiently(lambda: self._stub.ReportTask(message, timeout=channels.CALL_SECONDS))
         self._attendance.holds(None)
+        if reply.counted:
+            log.debug("task %d is counted", report.task)
+        else:
+            log.info("task %d was given to another worker meanwhile, and is not counted here", report.task)
         return reply.counted
 
     def leave(self) -> None:

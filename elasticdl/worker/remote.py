@@ -55,6 +55,9 @@ class Remote:
         """Minibatches that may still use what was pulled last."""
         self._loaded = 0
         """The snapshot whose values are in the module; 0: the newest."""
+        self._strayed = False
+        """Whether the module has values that no server has."""
+        self._optimizer: torch.optim.Optimizer | None = None
 
     def prepare(self, optimizer: Optimizer) -> None:
         """Give the servers this module's values unless they have some; then have theirs.
@@ -64,14 +67,16 @@ class Remote:
         """
         layers.attach(self._model, self._rows)
         tables = layers.tables(self._model).values()
+        if self._every > 1:
+            self._optimizer = optimizer.torch(self._parameters.values())
         self._client.init_model(self._parameters, tables, optimizer, self._buffers)
         self.pull()
 
     def pull(self) -> int:
         """See `Parameters`."""
         if self._left <= 0 or self._loaded:
-            self._load(self._client.pull_dense(everything=bool(self._loaded)))
-            self._left, self._loaded = self._every, 0
+            self._load(self._client.pull_dense(everything=bool(self._loaded) or self._strayed))
+            self._left, self._loaded, self._strayed = self._every, 0, False
         self._left -= 1
         return max(0, self._client.version)
 
@@ -83,14 +88,16 @@ class Remote:
         )
         if not all(accepted):
             self._left = 0
+        elif self._left and self._optimizer:
+            self._go_on_alone(self._optimizer, learning_rate)
         return all(accepted)
 
     @contextlib.contextmanager
     def snapshot(self, version: int) -> Iterator[None]:
         """See `Parameters`."""
-        if version != self._loaded or not version:
+        if version != self._loaded or not version or self._strayed:
             self._load(self._client.pull_dense(snapshot=version, everything=True))
-        self._loaded, self._rows.snapshot = version, version
+        self._loaded, self._strayed, self._rows.snapshot = version, False, version
         try:
             yield
         finally:
@@ -99,6 +106,16 @@ class Remote:
     def whole(self) -> Model:
         """See `Parameters`."""
         return self._client.pull_model()
+
+    def _go_on_alone(self, optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
+        """Use this worker's own gradients, which the module still has, until the next pull, as ElasticDL does.
+
+        Otherwise the same step would be made as often as there are minibatches from one pull to the next.
+        """
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate
+        optimizer.step()
+        self._strayed = True
 
     def _load(self, values: Mapping[str, torch.Tensor]) -> None:
         with torch.no_grad():

@@ -9,22 +9,31 @@ import pytest
 import torch
 
 from elasticdl.embedding_init import Table
-from elasticdl.errors import DamagedData, InputError, MissingData
+from elasticdl.errors import DataError, InputError, MissingData
+from elasticdl.ps import checkpoint
+from elasticdl.ps.checkpoint import Model, TableRows
 from elasticdl.worker import exported
-from elasticdl.worker.exported import Exported, TableRows
-from elasticdl.worker.places import Folder
+from elasticdl.worker.exported import DESCRIPTION, Origin
+
+ORIGIN = Origin("m.custom_model", "hidden=3")
+BUFFERS = ("norm.num_batches_tracked",)
 
 
-def example(value: float = 1.0) -> Exported:
+def example(value: float = 1.0, version: int = 120) -> Model:
     rows = TableRows(Table("user", 2, seed=7), torch.tensor([3, 9]), torch.tensor([[value, 2.0], [3.0, 4.0]]))
-    return Exported("m.custom_model", "hidden=3", 120, {"weight": torch.full((2, 3), value)}, {"user": rows})
+    dense = {"weight": torch.full((2, 3), float(value)), "norm.num_batches_tracked": torch.tensor(5)}
+    return Model(version, dense, {"user": rows})
 
 
-def equal(one: Exported, other: Exported) -> bool:
+def write(model: Model, address: Path | str) -> None:
+    exported.write(model, ORIGIN, buffers=BUFFERS, address=str(address))
+
+
+def equal(one: Model, other: Model) -> bool:
     return (
-        (one.model_def, one.model_params, one.version) == (other.model_def, other.model_params, other.version)
-        and one.state.keys() == other.state.keys()
-        and all(torch.equal(one.state[name], other.state[name]) for name in one.state)
+        one.version == other.version
+        and one.dense.keys() == other.dense.keys()
+        and all(torch.equal(one.dense[name], other.dense[name]) for name in one.dense)
         and one.tables.keys() == other.tables.keys()
         and all(
             mine.table == other.tables[name].table
@@ -36,58 +45,78 @@ def equal(one: Exported, other: Exported) -> bool:
 
 
 def test_a_model_is_read_as_it_was_written(tmp_path: Path) -> None:
-    exported.write(example(), str(tmp_path / "model"))
-    assert equal(exported.read(str(tmp_path / "model")), example())
+    write(example(), tmp_path / "model")
+    found = exported.read(str(tmp_path / "model"))
+    assert found.origin == ORIGIN
+    assert equal(found.model, example())
 
 
-def test_another_export_replaces_the_model_and_leaves_no_old_file(tmp_path: Path) -> None:
-    exported.write(example(1), str(tmp_path))
-    exported.write(example(2), str(tmp_path))
-    exported.write(example(2), str(tmp_path))
-    assert equal(exported.read(str(tmp_path)), example(2))
-    assert len(list(tmp_path.iterdir())) == 3
+def test_a_model_without_tables_is_read_as_it_was_written(tmp_path: Path) -> None:
+    bare = Model(1, {"weight": torch.ones(2)}, {})
+    exported.write(bare, ORIGIN, buffers=(), address=str(tmp_path))
+    assert equal(exported.read(str(tmp_path)).model, bare)
+
+
+@pytest.mark.parametrize("version", [7, 120, 500], ids=["lower", "the same", "higher"])
+def test_another_export_replaces_the_model_whichever_version_it_has(tmp_path: Path, version: int) -> None:
+    write(example(1), tmp_path)
+    write(example(2, version), tmp_path)
+    assert equal(exported.read(str(tmp_path)).model, example(2, version))
+    assert len(list(tmp_path.glob("version-*"))) == 1
+
+
+def test_servers_begin_with_an_exported_model_as_with_a_checkpoint(tmp_path: Path) -> None:
+    write(example(1, 500), tmp_path)
+    write(example(2), tmp_path)
+    assert equal(checkpoint.load_model(str(tmp_path)), example(2))
 
 
 def test_an_export_that_is_interrupted_leaves_the_old_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    exported.write(example(1), str(tmp_path))
-    put = Folder.put
+    write(example(1), tmp_path)
 
-    def fails_at_the_manifest(self: Folder, name: str, data: bytes) -> None:
-        if name == exported.MANIFEST:
-            raise KeyboardInterrupt
-        put(self, name, data)
+    def fails(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(Folder, "put", fails_at_the_manifest)
-    with pytest.raises(KeyboardInterrupt):
-        exported.write(example(2), str(tmp_path))
-    assert equal(exported.read(str(tmp_path)), example(1))
+    for moment in ("save_part", "commit"):
+        with monkeypatch.context() as patched:
+            patched.setattr(checkpoint, moment, fails)
+            with pytest.raises(KeyboardInterrupt):
+                write(example(2), tmp_path)
+        assert equal(exported.read(str(tmp_path)).model, example(1))
 
 
 def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(MissingData, match=r"model\.json"):
         exported.read(str(tmp_path / "nothing"))
-    assert not exported.is_exported(str(tmp_path / "nothing"))
 
 
 def test_a_file_that_is_cut_off_is_named(tmp_path: Path) -> None:
-    exported.write(example(), str(tmp_path))
-    (file,) = tmp_path.glob("state-*.pt")
+    write(example(), tmp_path)
+    (file,) = tmp_path.glob("version-*/*.safetensors")
     file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(DamagedData, match=file.name):
+    with pytest.raises(InputError, match=file.name):
         exported.read(str(tmp_path))
 
 
-def test_a_model_of_a_later_version_is_refused(tmp_path: Path) -> None:
-    exported.write(example(), str(tmp_path))
-    manifest = tmp_path / exported.MANIFEST
-    manifest.write_text(manifest.read_text().replace('"version": 1', '"version": 2'))
-    with pytest.raises(InputError, match="version 2"):
+def test_a_model_of_a_later_format_is_refused(tmp_path: Path) -> None:
+    write(example(), tmp_path)
+    description = tmp_path / DESCRIPTION
+    description.write_text(description.read_text().replace('"format": 1', '"format": 2'))
+    with pytest.raises(InputError, match="format 2"):
+        exported.read(str(tmp_path))
+
+
+def test_a_description_that_is_cut_off_is_named(tmp_path: Path) -> None:
+    write(example(), tmp_path)
+    description = tmp_path / DESCRIPTION
+    description.write_text(description.read_text()[:-10])
+    with pytest.raises(DataError, match=r"model\.json"):
         exported.read(str(tmp_path))
 
 
 def test_a_model_goes_to_s3_and_comes_back(s3: Any) -> None:
-    exported.write(example(1), "s3://there/models/mnist")
-    exported.write(example(2), "s3://there/models/mnist")
-    assert exported.is_exported("s3://there/models/mnist")
-    assert equal(exported.read("s3://there/models/mnist"), example(2))
-    assert len(s3.list_objects_v2(Bucket="there")["Contents"]) == 3
+    write(example(1, 500), "s3://there/models/mnist")
+    write(example(2), "s3://there/models/mnist")
+    assert equal(exported.read("s3://there/models/mnist").model, example(2))
+    kept = [each["Key"] for each in s3.list_objects_v2(Bucket="there")["Contents"]]
+    assert len(kept) == 3, kept
