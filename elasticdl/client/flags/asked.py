@@ -62,7 +62,8 @@ class Deployment:
     image_name: str = ""
     worker_image: str = ""
     ps_image: str = ""
-    image_pull_policy: PullPolicy = PullPolicy.ALWAYS
+    image_pull_policy: PullPolicy | None = None
+    """None: Kubernetes' own, which pulls images with the tag `latest` always, and others if they aren't there."""
     ship: Ship | None = None
     """None: all of it, or what the image of `zoo build` lacks, if the namespace is a stack's."""
     restart_policy: Restart = Restart.NEVER

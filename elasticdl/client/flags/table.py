@@ -160,7 +160,7 @@ DEPLOYMENT: Sequence[Flag] = (
     Flag("image_name", PODS, "Image of all pods; also as the argument. Default: the stack's.", form="IMAGE"),
     Flag("worker_image", PODS, "Image of the workers. Default: --image_name.", form="IMAGE"),
     Flag("ps_image", PODS, "Image of the servers. Default: --image_name.", form="IMAGE"),
-    _choice(Flag("image_pull_policy", PODS, "When a node pulls the image.", default=PullPolicy.ALWAYS), PullPolicy),
+    _choice(Flag("image_pull_policy", PODS, "When a node pulls the image. Default: Kubernetes' own."), PullPolicy),
     _choice(
         Flag("ship", PODS, "What goes with the job: code and zoo, or code. With --image_name the zoo is in the image."),
         Ship,

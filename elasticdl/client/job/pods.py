@@ -142,7 +142,7 @@ def _container(kind: str, process: Process, asked: Asked, place: Place, mounts: 
     return {
         "name": kind,
         "image": image(kind, deployment, place.facts),
-        "imagePullPolicy": deployment.image_pull_policy.value,
+        **({"imagePullPolicy": deployment.image_pull_policy.value} if deployment.image_pull_policy else {}),
         "command": command,
         **({"workingDir": ZOO} if place.code and place.zoo else {}),
         "env": _environment(process.env, own, deployment),

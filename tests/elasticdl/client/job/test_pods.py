@@ -123,6 +123,12 @@ def test_images_are_those_of_the_kind_of_the_job_or_of_the_stack() -> None:
     assert container("worker")["image"] == "pytorch:2"
 
 
+def test_images_are_pulled_as_asked_or_as_kubernetes_does() -> None:
+    assert container("ps")["imagePullPolicy"] == "Always"
+    found = template("ps", PROCESS, asked(without=("image_pull_policy",)), STACK)["spec"]
+    assert "imagePullPolicy" not in found["containers"][0]
+
+
 def test_requests_and_limits_are_kubernetes() -> None:
     changed = {"worker_resource_request": "cpu=500m,disk=1Gi", "worker_resource_limit": "cpu=2500m,memory=1Gi,disk=1Gi"}
     found = container("worker", **changed)
