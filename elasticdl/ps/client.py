@@ -104,7 +104,8 @@ class PsClient:
     ) -> None:
         """Send the model. The first one that a server gets counts; others are checked against it.
 
-        The mappings are kept: a server that comes back without a model gets the values that these tensors have then.
+        The mappings are kept: a server that comes back without a model gets the values that these tensors have then,
+        and goes on from the version that this client has pulled last.
 
         Args:
             dense: parameters by name.
@@ -126,7 +127,8 @@ class PsClient:
         described = [messages.table_message(table) for table in tables]
 
         def model(index: int) -> Iterator[pb.ModelPart]:
-            yield pb.ModelPart(tables=described, optimizer=optimizer.to_json())
+            version = max(0, self._servers[index].version)
+            yield pb.ModelPart(tables=described, optimizer=optimizer.to_json(), version=version)
             mine = {**self._mine(dense, index), **self._mine(buffers, index)}
             yield from messages.in_parts({name: encode(value) for name, value in mine.items()}, buffers)
 

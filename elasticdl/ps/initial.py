@@ -25,16 +25,20 @@ class Pushed:
     buffers: dict[str, torch.Tensor]
     tables: dict[str, Table]
     optimizer: Optimizer
+    version: int
+    """0: as it is made; otherwise of a model that was trained, for a server that has lost its part."""
 
     @staticmethod
     def of(parts: Iterable[pb.ModelPart]) -> Pushed:
         """Return the model of a stream of messages; raise PushRefused if a parameter can't be optimized."""
         tensors, buffers, tables, optimizer = dict[str, torch.Tensor](), set[str](), dict[str, Table](), ""
+        version = 0
         for part in parts:
             tensors.update({name: decode(value) for name, value in part.dense.items()})
             buffers.update(part.buffers)
             tables.update({info.name: table_from(info) for info in part.tables})
             optimizer = part.optimizer or optimizer
+            version = max(version, part.version)
         for name, value in tensors.items():
             if name not in buffers and not value.is_floating_point():
                 raise PushRefused(f"{name} has type {value.dtype}, which has no gradient", "Push it among the buffers.")
@@ -43,12 +47,13 @@ class Pushed:
             {name: value for name, value in tensors.items() if name in buffers},
             tables,
             Optimizer.from_json(optimizer),
+            version,
         )
 
 
 def contents_of(pushed: Pushed) -> Contents:
     """Return what a server begins with, by a worker's model."""
-    return Contents(pushed.dense, pushed.tables, pushed.optimizer, pushed.buffers)
+    return Contents(pushed.dense, pushed.tables, pushed.optimizer, pushed.buffers, version=pushed.version)
 
 
 def checked_against(pushed: Pushed, part: Part) -> None:

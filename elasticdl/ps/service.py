@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import grpc
 
@@ -184,8 +184,12 @@ class ParameterServer(services.ParameterServerServicer):
         contents = contents_of(pushed)
         if self._init_from is None:
             return contents
+        loaded = load_values(self._init_from, (self._identity.index, self._identity.servers), contents)
+        if pushed.version:  # this server has lost its part, and the worker's dense values were trained since
+            self._say(f"rows are those of {self._init_from.address}, dense values the worker's")
+            return replace(loaded, dense=contents.dense, buffers=contents.buffers)
         self._say(f"values are those of {self._init_from.address}")
-        return load_values(self._init_from, (self._identity.index, self._identity.servers), contents)
+        return loaded
 
     def _there(self) -> Part:
         if self._part is None:

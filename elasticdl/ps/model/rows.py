@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from elasticdl.embedding_init import Table, initial_rows
+from elasticdl.ps.errors import SnapshotLost
 from elasticdl.ps.model.ids import IdIndex
 
 _SMALLEST = 256
@@ -94,6 +95,7 @@ class RowStore:
         """Return the values of rows, (len(ids), dim), in the order of the ids, which may repeat."""
         dim = self.table.dim
         with self._lock:
+            self._check(snapshot)
             positions = torch.from_numpy(self._index.find(ids.numpy()))
             absent = positions < 0 if snapshot is None else (positions < 0) | (positions >= snapshot.count)
             if absent.all():
@@ -142,12 +144,21 @@ class RowStore:
     def ids(self, snapshot: RowSnapshot) -> torch.Tensor:
         """Return the ids of all rows that were stored then, in the order of `slice`."""
         with self._lock:
+            self._check(snapshot)
             return torch.from_numpy(np.copy(self._index.ids[: snapshot.count]))
 
     def slice(self, snapshot: RowSnapshot, start: int, end: int) -> torch.Tensor:
         """Return rows [start, end) of a snapshot with the columns that it covers."""
         with self._lock:
+            self._check(snapshot)
             return snapshot.read(torch.arange(start, end), self._values)
+
+    def _check(self, snapshot: RowSnapshot | None) -> None:
+        """Raise SnapshotLost for one that was dropped: rows that were changed since are not kept for it."""
+        if snapshot is not None and snapshot not in self._snapshots:
+            raise SnapshotLost(
+                f"a snapshot of table {self.table.name!r} was dropped while it was read", "Read it again."
+            )
 
     def _new(self, ids: torch.Tensor) -> torch.Tensor:
         state = [torch.full((len(ids), self.table.dim), first) for _, first in self.columns]

@@ -34,7 +34,7 @@ def servers(count: int, policy: Policy | None = None) -> Iterator[list[str]]:
         for index in range(count):
             service = ParameterServer(Identity(index, count), policy or Policy(), say=quiet)
             server, port = serve(service, "127.0.0.1:0")
-            stack.callback(lambda server=server: stop(server))
+            stack.callback(stop, server)
             addresses.append(f"127.0.0.1:{port}")
         yield addresses
 

@@ -15,7 +15,6 @@ import torch
 from elasticdl.data.storage import s3
 from elasticdl.data.storage.addresses import open_blob
 from elasticdl.embedding_init import Table
-from elasticdl.ps import checkpoint
 from elasticdl.ps.checkpoint import Saved, commit, load_model, load_part, load_values, name_of, newest, prune, save_part
 from elasticdl.ps.errors import BadCheckpoint, PushRefused
 from elasticdl.ps.format import Reader
@@ -24,7 +23,7 @@ from elasticdl.ps.model.gradients import Gradient
 from elasticdl.ps.model.part import Contents, Part
 from elasticdl.ps.model.policy import Policy
 from elasticdl.ps.placement import server_of, split
-from elasticdl.ps.storage import joined, sizes
+from elasticdl.ps.storage import joined, sizes, written
 from elasticdl.rpc.tensors import decode
 from elasticdl.zoo.optimizers import SGD, Adagrad, Adam, Optimizer
 from tests import moto_server
@@ -236,7 +235,7 @@ def test_a_write_that_fails_leaves_nothing_under_the_name(tmp_path: Path) -> Non
         raise OSError("no space left")
 
     with pytest.raises(Exception, match="no space left"):
-        checkpoint.written(str(tmp_path / "version" / "part"), fail)
+        written(str(tmp_path / "version" / "part"), fail)
     assert list((tmp_path / "version").iterdir()) == []
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from contract.exit_codes import LEFT, USAGE
+from elasticdl.embedding_init import Table
 from elasticdl.errors import InputError
 from elasticdl.job import JobArgs
 from elasticdl.ps.checkpoint import newest
@@ -51,6 +52,29 @@ def test_two_servers_come_back_as_three_of_the_same_run_and_a_new_run_begins_ane
         ps.init_model(DENSE, [], SGD(lr=1.0))
         assert ps.pull_dense()["b"].tolist() == [-1.0] * 3
         assert ps.versions == (0,)
+
+
+def test_a_server_that_lost_its_part_gets_the_trained_values_and_the_rows_of_the_first_checkpoint(
+    tmp_path: Path,
+) -> None:
+    first = JobArgs(job_name="first")
+    table, ids = Table("item", 2), torch.arange(4)
+    with Process(0, 1, first) as process, client([process.address]) as ps:
+        ps.init_model(DENSE, [table], SGD(lr=1.0))
+        ps.push_gradients(1, {"a": torch.ones(2)}, {"item": (ids, torch.ones(4, 2))})
+        ps.save(str(tmp_path), 1, run=main.run_name(first))
+        rows = ps.pull_rows("item", ids)
+    args = JobArgs(job_name="second", checkpoint_dir_for_init=str(tmp_path))
+    with Process(0, 1, args) as process, client([process.address]) as ps:
+        module = {name: value.clone() for name, value in DENSE.items()}
+        ps.init_model(module, [table], SGD(lr=1.0))
+        ps.push_gradients(1, {"a": torch.ones(2)})
+        module.update(ps.pull_dense())
+        process.end(signal.SIGKILL)
+        with Process(0, 1, args, port=process.port):
+            assert ps.pull_dense()["a"].tolist() == [-2.0] * 2
+            assert torch.equal(ps.pull_rows("item", ids), rows)
+            assert ps.versions == (1,)
 
 
 @pytest.mark.parametrize(

@@ -205,6 +205,13 @@ def test_the_oldest_snapshot_goes_when_there_are_too_many() -> None:
     assert len(ours.stores["item"]._snapshots) == MAX_SNAPSHOTS
 
 
+def test_pulls_do_not_wait_for_an_update() -> None:
+    ours = part()
+    with ours._changing, ThreadPoolExecutor(2) as pool:  # as if an update took long
+        assert pool.submit(weight, ours).result(60) == 0.0
+        assert pool.submit(ours.rows, "item", torch.tensor([4]), ours.view()).result(60).shape == (1, 2)
+
+
 def test_pushes_by_threads_lose_nothing() -> None:
     ours = part()
     with ThreadPoolExecutor(8) as pool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elasticdl.embedding_init import Table, initial_rows
+from elasticdl.ps.errors import SnapshotLost
 from elasticdl.ps.model.rows import RowStore
 
 TABLE = Table("item", 3, seed=5)
@@ -81,3 +83,6 @@ def test_a_snapshot_that_was_dropped_keeps_nothing_more() -> None:
     store.drop(snapshot)
     add(store, [1], 1.0)
     assert snapshot._used == 0
+    for read in (store.read, lambda _, kept: store.ids(kept), lambda _, kept: store.slice(kept, 0, 1)):
+        with pytest.raises(SnapshotLost, match="'item' was dropped"):
+            read(ALL, snapshot)
