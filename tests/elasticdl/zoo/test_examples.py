@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from elasticdl.data.examples.fields import encode
 from elasticdl.data.opening import open_reader
+from elasticdl.data.reader import Metadata
 from elasticdl.data.writing.convert import Options, write
 from elasticdl.data.writing.sources import Asked
 from elasticdl.embedding_init import Table
@@ -17,6 +20,15 @@ from elasticdl.layers import LocalTables, RowGradient, attach, collect_gradients
 from elasticdl.zoo.load import load
 from elasticdl.zoo.project import InitOptions, init
 from elasticdl.zoo.spec import Batch, Mode, ModelSpec
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Let torch use one thread: the models are so small that threads only wait for each other on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def batches(spec: ModelSpec, address: Path, mode: Mode) -> Iterator[Batch]:
@@ -53,19 +65,17 @@ class Rows:
     """Rows of tables with a row-wise Adagrad, as a parameter server would have them."""
 
     def __init__(self, of: dict[str, Table]) -> None:
-        self.local = LocalTables(of.values())
-        self._squares: dict[tuple[str, int], torch.Tensor] = {}
+        self._rows = LocalTables(of.values())
+        self._squares = LocalTables(dataclasses.replace(table, initializer="zeros") for table in of.values())
 
     def pull(self, name: str, ids: torch.Tensor) -> torch.Tensor:
-        return self.local.pull(name, ids)
+        return self._rows.pull(name, ids)
 
     def push(self, gradient: RowGradient) -> None:
-        rows = self.local.pull(gradient.name, gradient.ids)
-        for place, (key, row) in enumerate(zip(gradient.ids.tolist(), gradient.rows, strict=True)):
-            square = self._squares.get((gradient.name, key), torch.zeros_like(row)) + row**2
-            self._squares[gradient.name, key] = square
-            rows[place] -= 0.1 * row / (square.sqrt() + 1e-8)
-        self.local.assign(gradient.name, gradient.ids, rows)
+        name, ids, rows = gradient
+        squares = self._squares.pull(name, ids) + rows**2
+        self._squares.assign(name, ids, squares)
+        self._rows.assign(name, ids, self.pull(name, ids) - 0.1 * rows / (squares.sqrt() + 1e-8))
 
 
 def test_the_clicks_are_learned_with_rows_from_a_source(tmp_path: Path) -> None:
@@ -89,9 +99,6 @@ def test_the_clicks_are_learned_with_rows_from_a_source(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [8, 28])
 def test_digits_of_any_size_are_fed(tmp_path: Path, size: int) -> None:
-    from elasticdl.data.examples.fields import encode
-    from elasticdl.data.reader import Metadata
-
     init(tmp_path / "zoo", InitOptions())
     spec = load(str(tmp_path / "zoo"), "mnist.mnist_functional_api.custom_model")
     pixels = np.full((size, size), 255, np.uint8)
