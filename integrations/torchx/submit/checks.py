@@ -29,6 +29,10 @@ def check(app: AppDef) -> None:
 def _check_program(role: Role) -> None:
     if not isinstance(role.image, str) or role.image.strip() in _UNSET:
         raise Refused(f"role {role.name}: its image is missing; name one, with --image for the components of TorchX")
+    if any(each.isspace() for each in role.image):
+        raise Refused(
+            f"role {role.name}: image {role.image!r} can't have blanks; it is a name as example.com/team/image:1"
+        )
     if not isinstance(role.entrypoint, str) or role.entrypoint in _UNSET:
         raise Refused(f"role {role.name}: its entrypoint is missing; it is the program that its replicas run")
     if wrong := [each for each in role.args if not isinstance(each, str)]:

@@ -18,6 +18,7 @@ from tests.integrations.torchx.doubles import app, role
     [
         pytest.param({"image": ""}, "role trainer: its image is missing", id="no-image"),
         pytest.param({"image": "<MISSING>"}, "role trainer: its image is missing", id="image-not-set"),
+        pytest.param({"image": "a b"}, "role trainer: image 'a b' can't have blanks", id="blank-in-image"),
         pytest.param({"entrypoint": "<MISSING>"}, "role trainer: its entrypoint is missing", id="no-entrypoint"),
         pytest.param({"args": [1]}, "role trainer: argument 1 must be a text", id="number-as-argument"),
         pytest.param({"num_replicas": 0}, "role trainer: num_replicas=0 must be between 1", id="no-replicas"),
