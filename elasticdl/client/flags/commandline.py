@@ -137,12 +137,9 @@ def _typed(mode: JobMode, read: Mapping[str, Any], unread: Set[str]) -> Asked:
     own["log_level"] = str(own.get("log_level", JobArgs.log_level))
     args = JobArgs(**own, mode=mode, max_step=read.get("max_step") or None)
     same = {each.name for each in dataclasses.fields(Deployment)} & read.keys()
-    deployment = Deployment(
-        **{name: read[name] for name in same},
-        **{kind: _resources(kind, read, unread) for kind in table.RESOURCES},
-        volumes=read.get("volume"),
-        cluster_spec=read.get("cluster_spec_json", {}),
-    )
+    given: dict[str, Any] = {name: read[name] for name in same}
+    given |= {kind: _resources(kind, read, unread) for kind in table.RESOURCES}
+    deployment = Deployment(**given, volumes=read.get("volume"), cluster_spec=read.get("cluster_spec_json", {}))
     target = Target(
         namespace=read.get("namespace", ""),
         context=read.get("context", ""),

@@ -117,7 +117,8 @@ def test_a_deployment_of_high_priority_takes_the_room_of_workers(tutorial: Tutor
     pod |= {"terminationGracePeriodSeconds": 1, "containers": [{**pod["containers"][0], "command": ["sleep", "1h"]}]}
     apply(tutorial, nginx)
     tutorial.run(f"kubectl rollout status deployment/test-nginx -n {NAMESPACE} --timeout=300s")
-    (left,) = wait_until("one worker", lambda: len(found := tutorial.running()) == 1 and found)
+    wait_until("one worker", lambda: len(tutorial.running()) == 1)
+    (left,) = tutorial.running()
     tutorial.await_training_by(left)
     wait_until("three workers that wait", lambda: list(tutorial.phases().values()).count("Pending") == 3)
     waiting = {name for name, phase in tutorial.phases().items() if phase == "Pending"}

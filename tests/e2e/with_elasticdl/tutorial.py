@@ -57,8 +57,8 @@ COMMAND = """elasticdl train \\
   --image_pull_policy=IfNotPresent \\
   --volume="mount_path=/data,claim_name=data" \\
   --log_loss_steps=10 --checkpoint_steps=50 --checkpoint_dir=/data/elasticdl/checkpoints"""
-"""The tutorial's command. Other than there: sizes that fit the nodes, this cluster's claim, the policy for an image that
-no registry has, and the last line."""
+"""The tutorial's command. Other than there: sizes that fit the nodes, this cluster's claim, an image that no registry
+has, and the last line."""
 
 DATA_SCRIPT = """
 from elasticdl.data.writing.convert import Options, write

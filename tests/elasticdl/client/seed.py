@@ -51,10 +51,10 @@ COMMAND: Mapping[str, str] = {
 """The flags of the tutorial's command, but for the image."""
 
 
-def asked(mode: JobMode = JobMode.TRAIN, without: tuple[str, ...] = (), **changed: str) -> Asked:
+def asked(without: tuple[str, ...] = (), /, **changed: str) -> Asked:
     """Return what the tutorial's command asks for, with some flags changed, added or left out."""
     given = {name: text for name, text in {**COMMAND, **changed}.items() if name not in without}
-    return commandline.asked(mode, given, [])
+    return commandline.asked(JobMode.TRAIN, given, [])
 
 
 def config_map(namespace: str = "training") -> dict[str, Any]:

@@ -19,8 +19,8 @@ STACK = Place("training", FACTS, CODE)
 ELSEWHERE = Place("default")
 
 
-def job(place: Place = STACK, without: tuple[str, ...] = (), **changed: str) -> dict[str, Any]:
-    return elastic_job(asked(without=without, **changed), place)
+def job(place: Place = STACK, without: tuple[str, ...] = (), /, **changed: str) -> dict[str, Any]:
+    return elastic_job(asked(without, **changed), place)
 
 
 def words(manifest: dict[str, Any], type: str) -> list[str]:
@@ -135,7 +135,7 @@ def test_a_job_may_be_allowed_to_grow() -> None:
 
 
 def test_all_reduce_meets_in_etcd_and_has_no_servers() -> None:
-    found = codec.job_of(job(without=("num_ps_pods",), distribution_strategy="AllreduceStrategy"))
+    found = codec.job_of(job(STACK, ("num_ps_pods",), distribution_strategy="AllreduceStrategy"))
     assert set(found.spec.replica_specs) == {"Master", "Worker"}
     assert found.launcher is Launcher.TIDEWATER
     assert found.spec.rdzv_endpoint == "http://etcd.training.svc:2379"

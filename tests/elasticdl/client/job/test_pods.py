@@ -17,12 +17,12 @@ ELSEWHERE = Place("default")
 PROCESS = Process(["python3", "-m", "elasticdl.worker"], {"OWN": "1"})
 
 
-def pod(kind: str, place: Place = STACK, **changed: str) -> dict[str, Any]:
+def pod(kind: str, place: Place = STACK, /, **changed: str) -> dict[str, Any]:
     found: dict[str, Any] = template(kind, PROCESS, asked(**changed), place)["spec"]
     return found
 
 
-def container(kind: str, place: Place = STACK, **changed: str) -> dict[str, Any]:
+def container(kind: str, place: Place = STACK, /, **changed: str) -> dict[str, Any]:
     (found,) = pod(kind, place, **changed)["containers"]
     return dict(found)
 
@@ -125,7 +125,7 @@ def test_images_are_those_of_the_kind_of_the_job_or_of_the_stack() -> None:
 
 def test_images_are_pulled_as_asked_or_as_kubernetes_does() -> None:
     assert container("ps")["imagePullPolicy"] == "Always"
-    found = template("ps", PROCESS, asked(without=("image_pull_policy",)), STACK)["spec"]
+    found = template("ps", PROCESS, asked(("image_pull_policy",)), STACK)["spec"]
     assert "imagePullPolicy" not in found["containers"][0]
 
 
@@ -157,7 +157,7 @@ def test_a_path_of_the_host_has_its_type() -> None:
 
 
 def test_a_stacks_file_system_is_there_unless_another_volume_is_asked_for() -> None:
-    found = template("worker", PROCESS, asked(without=("volume",)), STACK)["spec"]
+    found = template("worker", PROCESS, asked(("volume",)), STACK)["spec"]
     assert {"name": "volume-0", "persistentVolumeClaim": {"claimName": "data"}} in found["volumes"]
     assert {"name": "volume-0", "mountPath": "/data"} in found["containers"][0]["volumeMounts"]
 

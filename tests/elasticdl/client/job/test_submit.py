@@ -137,7 +137,7 @@ def test_who_may_not_read_priority_classes_may_submit(world: World) -> None:
 
 
 def test_all_reduce_needs_etcd(world: World) -> None:
-    asked = seed.asked(without=("num_ps_pods",), image_name="a:1", distribution_strategy="AllreduceStrategy")
+    asked = seed.asked(("num_ps_pods",), image_name="a:1", distribution_strategy="AllreduceStrategy")
     assert world.mistakes(asked) == ["--etcd is missing"]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mnist import mnist_functional_api as example
+from mnist import mnist_functional_api as example  # type: ignore[import-not-found] # of the zoo, beside this folder
 
 from elasticdl.data.reader import Metadata
 from elasticdl.zoo.spec import Mode
