@@ -1,0 +1,180 @@
+"""A job in one process is plain training, with the tasks, evaluations and files of any other job."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from contract import exit_codes
+from elasticdl import layers, local
+from elasticdl.data.opening import open_reader
+from elasticdl.data.reader import Shard
+from elasticdl.job import JobArgs, JobMode, Strategy
+from elasticdl.master.beginning import prepared
+from elasticdl.worker.assembly import load_model, model_of, spec_of
+from elasticdl.worker.batches import records
+from elasticdl.zoo.spec import Mode, ModelSpec
+
+ZOO = Path(__file__).resolve().parents[3] / "elasticdl/zoo/templates"
+DIGITS = "mnist.mnist_functional_api.custom_model"
+RECOMMENDER = "recommender.wide_and_deep.custom_model"
+
+
+def job_args(data: Path, **changes: Any) -> JobArgs:
+    fields: Mapping[str, Any] = {
+        "job_name": "local",
+        "distribution_strategy": Strategy.LOCAL,
+        "model_zoo": str(ZOO),
+        "model_def": DIGITS,
+        "training_data": str(data / "train"),
+        "validation_data": str(data / "test"),
+        "num_minibatches_per_task": 4,
+    }
+    return JobArgs(**{**fields, **changes})
+
+
+def plainly_trained(args: JobArgs) -> torch.nn.Module:
+    """Return the model of a training loop as torch's tutorials have it, with the minibatches of the job's tasks."""
+    plan = prepared(args, servers=0).plans.work
+    assert plan is not None
+    spec = spec_of(args)
+    model = model_of(spec, args.seed)
+    optimizer = spec.optimizer.torch(model.parameters())
+    with open_reader(args.training_data) as reader:
+        for task in plan.tasks:
+            piece = plan.piece(task)
+            shard = Shard(piece.shard, piece.start, piece.end)
+            taken = list(records(reader, shard, piece.indices))
+            for start in range(0, len(taken), args.minibatch_size):
+                batch = spec.feed(taken[start : start + args.minibatch_size], Mode.TRAINING, reader.metadata)
+                optimizer.zero_grad()
+                spec.loss(batch.labels, model(batch.features)).backward()
+                optimizer.step()
+    return model
+
+
+def metrics_of(model: torch.nn.Module, spec: ModelSpec, data: str) -> dict[str, float]:
+    metrics = spec.eval_metrics()
+    with open_reader(data) as reader, torch.no_grad():
+        for shard in reader.shards():
+            batch = spec.feed(list(reader.read(shard)), Mode.EVALUATION, reader.metadata)
+            metrics.update(batch.labels, model(batch.features))
+    return metrics.compute()
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> dict[int, str]:
+    """Return the metrics in the log by step."""
+    found = re.findall(r"Evaluation metrics\[step=(\d+)\]: (.*)", caplog.text)
+    return {int(step): text for step, text in found}
+
+
+@pytest.mark.parametrize("shuffled", [False, True], ids=["in order", "records shuffled"])
+def test_the_model_equals_that_of_a_plain_loop_to_the_bit(
+    digits_records: Path, tmp_path: Path, *, shuffled: bool
+) -> None:
+    args = job_args(digits_records, output=str(tmp_path), num_epochs=2, shuffle_records=shuffled)
+    assert local.run(args) == exit_codes.FINISHED
+    plain, job = plainly_trained(args), load_model(str(tmp_path), str(ZOO))
+    ours, theirs = dict(job.named_parameters()), dict(plain.named_parameters())
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_digits_are_learned_and_each_evaluation_is_of_the_version_in_its_line(
+    digits_records: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    args = job_args(digits_records, output=str(tmp_path), num_epochs=5, evaluation_steps=50, log_loss_steps=20)
+    assert local.run(args) == exit_codes.FINISHED
+    evaluations = logged(caplog)
+    assert list(evaluations) == [50, 100, 115]
+    accuracy = metrics_of(load_model(str(tmp_path), str(ZOO)), spec_of(args), args.validation_data)["accuracy"]
+    assert accuracy > 0.93
+    assert evaluations[115] == f"{{'accuracy': {accuracy:.7g}}}"
+    assert len(re.findall(r"Loss: [\d.]+ step=\d+", caplog.text)) == 5
+    stopped = job_args(digits_records, output=str(tmp_path / "stopped"), num_epochs=5, max_step=50)
+    assert local.run(stopped) == exit_codes.FINISHED
+    then = metrics_of(load_model(str(tmp_path / "stopped"), str(ZOO)), spec_of(args), args.validation_data)
+    assert evaluations[50] == f"{{'accuracy': {then['accuracy']:.7g}}}"
+
+
+def test_embedding_tables_are_exported_and_read_with_the_model(clicks_records: Path, tmp_path: Path) -> None:
+    args = job_args(clicks_records, model_def=RECOMMENDER, output=str(tmp_path))
+    assert local.run(args) == exit_codes.FINISHED
+    model = load_model(str(tmp_path), str(ZOO))
+    assert set(layers.tables(model)) == {"wide_user", "wide_item", "user", "item"}
+    assert metrics_of(model, spec_of(args), args.validation_data)["auc"] > 0.65
+
+
+@pytest.mark.parametrize("source", ["output", "checkpoints"])
+def test_evaluate_and_predict_use_an_exported_model_or_a_checkpoint(
+    clicks_records: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, source: str
+) -> None:
+    caplog.set_level(logging.INFO)
+    args = job_args(
+        clicks_records,
+        model_def=RECOMMENDER,
+        output=str(tmp_path / "output"),
+        checkpoint_dir=str(tmp_path / "checkpoints"),
+        checkpoint_steps=50,
+        max_step=50,
+    )
+    assert local.run(args) == exit_codes.FINISHED
+    begun = {"model_def": RECOMMENDER, "checkpoint_dir_for_init": str(tmp_path / source)}
+    caplog.clear()
+    assert local.run(job_args(clicks_records, mode=JobMode.EVALUATE, **begun)) == exit_codes.FINISHED
+    model, spec = load_model(str(tmp_path / "output"), str(ZOO)), spec_of(args)
+    expected = metrics_of(model, spec, args.validation_data)
+    assert list(logged(caplog).values()) == [str({name: float(f"{value:.7g}") for name, value in expected.items()})]
+
+    out = tmp_path / "predictions"
+    predicting = job_args(
+        clicks_records, mode=JobMode.PREDICT, prediction_data=args.validation_data, output=str(out), **begun
+    )
+    assert local.run(predicting) == exit_codes.FINISHED
+    parts = [np.load(part) for part in sorted(out.iterdir())]
+    with open_reader(args.validation_data) as reader, torch.no_grad():
+        taken = [record for shard in reader.shards() for record in reader.read(shard)]
+        wanted = model(spec.feed(taken, Mode.PREDICTION, reader.metadata).features).numpy()
+    np.testing.assert_allclose(np.concatenate(parts), wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_a_checkpoint_of_another_model_is_refused_with_the_parameters_name(
+    digits_records: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert local.run(job_args(digits_records, output=str(tmp_path), max_step=1)) == exit_codes.FINISHED
+    other = job_args(digits_records, model_params="channels=8", checkpoint_dir_for_init=str(tmp_path))
+    assert local.run(other) == exit_codes.USAGE
+    assert "0.weight has shape" in caplog.text
+
+
+def test_a_task_that_cannot_be_read_fails_the_job_with_the_file_and_after_its_retries(
+    digits_records: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    copy = tmp_path / "train"
+    copy.mkdir()
+    for file in (digits_records / "train").glob("data-*"):
+        (copy / file.name).write_bytes(file.read_bytes())
+    damaged = copy / "data-00001"
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    damaged.write_bytes(content)
+    args = job_args(digits_records, training_data=str(copy), max_task_retries=1)
+    assert local.run(args) == exit_codes.FAILED
+    assert "data-00001" in caplog.records[-1].message
+    assert "failed 2 times" in caplog.records[-1].message
+
+
+def test_an_exported_model_says_which_function_made_it(digits_records: Path, tmp_path: Path) -> None:
+    args = job_args(digits_records, model_params="channels=8", output=str(tmp_path), max_step=1)
+    assert local.run(args) == exit_codes.FINISHED
+    told = json.loads((tmp_path / "model.json").read_text())
+    assert (told["model_def"], told["model_params"]) == (DIGITS, "channels=8")
