@@ -97,7 +97,9 @@ class Coordinator:
         self._state = state
         self._streams: dict[Owner, object] = {}
         self._leaving: set[Owner] = set()
-        self._rejoin_until = clock() + REJOIN_SECONDS if _owners(state) or state.ended else None
+        self._expected = _known(state)
+        """Processes that another master knew and this one has not yet seen."""
+        self._rejoin_until = clock() + REJOIN_SECONDS
         self._fatal: Exception | None = None
         self._changed = threading.Condition(threading.RLock())
 
@@ -118,6 +120,7 @@ class Coordinator:
         """Take in that a process is there, by the first message of a stream."""
         with self._changed:
             self._streams[owner] = stream
+            self._expected.discard(owner.process)
             self._leaving.discard(owner)
             self._keep(transitions.attend(self._state, self.rules, owner, tasks, now=self._clock()))
 
@@ -244,8 +247,8 @@ class Coordinator:
             state, late = transitions.expire(self._state, self.rules, now=now)
             for task, owner in late.items():
                 log.warning("task %d takes too long on %s; it is given to others", task, owner.worker)
-            if self._rejoin_until is not None and now >= self._rejoin_until:
-                self._rejoin_until = None
+            if self._expected and now >= self._rejoin_until:
+                self._expected.clear()
                 state = transitions.lost_all_but(state, self.rules, set(self._streams))
             self._keep(state)
 
@@ -259,12 +262,12 @@ class Coordinator:
             return Progress(state.stage, work.done, total, epoch, state.records, state.version, len(self._streams))
 
     def wait_until_all_are_gone(self, deadline: float) -> None:
-        """Wait until no worker attends any more, or until the deadline on the coordinator's clock."""
+        """Wait until no worker attends any more, or until the deadline on the coordinator's clock.
+
+        Workers that another master knew, and that have not yet come to this one, are waited for, too.
+        """
         with self._changed:
-            while self._streams or (self._rejoin_until or 0) > self._clock():
-                left = min(deadline, self._rejoin_until or deadline) - self._clock()
-                if left <= 0:
-                    return
+            while (left := deadline - self._clock()) > 0 and (self._streams or self._expected):
                 self._changed.wait(left)
 
     def _kept(self, number: int, outcome: Outcome, states: Mapping[str, bytes], scores: Scores) -> Outcome:
@@ -312,5 +315,7 @@ def _queues(state: JobState) -> list[Queue]:
     return [state.work, state.export, *([state.evaluation.queue] if state.evaluation else [])]
 
 
-def _owners(state: JobState) -> set[Owner]:
-    return {held.owner for queue in _queues(state) for held in queue.doing.values()}
+def _known(state: JobState) -> set[str]:
+    """Return the processes that have a task, or had one that was counted."""
+    owners = {held.owner.process for queue in _queues(state) for held in queue.doing.values()}
+    return owners | set(state.credited)

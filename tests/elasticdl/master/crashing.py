@@ -1,20 +1,23 @@
 """A master that kills itself at a named point, for tests: what it runs is the real one, between a store and a service
 that look whether it is time.
 
-    python -m tests.elasticdl.master.crashing POINT COUNT ADDRESS NAME ETCD JOB_ARGS
+    process = start(Arguments(...), point="after-store", count=3)
 
-POINT is `before-store`, `after-store` (when the record is in etcd, and nobody has heard of it) or `before-answer` (when
-a call is done, but not answered). COUNT says at which arrival at the point; 0: never.
+A point is `before-store`, `after-store` (when the record is in etcd, and nobody has heard of it) or `before-answer`
+(when a call is done, but not answered). Processes are forked from one that has imported everything: that takes seconds.
 """
 
 from __future__ import annotations
 
 import itertools
+import multiprocessing
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
 from typing import Any
 
 import grpc
@@ -78,13 +81,30 @@ class FusedService(grpc.ServerInterceptor):  # type: ignore[misc] # grpc has no 
         return grpc.unary_unary_rpc_method_handler(answer, handler.request_deserializer, handler.response_serializer)
 
 
-def main(point: str, count: str, address: str, name: str, etcd: str, job_args: str) -> int:
-    """Run a master."""
-    log_to(sys.stdout, "INFO")
-    fuse = Fuse(point, int(count))
-    place = Place(address, name, interceptors=(FusedService(fuse),))
-    return run(JobArgs.from_json(job_args), place, FusedStore(etcd, fuse))
+@dataclass(frozen=True)
+class Arguments:
+    """What a master is started with."""
+
+    log: str
+    """File of its log."""
+    address: str
+    name: str
+    etcd: str
+    job_args: str
 
 
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+def start(arguments: Arguments, point: str, count: int) -> ForkServerProcess:
+    """Start a master that kills itself at the count-th arrival at a point; 0: never."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    process = context.Process(target=_run, args=(arguments, point, count), daemon=True)
+    process.start()
+    return process
+
+
+def _run(arguments: Arguments, point: str, count: int) -> None:
+    with open(arguments.log, "a", buffering=1) as log:
+        log_to(log, "INFO")
+        fuse = Fuse(point, count)
+        place = Place(arguments.address, arguments.name, interceptors=(FusedService(fuse),))
+        sys.exit(run(JobArgs.from_json(arguments.job_args), place, FusedStore(arguments.etcd, fuse)))

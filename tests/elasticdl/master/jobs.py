@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 
 import grpc
 
-from elasticdl.job import JobArgs
+from elasticdl.job import JobArgs, Strategy
 from elasticdl.rpc import channels
 from elasticdl.rpc import elasticdl_pb2 as pb
 from elasticdl.rpc.elasticdl_pb2_grpc import MasterStub
@@ -62,7 +63,7 @@ def write_job(folder: Path, **changes: Any) -> JobArgs:
         "training_data": str(folder / "train.csv"),
         "minibatch_size": 5,
         "num_minibatches_per_task": RECORDS_PER_TASK // 5,
-        "distribution_strategy": "AllreduceStrategy",
+        "distribution_strategy": Strategy.ALLREDUCE,
         "num_ps_pods": 0,
     }
     return JobArgs(**{**fields, **changes})
@@ -76,21 +77,25 @@ def metrics(right: int, count: int) -> dict[str, bytes]:
 class PlainWorker:
     """A worker without a model: it takes tasks and reports them."""
 
-    def __init__(self, address: str, name: str, process: str = "p") -> None:
-        self.name, self.process = name, process
+    def __init__(self, address: str, name: str) -> None:
+        self.name, self.process = name, f"process-{name}"
         self._channel = channels.connect(address)
         self.stub = MasterStub(self._channel)
         self.told_to_stop = threading.Event()
+        self.holding: list[int] = []
+        """Tasks that are named when the stream is opened."""
         self._said: queue.SimpleQueue[pb.Presence | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
 
-    def attend(self, tasks: list[int] | None = None) -> None:
-        """Open the stream."""
+    def attend(self, *, again: bool = False) -> None:
+        """Open the stream; open it again when it breaks, if that is wanted."""
         self._said = queue.SimpleQueue()
-        self._said.put(pb.Presence(worker=self.name, process=self.process, tasks=tasks or []))
+        self._said.put(pb.Presence(worker=self.name, process=self.process, tasks=self.holding))
         stream = self.stub.Attend(iter(self._said.get, None), wait_for_ready=True)
-        self._thread = threading.Thread(target=self._listen, args=(stream,), daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._listen, args=(stream, again), daemon=True).start()
+
+    def lose_the_stream(self) -> None:
+        """End the stream, and keep the connection."""
+        self._said.put(None)
 
     def leave(self) -> None:
         """Say that the worker leaves."""
@@ -98,7 +103,7 @@ class PlainWorker:
 
     def close(self) -> None:
         """End the stream and the connection."""
-        self._said.put(None)
+        self.lose_the_stream()
         self._channel.close()
 
     def task(self, holding: list[int] | None = None) -> pb.Task:
@@ -128,19 +133,21 @@ class PlainWorker:
                 done.append(task)
         return [*done, task]
 
-    def _listen(self, stream: Any) -> None:
+    def _listen(self, stream: Any, again: bool) -> None:
         try:
             for notice in stream:
                 if notice.stop:
                     self.told_to_stop.set()
-        except (grpc.RpcError, ValueError):
-            return
+        except grpc.RpcError:
+            if again:
+                with contextlib.suppress(ValueError):  # the channel is closed
+                    self.attend(again=True)
 
 
 @contextmanager
-def worker(address: str, name: str, process: str = "p") -> Iterator[PlainWorker]:
+def worker(address: str, name: str) -> Iterator[PlainWorker]:
     """Return a worker that attends."""
-    one = PlainWorker(address, name, process)
+    one = PlainWorker(address, name)
     one.attend()
     try:
         yield one

@@ -103,9 +103,10 @@ def test_a_worker_that_leaves_gives_its_task_back_and_gets_none(args: JobArgs) -
 def test_a_worker_that_lost_its_stream_keeps_its_task_by_naming_it(args: JobArgs) -> None:
     with served(args) as master, worker(master.address, "worker-0") as one:
         task = one.next_task()
-        one._said.put(None)
+        one.lose_the_stream()
         master.wait_until(lambda: master.coordinator.state.work.returned == (task.id,))
-        one.attend([task.id])
+        one.holding = [task.id]
+        one.attend()
         master.wait_until(lambda: task.id in master.coordinator.state.work.doing)
         assert one.report(task.id, records=10)
 
@@ -125,10 +126,14 @@ def test_the_end_of_an_old_stream_does_not_end_a_worker_that_has_a_new_one(args:
 def test_every_task_is_counted_once_and_everybody_is_told_the_end(tmp_path: Path) -> None:
     args = write_job(tmp_path, num_epochs=3, validation_data=str(tmp_path / "test.csv"), output=str(tmp_path / "out"))
     place, codes, tasks = Place(f"127.0.0.1:{free_port()}", "master"), list[int](), list[list[pb.Task]]()
+    all_there = threading.Barrier(3)  # or a worker that comes late finds the job done, and the master gone
 
     def work(name: str) -> None:
         with worker(place.address, name) as one:
-            tasks.append(one.work())
+            first = one.next_task()
+            all_there.wait(PATIENCE_SECONDS)
+            assert one.report(first.id, records=10)
+            tasks.append([first, *one.work()])
             assert one.told_to_stop.wait(PATIENCE_SECONDS)
 
     threads = [threading.Thread(target=work, args=(f"worker-{index}",)) for index in range(3)]
