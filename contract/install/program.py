@@ -17,6 +17,16 @@ from pathlib import Path
 from contract.archive import to_zip
 
 PACKAGES = ("contract", "controller")
+LEFT_OUT = (
+    "contract/code.py",
+    "contract/devices.py",
+    "contract/keys.py",
+    "contract/leaving.py",
+    "contract/metrics.py",
+    "contract/stack.py",
+)
+"""What of these packages the controller doesn't import. It would restart the controller when it changes."""
+
 REQUIREMENTS = "controller/requirements.txt"
 """Locked packages that the controller needs, with their hashes; a file of the program."""
 
@@ -43,7 +53,7 @@ class Program:
             if not found:
                 raise FileNotFoundError(f"{root / package} has no Python files, so the controller can't be packed")
             files |= {path.relative_to(root).as_posix(): path.read_bytes() for path in found}
-        return cls(files)
+        return cls({name: content for name, content in files.items() if not name.startswith(LEFT_OUT)})
 
     @property
     def digest(self) -> str:

@@ -28,6 +28,31 @@ def test_it_has_the_sources_the_locked_packages_and_an_entry_point() -> None:
     assert not [name for name in files if "__pycache__" in name]
 
 
+def test_a_change_of_what_the_controller_does_not_import_leaves_it_as_it_is(tmp_path: Path) -> None:
+    for name in (program.REQUIREMENTS, "controller/main.py", "contract/labels.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    before = install.Program.read(tmp_path)
+    for name in program.LEFT_OUT:
+        path = tmp_path / (name if name.endswith(".py") else f"{name}new.py")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x = 1\n")
+    assert install.Program.read(tmp_path) == before
+
+
+def test_every_module_of_the_controller_can_be_imported_from_the_program_alone(tmp_path: Path) -> None:
+    files = install.Program.read(ROOT)
+    (tmp_path / pods.PROGRAM_FILE).write_bytes(files.zipped())
+    modules = [name.removesuffix(".py").replace("/", ".") for name in files.files if name.startswith("controller/")]
+    modules = [
+        name.removesuffix(".__init__") for name in modules if "__main__" not in name and "requirements" not in name
+    ]
+    code = f"import sys; sys.path.insert(0, {pods.PROGRAM_FILE!r}); [__import__(name) for name in {modules!r}]"
+    code += "; import contract; assert contract.__file__.startswith(sys.path[0])"
+    ran = subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_kubectl_can_apply_it() -> None:
     made = pods.program_map(install.Installation(program=install.Program.read(ROOT)))
     assert len(json.dumps(made)) < ANNOTATIONS_LIMIT * 3 // 4  # as it grows, say so before a user does
