@@ -123,7 +123,7 @@ class ReplicaSpec:
             "Further exit codes after which restartPolicy ExitCode replaces a pod.",
             minimum=1,
             maximum=255,
-            most=64,
+            most=255,
             list_type="set",
         ),
     ] = ()

@@ -24,19 +24,11 @@ from torchx.specs import RetryPolicy, Role
 
 from contract.elasticjob.model import RestartPolicy, RestartScope
 
-EXIT_CODES: tuple[int, ...] = (
-    *range(1, 33),
-    *range(64, 79),  # sysexits.h
-    *range(126, 130),  # a shell's: not executable, not found, invalid exit, SIGHUP
-    *range(131, 137),
-    *range(139, 143),
-    152,  # SIGXCPU
-    153,  # SIGXFSZ
-    255,  # exit(-1)
-)
-"""Exit codes that are retried, as many as `retryableExitCodes` may have: those that programs and signals use. An
-ElasticJob retries 130, 137, 138 and 143 by itself. The kubelet would restart a container after any code, but it does so
-in its pod, and the API server removes that pod, with its exit code and its log, when the job fails."""
+EXIT_CODES = tuple(code for code in range(1, 256) if code not in (130, 137, 138, 143))
+"""Exit codes that are retried: all but those that an ElasticJob retries by itself.
+
+The kubelet would restart a container after any code, but it does so in its pod, and the API server removes that pod,
+with its exit code and its log, when the job fails."""
 
 
 @dataclass(frozen=True)

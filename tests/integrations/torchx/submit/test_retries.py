@@ -106,6 +106,11 @@ def test_too_much_memory_is_a_failure_also_of_an_elastic_role() -> None:
     assert found.backoff_limit == 1
 
 
-def test_the_exit_codes_are_as_many_as_a_job_may_name() -> None:
-    assert len(set(EXIT_CODES)) == len(EXIT_CODES) == 64
+@pytest.mark.parametrize("code", range(1, 256))
+def test_a_replica_with_retries_is_replaced_after_any_exit_code(code: int) -> None:
+    found = spec(app(role(max_retries=1)))
+    assert verdict(end(code), found.worker) in (Verdict.RETRY, Verdict.REPLACE)
+
+
+def test_a_code_that_a_job_retries_by_itself_is_not_named_again() -> None:
     assert not {130, 137, 138, 143}.intersection(EXIT_CODES)
