@@ -83,6 +83,11 @@ def _of_place(asked: Asked, given: frozenset[str]) -> Iterator[Mistake]:
             f"--job_name={args.job_name} has {len(args.job_name)} characters",
             f"use at most {LONGEST_JOB}: its pods are {PREFIX}JOB-worker-NUMBER, and may have {names.LONGEST_NAME}",
         )
+    for name in ("image_name", "worker_image", "ps_image"):
+        if any(each.isspace() for each in getattr(deployment, name)):
+            yield Mistake(
+                f"--{name}={getattr(deployment, name)!r} has blanks", "an image is a name as registry/team/image:1"
+            )
     if deployment.ship in (Ship.CODE, Ship.NOTHING) and not deployment.image_name:
         yield Mistake(
             f"--ship={deployment.ship} without --image_name", "name the image that has what isn't sent, or leave it out"

@@ -4,5 +4,6 @@ models    whether the model's functions are in the zoo, without running it
 shipping  the archive with the code of the processes and the zoo, and its upload
 pods      the pod templates of master, parameter servers and workers
 manifest  the ElasticJob
-submit    reads what the stack says of itself, sends the job or writes it to a file
+preflight what the cluster says of the job before anything is made: the stack's facts, what is missing, what is refused
+submit    sends the job or writes it to a file
 """

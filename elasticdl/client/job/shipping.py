@@ -1,7 +1,8 @@
 """The archive with the code of the processes and the zoo, with which a job needs no image of its own.
 
     archive = pack("model_zoo")                  # the same bytes for the same files, on every machine
-    uri = upload(archive, "bucket")              # s3://bucket/code/0123….tar; only if it isn't there
+    upload(archive, "bucket")                    # only if it isn't there
+    address(archive, "bucket")                   # s3://bucket/code/0123….tar
 
 It has two folders: `packages` for PYTHONPATH, and `zoo`, the working directory of the processes.
 """
@@ -81,26 +82,29 @@ def pack(zoo: str, limit_bytes: int = LIMIT_BYTES) -> Archive:
     return Archive(buffer.getvalue())
 
 
-def upload(archive: Archive, bucket: str, store: ObjectStore | None = None) -> str:
-    """Store an archive in the bucket unless it is there; return its address.
+def address(archive: Archive, bucket: str) -> str:
+    """Return where the bucket has an archive."""
+    return f"s3://{bucket}/{archive.key}"
+
+
+def upload(archive: Archive, bucket: str, store: ObjectStore | None = None) -> None:
+    """Store an archive in the bucket unless it is there.
 
     The credentials and the endpoint are those of the AWS command line.
 
     Raises:
         CliError: the bucket can't be reached, doesn't exist or refuses the archive.
     """
-    uri = f"s3://{bucket}/{archive.key}"
     try:
         client: ObjectStore = store or boto3.client("s3")
         if not _has(client, bucket, archive.key):
             client.put_object(Bucket=bucket, Key=archive.key, Body=archive.content)
     except (BotoCoreError, ClientError) as error:
         raise CliError(
-            f"code and zoo can't be stored at {uri}: {error}",
+            f"code and zoo can't be stored at {address(archive, bucket)}: {error}",
             "It needs AWS credentials that may put objects there; `aws sts get-caller-identity` shows whose you have. "
             "With an image of `elasticdl zoo build`, named by --image_name, nothing is stored.",
         ) from error
-    return uri
 
 
 def _has(client: ObjectStore, bucket: str, key: str) -> bool:

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cli.kube import PODS, Kind, Object
 from contract.stack import CONFIG_MAP, Facts
 from elasticdl.client.flags import commandline
 from elasticdl.client.flags.asked import Asked
 from elasticdl.job import JobMode
+from tests.cli.fake import FakeCluster
 
 FACTS = Facts(
     bucket="stack-bucket",
@@ -49,6 +51,18 @@ COMMAND: Mapping[str, str] = {
     "volume": "mount_path=/data,claim_name=fileserver-claim",
 }
 """The flags of the tutorial's command, but for the image."""
+
+
+class Cluster(FakeCluster):
+    """A cluster in memory, to which pods are shown before a job is made."""
+
+    def create(self, kind: Kind, object: Object, *, dry_run: bool = False) -> Object:
+        """Create an object; of pods only say whether that would be possible."""
+        if kind != PODS:
+            return super().create(kind, object, dry_run=dry_run)
+        assert dry_run
+        self._may("create", kind)
+        return object
 
 
 def asked(without: tuple[str, ...] = (), /, **changed: str) -> Asked:

@@ -17,7 +17,8 @@ from elasticdl.client.commands import Tools, connect
 from elasticdl.client.flags import commandline, table
 from elasticdl.client.flags.asked import Target
 from elasticdl.client.flags.refused import REFUSED
-from elasticdl.client.job.submit import CLAIMS, Steps
+from elasticdl.client.job.preflight import CLAIMS
+from elasticdl.client.job.submit import Steps
 from elasticdl.data.opening import open_reader
 from elasticdl.errors import ElasticDLError
 from elasticdl.job import JobArgs, JobMode
@@ -31,7 +32,7 @@ TUTORIAL = [f"--{name}={text}" for name, text in seed.COMMAND.items()]
 @pytest.fixture
 def cluster() -> FakeCluster:
     """A cluster with what the tutorial's command names."""
-    made = FakeCluster(namespace="default")
+    made = seed.Cluster(namespace="default")
     for name in ("high", "low"):
         made.put(PRIORITY_CLASSES, {"metadata": {"name": name}})
     made.put(CLAIMS, {"metadata": {"name": "fileserver-claim"}})
@@ -108,7 +109,7 @@ def test_a_job_in_this_process_makes_nothing_on_a_cluster(
     assert run(*local, model, code=0).exit_code == 0
     assert run(*local, model, code=1).exit_code == 1
     assert [each.training_data for each in ran] == ["/d", "/d"]
-    assert not cluster.sent
+    assert not cluster.list(JOBS).items
     missing = run(*local, "--model_def=mnist.no.model")
     assert (missing.exit_code, len(ran)) == (2, 2)
     unlucky = run(*local, model, "--seed=13")

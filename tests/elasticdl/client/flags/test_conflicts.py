@@ -25,6 +25,7 @@ LOCAL = {"distribution_strategy": "Local"}
         pytest.param({"job_name": "a" * (LONGEST_JOB + 1)}, "has 39 characters", id="long-name"),
         pytest.param({"job_name": ""}, "--job_name is empty", id="no-name"),
         pytest.param({"ship": "nothing"}, "--ship=nothing without --image_name", id="code-nowhere"),
+        pytest.param({"image_name": "a b"}, "--image_name='a b' has blanks", id="no-image"),
         pytest.param({"max_workers": "3"}, "--max_workers=3 is below --num_workers=4", id="fewer-than-wanted"),
         pytest.param({**ALLREDUCE, "grads_to_wait": "2"}, "--grads_to_wait with AllreduceStrategy", id="allreduce"),
         pytest.param(

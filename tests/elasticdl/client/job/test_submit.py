@@ -13,9 +13,9 @@ from cli.kube import JOBS, PRIORITY_CLASSES, Object
 from elasticdl.client.flags.asked import Asked
 from elasticdl.client.flags.mistakes import WrongCommand
 from elasticdl.client.job import shipping
-from elasticdl.client.job.submit import CLAIMS, CONFIG_MAPS, Steps, facts_of, submit
+from elasticdl.client.job.preflight import CLAIMS, CONFIG_MAPS, facts_of
+from elasticdl.client.job.submit import Steps, submit
 from elasticdl.job import JobArgs
-from tests.cli.fake import FakeCluster
 from tests.elasticdl.client import seed
 
 
@@ -23,14 +23,13 @@ class World:
     """A cluster in memory, and what else the command does."""
 
     def __init__(self) -> None:
-        self.cluster = FakeCluster()
+        self.cluster = seed.Cluster()
         self.said: list[str] = []
         self.uploaded: list[str] = []
         self.steps = Steps(self.said.append, self._upload, lambda: "a1b2")
 
-    def _upload(self, archive: shipping.Archive, bucket: str) -> str:
-        self.uploaded.append(archive.key)
-        return f"s3://{bucket}/{archive.key}"
+    def _upload(self, archive: shipping.Archive, bucket: str) -> None:
+        self.uploaded.append(shipping.address(archive, bucket))
 
     def submit(self, asked: Asked) -> Object:
         return submit(asked, self.cluster, self.steps)
@@ -38,7 +37,7 @@ class World:
     def mistakes(self, asked: Asked) -> list[str]:
         with pytest.raises(WrongCommand) as caught:
             self.submit(asked)
-        assert not self.cluster.sent
+        assert not self.cluster.list(JOBS).items
         assert not self.uploaded
         assert all(each.remedy for each in caught.value.mistakes)
         return [each.message for each in caught.value.mistakes]
@@ -78,9 +77,9 @@ def job_args(job: Object) -> JobArgs:
 def test_in_a_stacks_namespace_code_and_zoo_go_with_the_job(stack: World, tmp_path: Path) -> None:
     made = stack.submit(with_zoo(tmp_path))
     assert stack.cluster.get(JOBS, "elasticdl-test-mnist")["spec"] == made["spec"]
-    (key,) = stack.uploaded
+    (address,) = stack.uploaded
     pod = made["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]
-    assert f"s3://{seed.FACTS.bucket}/{key}" in pod["initContainers"][0]["command"]
+    assert address in pod["initContainers"][0]["command"]
     assert job_args(made).model_zoo == "/elasticdl/zoo"
     assert any("kubectl logs -n training elasticdl-test-mnist-worker-0 | grep Loss" in line for line in stack.said)
 
@@ -123,6 +122,19 @@ def test_what_the_cluster_lacks_is_named_all_at_once(stack: World, tmp_path: Pat
     assert found[0].endswith("has no no_loss")
 
 
+def test_what_the_api_server_refuses_is_named_before_anything_is_made(stack: World, tmp_path: Path) -> None:
+    stack.cluster.failures["create", "Pod"] = refused(Answer(403, "Forbidden", 'pods "x" is forbidden: violates X'))
+    found = stack.mistakes(with_zoo(tmp_path))
+    assert len(found) == 3
+    assert found[0].startswith("the API server refuses Pod elasticdl-test-mnist-master-0: ")
+
+
+def test_who_may_not_make_pods_may_submit(stack: World, tmp_path: Path) -> None:
+    text = 'pods is forbidden: User "a" cannot create resource "pods"'
+    stack.cluster.failures["create", "Pod"] = refused(Answer(403, "Forbidden", text))
+    stack.submit(with_zoo(tmp_path))
+
+
 def test_the_classes_of_a_share_are_looked_for(world: World) -> None:
     world.cluster.remove(PRIORITY_CLASSES, "low")
     found = world.mistakes(in_image(worker_pod_priority="high=0.5"))
@@ -152,7 +164,7 @@ def test_a_file_has_what_would_be_sent(stack: World, tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     made = stack.submit(with_zoo(tmp_path, yaml=str(file)))
     assert yaml.safe_load(file.read_text()) == made
-    assert not stack.cluster.sent
+    assert not stack.cluster.list(JOBS).items
     assert len(stack.uploaded) == 1  # the file refers to it
     assert stack.submit(with_zoo(tmp_path / "b"))["spec"].keys() == made["spec"].keys()
 
