@@ -14,6 +14,7 @@ priority, these are the minimum.
 from __future__ import annotations
 
 import shlex
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -31,6 +32,9 @@ Manifest = dict[str, Any]
 PS = "PS"
 MASTER_PORT, PS_PORT = 50001, 2222
 """ElasticDL's own."""
+
+CRASHES = tuple(128 + number for number in (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV))
+"""Exit codes of a process that was ended by a signal of its own: the next one may fare better."""
 
 SERVER_FAILURES = 5
 """Failures of each parameter server after which the job fails. A lost or deleted pod is no failure."""
@@ -129,6 +133,7 @@ def _replicas(asked: Asked, place: Place) -> Manifest:
             "replicas": 1,
             "podNames": PodNames.SINGLE.value,
             "restartPolicy": RestartPolicy.EXIT_CODE.value,
+            "retryableExitCodes": list(CRASHES),  # 1 is the end of a job that has failed
             "template": template("master", _master_process(asked, place), asked, place),
         }
     }
@@ -155,7 +160,7 @@ def _restarts(policy: Restart, *, retried: bool) -> Manifest:
         return {"restartPolicy": RestartPolicy.ON_FAILURE.value}
     if not retried:
         return {"restartPolicy": RestartPolicy.NEVER.value}
-    return {"restartPolicy": RestartPolicy.EXIT_CODE.value, "retryableExitCodes": list(exit_codes.RETRYABLE)}
+    return {"restartPolicy": RestartPolicy.EXIT_CODE.value, "retryableExitCodes": [*exit_codes.RETRYABLE, *CRASHES]}
 
 
 def _master_process(asked: Asked, place: Place) -> Process:

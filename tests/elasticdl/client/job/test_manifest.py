@@ -10,7 +10,7 @@ import pytest
 from contract.elasticjob import codec
 from contract.elasticjob.choices import Launcher, PodNames, RestartPolicy, SuccessPolicy
 from elasticdl.client.flags import commandline
-from elasticdl.client.job.manifest import elastic_job, first_pods
+from elasticdl.client.job.manifest import CRASHES, elastic_job, first_pods
 from elasticdl.client.job.pods import Place
 from elasticdl.job import JobArgs, JobMode
 from tests.elasticdl.client.seed import CODE, COMMAND, FACTS, asked
@@ -110,7 +110,7 @@ def test_half_of_the_workers_may_be_high() -> None:
 @pytest.mark.parametrize(
     ("changed", "policy", "codes"),
     [
-        ({}, RestartPolicy.EXIT_CODE, (1,)),
+        ({}, RestartPolicy.EXIT_CODE, (1, *CRASHES)),
         ({"relaunch_on_worker_failure": "0"}, RestartPolicy.NEVER, ()),
         ({"restart_policy": "OnFailure"}, RestartPolicy.ON_FAILURE, ()),
     ],
@@ -122,7 +122,7 @@ def test_workers_are_restarted_as_asked(changed: dict[str, str], policy: Restart
 
 def test_the_masters_exit_code_is_the_jobs() -> None:
     master = codec.job_of(job(restart_policy="OnFailure")).spec.replica_specs["Master"]
-    assert (master.restart_policy, master.retryable_exit_codes) == (RestartPolicy.EXIT_CODE, ())
+    assert (master.restart_policy, master.retryable_exit_codes) == (RestartPolicy.EXIT_CODE, CRASHES)
 
 
 def test_failures_are_counted_for_each_process() -> None:
