@@ -78,10 +78,10 @@ def run(job: JobArgs, given: argparse.Namespace) -> int:
     """Do the job's tasks until it is over."""
     servers = [address for address in given.ps_addrs.split(",") if address]
     check(job, servers)
+    spec = assembly.spec_of(job)
     torch.set_num_threads(given.threads or threads(os.environ, CPU_LIMIT))
     ending = Ending()
     signal.signal(signal.SIGTERM, lambda *_: _leave(ending))
-    spec = assembly.spec_of(job)
     device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
     step = Step(spec, assembly.model_of(spec, job.seed), device)
     identity = Identity(given.name, secrets.token_hex(8))

@@ -131,11 +131,11 @@ class Job:
         return code
 
     def wait_for(self, condition: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:
-        """Wait until something holds; fail with all logs if it does not in time."""
+        """Wait until something holds; fail with all logs if it does not in time, or before the job ends."""
         deadline = time.monotonic() + seconds
         while not condition():
-            if time.monotonic() > deadline:
-                raise AssertionError(f"it did not come to pass in {seconds:g} s:\n{self.told()}")
+            if time.monotonic() > deadline or (self.master and self.master.poll() is not None and not condition()):
+                raise AssertionError(f"it did not come to pass in {seconds:g} s, or before the end:\n{self.told()}")
             self._farm.pause(0.02)
 
     def log(self) -> str:
