@@ -187,7 +187,7 @@ def test_two_roles_wait_until_there_is_room_for_both(session: Session) -> None:
 
 
 def test_a_cancelled_application_ends_and_stays(session: Session) -> None:
-    app = session.run(f"utils.sh --image {DEBIAN} timeout 3600 sleep 3600")  # which ends when it is told to
+    app = session.run(f"utils.sh --image {DEBIAN} exec timeout 3600 sleep 3600")  # which ends when it is told to
     session.wait_for(app, "RUNNING")
     session.torchx(f"cancel {app.handle}")
     session.wait_for(app, "CANCELLED")
@@ -245,8 +245,12 @@ def test_the_training_ends_and_torchx_was_right_all_along(session: Session, digi
 
 ECHO = f"utils.echo --image {DEBIAN}"
 BAD = {
-    "an-unknown-option": ("-cfg colour=red", ECHO, "incorrect or missing required option: `colour`"),
-    "an-option-of-the-wrong-type": ("-cfg reserved_memmb=much", ECHO, "required option: `reserved_memmb`"),
+    "an-unknown-option": ("-cfg colour=red", ECHO, "Unknown run option: colour; there are bucket, "),
+    "an-option-of-the-wrong-type": (
+        "-cfg reserved_memmb=much",
+        ECHO,
+        "Run option: reserved_memmb, must be of type int, but was: much",
+    ),
     "a-priority-that-does-not-exist": (
         "-cfg priority_class=huge",
         ECHO,
