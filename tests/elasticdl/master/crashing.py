@@ -62,7 +62,7 @@ class FusedStore(EtcdStore):
         return written
 
 
-class FusedService(grpc.ServerInterceptor):  # type: ignore[misc] # grpc has no types
+class FusedService(grpc.ServerInterceptor):
     """The service, with the point before its answers."""
 
     def __init__(self, fuse: Fuse) -> None:

@@ -63,7 +63,7 @@ def test_wrong_input_is_named_before_anything_is_made(tmp_path: Path, changes: d
     filled = {key: value.format(folder=tmp_path) if isinstance(value, str) else value for key, value in changes.items()}
     args = write_job(tmp_path, **filled)
     with pytest.raises(InputError) as caught:
-        run(args, Place(f"127.0.0.1:{free_port()}", "master", ("a:1", "b:1")), Untouchable())  # type: ignore[arg-type]
+        run(args, Place(f"127.0.0.1:{free_port()}", "master", ("a:1", "b:1")), Untouchable())
     assert named in str(caught.value)
 
 

@@ -19,7 +19,7 @@ from trainer.etcd.client import Store
 
 @pytest.fixture
 def job(request: pytest.FixtureRequest) -> str:
-    return request.node.name
+    return str(request.node.name)
 
 
 def opened(client: Store, job: str, process: str = "one", run: str = "1") -> EtcdStateStore:

@@ -40,7 +40,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @initialize(evaluates=st.booleans(), max_step=st.none() | st.integers(10, 200))
     def start(self, evaluates: bool, max_step: int | None) -> None:
-        self.rules = Rules(
+        self.of_job = Rules(
             servers=2,
             evaluation_steps=20,
             evaluation_tasks=2 if evaluates else 0,
@@ -49,7 +49,7 @@ class AnyOrder(RuleBasedStateMachine):
             exports=True,
             goes_on_without=True,
         )
-        self.state = self.saved = begin(self.rules, TASKS, plan="plan")
+        self.state = self.saved = begin(self.of_job, TASKS, plan="plan")
         self.now, self.version, self.processes = 0.0, 0, 0
         self.workers: dict[str, Believer] = {}
         self.counted: Counter[int] = Counter()
@@ -62,7 +62,7 @@ class AnyOrder(RuleBasedStateMachine):
         """Start a process under a worker's name, also in place of one that nobody has seen die."""
         self.processes += 1
         self.workers[name] = Believer(Owner(name, f"p{self.processes}"), attends=True)
-        self.state = transitions.attend(self.state, self.rules, self.workers[name].owner, [], now=self.now)
+        self.state = transitions.attend(self.state, self.of_job, self.workers[name].owner, [], now=self.now)
 
     @rule(name=WORKERS, arrives=st.booleans())
     def ask(self, name: str, arrives: bool) -> None:
@@ -91,7 +91,7 @@ class AnyOrder(RuleBasedStateMachine):
             error="it failed" if how == "failed" else "",
             given_back=how == "back",
         )
-        state, counted = transitions.report(self.state, self.rules, outcome, now=self.now)
+        state, counted = transitions.report(self.state, self.of_job, outcome, now=self.now)
         self.commit(state)
         if counted and how == "done" and not again:
             self.counted[task] += 1
@@ -101,7 +101,7 @@ class AnyOrder(RuleBasedStateMachine):
     def die(self, name: str) -> None:
         worker = self.workers.pop(name, None)
         if worker:
-            self.state = transitions.lost(self.state, self.rules, worker.owner)
+            self.state = transitions.lost(self.state, self.of_job, worker.owner)
 
     @rule(name=WORKERS)
     def lose_the_stream(self, name: str) -> None:
@@ -109,24 +109,24 @@ class AnyOrder(RuleBasedStateMachine):
         worker = self.workers.get(name)
         if worker:
             worker.attends = False
-            self.state = transitions.lost(self.state, self.rules, worker.owner)
+            self.state = transitions.lost(self.state, self.of_job, worker.owner)
 
     @rule(name=WORKERS)
     def attend_again(self, name: str) -> None:
         worker = self.workers.get(name)
         if worker:
             worker.attends = True
-            self.state = transitions.attend(self.state, self.rules, worker.owner, worker.tasks, now=self.now)
+            self.state = transitions.attend(self.state, self.of_job, worker.owner, worker.tasks, now=self.now)
 
     @rule(seconds=st.sampled_from([1.0, 200.0, 400.0]))
     def let_time_pass(self, seconds: float) -> None:
         self.now += seconds
-        self.state, _ = transitions.expire(self.state, self.rules, now=self.now)
+        self.state, _ = transitions.expire(self.state, self.of_job, now=self.now)
 
     @rule(steps=st.integers(-15, 30))
     def reach_a_version(self, steps: int) -> None:
         self.version = max(0, self.version + steps)
-        self.commit(transitions.reached(self.state, self.rules, self.version))
+        self.commit(transitions.reached(self.state, self.of_job, self.version))
 
     @rule()
     def kill_the_master(self) -> None:
@@ -136,12 +136,12 @@ class AnyOrder(RuleBasedStateMachine):
         for worker in self.workers.values():
             self.attend_again(worker.owner.worker)
         present = {worker.owner for worker in self.workers.values()}
-        self.state = transitions.lost_all_but(self.state, self.rules, present)
+        self.state = transitions.lost_all_but(self.state, self.of_job, present)
 
-    @precondition(lambda self: decide(self.state, self.rules) is not Action.WAIT)
+    @precondition(lambda self: decide(self.state, self.of_job) is not Action.WAIT)
     @rule()
     def act(self) -> None:
-        state, rules = self.state, self.rules
+        state, rules = self.state, self.of_job
         match decide(state, rules):
             case Action.TAKE_SNAPSHOT:
                 state = transitions.snapshot_taken(state, rules, self.version, ("s0", "s1"))
@@ -158,7 +158,7 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.state.evaluation is not None)
     @rule()
     def lose_the_snapshot(self) -> None:
-        self.commit(transitions.evaluation_begun_anew(self.state, self.rules))
+        self.commit(transitions.evaluation_begun_anew(self.state, self.of_job))
 
     @invariant()
     def no_task_is_counted_twice_and_the_queue_knows_those_that_were(self) -> None:
@@ -180,7 +180,7 @@ class AnyOrder(RuleBasedStateMachine):
         for _ in range(500):
             if self.state.ended:
                 break
-            while decide(self.state, self.rules) not in (Action.WAIT, Action.END):
+            while decide(self.state, self.of_job) not in (Action.WAIT, Action.END):
                 self.act()
             self.ask("worker-0", arrives=True)
             self.report("worker-0", how="done", arrives=True)
@@ -197,12 +197,11 @@ class AnyOrder(RuleBasedStateMachine):
             assert not done or self.state.export.left_out
 
 
-Machine = AnyOrder.TestCase
-Machine.settings = settings(max_examples=100, stateful_step_count=50)
-
-
-@pytest.mark.soak
-class TestLonger(AnyOrder.TestCase):
+class Longer(AnyOrder):
     """The same with more examples and longer ones."""
 
-    settings = settings(max_examples=3000, stateful_step_count=150)
+
+TestAnyOrder = AnyOrder.TestCase
+TestAnyOrder.settings = settings(max_examples=100, stateful_step_count=50)
+TestLonger = pytest.mark.soak(Longer.TestCase)
+TestLonger.settings = settings(max_examples=3000, stateful_step_count=150)

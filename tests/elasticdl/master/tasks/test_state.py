@@ -24,7 +24,7 @@ def full_state() -> JobState:
     for outcome in ({"records": 5}, {"error": "no"}, {"given_back": True}):
         state, task = transitions.hand_out(state, A, now=0.0)
         assert task
-        state, _ = transitions.report(state, RULES, Outcome(task=task, owner=A, **outcome), now=2.5)  # type: ignore[arg-type]
+        state, _ = transitions.report(state, RULES, Outcome(task=task, owner=A, **outcome), now=2.5)
     state = transitions.snapshot_taken(transitions.reached(state, RULES, 10), RULES, 10, ("s0", "s1"))
     for owner in (A, Owner("worker-1", "b")):
         state, _ = transitions.hand_out(state, owner, now=0.0)
