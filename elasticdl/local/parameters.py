@@ -13,8 +13,8 @@ import torch
 
 from elasticdl import layers
 from elasticdl.ps.checkpoint import Model, TableRows
-from elasticdl.ps.messages import Gradient
 from elasticdl.ps.model.counted import Minibatch
+from elasticdl.ps.model.gradients import Gradient
 from elasticdl.ps.model.part import Contents, Part
 from elasticdl.ps.model.policy import Policy
 from elasticdl.rpc.tensors import decode

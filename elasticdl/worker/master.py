@@ -150,7 +150,8 @@ class Attendance:
     def _attend(self) -> None:
         while not self._closed.is_set():
             # A queue of its own for each stream: the thread of a broken one may still wait at the old one.
-            self._said = said = queue.SimpleQueue()
+            said: queue.SimpleQueue[pb.Presence | None] = queue.SimpleQueue()
+            self._said = said
             said.put(self._presence())
             if self._closed.is_set():
                 return

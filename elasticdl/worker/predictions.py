@@ -118,5 +118,5 @@ def worker_id(worker: str) -> int:
 
 def _joined(parts: list[torch.Tensor]) -> Any:
     """Return the rows of all minibatches as one array; numpy has no bfloat16, so that becomes float32."""
-    whole = torch.cat([torch.atleast_1d(part.detach()) for part in parts])
+    whole = torch.cat([part.detach().reshape(part.shape or (1,)) for part in parts])
     return (whole.float() if whole.dtype == torch.bfloat16 else whole).numpy()

@@ -43,7 +43,7 @@ class Step:
                     "lower the learning rate, and look for values in the data that are no numbers",
                 )
             if loss.requires_grad:
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call] # torch doesn't annotate it
         finally:
             rows = layers.collect_gradients(self.model)  # else the layers keep the rows of this minibatch
         dense = {

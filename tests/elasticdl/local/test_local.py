@@ -56,7 +56,7 @@ def plainly_trained(args: JobArgs) -> torch.nn.Module:
             for start in range(0, len(taken), args.minibatch_size):
                 batch = spec.feed(taken[start : start + args.minibatch_size], Mode.TRAINING, reader.metadata)
                 optimizer.zero_grad()
-                spec.loss(batch.labels, model(batch.features)).backward()
+                spec.loss(batch.labels, model(batch.features)).backward()  # type: ignore[no-untyped-call] # torch doesn't annotate it
                 optimizer.step()
     return model
 

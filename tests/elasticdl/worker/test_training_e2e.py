@@ -83,9 +83,10 @@ def plain_accuracy(digits_records: Path) -> float:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
     images, labels = tensors(spec, digits_records / "train")
     for _ in range(EPOCHS // 2):
-        for chosen in torch.randperm(len(labels)).split(64):
+        for chosen in torch.chunk(torch.randperm(len(labels)), len(labels) // 64):
             optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(model(images[chosen]), labels[chosen]).backward()
+            loss = torch.nn.functional.cross_entropy(model(images[chosen]), labels[chosen])
+            loss.backward()  # type: ignore[no-untyped-call] # torch doesn't annotate it
             optimizer.step()
     images, labels = tensors(spec, digits_records / "test")
     with torch.no_grad():
