@@ -18,7 +18,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from cli.errors import EXIT_ERROR, EXIT_USAGE, CliError
-from elasticdl.client import commands, folders
+from elasticdl.client import commands, data, zoo
 from elasticdl.client.flags import commandline
 from elasticdl.errors import ElasticDLError, InputError
 from elasticdl.job import JobMode
@@ -50,8 +50,8 @@ app = typer.Typer(
 )
 for _mode in JobMode:
     commands.register(app, _mode)
-app.add_typer(folders.zoo, name="zoo")
-app.add_typer(folders.data, name="data")
+app.add_typer(zoo.app, name="zoo")
+app.add_typer(data.app, name="data")
 
 
 @app.callback()

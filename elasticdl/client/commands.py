@@ -16,13 +16,17 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.access import server
+from cli import session
+from cli.access import kubeconfig
 from cli.kube import Access, Cluster
 from elasticdl.client.flags import commandline, table
 from elasticdl.client.flags.asked import Asked, Target
 from elasticdl.client.flags.mistakes import WrongCommand
 from elasticdl.client.job import models, submit
 from elasticdl.job import JobArgs, JobMode, Strategy
+
+IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
+"""A variable of every pod, by which a client knows that it may use the pod's service account."""
 
 _HELP = {
     JobMode.TRAIN: "Train a model of the zoo.",
@@ -33,17 +37,6 @@ _MORE = (
     "IMAGE is the same as --image_name. A flag's name may have dashes instead of underscores. "
     "docs/elasticdl.md has all of it."
 )
-
-
-def connect(target: Target) -> Cluster:
-    """Return the cluster that the flags, the environment and the kubeconfig name.
-
-    Raises:
-        NoKubeconfig: there is none, or it is wrong.
-    """
-    outside = {name: value for name, value in os.environ.items() if name != "KUBERNETES_SERVICE_HOST"}
-    access = Access(kubeconfig=target.kubeconfig, context=target.context, namespace=target.namespace)
-    return server.connect(access, None if target.in_cluster else outside)
 
 
 def run_here(args: JobArgs) -> int:
@@ -57,10 +50,9 @@ def run_here(args: JobArgs) -> int:
 
 
 @dataclass(frozen=True)
-class Tools:
+class Tools(session.Tools):
     """What the commands use of the world, which tests replace."""
 
-    connect: Callable[[Target], Cluster] = connect
     run_here: Callable[[JobArgs], int] = run_here
     steps: submit.Steps = field(default_factory=lambda: submit.Steps(typer.echo))
 
@@ -95,7 +87,19 @@ def run(asked: Asked, tools: Tools) -> None:
         if mistakes := models.mistakes(asked.args):
             raise WrongCommand(mistakes)
         raise typer.Exit(tools.run_here(asked.args))
-    submit.submit(asked, tools.connect(asked.target), tools.steps)
+    submit.submit(asked, connected(asked.target, tools), tools.steps)
+
+
+def connected(target: Target, tools: Tools) -> Cluster:
+    """Return the cluster that the flags, the environment and the kubeconfig name.
+
+    Raises:
+        NoKubeconfig: there is none, or it is wrong.
+    """
+    access = Access(kubeconfig=target.kubeconfig, context=target.context, namespace=target.namespace)
+    if not target.in_cluster:
+        kubeconfig.load(access, {name: value for name, value in os.environ.items() if name != IN_CLUSTER})
+    return tools.connect(access)
 
 
 def _parameter(flag: table.Flag) -> inspect.Parameter:

@@ -5,5 +5,6 @@ shipping  the archive with the code of the processes and the zoo, and its upload
 pods      the pod templates of master, parameter servers and workers
 manifest  the ElasticJob
 preflight what the cluster says of the job before anything is made: the stack's facts, what is missing, what is refused
+data_pod  a pod that writes data onto the volume
 submit    sends the job or writes it to a file
 """

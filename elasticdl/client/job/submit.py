@@ -8,6 +8,7 @@ In the namespace of a stack, the stack's ConfigMap says where the code goes, as 
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,11 +31,13 @@ class Steps:
         say: tells the person what is done.
         upload: stores an archive in a bucket.
         unique: a new id for the run, so that a job whose name was used before starts from the beginning.
+        sleep: waits for some seconds.
     """
 
     say: Callable[[str], None]
     upload: Callable[[shipping.Archive, str], object] = shipping.upload
     unique: Callable[[], str] = lambda: secrets.token_hex(4)
+    sleep: Callable[[float], None] = time.sleep
 
 
 def submit(asked: Asked, cluster: Cluster, steps: Steps) -> Object:

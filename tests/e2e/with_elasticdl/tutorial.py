@@ -8,12 +8,10 @@ tutorial.phases()          # {"elasticdl-test-mnist-master": "Running", …}
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -60,13 +58,6 @@ COMMAND = """elasticdl train \\
 """The tutorial's command. Other than there: sizes that fit the nodes, this cluster's claim, an image that no registry
 has, and the last line."""
 
-DATA_SCRIPT = """
-from elasticdl.data.writing.convert import Options, write
-print(write("digits", "/data/elasticdl/digits", Options(records_per_shard=500)))
-"""
-
-Object = dict[str, Any]
-
 
 @dataclass(frozen=True)
 class Tutorial(Job):
@@ -85,31 +76,8 @@ class Tutorial(Job):
         self.run(f"kubectl create -f {file}")
 
     def write_data(self) -> None:
-        """Write real digits as RecordIO on the file system, in a pod that has a worker's code and volumes."""
-        self.run(f"{COMMAND} --yaml=job.yaml")
-        job = yaml.safe_load((self.path / "job.yaml").read_text())
-        spec: Object = job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]
-        (container,) = spec["containers"]
-        shell = container["command"][:4]
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": "data", "namespace": SPACE},
-            "spec": {
-                **spec,
-                "restartPolicy": "Never",
-                "containers": [{**container, "command": [*shell, "python3", "-c", DATA_SCRIPT]}],
-            },
-        }
-        file = self.path / "data.json"
-        file.write_text(json.dumps(pod))
-        self.run(f"kubectl create -f {file}")
-        wait_until("the data", lambda: self._phase_of("data") in ("Succeeded", "Failed"))
-        assert self._phase_of("data") == "Succeeded", self.run("kubectl logs data", expect=None)
-        self.run("kubectl delete pod data")
-
-    def _phase_of(self, pod: str) -> str:
-        return str(self.json(f"kubectl get pod {pod} -o json")["status"]["phase"])
+        """Write real digits as RecordIO on the file system."""
+        self.run("elasticdl data write digits /data/elasticdl/digits --in_pod --records_per_shard=500")
 
     def phases(self) -> dict[str, str]:
         """Return the job's pods with their phases; one that is being deleted is Terminating, as kubectl prints it."""

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.errors import Unreachable
-from cli.kube import JOBS, PRIORITY_CLASSES, Cluster
+from cli.errors import NoKubeconfig, Unreachable
+from cli.kube import JOBS, PRIORITY_CLASSES, Access, Cluster
 from elasticdl.client.app import app
-from elasticdl.client.commands import Tools, connect
+from elasticdl.client.commands import Tools, connected
 from elasticdl.client.flags import commandline, table
 from elasticdl.client.flags.asked import Target
 from elasticdl.client.flags.refused import REFUSED
@@ -50,7 +50,7 @@ def run(cluster: FakeCluster, ran: list[JobArgs]) -> Run:
     """Run a command line, given as words."""
 
     def invoke(*words: str, code: int = 0) -> Result:
-        def connected(target: Target) -> Cluster:
+        def connect(access: Access) -> Cluster:
             return cluster
 
         def run_here(args: JobArgs) -> int:
@@ -59,7 +59,7 @@ def run(cluster: FakeCluster, ran: list[JobArgs]) -> Run:
                 raise ElasticDLError("unlucky", "take another seed")
             return code
 
-        tools = Tools(connected, run_here, Steps(print))
+        tools = Tools(connect=connect, run_here=run_here, steps=Steps(print))
         return CliRunner().invoke(app, commandline.words(words), obj=tools, env={"COLUMNS": "200"})
 
     return invoke
@@ -157,6 +157,12 @@ def test_data_is_written_as_recordio(run: Run, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     with open_reader(f"{out}/train") as train, open_reader(f"{out}/test") as test:
         assert sum(each.end - each.start for reader in (train, test) for each in reader.shards()) == 1797
+    wrong = run("data", "write", "digits", out, "--in_pod", "--volume=mount_path=/data")
+    assert wrong.exit_code == 2
+    assert "exactly one of claim_name and host_path" in wrong.stderr
+    elsewhere = run("data", "write", "digits", out, "--in-pod")
+    assert elsewhere.exit_code == 1
+    assert "--in_pod: namespace default has no ConfigMap" in elsewhere.stderr
     again = run("data", "write", "digits", out)
     assert again.exit_code == 2
     assert "is there already" in again.stderr
@@ -169,8 +175,13 @@ def test_the_kubeconfig_may_be_the_only_way(tmp_path: Path, monkeypatch: pytest.
         "contexts: [{name: a, context: {cluster: c, namespace: there}}], current-context: a}"
     )
     monkeypatch.setenv("KUBECONFIG", str(file))
-    assert connect(Target(in_cluster=False)).namespace == "there"
-    assert connect(Target(namespace="other")).namespace == "other"
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    assert connected(Target(in_cluster=False), Tools()).namespace == "there"
+    assert connected(Target(namespace="other"), Tools()).namespace == "other"
+    monkeypatch.delenv("KUBECONFIG")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(NoKubeconfig):
+        connected(Target(in_cluster=False), Tools())
 
 
 def test_importing_the_command_does_not_import_torch() -> None:
