@@ -249,7 +249,7 @@ BAD = {
     "an-option-of-the-wrong-type": (
         "-cfg reserved_memmb=much",
         ECHO,
-        "Run option: reserved_memmb, must be of type int, but was: much",
+        "reserved_memmb, must be of type int, but was: much",
     ),
     "a-priority-that-does-not-exist": (
         "-cfg priority_class=huge",
