@@ -128,7 +128,8 @@ def template(kind: str, process: Process, asked: Asked, place: Place) -> Manifes
     }
     metadata = {
         "labels": {LABEL_APP: "elasticdl", LABEL_JOB: asked.args.job_name, LABEL_TYPE: kind},
-        "annotations": {"sidecar.istio.io/inject": "false"},
+        # Otherwise `kubectl logs` says on standard error which of the containers it has chosen.
+        "annotations": {"sidecar.istio.io/inject": "false", "kubectl.kubernetes.io/default-container": kind},
     }
     return podspec.added({"metadata": metadata, "spec": pod}, kind, deployment.cluster_spec)
 

@@ -143,6 +143,7 @@ def test_the_job_ends_with_the_accuracy_of_one_process(tutorial: Tutorial) -> No
     tutorial.await_condition("Succeeded", seconds=600)
     _, accuracy = tutorial.evaluations()[-1]
     assert accuracy >= ACCURACY
+    assert tutorial.phases()[MASTER] == "Succeeded"
     assert not tutorial.grep(MASTER, "ERROR")
     assert tutorial.grep(MASTER, f"Job done: .* {EPOCHS * RECORDS} records"), tutorial.run(f"kubectl logs {MASTER}")
     wait_until("servers and workers to have left", lambda: not tutorial.running("worker") | tutorial.running("ps"))

@@ -96,7 +96,7 @@ class Tutorial(Job):
 
     def grep(self, pod: str, pattern: str) -> list[str]:
         """Return the lines of a pod's log as the tutorial finds them, with `kubectl logs POD | grep PATTERN`."""
-        return self.run(f'kubectl logs {pod} | grep "{pattern}"', expect=None).text.splitlines()
+        return self.run(f'kubectl logs {pod} 2>/dev/null | grep "{pattern}"', expect=None).text.splitlines()
 
     def losses(self, pod: str) -> int:
         """Return how many losses a worker has logged."""
