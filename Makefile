@@ -38,7 +38,8 @@ unit: monitoring ## the tests that need neither root nor minutes, two at a time;
 	@$(TORCHX) -m pytest -n 2 -m "not e2e and not soak" tests/integrations/torchx
 	@$(STACK) -m pytest -n 2 -m "not e2e and not soak"
 
-e2e: monitoring ## the tests that start real processes, two modules at a time
+e2e: monitoring ## the tests that start real processes, two modules at a time; first those in TorchX's environment
+	@$(TORCHX) -m pytest -m "e2e and not soak" tests/integrations/torchx
 	@$(TORCHX) -m pytest -m "e2e and not soak" tests/integrations/torchx
 	@$(STACK) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "e2e and not soak"
 
