@@ -9,6 +9,9 @@
 
 One worker is the minimum, so that any number of them may be lost or displaced. With a share of the workers at a higher
 priority, these are the minimum.
+
+With AllreduceStrategy the workers find each other in etcd. There is a master only for a script of the user's own, which
+takes its shards from it; otherwise the job succeeds when one worker says that the training is finished.
 """
 
 from __future__ import annotations
@@ -74,7 +77,7 @@ def elastic_job(asked: Asked, place: Place) -> Manifest:
             **_meeting(args, etcd(asked, place)),
             "minReplicas": _least(args, deployment),
             "maxReplicas": max(deployment.max_workers, args.num_workers),
-            "successPolicy": SuccessPolicy.RANK0.value,
+            "successPolicy": (SuccessPolicy.RANK0 if has_master(args) else SuccessPolicy.ANY_WORKER).value,
             # Workers and servers leave by themselves; what still waits for room has nothing to do any more.
             "cleanPodPolicy": CleanPodPolicy.RUNNING.value,
             "backoffLimit": _failures(args, deployment),
@@ -92,7 +95,12 @@ def etcd(asked: Asked, place: Place) -> str:
 
 def servers(args: JobArgs) -> int:
     """Return the number of parameter servers."""
-    return args.num_ps_pods if args.distribution_strategy is Strategy.PARAMETER_SERVER else 0
+    return args.num_ps_pods if args.distribution_strategy is Strategy.PARAMETER_SERVER and not args.job_command else 0
+
+
+def has_master(args: JobArgs) -> bool:
+    """Return whether the job has a master: by all-reduce a model of the zoo is trained without one."""
+    return args.distribution_strategy is not Strategy.ALLREDUCE or bool(args.job_command)
 
 
 def _in_pods(args: JobArgs, place: Place) -> JobArgs:
@@ -128,15 +136,15 @@ def _classes(deployment: Deployment) -> Manifest:
 
 def _replicas(asked: Asked, place: Place) -> Manifest:
     args, deployment = asked.args, asked.deployment
-    found: Manifest = {
-        names.MASTER: {
+    found: Manifest = {}
+    if has_master(args):
+        found[names.MASTER] = {
             "replicas": 1,
             "podNames": PodNames.SINGLE.value,
             "restartPolicy": RestartPolicy.EXIT_CODE.value,
             "retryableExitCodes": list(CRASHES),  # 1 is the end of a job that has failed
             "template": template("master", _master_process(asked, place), asked, place),
         }
-    }
     if servers(args):
         found[PS] = {
             "replicas": servers(args),
@@ -180,6 +188,9 @@ def _worker_process(args: JobArgs) -> Process:
     env[JOB_ARGS] = literal(args.to_json())
     if args.job_command:
         return Process([literal(word) for word in shlex.split(args.job_command)], env)
+    if not has_master(args):
+        own = ["--name", f"$({POD_NAME})", *_job_args(args)]
+        return Process([*_module("allreduce"), "--job", args.job_name, *own])
     own = ["--name", f"$({POD_NAME})", "--master_addr", _master(args), *_ps_addrs(args)]
     return Process([*_module("worker"), "--job", args.job_name, *own, *_job_args(args)], env)
 
@@ -206,6 +217,8 @@ def _job_args(args: JobArgs) -> Sequence[str]:
 
 
 def first_pods(manifest: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the names of the master and of the first worker."""
+    """Return the names of the pod that writes the metrics, the master if there is one, and of the first worker."""
     own = manifest["metadata"]["name"]
-    return names.single_pod_name(own, names.MASTER), names.pod_name(own, names.WORKER, 0)
+    worker = names.pod_name(own, names.WORKER, 0)
+    has = names.MASTER in manifest["spec"]["replicaSpecs"]
+    return (names.single_pod_name(own, names.MASTER) if has else worker), worker

@@ -12,7 +12,7 @@ from contract.elasticjob.choices import Launcher, PodNames, RestartPolicy, Succe
 from elasticdl.client.flags import commandline
 from elasticdl.client.job.manifest import CRASHES, elastic_job, first_pods
 from elasticdl.client.job.pods import Place
-from elasticdl.job import JobArgs, JobMode
+from elasticdl.job import JobArgs, JobMode, Strategy
 from tests.elasticdl.client.seed import CODE, COMMAND, FACTS, asked
 
 STACK = Place("training", FACTS, CODE)
@@ -136,9 +136,25 @@ def test_a_job_may_be_allowed_to_grow() -> None:
 
 def test_all_reduce_meets_in_etcd_and_has_no_servers() -> None:
     found = codec.job_of(job(STACK, ("num_ps_pods",), distribution_strategy="AllreduceStrategy"))
-    assert set(found.spec.replica_specs) == {"Master", "Worker"}
+    assert set(found.spec.replica_specs) == {"Worker"}
     assert found.launcher is Launcher.TIDEWATER
     assert found.spec.rdzv_endpoint == "http://etcd.training.svc:2379"
+    assert found.spec.success_policy is SuccessPolicy.ANY_WORKER
+
+
+def test_all_reduce_is_done_by_the_elastic_trainer() -> None:
+    made = job(STACK, ("num_ps_pods",), distribution_strategy="AllreduceStrategy")
+    command = words(made, "Worker")
+    assert command[:3] == ["python3", "-m", "elasticdl.allreduce"]
+    assert JobArgs.from_json(after(command, "--job_args")).distribution_strategy is Strategy.ALLREDUCE
+    assert first_pods(made) == ("elasticdl-test-mnist-worker-0", "elasticdl-test-mnist-worker-0")
+
+
+def test_a_script_of_ones_own_by_all_reduce_has_a_master_for_its_shards() -> None:
+    more = {"job_command": "python3 train.py", "evaluation_steps": "0", "distribution_strategy": "AllreduceStrategy"}
+    found = codec.job_of(job(STACK, ("num_ps_pods",), **more))
+    assert set(found.spec.replica_specs) == {"Master", "Worker"}
+    assert (found.launcher, found.spec.success_policy) == (Launcher.TIDEWATER, SuccessPolicy.RANK0)
 
 
 def test_a_script_of_ones_own_takes_the_place_of_the_worker() -> None:
