@@ -165,8 +165,8 @@ def test_a_second_master_waits_and_goes_on_when_the_first_is_killed(etcd: str, t
         second.arguments = dataclasses.replace(second.arguments, address=first.address)
         first.start("after-store", 20)
         workers = [Patient(first.address, f"worker-{index}") for index in range(2)]
-        first.end()
         second.start()
+        assert first.end() == -signal.SIGKILL
         assert second.end() == 0
         check_exact(workers, args, etcd)
 

@@ -22,7 +22,8 @@ from elasticdl.master.tasks.state import JobState, Rules, Stage, begin
 from elasticdl.master.tasks.task_queue import Owner
 from elasticdl.master.tasks.transitions import Outcome
 
-WORKERS = st.sampled_from(["worker-0", "worker-1", "worker-2"])
+NAMES = ("worker-0", "worker-1")
+WORKERS = st.sampled_from(NAMES)
 TASKS = range(1, 13)
 
 
@@ -38,7 +39,7 @@ class Believer:
 class AnyOrder(RuleBasedStateMachine):
     """The master's transitions against workers that misbehave."""
 
-    @initialize(evaluates=st.booleans(), max_step=st.none() | st.integers(10, 200))
+    @initialize(evaluates=st.booleans(), max_step=st.none() | st.integers(60, 600))
     def start(self, evaluates: bool, max_step: int | None) -> None:
         self.of_job = Rules(
             servers=2,
@@ -53,6 +54,8 @@ class AnyOrder(RuleBasedStateMachine):
         self.now, self.version, self.processes = 0.0, 0, 0
         self.workers: dict[str, Believer] = {}
         self.counted: Counter[int] = Counter()
+        for name in NAMES:
+            self.join(name)
 
     def commit(self, state: JobState) -> None:
         self.state = self.saved = state
@@ -102,6 +105,12 @@ class AnyOrder(RuleBasedStateMachine):
         worker = self.workers.pop(name, None)
         if worker:
             self.state = transitions.lost(self.state, self.of_job, worker.owner)
+
+    @rule(name=WORKERS, how=st.sampled_from(["done", "failed"]))
+    def work(self, name: str, how: str) -> None:
+        """Do a task from its beginning to its end."""
+        self.ask(name, arrives=True)
+        self.report(name, how=how, arrives=True)
 
     @rule(name=WORKERS)
     def lose_the_stream(self, name: str) -> None:
