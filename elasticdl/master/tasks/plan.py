@@ -81,11 +81,6 @@ class Plan:
         """Return the number of records of one epoch."""
         return sum(piece.count for piece in self.pieces)
 
-    def tasks_of(self, epoch: int) -> range:
-        """Return the numbers of the tasks of one epoch."""
-        start = self.cut.first + epoch * len(self.pieces)
-        return range(start, start + len(self.pieces))
-
     def piece(self, task: int) -> Piece:
         """Return the records of a task."""
         epoch, place = divmod(task - self.cut.first, len(self.pieces))
