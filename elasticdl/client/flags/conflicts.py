@@ -15,7 +15,7 @@ from contract.elasticjob import names
 from elasticdl.client.flags import podspec, values
 from elasticdl.client.flags.asked import Asked, Resources, Restart, Ship
 from elasticdl.client.flags.mistakes import Mistake
-from elasticdl.job import Strategy, problems
+from elasticdl.job import JobMode, Strategy, problems
 
 PREFIX = "elasticdl-"
 """Of the names of all jobs and their pods, as in ElasticDL."""
@@ -102,6 +102,12 @@ def _of_sizes(asked: Asked, given: frozenset[str]) -> Iterator[Mistake]:
             "give at least the number of workers, or leave it out",
         )
     if args.distribution_strategy is Strategy.ALLREDUCE:
+        if args.mode is not JobMode.TRAIN:
+            yield Mistake(
+                f"`elasticdl {args.mode}` with {Strategy.ALLREDUCE}",
+                f"use {Strategy.PARAMETER_SERVER} or {Strategy.LOCAL}, which read the --output of that training by "
+                "--checkpoint_dir_for_init",
+            )
         for name, nothing in _SERVERS_ONLY.items():
             if name in given and getattr(args, name) != nothing:
                 yield Mistake(f"--{name} with {Strategy.ALLREDUCE}", "it has no parameter servers; leave it out")

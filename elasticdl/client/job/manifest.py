@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from contract import exit_codes
+from contract import devices, env, exit_codes
 from contract.elasticjob import names
 from contract.elasticjob.choices import CleanPodPolicy, Launcher, PodNames, RestartPolicy, SuccessPolicy
 from elasticdl.client.flags.asked import Asked, Deployment, Restart
@@ -42,13 +42,8 @@ CRASHES = tuple(128 + number for number in (signal.SIGABRT, signal.SIGBUS, signa
 SERVER_FAILURES = 5
 """Failures of each parameter server after which the job fails. A lost or deleted pod is no failure."""
 
-MASTER_ADDR, PS_ADDRS, JOB_ARGS, JOB_NAME = (
-    "ELASTICDL_MASTER_ADDR",
-    "ELASTICDL_PS_ADDRS",
-    "ELASTICDL_JOB_ARGS",
-    "ELASTICDL_JOB_NAME",
-)
-"""Variables of the workers, by which a script of the user's own finds its master: see `elasticdl.api`."""
+MASTER_ADDR, JOB_ARGS, JOB_NAME = "ELASTICDL_MASTER_ADDR", "ELASTICDL_JOB_ARGS", "ELASTICDL_JOB_NAME"
+"""Variables by which a script of the user's own finds its master."""
 
 
 def name_of(job: str) -> str:
@@ -109,8 +104,8 @@ def _in_pods(args: JobArgs, place: Place) -> JobArgs:
 
 
 def _meeting(args: JobArgs, etcd: str) -> Manifest:
-    """Return where the workers meet: at the master, or in etcd if they train by all-reduce."""
-    if args.distribution_strategy is Strategy.ALLREDUCE:
+    """Return where the workers meet: at the master, or in etcd if they may train by all-reduce."""
+    if etcd and (args.job_command or args.distribution_strategy is Strategy.ALLREDUCE):
         return {"rdzvEndpoint": etcd, "launcher": Launcher.TIDEWATER.value}
     return {"rdzvEndpoint": _master(args), "launcher": Launcher.NONE.value}
 
@@ -157,7 +152,7 @@ def _replicas(asked: Asked, place: Place) -> Manifest:
         "podNames": PodNames.SUCCESSIVE.value,
         "indexLabel": LABEL_INDEX,
         **_restarts(deployment.restart_policy, retried=deployment.relaunch_on_worker_failure > 0),
-        "template": template("worker", _worker_process(args), asked, place),
+        "template": template("worker", _worker_process(args, deployment), asked, place),
     }
     return found
 
@@ -183,16 +178,21 @@ def _server_process(args: JobArgs) -> Process:
     return Process([*_module("ps"), "--job", args.job_name, *own, "--master_addr", _master(args), *_job_args(args)])
 
 
-def _worker_process(args: JobArgs) -> Process:
-    env = {JOB_NAME: args.job_name, MASTER_ADDR: _master(args), PS_ADDRS: _addresses(args)}
-    env[JOB_ARGS] = literal(args.to_json())
+def _worker_process(args: JobArgs, deployment: Deployment) -> Process:
+    named = ["--job", args.job_name, "--name", f"$({POD_NAME})"]
+    # The controller's own value would be that of another job of this name, whose records are in etcd.
+    trains = {env.JOB: f"{args.job_name}-{args.run_id}", env.PROCESSES: _gpus(deployment)}
     if args.job_command:
-        return Process([literal(word) for word in shlex.split(args.job_command)], env)
+        told = {JOB_NAME: args.job_name, MASTER_ADDR: _master(args), JOB_ARGS: literal(args.to_json())}
+        return Process([literal(word) for word in shlex.split(args.job_command)], {**trains, **told})
     if not has_master(args):
-        own = ["--name", f"$({POD_NAME})", *_job_args(args)]
-        return Process([*_module("allreduce"), "--job", args.job_name, *own])
-    own = ["--name", f"$({POD_NAME})", "--master_addr", _master(args), *_ps_addrs(args)]
-    return Process([*_module("worker"), "--job", args.job_name, *own, *_job_args(args)], env)
+        return Process([*_module("allreduce"), *named, *_job_args(args)], trains)
+    return Process([*_module("worker"), *named, "--master_addr", _master(args), *_ps_addrs(args), *_job_args(args)])
+
+
+def _gpus(deployment: Deployment) -> str:
+    """Return the number of a worker's processes that train: one for each GPU."""
+    return deployment.worker.limits.get(devices.GPU, "1")
 
 
 def _module(name: str) -> Sequence[str]:

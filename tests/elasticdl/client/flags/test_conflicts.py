@@ -113,5 +113,11 @@ def test_a_command_without_flags_says_what_it_needs(mode: JobMode, needed: set[s
     assert {each.message for each in caught.value.mistakes} == needed
 
 
+def test_all_reduce_only_trains() -> None:
+    given = {name: COMMAND[name] for name in ("job_name", "model_zoo", "model_def", "validation_data")}
+    with pytest.raises(WrongCommand, match="`elasticdl evaluate` with AllreduceStrategy"):
+        commandline.asked(JobMode.EVALUATE, {**given, **ALLREDUCE, "checkpoint_dir_for_init": "/c"}, [])
+
+
 def test_the_tutorials_command_has_no_conflict() -> None:
     commandline.asked(JobMode.TRAIN, {**COMMAND, "image_name": "a:1"}, [])

@@ -150,6 +150,13 @@ def test_all_reduce_is_done_by_the_elastic_trainer() -> None:
     assert first_pods(made) == ("elasticdl-test-mnist-worker-0", "elasticdl-test-mnist-worker-0")
 
 
+def test_a_worker_trains_with_a_process_for_each_of_its_gpus() -> None:
+    gpus = {"worker_resource_request": "cpu=2,gpu=2", "worker_resource_limit": "cpu=2,gpu=2"}
+    made = job(STACK, ("num_ps_pods",), distribution_strategy="AllreduceStrategy", **gpus)
+    (container,) = made["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+    assert {"name": "TIDEWATER_PROCESSES", "value": "2"} in container["env"]
+
+
 def test_a_script_of_ones_own_by_all_reduce_has_a_master_for_its_shards() -> None:
     more = {"job_command": "python3 train.py", "evaluation_steps": "0", "distribution_strategy": "AllreduceStrategy"}
     found = codec.job_of(job(STACK, ("num_ps_pods",), **more))
@@ -163,6 +170,9 @@ def test_a_script_of_ones_own_takes_the_place_of_the_worker() -> None:
     (container,) = made["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"]
     env = {each["name"]: each.get("value") for each in container["env"]}
     assert env["ELASTICDL_MASTER_ADDR"] == "elasticdl-test-mnist-master:50001"
+    assert env["TIDEWATER_JOB"] == "test-mnist-0"  # another submission meets elsewhere
+    assert set(made["spec"]["replicaSpecs"]) == {"Master", "Worker"}
+    assert (made["spec"]["launcher"], made["spec"]["rdzvEndpoint"]) == ("tidewater", "http://etcd.training.svc:2379")
     assert container["workingDir"] == "/elasticdl/zoo"
 
 
