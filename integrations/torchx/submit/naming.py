@@ -98,8 +98,13 @@ def _type_of(name: str) -> str:
 
 
 def _free(type_: str, position: int, taken: set[str]) -> str:
-    """Return the type, or with the role's position at its end if another role has it: `a-b` and `ab` are one type."""
-    if type_ not in taken:
-        return type_
-    end = f"x{position}"
-    return f"{type_[: LONGEST_TYPE - len(end)]}{end}"
+    """Return the type, or with the role's position at its end if another role has it: `a-b` and `ab` are one type.
+
+    A role may also have a name as `abx3`, so the number goes on until nobody has the type.
+    """
+    free = type_
+    while free in taken:
+        end = f"x{position}"
+        free = f"{type_[: LONGEST_TYPE - len(end)]}{end}"
+        position += 1
+    return free

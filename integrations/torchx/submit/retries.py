@@ -51,8 +51,9 @@ def is_elastic(role: Role) -> bool:
 
 def retries(roles: Sequence[Role]) -> Retries:
     """Return what is made anew after a failure, and how many times."""
-    whole = any(role.retry_policy is RetryPolicy.APPLICATION for role in roles)
     retried = [role for role in roles if role.max_retries > 0]
+    # As TorchX: the policy of a role without retries says nothing, unless there are only such roles.
+    whole = any(role.retry_policy is RetryPolicy.APPLICATION for role in retried or roles)
     if whole and not any(is_elastic(role) for role in roles):
         # As TorchX: the whole application is restarted as many times as the role allows that allows the fewest.
         return Retries(RestartScope.JOB, 1 + min((role.max_retries for role in retried), default=0))

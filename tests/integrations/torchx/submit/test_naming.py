@@ -23,6 +23,7 @@ def test_one_role_is_the_worker_and_others_keep_their_names() -> None:
     [
         pytest.param(["a", "worker"], ("Worker", "workerx1"), id="named-worker"),
         pytest.param(["t", "a-b", "ab"], ("Worker", "ab", "abx2"), id="same-letters"),
+        pytest.param(["t", "abx3", "ab", "a-b"], ("Worker", "abx3", "ab", "abx4"), id="same-letters-and-number"),
         pytest.param(["t", "2nd"], ("Worker", "role2nd"), id="begins-with-a-digit"),
         pytest.param(["t", "---"], ("Worker", "role"), id="no-letters"),
     ],

@@ -80,7 +80,16 @@ def test_with_retries_a_failed_replica_is_made_again_and_counted(exit_code: int)
             id="hot-spare",
         ),
         pytest.param(
-            app(role(retry_policy=RetryPolicy.REPLICA, max_retries=1), role("ps")), RestartScope.JOB, 2, id="mixed"
+            app(role(retry_policy=RetryPolicy.REPLICA, max_retries=1), role("ps")),
+            RestartScope.POD,
+            2,
+            id="the-policy-of-a-role-without-retries-says-nothing",
+        ),
+        pytest.param(
+            app(role(retry_policy=RetryPolicy.REPLICA, max_retries=1), role("ps", max_retries=2)),
+            RestartScope.JOB,
+            2,
+            id="mixed",
         ),
     ],
 )

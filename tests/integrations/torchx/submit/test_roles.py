@@ -12,7 +12,10 @@ VALUES = Values(app_id="app-kx3p")
 
 
 def kubernetes(text: str, variables: dict[str, str]) -> str:
-    """Expand references as Kubernetes documents it: `$(VAR)` if there is such a variable, and `$$` is `$`."""
+    """Expand references as Kubernetes does it: `$(VAR)` if there is such a variable, and `$$` is `$`.
+
+    Of a character with several bytes after a dollar sign, it takes the first byte for a character.
+    """
     result, at = "", 0
     while at < len(text):
         after = text[at + 1 : at + 2]
@@ -22,6 +25,8 @@ def kubernetes(text: str, variables: dict[str, str]) -> str:
             end = text.index(")", at)
             name = text[at + 2 : end]
             result, at = result + variables.get(name, f"$({name})"), end + 1
+        elif text[at] == "$" and not after.isascii():
+            result, at = result + "$\ufffd", at + 2
         else:
             result, at = result + text[at], at + 1
     return result
@@ -42,7 +47,15 @@ def test_each_replica_has_its_own_number() -> None:
         assert kubernetes(found.env["NODE"], variables) == f"n{replica}"
 
 
-@pytest.mark.parametrize("text", ["$(HOSTNAME)", "a$(b)$(c)", "$HOME", "${HOME}", "1$", "$$(x)", "$$$", "$(", ""])
+def test_a_dollar_sign_before_the_number_stays() -> None:
+    found = resolved(role(args=["$$${replica_id}", "$$$$${replica_id}$$"]), VALUES)
+    variables = {"TORCHX_REPLICA_ID": "7"}
+    assert [kubernetes(each, variables) for each in found.args] == ["$7", "$$7$"]
+
+
+@pytest.mark.parametrize(
+    "text", ["$(HOSTNAME)", "a$(b)$(c)", "$HOME", "${HOME}", "1$", "$$(x)", "$$$", "$(", "", "5$€$", "$$é"]
+)
 def test_what_the_user_wrote_reaches_the_container_unchanged(text: str) -> None:
     assert kubernetes(literal(text), {"HOSTNAME": "wrong", "b": "wrong", "x": "wrong"}) == text
 
