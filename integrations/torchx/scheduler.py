@@ -22,12 +22,14 @@ from torchx.schedulers.api import DescribeAppResponse, ListAppResponse, Schedule
 from torchx.schedulers.ids import random_id
 from torchx.specs import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
 
+from cli.access.kubeconfig import DEFAULT_NAMESPACE
 from cli.access.server import connect
-from cli.errors import AlreadyThere, NotFound
+from cli.errors import AlreadyThere, NoKubeconfig, NotFound
 from cli.kube import JOBS, PODS, Access, Cluster, Object, Selection
 from contract import labels
 from contract.elasticjob import codec, names
 from contract.elasticjob.codec import InvalidJob
+from contract.stack import Facts
 from integrations.torchx import workspace
 from integrations.torchx.errors import Refused
 from integrations.torchx.observe import failures, states
@@ -50,6 +52,12 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 BACKEND = "tidewater"
+
+_NO_KUBECONFIG = (
+    "Name one with $KUBECONFIG, and its context with `kubectl config use-context`; `aws eks update-kubeconfig --name "
+    "CLUSTER` writes one for EKS. Without a cluster, what would be sent can be shown: --dryrun -cfg validate_spec=false "
+    '--workspace=""'
+)
 
 
 @dataclass
@@ -110,8 +118,7 @@ class TidewaterScheduler(workspace.WorkspaceMixin, Scheduler):
         checks.check(app)
         options = Options.of(cfg)
         images = self.dryrun_push_images(app, cfg)
-        namespace = options.namespace or self._cluster.namespace
-        facts = preflight.facts_of(self._cluster, namespace)
+        namespace, facts = self._place(options)
         overlays = {role.name: overlay.read(role) for role in app.roles}
         submission = Submission(
             unique=self._unique(), namespace=namespace, options=options, facts=facts, overlays=overlays
@@ -212,7 +219,8 @@ class TidewaterScheduler(workspace.WorkspaceMixin, Scheduler):
         """Suspend the job for good: its pods end, and it can still be described."""
         namespace, name = _parts(app_id)
         change: Object = {"metadata": {"annotations": {ANNOTATION_CANCELLED: "true"}}, "spec": {"suspend": True}}
-        self._cluster.patch(JOBS, name, change, namespace=namespace)
+        with contextlib.suppress(NotFound):
+            self._cluster.patch(JOBS, name, change, namespace=namespace)
 
     def delete(self, app_id: str) -> None:
         """Remove the application, with its pods and their logs. Nothing happens if there is none."""
@@ -227,6 +235,20 @@ class TidewaterScheduler(workspace.WorkspaceMixin, Scheduler):
     def close(self) -> None:
         """Forget the connection. May be called again; the scheduler must not be used after it."""
         self._connected = None
+
+    def _place(self, options: Options) -> tuple[str, Facts | None]:
+        """Return the namespace, and the facts of the stack there.
+
+        Without a kubeconfig nobody can be asked, and nothing can be sent. What would be sent can still be shown, if
+        nobody shall be asked.
+        """
+        try:
+            namespace = options.namespace or self._cluster.namespace
+            return namespace, preflight.facts_of(self._cluster, namespace)
+        except NoKubeconfig:
+            if options.validate_spec:
+                raise
+            return options.namespace or DEFAULT_NAMESPACE, None
 
     @property
     def _cluster(self) -> Cluster:
@@ -271,7 +293,11 @@ def create_scheduler(
 
 
 def _connect() -> Cluster:
-    return connect(Access())
+    try:
+        return connect(Access())
+    except NoKubeconfig as error:
+        # The command line of Tidewater has flags for it, and that of TorchX has none.
+        raise NoKubeconfig(error.message, _NO_KUBECONFIG) from None
 
 
 def _app_id(job: Object) -> str:
@@ -279,9 +305,9 @@ def _app_id(job: Object) -> str:
 
 
 def _parts(app_id: str) -> tuple[str, str]:
-    """Return namespace and name."""
-    namespace, colon, name = app_id.partition(":")
-    if not colon or not re.fullmatch(names.DNS_LABEL, namespace) or not re.fullmatch(names.DNS_LABEL, name):
+    """Return namespace and name. Whether there can be such names is the API server's to say."""
+    namespace, _, name = app_id.partition(":")
+    if not re.fullmatch("[^:/]+:[^:/]+", app_id):
         raise Refused(f"{app_id!r} is no application of this scheduler; its id is NAMESPACE:NAME")
     return namespace, name
 

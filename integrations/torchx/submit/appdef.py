@@ -29,6 +29,7 @@ def encoded(app: AppDef) -> str:
     Raises:
         Refused: a value of a role's metadata, resource or another field is nothing that JSON has.
     """
+    _check(app.metadata, "metadata of the application")
     roles = [_role_object(role) for role in app.roles]
     return json.dumps(
         {"version": VERSION, "name": app.name, "metadata": dict(app.metadata), "roles": roles}, separators=(",", ":")

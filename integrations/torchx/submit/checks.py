@@ -5,12 +5,15 @@ check(app)      # raises Refused, with the role and the remedy
 
 from __future__ import annotations
 
-from torchx.specs import MISSING, NONE, AppDef, RetryPolicy, Role
+import re
+
+from torchx.specs import MISSING, NONE, AppDef, Resource, RetryPolicy, Role
 
 from contract.elasticjob.model import MOST_REPLICAS
 from integrations.torchx.errors import Refused
 
 _UNSET = ("", MISSING, NONE)
+_ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
 
 def check(app: AppDef) -> None:
@@ -21,8 +24,12 @@ def check(app: AppDef) -> None:
     """
     if not app.roles:
         raise Refused(f"application {app.name!r} has no roles; it needs at least one")
+    for name in (app.name, *(role.name for role in app.roles)):
+        if not isinstance(name, str):
+            raise Refused(f"{name!r} can't be the name of an application or a role; it must be a text")
     for role in app.roles:
         _check_program(role)
+        _check_environment(role)
         _check_numbers(role)
 
 
@@ -39,7 +46,21 @@ def _check_program(role: Role) -> None:
         raise Refused(f"role {role.name}: argument {wrong[0]!r} must be a text")
 
 
+def _check_environment(role: Role) -> None:
+    for name, value in role.env.items():
+        if not isinstance(name, str) or not _ENV_NAME.fullmatch(name):
+            raise Refused(f"role {role.name}: {name!r} can't be the name of an environment variable")
+        if not isinstance(value, str):
+            raise Refused(f"role {role.name}: the value of variable {name} is {value!r}, and must be a text")
+
+
 def _check_numbers(role: Role) -> None:
+    if not isinstance(role.resource, Resource):
+        raise Refused(f"role {role.name}: resource={role.resource!r} must be a Resource")
+    for key in ("num_replicas", "min_replicas", "max_retries"):
+        value = getattr(role, key)
+        if type(value) is not int and not (value is None and key == "min_replicas"):
+            raise Refused(f"role {role.name}: {key}={value!r} must be a whole number")
     most, fewest = role.num_replicas, role.min_replicas
     if not 1 <= most <= MOST_REPLICAS:
         raise Refused(f"role {role.name}: num_replicas={most} must be between 1 and {MOST_REPLICAS}")

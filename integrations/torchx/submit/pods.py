@@ -41,7 +41,6 @@ _NOBODY = {"HOME": "/tmp", "USER": "tidewater"}
 """Variables of pods that run as a user of which the image knows nothing: libraries ask for both."""
 
 _PORT_NAME = re.compile(r"(?=.{1,15}$)(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
-_ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ def pod_template(role: Role, pod: Pod, options: Options, facts: Facts | None) ->
     """Return the template of a role whose macros are filled in.
 
     Raises:
-        Refused: a mount, a port or a variable of the role can't be of a pod.
+        Refused: a mount or a port of the role can't be of a pod.
     """
     volumes, mounts = _shared_memory()
     for index, mount in enumerate(role.mounts):
@@ -132,14 +131,10 @@ def _env(role: Role, pod: Pod, defaults: Mapping[str, str]) -> list[Manifest]:
     own: dict[str, str] = {**defaults, **role.env, RANK0_HOST: pod.rank0, IMAGE: role.image}
     own.pop(REPLICA_ID, None)
     replica = _field(REPLICA_ID, f"metadata.labels['{LABEL_REPLICA_ID}']")
-    return [replica, *(_variable(name, value, role.name) for name, value in own.items())]
+    return [replica, *(_variable(name, value) for name, value in own.items())]
 
 
-def _variable(name: str, value: str, role: str) -> Manifest:
-    if not isinstance(name, str) or not _ENV_NAME.fullmatch(name):
-        raise Refused(f"role {role}: {name!r} can't be the name of an environment variable")
-    if not isinstance(value, str):
-        raise Refused(f"role {role}: the value of variable {name} is {value!r}, and must be a text")
+def _variable(name: str, value: str) -> Manifest:
     if value.startswith(FIELD_PATH):
         return _field(name, value.removeprefix(FIELD_PATH))
     return {"name": name, "value": value}
@@ -152,8 +147,8 @@ def _field(name: str, path: str) -> Manifest:
 def _port(name: str, port: int, role: str) -> Manifest:
     if not _PORT_NAME.fullmatch(name):
         raise Refused(f"role {role}: port {name!r} must have a name of small letters, digits and dashes, 15 at most")
-    if not 0 < port < 1 << 16:
-        raise Refused(f"role {role}: port {name} is {port}, and must be between 1 and 65535")
+    if type(port) is not int or not 0 < port < 1 << 16:
+        raise Refused(f"role {role}: port {name} is {port!r}, and must be a number between 1 and 65535")
     return {"name": name, "containerPort": port}
 
 

@@ -43,6 +43,24 @@ def test_create_scheduler_makes_a_scheduler_that_connects_only_when_it_is_used(m
         made.list()
 
 
+def test_without_a_kubeconfig_what_would_be_sent_can_be_shown_if_nobody_shall_be_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nowhere/config")
+    made = create_scheduler("session")
+    info = made.submit_dryrun(complete(), {"validate_spec": False})
+    assert info.request.resource["metadata"]["namespace"] == "default"
+    with pytest.raises(ClusterError, match="KUBECONFIG is /nowhere/config"):
+        made.schedule(info)
+
+
+def test_a_missing_kubeconfig_names_no_flag_that_torchx_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nowhere/config")
+    with pytest.raises(ClusterError, match="-cfg validate_spec=false") as error:
+        create_scheduler("session").submit_dryrun(complete(), {})
+    assert "--kubeconfig" not in str(error.value)
+
+
 def test_it_needs_no_client_library_of_kubernetes() -> None:
     assert "kubernetes" not in sys.modules
 

@@ -70,8 +70,9 @@ def test_an_application_that_nobody_has_seen_is_submitted(scheduler: TidewaterSc
 
 
 def test_an_application_that_does_not_exist_is_none(scheduler: TidewaterScheduler) -> None:
-    assert scheduler.describe("training:none") is None
-    assert not scheduler.exists("training:none")
+    for app_id in ("training:none", "Training:app", "training:No_Name", "training:ä"):
+        assert scheduler.describe(app_id) is None
+        assert not scheduler.exists(app_id)
 
 
 def test_any_other_answer_is_an_error(scheduler: TidewaterScheduler, cluster: KubernetesInMemory) -> None:
@@ -80,7 +81,7 @@ def test_any_other_answer_is_an_error(scheduler: TidewaterScheduler, cluster: Ku
         scheduler.describe("training:app")
 
 
-@pytest.mark.parametrize("app_id", ["app", "", "a:b:c", "training:", ":app", "Training:app", "a/b:c"])
+@pytest.mark.parametrize("app_id", ["app", "", "a:b:c", "training:", ":app", "a/b:c"])
 def test_what_is_no_id_is_named(scheduler: TidewaterScheduler, app_id: str) -> None:
     with pytest.raises(Refused, match="is no application of this scheduler"):
         scheduler.describe(app_id)
@@ -228,6 +229,14 @@ def test_a_cancelled_application_ends_and_is_still_described(
 def test_what_does_not_exist_is_cancelled_and_deleted_without_an_error(scheduler: TidewaterScheduler) -> None:
     scheduler.cancel("training:none")
     scheduler.delete("training:none")
+
+
+def test_what_is_deleted_while_it_is_cancelled_is_no_error(
+    scheduler: TidewaterScheduler, cluster: KubernetesInMemory
+) -> None:
+    app_id = submitted(scheduler)
+    cluster.failures["patch", names.KIND] = refused(Answer(404, "NotFound", "not found"))
+    scheduler.cancel(app_id)
 
 
 def test_a_deleted_application_is_gone(scheduler: TidewaterScheduler, cluster: KubernetesInMemory) -> None:

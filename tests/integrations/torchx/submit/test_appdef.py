@@ -65,6 +65,11 @@ def test_what_json_does_not_have_is_named(fields: dict[str, Any], told: str) -> 
     assert str(error.value).startswith(told)
 
 
+def test_metadata_of_the_application_that_json_does_not_have_is_named() -> None:
+    with pytest.raises(Refused, match=r"metadata of the application\[k\] is object"):
+        encoded(AppDef("app", [role()], {"k": object()}))
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

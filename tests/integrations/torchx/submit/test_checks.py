@@ -21,6 +21,12 @@ from tests.integrations.torchx.doubles import app, role
         pytest.param({"image": "a b"}, "role trainer: image 'a b' can't have blanks", id="blank-in-image"),
         pytest.param({"entrypoint": "<MISSING>"}, "role trainer: its entrypoint is missing", id="no-entrypoint"),
         pytest.param({"args": [1]}, "role trainer: argument 1 must be a text", id="number-as-argument"),
+        pytest.param({"env": {"A=B": "1"}}, "role trainer: 'A=B' can't be the name", id="variable"),
+        pytest.param({"env": {"A": None}}, "role trainer: the value of variable A is None", id="value"),
+        pytest.param({"resource": None}, "role trainer: resource=None must be a Resource", id="resource"),
+        pytest.param({"num_replicas": "3"}, "role trainer: num_replicas='3' must be a whole", id="number-as-text"),
+        pytest.param({"num_replicas": True}, "role trainer: num_replicas=True must be a whole", id="truth-value"),
+        pytest.param({"max_retries": 1.5}, "role trainer: max_retries=1.5 must be a whole", id="part-of-a-retry"),
         pytest.param({"num_replicas": 0}, "role trainer: num_replicas=0 must be between 1", id="no-replicas"),
         pytest.param({"num_replicas": 5001}, "role trainer: num_replicas=5001", id="too-many-replicas"),
         pytest.param(
@@ -42,6 +48,12 @@ def test_a_role_that_cannot_run_is_named(fields: dict[str, Any], told: str) -> N
 def test_an_application_without_roles_is_refused() -> None:
     with pytest.raises(Refused, match="'empty' has no roles"):
         check(AppDef("empty"))
+
+
+@pytest.mark.parametrize("given", [AppDef(None, [role()]), app(role(3))], ids=["application", "role"])
+def test_a_name_that_is_no_text_is_refused(given: AppDef) -> None:
+    with pytest.raises(Refused, match="can't be the name of an application or a role"):
+        check(given)
 
 
 def test_more_nodes_at_least_than_at_most_is_refused() -> None:
