@@ -179,7 +179,7 @@ class PsClient:
         dense: Tensors,
         rows: Mapping[str, Rows] | None = None,
         *,
-        lr: float = 0.0,
+        lr: float | None = None,
         buffers: Tensors | None = None,
     ) -> tuple[bool, ...]:
         """Push a minibatch's gradients. Return, for each server, whether it accepts them.
@@ -191,7 +191,7 @@ class PsClient:
             minibatch: ascending number; each is counted once.
             dense: gradients by parameter. A parameter without a gradient is left out.
             rows: ids and gradients of rows by table; ids may repeat.
-            lr: learning rate; 0: the optimizer's own.
+            lr: learning rate; None: the optimizer's own.
             buffers: new values of buffers.
 
         Raises:

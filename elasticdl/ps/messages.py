@@ -25,7 +25,7 @@ def gradient_from(message: pb.Gradients) -> Gradient:
         {name: decode(value) for name, value in message.dense.items()},
         {rows.table: rows_from(rows) for rows in message.rows},
         {name: decode(value) for name, value in message.buffers.items()},
-        message.learning_rate,
+        message.learning_rate if message.HasField("learning_rate") else None,
     )
 
 

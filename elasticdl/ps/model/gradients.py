@@ -25,8 +25,8 @@ class Gradient:
     rows: Mapping[str, Rows] = field(default_factory=dict)
     """By table. A table with a gradient that has no rows on this server is there, too: its steps are counted."""
     buffers: Mapping[str, torch.Tensor] = field(default_factory=dict)
-    lr: float = 0.0
-    """0: the optimizer's own."""
+    lr: float | None = None
+    """Learning rate; None: the optimizer's own."""
 
 
 def mean(gradients: Sequence[Gradient]) -> Gradient:

@@ -183,7 +183,7 @@ class Part:
         gradient = mean(self._waiting)
         self._waiting = []
         age = self._view.version - gradient.version
-        lr = self._policy.learning_rate(gradient.lr or self.optimizer.lr, age)
+        lr = self._policy.learning_rate(self.optimizer.lr if gradient.lr is None else gradient.lr, age)
         for name, (ids, values) in gradient.rows.items():
             self._steps[name] += 1
             if len(ids):
@@ -196,7 +196,7 @@ class Part:
     def _checked(self, gradient: Gradient) -> Gradient:
         self.dense.check(gradient.dense, gradient.buffers)
         rows = {name: self._checked_rows(name, *each) for name, each in gradient.rows.items()}
-        if not 0 <= gradient.lr < float("inf"):
+        if gradient.lr is not None and not 0 <= gradient.lr < float("inf"):
             raise PushRefused(f"the learning rate that was pushed is {gradient.lr}", "Push one of 0 or more.")
         return replace(gradient, rows=rows)
 

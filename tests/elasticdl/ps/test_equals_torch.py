@@ -91,9 +91,9 @@ def test_a_learning_rate_that_is_pushed_is_that_of_torch_for_this_step() -> None
     own = Adam(lr=0.1).torch([parameter])
     with servers(1) as addresses, client(addresses) as ps:
         ps.init_model({"a": torch.ones(3)}, [], Adam(lr=0.1))
-        for number, lr in enumerate([0.0, 0.3, 0.7]):  # 0: the optimizer's own
+        for number, lr in enumerate([None, 0.3, 0.0, 0.7]):  # None: the optimizer's own
             parameter.grad = torch.full((3,), 0.5)
-            own.param_groups[0]["lr"] = lr or 0.1
+            own.param_groups[0]["lr"] = 0.1 if lr is None else lr
             own.step()
             ps.push_gradients(number, {"a": torch.full((3,), 0.5)}, lr=lr)
         assert torch.equal(ps.pull_dense()["a"], parameter)
