@@ -55,7 +55,7 @@ BACKEND = "tidewater"
 
 _NO_KUBECONFIG = (
     "Name one with $KUBECONFIG, and its context with `kubectl config use-context`; `aws eks update-kubeconfig --name "
-    "CLUSTER` writes one for EKS. Without a cluster, what would be sent can be shown: --dryrun -cfg validate_spec=false "
+    "CLUSTER` writes one for EKS. Without a cluster, this shows what would be sent: --dryrun -cfg validate_spec=false "
     '--workspace=""'
 )
 
