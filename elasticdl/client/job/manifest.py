@@ -43,7 +43,7 @@ SERVER_FAILURES = 5
 """Failures of each parameter server after which the job fails. A lost or deleted pod is no failure."""
 
 MASTER_ADDR, JOB_ARGS, JOB_NAME = "ELASTICDL_MASTER_ADDR", "ELASTICDL_JOB_ARGS", "ELASTICDL_JOB_NAME"
-"""Variables by which a script of the user's own finds its master."""
+"""Variables by which a script of the user's own finds its master: `elasticdl.api.environment` reads them."""
 
 
 def name_of(job: str) -> str:
@@ -181,18 +181,14 @@ def _server_process(args: JobArgs) -> Process:
 def _worker_process(args: JobArgs, deployment: Deployment) -> Process:
     named = ["--job", args.job_name, "--name", f"$({POD_NAME})"]
     # The controller's own value would be that of another job of this name, whose records are in etcd.
-    trains = {env.JOB: f"{args.job_name}-{args.run_id}", env.PROCESSES: _gpus(deployment)}
+    run = {env.JOB: f"{args.job_name}-{args.run_id}"}
     if args.job_command:
         told = {JOB_NAME: args.job_name, MASTER_ADDR: _master(args), JOB_ARGS: literal(args.to_json())}
-        return Process([literal(word) for word in shlex.split(args.job_command)], {**trains, **told})
+        return Process([literal(word) for word in shlex.split(args.job_command)], {**run, **told})
     if not has_master(args):
-        return Process([*_module("allreduce"), *named, *_job_args(args)], trains)
+        processes = {env.PROCESSES: deployment.worker.limits.get(devices.GPU, "1")}  # one for each GPU
+        return Process([*_module("allreduce"), *named, *_job_args(args)], {**run, **processes})
     return Process([*_module("worker"), *named, "--master_addr", _master(args), *_ps_addrs(args), *_job_args(args)])
-
-
-def _gpus(deployment: Deployment) -> str:
-    """Return the number of a worker's processes that train: one for each GPU."""
-    return deployment.worker.limits.get(devices.GPU, "1")
 
 
 def _module(name: str) -> Sequence[str]:

@@ -96,7 +96,8 @@ def _of_place(asked: Asked, place: Place) -> Iterator[Mistake]:
         )
     elif not all(pods.image(kind, deployment, place.facts) for kind in _KINDS):
         yield Mistake("--image_name is missing", f"{where} is no stack's, which would have one")
-    if not manifest.etcd(asked, place) and asked.args.distribution_strategy is Strategy.ALLREDUCE:
+    meets = asked.args.distribution_strategy is Strategy.ALLREDUCE or bool(asked.args.job_command)
+    if meets and not manifest.etcd(asked, place):
         yield Mistake(
             "--etcd is missing", f"{where} is no stack's, which would have one: --etcd=http://etcd.NS.svc:2379"
         )

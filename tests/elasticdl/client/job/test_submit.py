@@ -148,9 +148,11 @@ def test_who_may_not_read_priority_classes_may_submit(world: World) -> None:
     world.submit(in_image())
 
 
-def test_all_reduce_needs_etcd(world: World) -> None:
-    asked = seed.asked(("num_ps_pods",), image_name="a:1", distribution_strategy="AllreduceStrategy")
-    assert world.mistakes(asked) == ["--etcd is missing"]
+@pytest.mark.parametrize(
+    "more", [{"distribution_strategy": "AllreduceStrategy"}, {"job_command": "python3 a.py", "evaluation_steps": "0"}]
+)
+def test_workers_that_train_together_need_etcd(world: World, more: dict[str, str]) -> None:
+    assert world.mistakes(seed.asked(("num_ps_pods",), image_name="a:1", **more)) == ["--etcd is missing"]
 
 
 def test_a_job_that_is_there_is_an_error_with_the_remedy(world: World) -> None:
