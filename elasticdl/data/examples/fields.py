@@ -62,9 +62,9 @@ def encode(fields: Mapping[str, Value]) -> bytes:
 def decode(record: bytes) -> Fields:
     """Return the fields of a record, ours or a tf.Example.
 
-    An image file becomes uint8 pixels, (height, width) if it is grey, otherwise (height, width, 3). Numbers become
-    arrays without dimensions. Of a tf.Example, numbers become float32 and int64 arrays of one dimension, and bytes a
-    list. Arrays of ours can't be written to: copy them before changing them.
+    An image file becomes uint8 pixels, (height, width) if it is grey, otherwise (height, width, 3). Of
+    16 bits it has the higher 8. Numbers become arrays without dimensions. Of a tf.Example, numbers become float32 and
+    int64 arrays of one dimension, and bytes a list. Arrays of ours can't be written to: copy them before changing them.
 
     Raises:
         DamagedData: The record is cut off, or is something else.
@@ -137,8 +137,16 @@ def _pixels(content: bytes, name: str) -> npt.NDArray[np.uint8]:
 
     try:
         with Image.open(io.BytesIO(content)) as opened:
+            if opened.mode in ("I", "F"):
+                raise DamagedData(
+                    f"image {name} has 32 bits for each pixel, and doesn't say how bright the brightest may be",
+                    "convert it to 8 or 16 bits",
+                )
+            if opened.mode.startswith("I;16"):  # Pillow's conversion makes 255 of everything above 255
+                return (np.asarray(opened) >> 8).astype(np.uint8)
             return np.asarray(opened.convert("L" if opened.mode in ("1", "L", "LA") else "RGB"))
-    except (OSError, SyntaxError, ValueError) as error:  # Pillow's errors of a damaged file come as any of them
+    # Pillow's errors of a damaged file come as any of these
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise DamagedData(
             f"image {name} ({len(content)} bytes) can't be decoded: {error}", "replace the file"
         ) from error

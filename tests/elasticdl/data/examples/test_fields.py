@@ -89,3 +89,21 @@ def test_a_kind_that_is_unknown_is_an_error() -> None:
 def test_a_value_that_a_record_cannot_hold_is_named() -> None:
     with pytest.raises(DataError, match="field 'x' is of complex128"):
         encode({"x": np.zeros(2, np.complex128)})
+
+
+def test_an_image_of_16_bits_becomes_8_bits_without_being_clipped() -> None:
+    shades = np.arange(0, 65536, 1024, dtype=np.uint16).reshape(8, 8)
+    buffer = io.BytesIO()
+    Image.fromarray(shades).save(buffer, "PNG")
+    pixels = decode(encode({"image": ImageFile(buffer.getvalue())}))["image"]
+    assert pixels.dtype == np.uint8
+    assert np.array_equal(pixels, shades // 256)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+def test_an_image_whose_brightest_value_is_unknown_is_refused(dtype: type) -> None:
+    buffer = io.BytesIO()
+    Image.fromarray(np.ones((2, 2), dtype)).save(buffer, "TIFF")
+    with pytest.raises(DamagedData, match=r"a\.tif has 32 bits") as caught:
+        decode(encode({"image": ImageFile(buffer.getvalue()), "path": "a.tif"}))
+    assert "8 or 16 bits" in caught.value.remedy
