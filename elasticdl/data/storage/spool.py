@@ -47,14 +47,9 @@ class SpooledBlob(Blob):
         self._file.close()
 
 
-def is_compressed(name: str) -> bool:
-    """Return whether a file's name says that it is compressed as a whole."""
-    return name.endswith(tuple(_OPENERS))
-
-
 def unpacked(blob: Blob) -> Blob:
     """Return the unpacked content of a file, or the file itself if its name doesn't say that it is compressed."""
-    opener = next((each for suffix, each in _OPENERS.items() if blob.name.endswith(suffix)), None)
+    opener = next((each for suffix, each in _OPENERS.items() if blob.name.lower().endswith(suffix)), None)
     if opener is None:
         return blob
     file = tempfile.TemporaryFile()  # noqa: SIM115 - the blob closes it

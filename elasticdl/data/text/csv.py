@@ -20,6 +20,8 @@ from elasticdl.data.text.rows import Lines, TextReader
 from elasticdl.errors import DamagedData, DataError
 
 _BOM = "\ufeff"
+_LARGEST_VALUE = 256 << 20
+"""Characters. The limit of Python's module csv, which is one for the whole process, is 131,072."""
 
 
 class CsvReader(TextReader):
@@ -49,6 +51,7 @@ class CsvReader(TextReader):
             raise DataError(f"columns is the text {columns!r}", 'give a list: columns=["user", "item"]')
         self.encoding = ascii_compatible(encoding)
         self._asked = tuple(columns) if columns is not None else None
+        csv.field_size_limit(max(csv.field_size_limit(), _LARGEST_VALUE))
         self._format: dict[str, Any] = {"delimiter": sep, "quotechar": quote, "strict": True}
         self._columns: tuple[str, ...] | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from elasticdl.errors import DamagedData, DataError
 
 _EVERY = 256
 """Rows from one offset that is kept to the next: a task reads at most so many rows before its first one."""
+_OPEN_FILES = 32
 
 
 class Lines:
@@ -62,6 +64,8 @@ class RowIndex:
     rows: int
     offsets: tuple[int, ...]
     """Of every 256th row, from row 0 on."""
+    size: int
+    """Of the file, in bytes."""
 
     def range(self, start: int, end: int) -> tuple[int, int | None]:
         """Return between which offsets the rows [start, end) are; None: up to the end of the file."""
@@ -76,7 +80,8 @@ class TextReader(Reader):
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._open: dict[str, tuple[Blob, RowIndex]] = {}
+        self._open: OrderedDict[str, Blob] = OrderedDict()
+        self._indexes: dict[str, RowIndex] = {}
 
     def shards(self) -> list[Shard]:
         """Return one shard for each file. Counting rows means reading the files once: text has no index."""
@@ -88,7 +93,7 @@ class TextReader(Reader):
     def read(self, shard: Shard) -> Iterator[Any]:
         """Yield the rows of a shard."""
         blob, index = self._opened(shard.name)
-        if shard.end > index.rows:
+        if shard.end > index.rows or blob.size != index.size:
             raise DamagedData(
                 f"{shard.name} has {index.rows} rows, and the task is [{shard.start}, {shard.end})",
                 "the file has changed since the job counted its rows: start the job again",
@@ -116,7 +121,7 @@ class TextReader(Reader):
 
     def close(self) -> None:
         """Close all files."""
-        for blob, _ in self._open.values():
+        for blob in self._open.values():
             blob.close()
         self._open.clear()
 
@@ -124,10 +129,16 @@ class TextReader(Reader):
         return [entry.name for entry in files(self._address) if not entry.path.startswith("_")]
 
     def _opened(self, name: str) -> tuple[Blob, RowIndex]:
+        """Return a file, which may be open already, and its index."""
         if name not in self._open:
-            blob = unpacked(open_blob(name))
-            self._open[name] = (blob, self._index(blob))
-        return self._open[name]
+            self._open[name] = unpacked(open_blob(name))
+            if len(self._open) > _OPEN_FILES:
+                _, oldest = self._open.popitem(last=False)
+                oldest.close()
+        self._open.move_to_end(name)
+        if name not in self._indexes:
+            self._indexes[name] = self._index(self._open[name])
+        return self._open[name], self._indexes[name]
 
     def _index(self, blob: Blob) -> RowIndex:
         lines = Lines(blob, self.encoding, self.begin(blob))
@@ -136,4 +147,4 @@ class TextReader(Reader):
             if count % _EVERY == 0:
                 offsets.append(offset)
             count, offset = count + 1, lines.offset
-        return RowIndex(count, tuple(offsets))
+        return RowIndex(count, tuple(offsets), blob.size)

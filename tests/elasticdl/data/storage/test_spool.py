@@ -47,3 +47,10 @@ def test_a_damaged_file_is_named(tmp_path: Path, suffix: str, damage: str) -> No
     path.write_bytes(whole)
     with pytest.raises(DamagedData, match=f"{path}.*does not unpack"):
         unpacked(LocalBlob(path))
+
+
+def test_the_case_of_a_name_does_not_matter(tmp_path: Path) -> None:
+    path = tmp_path / "DATA.CSV.GZ"
+    path.write_bytes(gzip.compress(CONTENT))
+    with unpacked(LocalBlob(path)) as blob:
+        assert blob.size == len(CONTENT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import resource
 from pathlib import Path
 
 import pytest
@@ -143,3 +144,20 @@ def test_files_of_a_folder_need_the_same_header(tmp_path: Path) -> None:
 def test_a_wrong_parameter_is_named(argument: dict[str, str], said: str) -> None:
     with pytest.raises(DataError, match=said):
         CsvReader("data.csv", **argument)
+
+
+def test_a_value_may_be_large(tmp_path: Path) -> None:
+    rows = [["1", "n", "x" * 1_000_000]]
+    assert read_all(CsvReader(str(written(tmp_path / "data.csv", rows)))) == rows
+
+
+def test_a_folder_may_have_more_files_than_a_process_may_open(tmp_path: Path) -> None:
+    for number in range(100):
+        written(tmp_path / f"{number:03}.csv", ROWS[number : number + 2])
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened = len(list(Path("/proc/self/fd").iterdir()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 60, hard))
+    try:
+        assert len(read_all(CsvReader(str(tmp_path)))) == 200
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
