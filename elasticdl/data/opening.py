@@ -6,7 +6,7 @@
 `reader_type` may be RecordIO, CSV, Text or Images. Without it the address decides:
 
     *.csv, *.csv.gz (.bz2, .xz)      CSV                 a file that begins with RecordIO's magic    RecordIO
-    *.txt, *.txt.gz (.bz2, .xz)      Text                a folder of such files                      as the file
+    *.txt, *.txt.gz (.bz2, .xz)      Text                a folder                    as most of its files
     *.zip, *.tar, *.tar.gz, *.tgz    Images              a folder of folders of images               Images
 """
 
@@ -85,9 +85,11 @@ def _detected(uri: str) -> str:
     if uri.lower().endswith(ZIP + TAR):
         return IMAGES
     entries = [entry for entry in files(uri) if not entry.path.rpartition("/")[2].startswith("_")] or files(uri)
-    for kind, suffixes in _BY_SUFFIX.items():
-        if any(entry.path.lower().endswith(suffixes) for entry in entries):
-            return kind
+    counts = {
+        kind: sum(entry.path.lower().endswith(suffixes) for entry in entries) for kind, suffixes in _BY_SUFFIX.items()
+    }
+    if any(counts.values()):
+        return max(counts, key=lambda kind: counts[kind])  # there may be a LICENSE.txt among images
     first = entries[0]
     with open_blob(first.name) as blob:
         begin = blob.read(0, min(4, blob.size))

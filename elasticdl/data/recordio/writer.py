@@ -74,7 +74,8 @@ class RecordWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None and not self._file.closed:
-            self.close()
-        else:
-            self.discard()
+        try:
+            if error is None and not self._file.closed:
+                self.close()
+        finally:
+            self.discard()  # of a file that is complete, there is nothing left to remove

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,15 +50,30 @@ class LocalBlob(Blob):
 
 
 def listed(root: Path) -> Iterator[Entry]:
-    """Yield the files at a path, however deep, or the file itself. The order is that of the file system."""
+    """Yield the files at a path, however deep, or the file itself. The order is that of the file system.
+
+    Links are followed, except to a folder that they are in.
+
+    Raises:
+        DataError: a link leads nowhere, or there is something else than files and folders.
+    """
     if root.is_file():
         yield Entry(str(root), root.name, root.stat().st_size)
         return
     for folder, folders, files in os.walk(root, onerror=_raise, followlinks=True):
-        folders[:] = [name for name in folders if name not in _NOT_OURS and not name.startswith(".")]
-        for name in files:
-            path = Path(folder, name)
-            yield Entry(str(path), path.relative_to(root).as_posix(), path.stat().st_size)
+        ours = [name for name in folders if name not in _NOT_OURS and not name.startswith(".")]
+        folders[:] = [name for name in ours if not _leads_back(Path(folder, name))]
+        for path in (Path(folder, name) for name in files if not name.startswith(".")):
+            with told(str(path)):
+                found = path.stat()
+            if not stat.S_ISREG(found.st_mode):
+                raise DataError(f"{path} is neither a file nor a folder", "remove it from the folder of the data")
+            yield Entry(str(path), path.relative_to(root).as_posix(), found.st_size)
+
+
+def _leads_back(folder: Path) -> bool:
+    """Return whether a folder is a link to one that it is in: to follow it would never end."""
+    return folder.is_symlink() and folder.resolve() in {each.resolve() for each in folder.absolute().parents}
 
 
 def _raise(error: OSError) -> None:

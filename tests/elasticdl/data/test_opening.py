@@ -69,3 +69,10 @@ def test_a_mistake_is_named(tmp_path: Path, params: str, said: str) -> None:
 def test_an_address_with_nothing_is_named(tmp_path: Path) -> None:
     with pytest.raises(MissingData, match=f"{tmp_path}/nothing"):
         open_reader(f"{tmp_path}/nothing")
+
+
+def test_what_most_files_are_decides(tmp_path: Path) -> None:
+    for name in ("cat/1.png", "dog/2.png", "LICENSE.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert type(open_reader(str(tmp_path))) is ImageReader

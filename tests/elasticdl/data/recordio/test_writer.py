@@ -54,3 +54,15 @@ def test_what_close_returns_is_what_was_written(tmp_path: Path) -> None:
 def test_a_chunk_size_of_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="chunk size of 0"):
         RecordWriter(tmp_path / "data", chunk_size=0)
+
+
+def test_a_file_that_can_not_be_completed_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+
+    def write() -> None:
+        with RecordWriter(tmp_path / "data") as writer:
+            writer.write(b"record")
+
+    with pytest.raises(OSError, match="data"):
+        write()
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]

@@ -87,3 +87,25 @@ def test_a_blob_is_a_file_for_libraries(tmp_path: Path) -> None:
         file = BlobFile(blob).buffered(4)
         assert (file.seek(-3, os.SEEK_END), file.read(), file.read()) == (7, b"789", b"")
         assert (file.seek(2), file.read(3), file.tell()) == (2, b"234", 5)
+
+
+def test_a_link_to_a_folder_is_followed_but_not_in_a_circle(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/1").touch()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/2").touch()
+    (tmp_path / "data/more").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "data/again").symlink_to(tmp_path / "data")
+    assert [entry.path for entry in files(str(tmp_path / "data"))] == ["1", "more/2"]
+
+
+def test_a_link_to_nothing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "lost").symlink_to(tmp_path / "nothing")
+    with pytest.raises(MissingData, match=f"{tmp_path}/lost"):
+        files(str(tmp_path))
+
+
+def test_what_is_no_file_is_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match=f"{tmp_path}/pipe is neither a file nor a folder"):
+        files(str(tmp_path))
