@@ -1,26 +1,80 @@
-"""Subcommands of `torchx` that 0.7 doesn't have; TorchX finds them by the entry points `torchx.cli.cmds`.
+"""Subcommands of `torchx`; TorchX finds them by the entry points `torchx.cli.cmds`.
 
 torchx delete tidewater://torchx/training:app-kx3p
 torchx log --since 10m tidewater://torchx/training:app-kx3p/trainer/0
+
+TorchX 0.7 has no `delete`, and no `--since`. It ends with a stack trace for whatever a scheduler refuses, so its other
+subcommands that ask a scheduler are here too, and end with the sentence alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from torchx.cli.cmd_base import SubCommand
+from torchx.cli.cmd_cancel import CmdCancel as TorchXCancel
+from torchx.cli.cmd_describe import CmdDescribe as TorchXDescribe
+from torchx.cli.cmd_list import CmdList as TorchXList
 from torchx.cli.cmd_log import CmdLog as TorchXLog
 from torchx.cli.cmd_log import get_logs
+from torchx.cli.cmd_run import CmdRun as TorchXRun
+from torchx.cli.cmd_status import CmdStatus as TorchXStatus
 from torchx.runner import Runner, get_runner
-from torchx.specs.api import parse_app_handle
+from torchx.specs import AppStatus, UnknownAppException
+from torchx.specs.api import InvalidRunConfigException, parse_app_handle
+
+from cli.errors import CliError
+from integrations.torchx.errors import Refused
 
 _DURATION = re.compile(r"(\d+)([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+_TOLD = (CliError, Refused, InvalidRunConfigException, UnknownAppException)
+"""Errors whose text says all that the user needs."""
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """End the program with the text of an error for the user, without a stack trace."""
+    try:
+        yield
+    except _TOLD as error:
+        sys.exit(str(error))
+
+
+class Told(SubCommand):
+    """A subcommand of TorchX, which is the next base class, with sentences for errors."""
+
+    def run(self, args: argparse.Namespace) -> None:
+        """Run the subcommand."""
+        with _told():
+            super().run(args)  # type: ignore[safe-super]
+
+
+class CmdRun(Told, TorchXRun):
+    """`torchx run`."""
+
+
+class CmdStatus(Told, TorchXStatus):
+    """`torchx status`."""
+
+
+class CmdDescribe(Told, TorchXDescribe):
+    """`torchx describe`."""
+
+
+class CmdList(Told, TorchXList):
+    """`torchx list`."""
+
+
+class CmdCancel(Told, TorchXCancel):
+    """`torchx cancel`."""
 
 
 class CmdDelete(SubCommand):
@@ -33,7 +87,7 @@ class CmdDelete(SubCommand):
     def run(self, args: argparse.Namespace) -> None:
         """Remove the application. End with an error if its scheduler can't remove any."""
         backend, _, app_id = parse_app_handle(args.app_handle)
-        with get_runner() as runner:
+        with _told(), get_runner() as runner:
             delete = getattr(runner._scheduler(backend), "delete", None)  # TorchX 0.7 has no public way to it
             if delete is None:
                 sys.exit(f"scheduler {backend} can't delete applications; torchx cancel ends them")
@@ -55,23 +109,43 @@ class CmdLog(TorchXLog):
         super().add_arguments(subparser)
 
     def run(self, args: argparse.Namespace) -> None:
-        """Print the lines."""
-        with get_runner() as runner:
-            reader = _Since(runner, args.since)
+        """Print the lines. End with an error if there is no such application, or a log can't be read."""
+        with _told(), get_runner() as runner:
+            reader = _Reader(runner, args.since)
             get_logs(sys.stdout, args.identifier, args.regex, args.tail, runner=reader, streams=args.streams)
+        if reader.errors:
+            sys.exit("\n".join(reader.errors))
 
 
-class _Since:
-    """A runner whose logs begin at a time; everything else is the runner's."""
+class _Reader:
+    """A runner as TorchX's `get_logs` uses it, which reads each log in a thread of its own.
+
+    Attributes:
+        errors: what the user must know of logs that couldn't be read, each once.
+    """
 
     def __init__(self, runner: Runner, since: datetime | None) -> None:
         self._runner = runner
         self._since = since
+        self.errors: dict[str, None] = {}
 
-    def log_lines(self, *args: Any, **kwargs: Any) -> Iterable[str]:
-        """Return the runner's lines from that time on."""
-        lines: Iterable[str] = self._runner.log_lines(*args, **{"since": self._since, **kwargs})
-        return lines
+    def log_lines(self, *args: Any, **kwargs: Any) -> Iterator[str]:
+        """Yield the runner's lines from that time on. A thread that ends with an error would print its stack trace."""
+        try:
+            yield from self._runner.log_lines(*args, **{"since": self._since, **kwargs})
+        except _TOLD as error:
+            self.errors[str(error)] = None
+
+    def status(self, app_handle: str) -> AppStatus:
+        """Return the application's status.
+
+        Raises:
+            UnknownAppException: there is no such application. TorchX would ask again and again.
+        """
+        status: AppStatus | None = self._runner.status(app_handle)
+        if status is None:
+            raise UnknownAppException(app_handle)
+        return status
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runner, name)
@@ -83,9 +157,9 @@ def moment(text: str, now: datetime | None = None) -> datetime:
     Raises:
         argparse.ArgumentTypeError: it is neither.
     """
-    if found := _DURATION.fullmatch(text):
-        return (now or datetime.now(UTC)) - timedelta(**{_UNITS[found[2]]: int(found[1])})
     try:
+        if found := _DURATION.fullmatch(text):
+            return (now or datetime.now(UTC)) - timedelta(**{_UNITS[found[2]]: int(found[1])})
         return datetime.fromisoformat(text).astimezone()
-    except ValueError:
+    except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(f"{text!r} is no time; write 10m, or 2026-01-31T12:00:00") from None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -293,6 +294,10 @@ def create_scheduler(
 
 
 def _connect() -> Cluster:
+    # The command line of TorchX prints what libraries log, and `torchx run --wait` asks every second.
+    requests = logging.getLogger("httpx2")
+    if not requests.isEnabledFor(logging.DEBUG):
+        requests.setLevel(logging.WARNING)
     try:
         return connect(Access())
     except NoKubeconfig as error:

@@ -6,6 +6,7 @@ here, and in `test_scheduler_after`, by what the cluster has afterwards; docs/to
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,18 @@ def test_a_missing_kubeconfig_names_no_flag_that_torchx_does_not_have(monkeypatc
     with pytest.raises(ClusterError, match="-cfg validate_spec=false") as error:
         create_scheduler("session").submit_dryrun(complete(), {})
     assert "--kubeconfig" not in str(error.value)
+
+
+@pytest.mark.parametrize(("level", "logged"), [(logging.INFO, False), (logging.DEBUG, True)])
+def test_requests_are_logged_only_for_whoever_wants_details(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, level: int, logged: bool
+) -> None:
+    caplog.set_level(level)
+    caplog.set_level(logging.NOTSET, "httpx2")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path))
+    with pytest.raises(ClusterError):
+        create_scheduler("session").list()
+    assert logging.getLogger("httpx2").isEnabledFor(logging.INFO) is logged
 
 
 def test_it_needs_no_client_library_of_kubernetes() -> None:
