@@ -115,13 +115,15 @@ class MasterService(services.MasterServicer):
         """Tell a script about the job; take in what it says about its data."""
         with _told(context):
             plan = self._coordinator.describe(self._script(request))
-        script = self._coordinator.state.script
+        state = self._coordinator.state
+        script = state.script
         return pb.Job(
             name=self._args.job_name,
             epochs=script.epochs if script else self._args.num_epochs,
             records=plan.records if plan else 0,
             minibatch_size=script.minibatch_size if script else self._args.minibatch_size,
             tasks=len(plan.tasks) if plan else 0,
+            ended=state.work.done + len(state.work.left_out),
         )
 
     def stop(self) -> None:

@@ -142,18 +142,20 @@ class JobRequest(_message.Message):
     def __init__(self, records: _Optional[int] = ..., epochs: _Optional[int] = ..., minibatch_size: _Optional[int] = ..., minibatches_per_task: _Optional[int] = ..., shuffle_records: _Optional[bool] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("name", "epochs", "records", "minibatch_size", "tasks")
+    __slots__ = ("name", "epochs", "records", "minibatch_size", "tasks", "ended")
     NAME_FIELD_NUMBER: _ClassVar[int]
     EPOCHS_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     MINIBATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
     TASKS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
     name: str
     epochs: int
     records: int
     minibatch_size: int
     tasks: int
-    def __init__(self, name: _Optional[str] = ..., epochs: _Optional[int] = ..., records: _Optional[int] = ..., minibatch_size: _Optional[int] = ..., tasks: _Optional[int] = ...) -> None: ...
+    ended: int
+    def __init__(self, name: _Optional[str] = ..., epochs: _Optional[int] = ..., records: _Optional[int] = ..., minibatch_size: _Optional[int] = ..., tasks: _Optional[int] = ..., ended: _Optional[int] = ...) -> None: ...
 
 class TableInfo(_message.Message):
     __slots__ = ("name", "dim", "initializer", "dtype", "seed", "num_ids")
