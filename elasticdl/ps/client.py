@@ -39,7 +39,7 @@ T = TypeVar("T")
 Tensors = Mapping[str, torch.Tensor]
 
 MAX_BYTES = (1 << 31) - (1 << 20)
-"""Of one dense parameter: a protobuf message can't exceed 2 GiB."""
+"""Of one dense parameter, and of a minibatch's gradients for one server: a protobuf message can't exceed 2 GiB."""
 
 
 class PsClient:
@@ -118,12 +118,7 @@ class PsClient:
             InputError: a parameter is too large for one message.
         """
         buffers = buffers or {}
-        for name, value in [*dense.items(), *buffers.items()]:
-            if value.numel() * value.element_size() > MAX_BYTES:
-                raise InputError(
-                    f"{name} has shape {list(value.shape)}, more than 2 GiB",
-                    "Use elasticdl.layers.Embedding for large tables; split other parameters.",
-                )
+        self._check_size({**dense, **buffers})
         described = [messages.table_message(table) for table in tables]
 
         def model(index: int) -> Iterator[pb.ModelPart]:
@@ -275,6 +270,24 @@ class PsClient:
 
     def _mine(self, tensors: Tensors, index: int) -> dict[str, torch.Tensor]:
         return {name: value for name, value in tensors.items() if server_of(name, len(self._servers)) == index}
+
+    def _check_size(self, tensors: Tensors) -> None:
+        """Raise InputError if a parameter, or all gradients of a server, don't fit into one message."""
+        sizes = {name: value.numel() * value.element_size() for name, value in tensors.items()}
+        for name, size in sizes.items():
+            if size > MAX_BYTES:
+                raise InputError(
+                    f"{name} has shape {list(tensors[name].shape)}, more than 2 GiB",
+                    "Use elasticdl.layers.Embedding for large tables; split other parameters.",
+                )
+        for server in self._servers:
+            total = sum(sizes[name] for name in self._mine(tensors, server.index))
+            if total > MAX_BYTES:
+                raise InputError(
+                    f"the dense parameters of {server.name} take {total / 2**30:.1f} GiB, and a minibatch's gradients "
+                    "of a server must fit into one message of 2 GiB",
+                    "Use more servers: --num_ps_pods.",
+                )
 
     def _split(self, rows: Mapping[str, Rows]) -> list[dict[str, Rows]]:
         """Return each server's rows. A server without rows of a table gets none, so that it counts the step, too."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+import numpy as np
 import torch
 
 from elasticdl.embedding_init import Table
@@ -53,7 +54,7 @@ def rows_message(table: str, ids: torch.Tensor, values: torch.Tensor | None = No
 
 def ids_from(message: pb.Rows) -> torch.Tensor:
     """Return the ids of a message."""
-    return torch.tensor(message.ids, dtype=torch.int64)
+    return torch.from_numpy(np.fromiter(message.ids, np.int64, len(message.ids)))
 
 
 def rows_from(message: pb.Rows) -> Rows:

@@ -60,14 +60,14 @@ def written(address: str, write: Callable[[BinaryIO], T]) -> T:
 def sizes(address: str) -> dict[str, int]:
     """Return the size in bytes of every file in a folder, however deep, by its path in it; empty if there is none.
 
-    Files that are being written are left out, and so are files that are removed meanwhile.
+    Files that are being written are there under another name. Files that are removed meanwhile are left out.
     """
     if address.startswith(s3.SCHEME):
         return {entry.path: entry.size for entry in s3.listed(address)}
     found = {}
     with told(address):
         for folder, _, names in os.walk(local_path(address)):
-            for path in (Path(folder, name) for name in names if not name.startswith(".")):
+            for path in (Path(folder, name) for name in names):
                 with contextlib.suppress(FileNotFoundError):
                     found[path.relative_to(local_path(address)).as_posix()] = path.stat().st_size
     return found
@@ -77,7 +77,7 @@ def removed(address: str, first: str) -> None:
     """Remove a folder, one file of it before the others."""
     if not address.startswith(s3.SCHEME):
         path = local_path(address)
-        with contextlib.suppress(FileNotFoundError), told(address):
+        with told(address), contextlib.suppress(FileNotFoundError):
             (path / first).unlink(missing_ok=True)
             shutil.rmtree(path)
         return

@@ -15,7 +15,18 @@ import torch
 from elasticdl.data.storage import s3
 from elasticdl.data.storage.addresses import open_blob
 from elasticdl.embedding_init import Table
-from elasticdl.ps.checkpoint import Saved, commit, load_model, load_part, load_values, name_of, newest, prune, save_part
+from elasticdl.ps.checkpoint import (
+    MANIFEST,
+    Saved,
+    commit,
+    load_model,
+    load_part,
+    load_values,
+    name_of,
+    newest,
+    prune,
+    save_part,
+)
 from elasticdl.ps.errors import BadCheckpoint, PushRefused
 from elasticdl.ps.format import Reader
 from elasticdl.ps.model.counted import Minibatch
@@ -23,7 +34,7 @@ from elasticdl.ps.model.gradients import Gradient
 from elasticdl.ps.model.part import Contents, Part
 from elasticdl.ps.model.policy import Policy
 from elasticdl.ps.placement import server_of, split
-from elasticdl.ps.storage import joined, sizes, written
+from elasticdl.ps.storage import joined, removed, sizes, written
 from elasticdl.rpc.tensors import decode
 from elasticdl.zoo.optimizers import SGD, Adagrad, Adam, Optimizer
 from tests import moto_server
@@ -349,3 +360,15 @@ def test_a_manifest_can_not_name_a_file_outside_its_folder(tmp_path: Path) -> No
     (tmp_path / "outside").write_bytes(b"")
     commit(str(tmp_path), 1, [Saved("../outside", 0, hashlib.sha256().hexdigest())])
     assert newest(str(tmp_path), say=lambda text: None) is None
+
+
+def test_what_a_server_left_that_was_killed_while_it_wrote_is_removed(tmp_path: Path) -> None:
+    (tmp_path / name_of(100)).mkdir()
+    (tmp_path / name_of(100) / ".part-00000-of-00001-5f0c8a1e.safetensors.93ab77d0").write_bytes(b"half")
+    commit(str(tmp_path), 200, [])
+    assert prune(str(tmp_path), keep=1) == [name_of(100)]
+    assert [path.name for path in tmp_path.iterdir()] == [name_of(200)]
+
+
+def test_a_checkpoint_that_somebody_else_removes_meanwhile_is_removed(tmp_path: Path) -> None:
+    removed(str(tmp_path / name_of(100)), MANIFEST)

@@ -272,3 +272,11 @@ def test_a_server_that_stays_away_is_an_error_with_its_name() -> None:
         process.end(signal.SIGKILL)
         with pytest.raises(ElasticDLError, match="parameter server 0 has not answered"):
             ps.pull_dense()
+
+
+def test_gradients_that_exceed_one_message_are_refused_before_anything_is_sent() -> None:
+    layers = {f"layer{number}": torch.empty(1 << 28, device="meta") for number in range(5)}  # 1 GiB each
+    with servers(2) as addresses, client(addresses) as ps:
+        with pytest.raises(InputError, match=r"of parameter server [01] take [345].0 GiB") as caught:
+            ps.init_model(layers, [], SGD(lr=1.0))
+        assert "--num_ps_pods" in caught.value.remedy
