@@ -64,6 +64,9 @@ class Here:
         finally:
             self._rows.snapshot = 0
 
+    def idle(self) -> None:
+        """See `Parameters`. Nothing can be lost here."""
+
     def whole(self) -> Model:
         """See `Parameters`."""
         view = self.part.view()

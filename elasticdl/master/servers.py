@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -117,10 +118,13 @@ class Servers:
 
         def ask(index: int) -> Any:
             call: Callable[..., Any] = getattr(self._stubs[index], method)
-            name = f"parameter server {index}"
+            name, deadline = f"parameter server {index}", time.monotonic() + self._patience_seconds
             try:
                 return channels.patiently(
-                    lambda: call(request, timeout=seconds), name, seconds=self._patience_seconds, say=log.warning
+                    lambda: self._with_model(lambda: call(request, timeout=seconds), deadline),
+                    name,
+                    seconds=self._patience_seconds,
+                    say=log.warning,
                 )
             except grpc.RpcError as error:
                 raise ElasticDLError(
@@ -128,3 +132,17 @@ class Servers:
                 ) from error
 
         return list(self._threads.map(ask, range(len(self._stubs))))
+
+    def _with_model(self, call: Callable[[], T], deadline: float) -> T:
+        """Return what a call returns; repeat it while the server has no model.
+
+        A server that was restarted without a checkpoint gets a model from a worker in a moment.
+        """
+        while True:
+            try:
+                return call()
+            except grpc.RpcError as error:
+                if error.code() is not grpc.StatusCode.FAILED_PRECONDITION or time.monotonic() >= deadline:
+                    raise
+                if self._closed.wait(POLL_SECONDS):
+                    raise

@@ -82,6 +82,7 @@ class Worker:
                 return task.reason
             with contextlib.suppress(Stopped):  # the next answer of the master says why
                 if task.type == pb.WAIT:
+                    self._parts.parameters.idle()
                     self._parts.ending.wait(task.wait_seconds)
                 else:
                     self._do(task)

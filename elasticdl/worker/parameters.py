@@ -51,6 +51,10 @@ class Parameters(Protocol):
         """Have the values of a version in the module; 0: the newest. The next `pull` brings the newest back."""
         ...
 
+    def idle(self) -> None:
+        """Do what is to be done while there is no task: a server that came back without its model gets one."""
+        ...
+
     def whole(self) -> Model:
         """Return the newest model with all embedding tables, for the export."""
         ...

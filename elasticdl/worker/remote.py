@@ -103,6 +103,11 @@ class Remote:
         finally:
             self._rows.snapshot = 0
 
+    def idle(self) -> None:
+        """See `Parameters`. At the end of a job nobody pushes anything, and the master waits for all servers."""
+        self._left = 0
+        self.pull()
+
     def whole(self) -> Model:
         """See `Parameters`."""
         return self._client.pull_model()

@@ -74,6 +74,7 @@ class Recorded:
     snapshots: list[int] = field(default_factory=list)
     on_push: Callable[[int], None] = lambda minibatch: None
     lost: bool = False
+    idled: int = 0
 
     def pull(self) -> int:
         return self.version
@@ -93,6 +94,9 @@ class Recorded:
         if self.lost:
             raise SnapshotLost("parameter server 1 has no snapshot 5", "evaluate a newer version")
         yield
+
+    def idle(self) -> None:
+        self.idled += 1
 
     def whole(self) -> Model:
         return Model(self.version, {name: value.detach() for name, value in self.model.named_parameters()}, {})
@@ -274,10 +278,11 @@ def test_the_end_of_the_job_ends_a_task_and_the_master_says_why() -> None:
     assert one.tasks.reports == []
 
 
-def test_a_worker_without_a_task_waits_and_asks_again() -> None:
+def test_a_worker_without_a_task_looks_after_the_servers_waits_and_asks_again() -> None:
     one = scene(pb.Task(type=pb.WAIT, wait_seconds=0.01), TRAINING, STOP)
     one.worker.run()
     assert len(one.tasks.reports) == 1
+    assert one.parameters.idled == 1
 
 
 def test_the_export_is_in_the_output(tmp_path: Path) -> None:
