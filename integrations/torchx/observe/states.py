@@ -112,6 +112,8 @@ def described(seen: Observed, app_id: str) -> DescribeAppResponse:
 def message(seen: Observed) -> str:
     """Return what a person should know in addition to the state."""
     job, state = seen.job, state_of(seen.job)
+    if job.deleting:
+        return "The application is being deleted."
     if state is AppState.SUBMITTED:
         return "No controller has seen the job yet. If that stays so: tidewater doctor"
     parts = [told(job)]

@@ -109,6 +109,12 @@ def _exists(cluster: Cluster, kind: Kind, name: str, namespace: str, what: str) 
 def _try_job(cluster: Cluster, manifest: Manifest) -> None:
     try:
         cluster.create(JOBS, manifest, dry_run=True)
+    except NotFound as error:
+        namespace = manifest["metadata"]["namespace"]
+        raise Refused(
+            f"option namespace={namespace}: the cluster has no such namespace; name another, or create it: kubectl"
+            f" create namespace {namespace}"
+        ) from error
     except Invalid as error:
         raise Refused(f"Invalid job spec: {error.message}") from error
 

@@ -11,7 +11,7 @@ from torchx.components import dist, utils
 from torchx.specs import AppDef, AppState, BindMount, DeviceMount, Resource, RetryPolicy, VolumeMount, macros
 
 from cli.access.server import Server
-from cli.errors import ClusterError, MissingKind
+from cli.errors import MissingKind
 from cli.kube import DEFINITIONS, JOBS, NAMESPACES, Object
 from contract.elasticjob import crd, names
 from contract.pod_defaults import RESTRICTED_NAMESPACE
@@ -151,7 +151,7 @@ def test_what_no_pod_may_be_is_named_and_nothing_is_made(
 
 
 def test_a_namespace_that_does_not_exist_is_named(scheduler: TidewaterScheduler) -> None:
-    with pytest.raises(ClusterError, match='namespaces "nowhere" not found'):
+    with pytest.raises(Refused, match="option namespace=nowhere: the cluster has no such namespace"):
         scheduler.submit(app(), {"namespace": "nowhere"})
 
 

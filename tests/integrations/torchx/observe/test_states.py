@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -92,6 +93,12 @@ def _resumed(found: ElasticJob) -> Object:
     manifest = elastic_job(ELASTIC, Submission(unique="kx3p", namespace="training", options=Options()))
     manifest["metadata"]["annotations"] = dict(found.annotations)
     return {**manifest, "status": {"state": "Running"}}
+
+
+@pytest.mark.parametrize("state", [None, State.RUNNING, State.SUCCEEDED])
+def test_an_application_that_is_being_deleted_says_so(state: State | None) -> None:
+    found = replace(job() if state is None else job(state=state.value), deleting=True)
+    assert message(seen(found)) == "The application is being deleted."
 
 
 def test_a_pending_application_says_what_it_waits_for() -> None:

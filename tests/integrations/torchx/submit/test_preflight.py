@@ -73,6 +73,12 @@ def test_what_does_not_exist_is_named(
     assert cluster.sent == []
 
 
+def test_a_namespace_that_does_not_exist_is_the_options(cluster: KubernetesInMemory) -> None:
+    cluster.failures["create", names.KIND] = refused(Answer(404, "NotFound", 'namespaces "training" not found'))
+    with pytest.raises(Refused, match="option namespace=training: the cluster has no such namespace"):
+        checked(cluster, app())
+
+
 def test_what_exists_is_accepted(cluster: KubernetesInMemory) -> None:
     cluster.put(CLAIMS, {"metadata": {"name": "claim"}})
     cluster.put(SERVICE_ACCOUNTS, {"metadata": {"name": "sa"}})
