@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from elasticdl.errors import InputError
+from elasticdl.errors import DataError, InputError
 
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 _FORM = 'write name=value, several of them with ";" between them, texts with special characters in quotes'
@@ -30,6 +30,15 @@ def parse_params(flag: str, text: str | Mapping[str, Any]) -> dict[str, Any]:
             raise InputError(f"{flag}: {name} is given twice", "give it once")
         found[name] = _value(flag, name, value)
     return found
+
+
+def texts(name: str, value: object) -> tuple[str, ...] | None:
+    """Return a parameter that is a list of texts, or None; raise DataError for anything else."""
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple) or not value or not all(isinstance(each, str) for each in value):
+        raise DataError(f"{name} is {value!r}", f'give a list of texts: {name}=["a", "b"]')
+    return tuple(value)
 
 
 def _parts(flag: str, text: str) -> Iterator[str]:

@@ -31,6 +31,7 @@ MAGIC = b"\x93EX1"
 _BYTES, _TEXT, _IMAGE_FILE, _ARRAYS = 0, 1, 2, 16
 _DTYPES = tuple(np.dtype(each) for each in "u1 i1 <i2 <i4 <i8 <f2 <f4 <f8 ? <u2 <u4 <u8".split())
 _MOST_DIMENSIONS = 32
+_LONGEST_NAME = 255
 _COUNT = struct.Struct("<H")
 _SHAPE_AND_SIZE = tuple(struct.Struct(f"<{dimensions}II") for dimensions in range(_MOST_DIMENSIONS + 1))
 _REMEDY = "write the record with elasticdl.data.examples.fields.encode, or as a tf.Example"
@@ -54,6 +55,8 @@ def encode(fields: Mapping[str, Value]) -> bytes:
     for name, value in fields.items():
         kind, shape, content = _packed(name, value)
         title = name.encode()
+        if len(title) > _LONGEST_NAME:
+            raise DataError(f"the name of field {name!r} has {len(title)} bytes", f"give it {_LONGEST_NAME} or fewer")
         parts += [struct.pack(f"<B{len(title)}sBB", len(title), title, kind, len(shape))]
         parts += [_SHAPE_AND_SIZE[len(shape)].pack(*shape, len(content)), content]
     return b"".join(parts)

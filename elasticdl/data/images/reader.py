@@ -13,8 +13,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from elasticdl.data.examples.fields import ImageFile, encode
 from elasticdl.data.images.layout import Choice, Image, Layout, arranged
 from elasticdl.data.images.store import Store, open_store
+from elasticdl.data.params import texts
 from elasticdl.data.reader import Metadata, Reader, Shard
-from elasticdl.errors import DamagedData
+from elasticdl.errors import DamagedData, DataError
 
 _AHEAD = 8
 """Files that are read before they are asked for: of S3, each costs a request."""
@@ -31,7 +32,9 @@ class ImageReader(Reader):
 
     def __init__(self, address: str, root: str | None = None, classes: Sequence[str] | None = None) -> None:
         self._address = address
-        self._choice = Choice(root, None if classes is None else tuple(classes))
+        if root is not None and not isinstance(root, str):
+            raise DataError(f"root is {root!r}", 'name a folder of the archive: root="train"')
+        self._choice = Choice(root, texts("classes", classes))
         self._opened: tuple[Store, Layout] | None = None
 
     @property

@@ -129,8 +129,11 @@ class TarStore(Store):
             with tarfile.open(fileobj=BlobFile(blob).buffered(), mode="r:") as archive:
                 for member in archive:
                     end = member.offset_data + -(-member.size // _BLOCK) * _BLOCK
-                    if member.isfile() and not member.issparse():
-                        self._members[member.name.removeprefix("./")] = (member.offset_data, member.size)
+                    name, target = member.name.removeprefix("./"), member.linkname.removeprefix("./")
+                    if member.islnk() and target in self._members:
+                        self._members[name] = self._members[target]
+                    elif member.isfile() and not member.issparse():
+                        self._members[name] = (member.offset_data, member.size)
         except (tarfile.TarError, OSError, ValueError) as error:
             raise DamagedData(f"{blob.name}: the header at byte {end}: {error}", _REMEDY) from error
         # tarfile takes a damaged header, or the end of the file, for the end of the archive.

@@ -12,6 +12,7 @@ import csv
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from elasticdl.data.params import texts
 from elasticdl.data.reader import Metadata
 from elasticdl.data.storage.addresses import open_blob
 from elasticdl.data.storage.blob import Blob
@@ -19,7 +20,6 @@ from elasticdl.data.storage.spool import unpacked
 from elasticdl.data.text.rows import Lines, TextReader
 from elasticdl.errors import DamagedData, DataError
 
-_BOM = "\ufeff"
 _LARGEST_VALUE = 256 << 20
 """Characters. The limit of Python's module csv, which is one for the whole process, is 131,072."""
 
@@ -45,12 +45,12 @@ class CsvReader(TextReader):
     ) -> None:
         super().__init__(address)
         for name, value in (("sep", sep), ("quote", quote)):
-            if not isinstance(value, str) or len(value) != 1:
-                raise DataError(f"{name} is {value!r}", "give one character")
-        if isinstance(columns, str):
-            raise DataError(f"columns is the text {columns!r}", 'give a list: columns=["user", "item"]')
+            if not isinstance(value, str) or len(value) != 1 or value in "\r\n":
+                raise DataError(f"{name} is {value!r}", "give one character, which is no line break")
+        if sep == quote:
+            raise DataError(f"sep and quote are both {sep!r}", "give two characters that differ")
         self.encoding = ascii_compatible(encoding)
-        self._asked = tuple(columns) if columns is not None else None
+        self._asked = texts("columns", columns)
         csv.field_size_limit(max(csv.field_size_limit(), _LARGEST_VALUE))
         self._format: dict[str, Any] = {"delimiter": sep, "quotechar": quote, "strict": True}
         self._columns: tuple[str, ...] | None = None
@@ -108,7 +108,7 @@ class CsvReader(TextReader):
             raise DamagedData(f"{blob.name}: the header, its first line: {error}", "mend the file") from error
         if not header:
             raise DamagedData(f"{blob.name} has no header", "its first line must name the columns")
-        names = (header[0].removeprefix(_BOM), *header[1:])
+        names = tuple(header)
         missing = [name for name in self._asked or () if name not in names]
         if missing or len(set(names)) != len(names):
             problem = f"no column {', '.join(missing)}" if missing else "the same column twice"
@@ -122,7 +122,7 @@ def ascii_compatible(encoding: str) -> str:
     """Return the encoding; raise DataError if it is unknown, or has other line breaks than ASCII."""
     try:
         fits = "\n,".encode(encoding) == b"\n,"
-    except LookupError:
+    except (LookupError, TypeError):
         fits = False
     if not fits:
         raise DataError(f"encoding is {encoding!r}", "give one that extends ASCII, such as utf-8 or latin-1")

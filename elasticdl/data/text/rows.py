@@ -17,6 +17,7 @@ from elasticdl.errors import DamagedData, DataError
 _EVERY = 256
 """Rows from one offset that is kept to the next: a task reads at most so many rows before its first one."""
 _OPEN_FILES = 32
+_BOM = "\ufeff"
 
 
 class Lines:
@@ -43,9 +44,10 @@ class Lines:
                 f"{self._blob.name}: the line at byte {self.offset} is not {self._encoding}: {error.reason}",
                 'give the encoding, such as --data_reader_params "encoding=latin-1", or mend the file',
             ) from error
+        begins_file = self.offset == 0
         self.offset += len(line)
         self.number += 1
-        return text
+        return text.removeprefix(_BOM) if begins_file else text
 
     def _split(self, start: int, end: int | None) -> Iterator[bytes]:
         rest = b""

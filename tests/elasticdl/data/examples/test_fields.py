@@ -107,3 +107,8 @@ def test_an_image_whose_brightest_value_is_unknown_is_refused(dtype: type) -> No
     with pytest.raises(DamagedData, match=r"a\.tif has 32 bits") as caught:
         decode(encode({"image": ImageFile(buffer.getvalue()), "path": "a.tif"}))
     assert "8 or 16 bits" in caught.value.remedy
+
+
+def test_a_name_that_is_too_long_is_refused() -> None:
+    with pytest.raises(DataError, match=r"'x+' has 300 bytes"):
+        encode({"x" * 300: 1})

@@ -15,6 +15,7 @@ from PIL import Image
 
 from elasticdl.data.examples.fields import decode
 from elasticdl.data.images.reader import ImageReader
+from elasticdl.data.images.store import open_store
 from elasticdl.data.opening import open_reader
 from elasticdl.data.reader import Shard
 from elasticdl.errors import DamagedData, DataError
@@ -168,3 +169,28 @@ def test_a_zip_of_a_mac_gives_the_images_alone(tmp_path: Path) -> None:
         archive.writestr("set/dog/1.png", buffer.getvalue())
         archive.writestr("__MACOSX/set/cat/._1.png", b"resource fork")
     assert sorted(each["path"] for each in read_all(tmp_path / "mac.zip")) == ["set/cat/1.png", "set/dog/1.png"]
+
+
+def test_a_hard_link_in_a_tar_is_an_image(tmp_path: Path) -> None:
+    path = tmp_path / "pets.tar"
+    with tarfile.open(path, "w") as archive:
+        for name, content in (("cat/1.png", b"one"), ("dog/2.png", b"two")):
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+        link = tarfile.TarInfo("dog/3.png")
+        link.type, link.linkname = tarfile.LNKTYPE, "cat/1.png"
+        archive.addfile(link)
+    with open_store(str(path)) as store:
+        assert store.paths() == ["cat/1.png", "dog/2.png", "dog/3.png"]
+        assert store.content("dog/3.png") == b"one"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [({"root": 3}, "root is 3"), ({"classes": "cat"}, "classes is 'cat'"), ({"classes": [1]}, "classes is")],
+    ids=["root", "text", "numbers"],
+)
+def test_a_wrong_argument_is_named(tmp_path: Path, arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        ImageReader(str(tmp_path), **arguments)

@@ -7,6 +7,7 @@ import gzip
 import io
 import resource
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -136,7 +137,7 @@ def test_files_of_a_folder_need_the_same_header(tmp_path: Path) -> None:
     [
         ({"sep": ";;"}, "sep is ';;'"),
         ({"quote": ""}, "quote is ''"),
-        ({"columns": "a"}, "columns is the text 'a'"),
+        ({"columns": "a"}, "columns is 'a'"),
         ({"encoding": "utf-16"}, "encoding is 'utf-16'"),
         ({"encoding": "klingon"}, "encoding is 'klingon'"),
     ],
@@ -161,3 +162,28 @@ def test_a_folder_may_have_more_files_than_a_process_may_open(tmp_path: Path) ->
         assert len(read_all(CsvReader(str(tmp_path)))) == 200
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_byte_order_mark_is_no_part_of_a_quoted_name(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_bytes(b'\xef\xbb\xbf"a,1",b\n1,2\n')
+    reader = CsvReader(str(tmp_path / "data.csv"))
+    assert read_all(reader) == [["1", "2"]]
+    assert reader.metadata.column_names == ("a,1", "b")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"sep": '"'}, "sep and quote are both"),
+        ({"sep": "\n"}, "sep is"),
+        ({"columns": 1}, "columns is 1"),
+        ({"columns": [1]}, "columns is"),
+        ({"columns": []}, "columns is"),
+        ({"encoding": None}, "encoding is None"),
+    ],
+    ids=["sep-is-quote", "sep-is-line-break", "number", "numbers", "no-columns", "no-encoding"],
+)
+def test_a_wrong_argument_is_named(tmp_path: Path, arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(DataError, match=said) as caught:
+        CsvReader(str(tmp_path / "data.csv"), **arguments)
+    assert caught.value.remedy
