@@ -189,6 +189,13 @@ class Embedding(nn.Module):
                 f"{name}: offsets with ids of {ids.ndim} dimensions and combiner {self.combiner}",
                 "offsets need a combiner and ids of one dimension",
             )
+        if offsets is not None:
+            edges = [*offsets.reshape(-1).tolist(), len(ids)]
+            if offsets.ndim != 1 or offsets.is_floating_point() or edges[0] != 0 or edges != sorted(edges):
+                raise InputError(
+                    f"{name}: its {len(ids)} ids have the offsets {offsets.tolist()}",
+                    "give whole numbers in ascending order: 0 first, none above the number of ids",
+                )
         if self.combiner is not None and ids.ndim == 0:
             raise InputError(f"{name}: one id, and the combiner {self.combiner}", "a combiner needs bags of ids")
         if not ids.numel():

@@ -164,7 +164,10 @@ def described(value: object) -> Optimizer:
             "class of the same name with its keyword arguments",
         )
     if "betas" in arguments:
-        arguments["beta1"], arguments["beta2"] = arguments.pop("betas")
+        betas = arguments.pop("betas")
+        if not isinstance(betas, list | tuple) or len(betas) != 2:
+            raise ZooError(f"optimizer(): betas is {betas!r}", "give two numbers: betas=(0.9, 0.999)")
+        arguments["beta1"], arguments["beta2"] = betas
     try:
         return kind(**arguments)
     except TypeError:

@@ -189,3 +189,10 @@ def test_a_source_with_rows_of_another_size_is_named() -> None:
 def test_an_unknown_combiner_is_named() -> None:
     with pytest.raises(InputError, match="'item': unknown combiner 'max'"):
         Embedding(TABLE, combiner="max")
+
+
+@pytest.mark.parametrize("offsets", [[1, 2], [0, 2, 1], [0, 5], [0.0, 2.0], [[0]], []])
+def test_offsets_that_do_not_fit_are_refused(offsets: list[Any]) -> None:
+    layer = Embedding(Table("user", 4), combiner="sum")
+    with pytest.raises(InputError, match=r"'user': .*offsets"):
+        layer(torch.tensor([1, 2, 3]), torch.tensor(offsets))

@@ -108,3 +108,9 @@ def test_a_value_that_makes_no_sense_is_named(make: Any, said: str) -> None:
 def test_a_text_that_is_no_description_is_named(text: str, said: str) -> None:
     with pytest.raises(ZooError, match=said):
         Optimizer.from_json(text)
+
+
+@pytest.mark.parametrize("betas", [0.9, (0.9,), "ab"])
+def test_betas_that_are_not_two_numbers_are_refused(betas: object) -> None:
+    with pytest.raises(ZooError):
+        described(functools.partial(torch.optim.Adam, betas=betas))
