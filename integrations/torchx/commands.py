@@ -54,7 +54,7 @@ class Told(SubCommand):
     def run(self, args: argparse.Namespace) -> None:
         """Run the subcommand."""
         with _told():
-            super().run(args)  # type: ignore[safe-super]
+            super().run(args)
 
 
 class CmdRun(Told, TorchXRun):

@@ -31,11 +31,12 @@ RESTARTS = "100"
 """When a replica is lost, the workers of the others fail too, and each of these failures counts for torchrun."""
 
 _SHELLS = frozenset({"bash", "sh", "/bin/bash", "/bin/sh"})
-_FLAGS = frozenset({"standalone", "no-python", "m", "module", "run-path"})
+_FLAGS = frozenset({"standalone", "no-python", "m", "module", "run-path", "virtual-local-rank"})
 """torchrun's options without a value."""
 
-_TOKEN = re.compile(r"""(?:[^\s'"\\]|'[^']*'|"(?:[^"\\]|\\.)*"|\\.)+""")
-"""One word of a shell's command line, as it is written."""
+_SUBSTITUTION = r"\$\((?:[^()]|\([^()]*\))*\)|\$\{[^{}]*\}|`[^`]*`"
+_TOKEN = re.compile(rf"""(?:{_SUBSTITUTION}|[^\s'"\\]|'[^']*'|"(?>{_SUBSTITUTION}|[^"\\]|\\.)*+"|\\.)+""")
+"""One word of a shell's command line, as it is written. A substitution may have blanks: `$(hostname -i):29500`."""
 
 
 @dataclass(frozen=True)

@@ -50,8 +50,9 @@ def test_an_application_without_roles_is_refused() -> None:
         check(AppDef("empty"))
 
 
-@pytest.mark.parametrize("given", [AppDef(None, [role()]), app(role(3))], ids=["application", "role"])
-def test_a_name_that_is_no_text_is_refused(given: AppDef) -> None:
+@pytest.mark.parametrize(("application", "of_role"), [(None, "trainer"), ("app", 3)])
+def test_a_name_that_is_no_text_is_refused(application: Any, of_role: Any) -> None:
+    given = app(role(of_role), name=application)
     with pytest.raises(Refused, match="can't be the name of an application or a role"):
         check(given)
 

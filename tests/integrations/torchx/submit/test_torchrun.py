@@ -6,6 +6,7 @@ import shlex
 from typing import Any
 
 import pytest
+from torch.distributed.run import get_args_parser
 from torchx.components import dist, utils
 from torchx.specs import Role
 
@@ -79,6 +80,23 @@ def test_torchrun_without_a_shell_is_found_too() -> None:
     )
     changed = met_in_etcd(given, ETCD)
     assert changed.args == ["--rdzv-backend=etcd-v3", "--rdzv-endpoint", ETCD, "a b.py", "--x"]
+
+
+@pytest.mark.parametrize(
+    "place", ["$(hostname -i):1", "${A:-x y}:1", "`hostname -i`:1", '"$(a "b c")":1', "$(a $(b c))"]
+)
+def test_a_substitution_of_the_shell_is_one_word(place: str) -> None:
+    given = role(entrypoint="bash", args=["-c", f"torchrun --rdzv_endpoint {place} --rdzv_backend c10d train.py"])
+    assert words(met_in_etcd(given, ETCD))[1:] == ["--rdzv_endpoint", ETCD, "--rdzv_backend", "etcd-v3", "train.py"]
+
+
+def test_every_flag_of_torchrun_is_known_to_have_no_value() -> None:
+    flags = [name for action in get_args_parser()._actions if action.nargs == 0 for name in action.option_strings]
+    for flag in set(flags) - {"-h", "--help"}:
+        given = role(entrypoint="torchrun", args=[flag, "--rdzv-backend=c10d", "--rdzv-endpoint=h:1", "train.py"])
+        found = found_in(given)
+        assert found is not None
+        assert found.option("rdzv-backend") is not None, flag
 
 
 @pytest.mark.parametrize(
