@@ -117,7 +117,7 @@ def message(seen: Observed) -> str:
     if state is AppState.SUBMITTED:
         return "No controller has seen the job yet. If that stays so: tidewater doctor"
     parts = [told(job)]
-    if cancelled(job):
+    if cancelled(job) and state not in (AppState.SUCCEEDED, AppState.FAILED):
         parts = ["The application was cancelled; torchx delete removes it."]
     elif job.status.state is State.SUSPENDED:
         parts.append(f"It goes on after: tidewater job resume {job.name} -n {job.namespace}")

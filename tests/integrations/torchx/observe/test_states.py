@@ -83,6 +83,11 @@ def test_a_cancelled_application_runs_until_its_pods_have_ended(status: dict[str
     assert state_of(job(cancelled=True, **status)) is expected
 
 
+def test_an_application_that_had_failed_before_it_was_cancelled_says_why() -> None:
+    found = job(cancelled=True, state="Failed", conditions=[condition("Failed", "Too many failures.")])
+    assert message(seen(found)) == "Too many failures."
+
+
 def test_a_cancelled_application_that_somebody_resumed_goes_on() -> None:
     manifest = job(cancelled=True, state="Running")
     assert state_of(codec.job_of(_resumed(manifest))) is AppState.RUNNING
