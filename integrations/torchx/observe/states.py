@@ -198,8 +198,13 @@ def _sizes(seen: Observed) -> Iterator[str]:
 
 
 def _restarts(job: ElasticJob) -> int:
-    """Return how many times all of the application was restarted, or, if only replicas are, how many of them failed."""
-    return job.status.restarts if job.status.job_restarts is None else job.status.job_restarts
+    """Return how many times all of the application was restarted, or, if only replicas are, how many of them failed.
+
+    The controller counts when all pods leave. After a suspension they haven't come back.
+    """
+    if job.status.job_restarts is None:
+        return job.status.restarts
+    return max(0, job.status.job_restarts - (job.status.state is State.SUSPENDED))
 
 
 def _wanted(job: ElasticJob, type_: str) -> int:

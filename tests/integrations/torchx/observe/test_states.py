@@ -193,6 +193,12 @@ def test_restarts_are_those_of_the_whole_application_if_it_is_restarted_as_a_who
     assert described(seen(job(state="Running", restarts=2, jobRestarts=5)), ID).num_restarts == 5
 
 
+@pytest.mark.parametrize(("state", "restarts"), [("Suspended", 4), ("Failed", 5)])
+def test_pods_that_left_for_a_suspension_have_not_been_restarted(state: str, restarts: int) -> None:
+    assert described(seen(job(cancelled=True, state=state, jobRestarts=5)), ID).num_restarts == restarts
+    assert described(seen(job(state="Suspended", jobRestarts=0)), ID).num_restarts == 0
+
+
 def test_each_replica_has_its_state_and_where_it_is() -> None:
     pods = [
         pod("app-kx3p", 2, **ended(0)),
