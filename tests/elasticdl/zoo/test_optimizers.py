@@ -111,6 +111,6 @@ def test_a_text_that_is_no_description_is_named(text: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("betas", [0.9, (0.9,), "ab"])
-def test_betas_that_are_not_two_numbers_are_refused(betas: object) -> None:
+def test_betas_that_are_not_two_numbers_are_refused(betas: Any) -> None:
     with pytest.raises(ZooError):
         described(functools.partial(torch.optim.Adam, betas=betas))
