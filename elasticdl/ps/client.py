@@ -204,6 +204,7 @@ class PsClient:
                 lr,
             )
             message = messages.gradient_message(gradient)
+            message.server = server.process
             reply = server.call(lambda: server.stub.PushGradients(message, timeout=CALL_SECONDS))
             server.saw(reply.process)
             return bool(reply.accepted)

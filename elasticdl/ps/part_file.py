@@ -124,8 +124,9 @@ def _stored(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return this server's ids and rows of a table, with their state."""
     index, servers = place
-    owned = [split(reader.tensor(f"ids:{table.name}"), servers)[index] for reader in readers]
-    ids = torch.cat([reader.tensor(f"ids:{table.name}")[mine] for reader, mine in zip(readers, owned, strict=True)])
+    stored = [reader.tensor(f"ids:{table.name}") for reader in readers]
+    owned = [split(ids, servers)[index] for ids in stored]
+    ids = torch.cat([ids[mine] for ids, mine in zip(stored, owned, strict=True)])
     names = ["rows", *(f"rows.{each}" for each in state)]
     rows = torch.empty(len(ids), table.dim * len(names))
     begin = 0

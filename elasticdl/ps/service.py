@@ -10,6 +10,7 @@ snapshot that is not there with NOT_FOUND. Each says what and why.
 from __future__ import annotations
 
 import secrets
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
@@ -33,6 +34,8 @@ from elasticdl.rpc.tensors import encode
 THREADS = 64
 """Calls at a time. Pushes that wait for an update hold a thread each; pulls need one, too."""
 ROWS_OF_A_PART = 65536
+_LOST = sys.maxsize
+"""Version of a gradient by values that this server, which was restarted, never had: newer than any of its own."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,10 @@ class ParameterServer(services.ParameterServerServicer):
         with _told(context):
             part = self._there()
             before = part.view().version
-            accepted, version = part.push(messages.gradient_from(request))
+            gradient = messages.gradient_from(request)
+            if request.server not in ("", self._identity.process):
+                gradient = replace(gradient, version=_LOST)
+            accepted, version = part.push(gradient)
             if version > before:
                 self._changed(version)
             return pb.GradientsReply(accepted=accepted, version=version, process=self._identity.process)

@@ -251,7 +251,7 @@ class PullRowsReply(_message.Message):
     def __init__(self, rows: _Optional[_Iterable[_Union[Rows, _Mapping]]] = ..., version: _Optional[int] = ..., process: _Optional[str] = ...) -> None: ...
 
 class Gradients(_message.Message):
-    __slots__ = ("worker", "process", "minibatch", "version", "dense", "rows", "learning_rate", "buffers")
+    __slots__ = ("worker", "process", "minibatch", "version", "dense", "rows", "learning_rate", "buffers", "server")
     class DenseEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -274,6 +274,7 @@ class Gradients(_message.Message):
     ROWS_FIELD_NUMBER: _ClassVar[int]
     LEARNING_RATE_FIELD_NUMBER: _ClassVar[int]
     BUFFERS_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
     worker: str
     process: str
     minibatch: int
@@ -282,7 +283,8 @@ class Gradients(_message.Message):
     rows: _containers.RepeatedCompositeFieldContainer[Rows]
     learning_rate: float
     buffers: _containers.MessageMap[str, Tensor]
-    def __init__(self, worker: _Optional[str] = ..., process: _Optional[str] = ..., minibatch: _Optional[int] = ..., version: _Optional[int] = ..., dense: _Optional[_Mapping[str, Tensor]] = ..., rows: _Optional[_Iterable[_Union[Rows, _Mapping]]] = ..., learning_rate: _Optional[float] = ..., buffers: _Optional[_Mapping[str, Tensor]] = ...) -> None: ...
+    server: str
+    def __init__(self, worker: _Optional[str] = ..., process: _Optional[str] = ..., minibatch: _Optional[int] = ..., version: _Optional[int] = ..., dense: _Optional[_Mapping[str, Tensor]] = ..., rows: _Optional[_Iterable[_Union[Rows, _Mapping]]] = ..., learning_rate: _Optional[float] = ..., buffers: _Optional[_Mapping[str, Tensor]] = ..., server: _Optional[str] = ...) -> None: ...
 
 class GradientsReply(_message.Message):
     __slots__ = ("accepted", "version", "process")

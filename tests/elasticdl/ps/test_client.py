@@ -17,6 +17,10 @@ from elasticdl.job import JobArgs
 from elasticdl.ps.client import PsClient
 from elasticdl.ps.errors import NoModel, PushRefused, SnapshotLost
 from elasticdl.ps.model.policy import Policy
+from elasticdl.rpc import channels
+from elasticdl.rpc import elasticdl_pb2 as pb
+from elasticdl.rpc.elasticdl_pb2_grpc import ParameterServerStub
+from elasticdl.rpc.tensors import encode
 from elasticdl.zoo.optimizers import SGD, Adam
 from tests.elasticdl.ps.running import Process, client, quiet, servers
 
@@ -262,6 +266,19 @@ def test_a_server_that_comes_back_empty_gets_the_present_values(tmp_path: Path) 
     for name, value in DENSE.items():
         assert torch.equal(trained[name], value - 4), name
     assert any("came back without a model" in text for text in said)
+
+
+@pytest.mark.parametrize(("policy", "accepted"), [(Policy(grads_to_wait=2), False), (Policy(use_async=True), True)])
+def test_a_gradient_by_values_from_before_a_restart_is_of_no_version_of_today(policy: Policy, accepted: bool) -> None:
+    with ExitStack() as stack:
+        addresses = stack.enter_context(servers(1, policy))
+        ps = stack.enter_context(client(addresses))
+        ps.init_model({"a": torch.zeros(2)}, [], SGD(lr=1.0))
+        stub = ParameterServerStub(stack.enter_context(channels.connect(addresses[0])))
+        message = pb.Gradients(worker="w", process="p", minibatch=1, dense={"a": encode(torch.ones(2))}, server="gone")
+        assert stub.PushGradients(message).accepted is accepted
+        message.server = ps.states()[0].process
+        assert stub.PushGradients(message).accepted
 
 
 def test_a_server_that_stays_away_is_an_error_with_its_name() -> None:
