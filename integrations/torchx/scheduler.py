@@ -68,13 +68,14 @@ class Request:
     Attributes:
         resource: the ElasticJob.
         images_to_push: images with a workspace, by their local names: repository and tag.
-        archives: keys of the workspaces that the bucket must have.
+        archives: workspaces that were packed here and that the bucket must have. They are in the request, since another
+            scheduler may send it.
         bucket: that bucket; empty if nothing goes there.
     """
 
     resource: dict[str, Any]
     images_to_push: dict[str, tuple[str, str]]
-    archives: list[str]
+    archives: list[workspace.Archive]
     bucket: str
 
     def __str__(self) -> str:
@@ -129,8 +130,8 @@ class TidewaterScheduler(workspace.WorkspaceMixin, Scheduler):
         manifest = elastic_job(app, submission)
         if options.validate_spec:
             preflight.check(self._cluster, manifest, app, options)
-        archives = [*archive_keys(app), *([submission.rendezvous] if submission.rendezvous else [])]
-        return AppDryRunInfo(Request(manifest, images, archives, submission.bucket), repr)
+        keys = [*archive_keys(app), *([submission.rendezvous] if submission.rendezvous else [])]
+        return AppDryRunInfo(Request(manifest, images, self.kept(keys), submission.bucket), repr)
 
     def schedule(self, dryrun_info: AppDryRunInfo) -> str:
         """Push the images, upload the workspaces and make the job; return its id, `namespace:name`.
@@ -141,7 +142,7 @@ class TidewaterScheduler(workspace.WorkspaceMixin, Scheduler):
         """
         request: Request = dryrun_info.request
         self.push_images(request.images_to_push)
-        for archive in self.kept(request.archives):
+        for archive in request.archives:
             workspace.upload(archive, request.bucket)
         try:
             made = self._cluster.create(JOBS, request.resource)
