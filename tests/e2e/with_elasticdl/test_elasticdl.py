@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.checkout import STACK, Checkout, wait_until
 from tests.e2e.elasticjob import NAMESPACE, Job, apply, example
-from tests.e2e.with_elasticdl.tutorial import COMMAND, MASTER, NAME, SERVERS, SPACE, Tutorial
+from tests.e2e.with_elasticdl.tutorial import ALLREDUCE, COMMAND, EVALUATE, MASTER, NAME, SERVERS, SPACE, Tutorial
 
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
 
@@ -149,3 +149,23 @@ def test_the_job_ends_with_the_accuracy_of_one_process(tutorial: Tutorial) -> No
     wait_until("servers and workers to have left", lambda: not tutorial.running("worker") | tutorial.running("ps"))
     tutorial.run(f"kubectl delete {tutorial.named}")
     tutorial.run(f"kubectl delete deployment/test-nginx -n {NAMESPACE}")
+
+
+def test_all_reduce_trains_with_half_of_the_workers_at_high_priority(tutorial: Tutorial) -> None:
+    tutorial.run(ALLREDUCE)
+    job = Job(tutorial.path, "elasticdl-all", SPACE)
+    wait_until("two workers", lambda: len(job.pods()) == 2)
+    classes = {pod["metadata"]["name"]: pod["spec"]["priorityClassName"] for pod in job.pods()}
+    assert classes == {"elasticdl-all-worker-0": "high", "elasticdl-all-worker-1": "low"}
+    job.await_condition("Succeeded")
+    assert [accuracy for pod in classes for _, accuracy in tutorial.evaluations(pod) if accuracy >= ACCURACY]
+    tutorial.run(f"kubectl delete {job.named}")
+
+
+def test_its_model_is_evaluated_by_parameter_servers(tutorial: Tutorial) -> None:
+    tutorial.run(EVALUATE)
+    job = Job(tutorial.path, "elasticdl-evaluate", SPACE)
+    job.await_condition("Succeeded")
+    ((_, accuracy),) = tutorial.evaluations("elasticdl-evaluate-master")
+    assert accuracy >= ACCURACY
+    tutorial.run(f"kubectl delete {job.named}")

@@ -59,6 +59,25 @@ COMMAND = """elasticdl train \\
 has, and the last line."""
 
 
+SMALL = " ".join(
+    f'--{kind}_resource_request="cpu=50m,memory=512Mi" --{kind}_resource_limit="cpu=1,memory=1024Mi"'
+    for kind in ("master", "ps", "worker")
+)
+MODEL = "--model_zoo=model_zoo --model_def=mnist.mnist_functional_api.custom_model --minibatch_size=16"
+DATA = "/data/elasticdl/digits"
+EXPORTED = "/data/elasticdl/model"
+
+ALLREDUCE = (
+    f"elasticdl train --job_name=all {MODEL} {SMALL} --distribution_strategy=AllreduceStrategy --num_workers=2"
+    f" --worker_pod_priority=high=0.5 --training_data={DATA}/train --validation_data={DATA}/test --num_epochs=5"
+    f" --output={EXPORTED}"
+)
+EVALUATE = (
+    f"elasticdl evaluate --job_name=evaluate {MODEL} {SMALL} --validation_data={DATA}/test"
+    f" --checkpoint_dir_for_init={EXPORTED}"
+)
+
+
 @dataclass(frozen=True)
 class Tutorial(Job):
     """The job, and a shell whose kubeconfig leads to its namespace."""
@@ -112,8 +131,8 @@ class Tutorial(Job):
         names = {f"{NAME}-worker-{number}" for number in numbers}
         wait_until(f"workers {numbers}", lambda: self.running() == names)
 
-    def evaluations(self) -> list[tuple[int, float]]:
-        """Return step and accuracy of each evaluation in the master's log."""
-        lines = self.grep(MASTER, "Evaluation")
+    def evaluations(self, pod: str = MASTER) -> list[tuple[int, float]]:
+        """Return step and accuracy of each evaluation in the log of the master, or of another pod."""
+        lines = self.grep(pod, "Evaluation")
         found = [re.search(r"Evaluation metrics\[step=(\d+)\]: \{'accuracy': ([0-9.]+)\}", line) for line in lines]
         return [(int(each[1]), float(each[2])) for each in found if each]
