@@ -17,7 +17,7 @@ from elasticdl.errors import ElasticDLError
 from elasticdl.master.coordinator import Coordinator
 from elasticdl.master.scores import Scores
 from elasticdl.master.servers import Servers, Taken
-from elasticdl.master.store import Fenced, StateStore
+from elasticdl.master.store import Fenced, Interrupted, StateStore
 from elasticdl.master.tasks import transitions
 from elasticdl.master.tasks.decide import Action
 from elasticdl.master.tasks.state import Evaluation
@@ -67,10 +67,13 @@ class Actor:
             self._coordinator.confirm()
             try:
                 self._actions[action]()
-            except Fenced:
+            except (Fenced, Interrupted):
                 raise
             except (ElasticDLError, OSError) as error:
                 self._coordinator.fail(f"{action.value}: {error}")
+            except Exception as error:  # of a metric of the user's: a master that is started again meets it again
+                log.exception("%s", action.value)
+                self._coordinator.fail(f"{action.value}: {type(error).__name__}: {error}")
 
     def _take_snapshot(self) -> None:
         evaluation = self._evaluation()

@@ -5,7 +5,8 @@
     task = coordinator.hand_out(owner, holding=[])
     coordinator.report(Outcome(task=task.id, owner=owner, records=4096))
 
-Calls come from many threads; one lock makes them one after the other. While etcd is away a call waits for it.
+Calls come from many threads; one lock makes their transitions one after the other. Calls that come while the state is
+saved share the next save. While etcd is away a call waits for it.
 """
 
 from __future__ import annotations
@@ -95,12 +96,16 @@ class Coordinator:
     ) -> None:
         self._setup, self._plans, self._store, self._clock = setup, plans, store, clock
         self._state = state
-        self._streams: dict[Owner, object] = {}
+        self._streams: dict[Owner, set[object]] = {}
+        """A process may have two for a moment, in any order: it opens another one before it is known that one broke."""
         self._leaving: set[Owner] = set()
         self._expected = _known(state)
         """Processes that another master knew and this one has not yet seen."""
         self._rejoin_until = clock() + REJOIN_SECONDS
         self._fatal: Exception | None = None
+        self._made = self._saved = 0
+        """Numbers of the newest state and of the one that was saved last."""
+        self._saving = False
         self._changed = threading.Condition(threading.RLock())
 
     @property
@@ -119,10 +124,10 @@ class Coordinator:
     def attend(self, owner: Owner, tasks: Collection[int], stream: object) -> None:
         """Take in that a process is there, by the first message of a stream."""
         with self._changed:
-            self._streams[owner] = stream
+            self._streams.setdefault(owner, set()).add(stream)
             self._expected.discard(owner.process)
             self._leaving.discard(owner)
-            self._keep(transitions.attend(self._state, self.rules, owner, tasks, now=self._clock()))
+            self._commit(transitions.attend(self._state, self.rules, owner, tasks, now=self._clock()))
 
     def leave(self, owner: Owner) -> None:
         """Take in that a process got SIGTERM: it gets no more tasks."""
@@ -133,19 +138,23 @@ class Coordinator:
     def gone(self, owner: Owner, stream: object) -> None:
         """Take in that a stream has ended; its process is gone unless it has opened another one."""
         with self._changed:
-            if self._streams.get(owner) is not stream:
+            streams = self._streams.get(owner, set())
+            streams.discard(stream)
+            if streams or owner not in self._streams:
                 return
             del self._streams[owner]
+            left = owner in self._leaving
             self._leaving.discard(owner)
             tasks = [task for queue in _queues(self._state) for task in queue.held_by(owner)]
             if tasks:
                 log.warning("%s is gone; its tasks %s are given to others", owner.worker, tasks)
-            self._keep(transitions.lost(self._state, self.rules, owner))
+            self._commit(transitions.lost(self._state, self.rules, owner, left=left))
 
     def hand_out(self, owner: Owner, holding: Collection[int]) -> Assignment:
         """Return a task, or what to do without one."""
         with self._changed:
             if self._state.ended:
+                self._commit(self._state)
                 return Assignment(stop=True, reason=self._state.reason)
             if owner not in self._streams:
                 return Assignment(wait_seconds=SOON_SECONDS)
@@ -154,8 +163,9 @@ class Coordinator:
             state, task = transitions.hand_out(self._state, owner, now=self._clock(), holding=holding)
             if task is None:
                 return Assignment(wait_seconds=WAIT_SECONDS)
+            assignment = self._assignment(state, task)
             self._commit(state)
-            return self._assignment(task)
+            return assignment
 
     def report(self, outcome: Outcome, metric_states: Mapping[str, bytes]) -> bool:
         """Take in how a task has ended. Return whether it was this process's task."""
@@ -216,12 +226,15 @@ class Coordinator:
                 self._changed.wait()
             if self._fatal is not None:
                 raise self._fatal
+            if action is Action.END:
+                self._commit(self._state)
             return action
 
     def confirm(self) -> None:
         """Return if this is still the master that leads; raise Fenced if not. An effect outside etcd comes after it."""
         with self._changed:
-            self._save(self._state)
+            self._made += 1
+            self._commit(self._state)
 
     def end_with(self, error: Exception) -> None:
         """Let `next_action` raise an error: this process must end, and the job goes on under another master."""
@@ -250,7 +263,7 @@ class Coordinator:
             if self._expected and now >= self._rejoin_until:
                 self._expected.clear()
                 state = transitions.lost_all_but(state, self.rules, set(self._streams))
-            self._keep(state)
+            self._commit(state)
 
     def progress(self) -> Progress:
         """Return how far the job is."""
@@ -282,31 +295,48 @@ class Coordinator:
             return dataclasses.replace(outcome, error=str(error))
         return outcome
 
-    def _assignment(self, task: int) -> Assignment:
+    def _assignment(self, state: JobState, task: int) -> Assignment:
         kind = transitions.kind_of(task)
         if kind == EXPORT:
             return Assignment(task, kind)
         plan = self._plans.evaluation if kind == EVALUATION else self._plans.work
         assert plan is not None
-        evaluation = self._state.evaluation
+        evaluation = state.evaluation
         snapshot = evaluation.snapshot if evaluation and kind == EVALUATION else 0
         return Assignment(task, kind, plan.piece(task), snapshot)
 
     def _commit(self, state: JobState) -> None:
-        """Save the state, and only then show it to anybody."""
+        """Return once a state is saved, and all before it with it: only then is a call answered."""
         if state != self._state:
-            self._save(state)
+            self._made += 1
         self._keep(state)
+        mine = self._made
+        while self._saved < mine:
+            if self._fatal is not None:
+                raise self._fatal
+            if self._saving:
+                self._changed.wait()
+            else:
+                self._save()
 
-    def _save(self, state: JobState) -> None:
+    def _save(self) -> None:
+        """Save the newest state, with the lock given up for as long as that takes."""
+        made, fields = self._made, self._state.to_fields()
+        self._saving = True
+        self._changed.release()
         try:
-            self._store.save(state.to_fields())
+            self._store.save(fields)
         except (ElasticDLError, Interrupted) as error:
             self.end_with(error)
-            raise
+        else:
+            self._saved = made  # nobody else changes it before `_saving` ends
+        finally:
+            self._changed.acquire()
+            self._saving = False
+            self._changed.notify_all()
 
     def _keep(self, state: JobState) -> None:
-        """Show a state that need not be saved now: it follows from the saved one once the workers are asked again."""
+        """Show a state to the next calls, whose answers wait for it; a version alone need not be saved now."""
         self._state = state
         self._changed.notify_all()
 

@@ -159,7 +159,8 @@ def _ticking(coordinator: Coordinator, teller: Teller, watch: Watch) -> Iterator
                 coordinator.end_with(Interrupted())
             elif not watch.leads():
                 coordinator.end_with(Fenced("another master leads", "This one ends."))
-            coordinator.tick()
+            with contextlib.suppress(ElasticDLError, Interrupted):  # the actor ends the process for it
+                coordinator.tick()
             teller.tell()
 
     thread = threading.Thread(target=tick, name="ticks", daemon=True)

@@ -79,11 +79,22 @@ class Servers:
         return tuple(state.process for state in states)
 
     def wait_for_model(self) -> None:
-        """Return once every server has a model: it comes from a checkpoint, or from the first worker."""
+        """Return once every server has a model: it comes from a checkpoint, or from a worker that has work.
+
+        Raises:
+            ElasticDLError: a server stays without one: workers without a task don't notice that it lost its model.
+        """
+        deadline = time.monotonic() + self._patience_seconds
         while not self._closed.is_set():
             states = self._all("GetState", pb.Nothing())
-            if all(state.initialized for state in states):
+            empty = [str(index) for index, state in enumerate(states) if not state.initialized]
+            if not empty:
                 return
+            if time.monotonic() >= deadline:
+                raise ElasticDLError(
+                    f"parameter server {', '.join(empty)} has had no model for {self._patience_seconds:.0f} s",
+                    "If it was restarted, give --checkpoint_dir and --checkpoint_steps, so that it finds its model.",
+                )
             self._closed.wait(POLL_SECONDS)
 
     def take_snapshot(self, snapshot: int) -> Taken:

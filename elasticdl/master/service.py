@@ -66,7 +66,8 @@ class MasterService(services.MasterServicer):
             return
         owner, stream = _owner(first), object()
         bell: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self._coordinator.attend(owner, list(first.tasks), stream)
+        with _told(context):
+            self._coordinator.attend(owner, list(first.tasks), stream)
         # Both ring: the end of the stream from either side, and the end of the job.
         if not context.add_callback(lambda: bell.put(False)):
             bell.put(False)
@@ -81,7 +82,8 @@ class MasterService(services.MasterServicer):
         finally:
             with self._lock:
                 self._bells.discard(bell)
-            self._coordinator.gone(owner, stream)
+            with contextlib.suppress(ElasticDLError, Interrupted):  # this master ends, and the next one sees it
+                self._coordinator.gone(owner, stream)
 
     def GetTask(self, request: pb.GetTaskRequest, context: grpc.ServicerContext) -> pb.Task:  # noqa: N802
         """Return a task, or what to do without one."""

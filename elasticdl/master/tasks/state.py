@@ -191,6 +191,7 @@ def _queue_fields(queue: Queue) -> dict[str, Any]:
         "doing": doing,
         # Keys of JSON are texts.
         "failures": sorted(queue.failures.items()),
+        "losses": sorted(queue.losses.items()),
         "left_out": sorted(queue.left_out.items()),
     }
 
@@ -203,5 +204,6 @@ def _queue(fields: Mapping[str, Any], now: float) -> Queue:
         tuple(fields["returned"]),
         {task: Held(Owner(worker, process), now) for task, worker, process in fields["doing"]},
         dict(fields["failures"]),
+        dict(fields["losses"]),
         dict(fields["left_out"]),
     )

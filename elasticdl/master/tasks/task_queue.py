@@ -15,9 +15,16 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
+
+T = TypeVar("T")
 
 MAX_REASON = 300
 """Letters of the reason for which a task is left out."""
+MAX_LOSSES = 5
+"""A task that was lost more often is left out: it may be what kills its workers."""
+MORE_TIME = 3
+"""By which a task's time grows with each loss, so that one that is slow, and does not hang, is done at last."""
 
 
 class Status(Enum):
@@ -62,6 +69,8 @@ class Queue:
     doing: Mapping[int, Held] = dataclasses.field(default_factory=dict)
     failures: Mapping[int, int] = dataclasses.field(default_factory=dict)
     """How often a task that is not yet done has failed."""
+    losses: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    """How often the process that did a task died or took too long; of tasks that are not yet done."""
     left_out: Mapping[int, str] = dataclasses.field(default_factory=dict)
     """Tasks that nobody does any more, and why."""
 
@@ -119,14 +128,16 @@ class Queue:
         if task not in self.returned:
             return self
         rest = tuple(other for other in self.returned if other != task)
-        return dataclasses.replace(self, returned=rest, doing={**self.doing, task: Held(owner, now)})
+        doing = {**self.doing, task: Held(owner, now)}
+        losses = {**self.losses, task: max(0, self.losses.get(task, 0) - 1)}  # it was not lost
+        return dataclasses.replace(self, returned=rest, doing=doing, losses=losses)
 
     def finish(self, task: int, owner: Owner) -> Queue | None:
         """Count a task as done; return None if it is not this process's."""
         if not self._holds(owner, task):
             return None
-        failures = {other: count for other, count in self.failures.items() if other != task}
-        return dataclasses.replace(self, doing=self._without(task), failures=failures)
+        failures, losses = _but(self.failures, task), _but(self.losses, task)
+        return dataclasses.replace(self, doing=_but(self.doing, task), failures=failures, losses=losses)
 
     def fail(self, task: int, owner: Owner, reason: str, *, retries: int) -> Queue | None:
         """Put a task back that failed, or leave it out after so many retries; None if it is not this process's."""
@@ -134,20 +145,37 @@ class Queue:
             return None
         count = self.failures.get(task, 0) + 1
         if count > retries:
-            failures = {other: number for other, number in self.failures.items() if other != task}
-            left_out = {**self.left_out, task: reason[:MAX_REASON]}
-            return dataclasses.replace(self, doing=self._without(task), failures=failures, left_out=left_out)
+            return self._leave_out(task, reason)
         return dataclasses.replace(self.put_back([task]), failures={**self.failures, task: count})
 
     def put_back(self, tasks: Iterable[int]) -> Queue:
-        """Put tasks that somebody does to the front, in ascending order; no failure is counted."""
+        """Put tasks that somebody does to the front, in ascending order; no failure or loss is counted."""
         back = tuple(sorted(task for task in set(tasks) if task in self.doing))
         doing = {task: held for task, held in self.doing.items() if task not in back}
         return dataclasses.replace(self, returned=back + self.returned, doing=doing)
 
+    def lose(self, tasks: Iterable[int]) -> Queue:
+        """Put tasks back whose process died or took too long, or leave out those that were lost too often."""
+        lost = [task for task in tasks if task in self.doing]
+        queue = dataclasses.replace(
+            self, losses={**self.losses, **{task: self.losses.get(task, 0) + 1 for task in lost}}
+        )
+        for task in lost:
+            count = queue.losses[task]
+            if count > MAX_LOSSES:
+                at_last = self.doing[task].owner.worker
+                queue = queue._leave_out(task, f"{count} workers died or took too long, at last {at_last}")
+        return queue.put_back(lost)
+
     def late(self, now: float, limit_seconds: float) -> tuple[int, ...]:
-        """Return the tasks that somebody has been doing for longer than the limit."""
-        return tuple(sorted(task for task, held in self.doing.items() if now - held.since > limit_seconds))
+        """Return the tasks that somebody has been doing for longer than the limit, which grows with a task's losses."""
+        return tuple(
+            sorted(
+                task
+                for task, held in self.doing.items()
+                if now - held.since > limit_seconds * MORE_TIME ** self.losses.get(task, 0)
+            )
+        )
 
     def cancel(self, reason: str) -> Queue:
         """Leave out all that is to do. What somebody does is left to end; if it comes back, cancel again."""
@@ -162,5 +190,16 @@ class Queue:
         held = self.doing.get(task)
         return held is not None and held.owner == owner
 
-    def _without(self, task: int) -> dict[int, Held]:
-        return {other: held for other, held in self.doing.items() if other != task}
+    def _leave_out(self, task: int, reason: str) -> Queue:
+        return dataclasses.replace(
+            self,
+            doing=_but(self.doing, task),
+            failures=_but(self.failures, task),
+            losses=_but(self.losses, task),
+            left_out={**self.left_out, task: reason[:MAX_REASON]},
+        )
+
+
+def _but(entries: Mapping[int, T], task: int) -> dict[int, T]:
+    """Return the entries of all other tasks."""
+    return {other: value for other, value in entries.items() if other != task}

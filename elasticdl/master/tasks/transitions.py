@@ -11,7 +11,7 @@ under way; when all work is done, the next stage begins.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from elasticdl.master.tasks.plan import EVALUATIONS, EXPORTS
@@ -84,7 +84,8 @@ def report(state: JobState, rules: Rules, outcome: Outcome, *, now: float) -> tu
         return settle(_with(state, kind, queue.put_back([task])), rules), True
     if outcome.error:
         failed = queue.fail(task, owner, outcome.error, retries=rules.retries)
-        return settle(_failed(_with(state, kind, failed or queue), rules, outcome), rules), True
+        why = f"task {task} failed {rules.retries + 1} times, at last on {owner.worker}: {outcome.error}"
+        return settle(_left_out(_with(state, kind, failed or queue), rules, {task: why}), rules), True
     credited = {**{process: last for process, last in state.credited.items() if process != owner.process}}
     credited = dict([*credited.items(), (owner.process, task)][-KEPT_CREDITS:])
     counted = dataclasses.replace(
@@ -106,28 +107,31 @@ def attend(state: JobState, rules: Rules, owner: Owner, tasks: Collection[int], 
     def reconciled(queue: Queue) -> Queue:
         for task in tasks:
             queue = queue.claim(task, owner, now)
-        others = [
-            task
-            for task, held in queue.doing.items()
-            if held.owner.worker == owner.worker and (held.owner != owner or task not in tasks)
-        ]
-        return queue.put_back(others)
+        return queue.put_back(task for task in queue.held_by(owner) if task not in tasks)
 
-    return settle(_each(state, reconciled), rules)
+    def replaced(held: Owner) -> bool:
+        return held.worker == owner.worker and held != owner
+
+    return _lose(_each(state, reconciled), rules, replaced)
 
 
-def lost(state: JobState, rules: Rules, owner: Owner) -> JobState:
-    """Put back the tasks of a process that is gone."""
-    return settle(_each(state, lambda queue: queue.put_back(queue.held_by(owner))), rules)
+def lost(state: JobState, rules: Rules, owner: Owner, *, left: bool = False) -> JobState:
+    """Put back the tasks of a process that is gone.
+
+    Args:
+        state: The state.
+        rules: The job's rules.
+        owner: The process.
+        left: Whether it had said so, and did not die: that says nothing about its tasks.
+    """
+    if left:
+        return settle(_each(state, lambda queue: queue.put_back(queue.held_by(owner))), rules)
+    return _lose(state, rules, lambda held: held == owner)
 
 
 def lost_all_but(state: JobState, rules: Rules, present: Collection[Owner]) -> JobState:
     """Put back the tasks of every process that is not there."""
-
-    def kept(queue: Queue) -> Queue:
-        return queue.put_back([task for task, held in queue.doing.items() if held.owner not in present])
-
-    return settle(_each(state, kept), rules)
+    return _lose(state, rules, lambda held: held not in present)
 
 
 def expire(state: JobState, rules: Rules, *, now: float) -> tuple[JobState, dict[int, Owner]]:
@@ -136,7 +140,7 @@ def expire(state: JobState, rules: Rules, *, now: float) -> tuple[JobState, dict
     for kind, queue in _queues(state).items():
         tasks = queue.late(now, limit_seconds(state, kind))
         late |= {task: queue.doing[task].owner for task in tasks}
-        state = _with(state, kind, queue.put_back(tasks))
+        state = _without(state, rules, kind, tasks)
     return (settle(state, rules) if late else state), late
 
 
@@ -238,17 +242,28 @@ def _next_stage(state: JobState, rules: Rules) -> JobState:
     return state
 
 
-def _failed(state: JobState, rules: Rules, outcome: Outcome) -> JobState:
-    """Return the state after a task failed: the job ends if it failed too often, unless it may go on without it."""
-    queue = queue_of(state, outcome.task)
-    if queue is None or queue.status(outcome.task) is not Status.LEFT_OUT:
-        return state
-    if rules.goes_on_without and kind_of(outcome.task) != EXPORT:
-        return state
-    times = rules.retries + 1
-    return failed(
-        state, f"task {outcome.task} failed {times} times, at last on {outcome.owner.worker}: {outcome.error}"
-    )
+def _lose(state: JobState, rules: Rules, chosen: Callable[[Owner], bool]) -> JobState:
+    """Return the state in which the tasks of these processes were lost."""
+    for kind, queue in _queues(state).items():
+        state = _without(state, rules, kind, [task for task, held in queue.doing.items() if chosen(held.owner)])
+    return settle(state, rules)
+
+
+def _without(state: JobState, rules: Rules, kind: str, tasks: Collection[int]) -> JobState:
+    """Return the state in which these tasks of one type were lost."""
+    queue = _queues(state)[kind].lose(tasks)
+    why = {task: f"task {task}: {queue.left_out[task]}" for task in tasks if task in queue.left_out}
+    return _left_out(_with(state, kind, queue), rules, why)
+
+
+def _left_out(state: JobState, rules: Rules, why: Mapping[int, str]) -> JobState:
+    """Return the state after tasks went wrong: the job fails if one is left out, unless it may go on without it."""
+    for task, reason in why.items():
+        queue = queue_of(state, task)
+        goes_on = rules.goes_on_without and kind_of(task) != EXPORT
+        if queue and queue.status(task) is Status.LEFT_OUT and not goes_on:
+            return failed(state, reason)
+    return state
 
 
 def _queues(state: JobState) -> dict[str, Queue]:

@@ -18,6 +18,7 @@ from elasticdl.master.program import Place, run
 from elasticdl.master.service import MasterService, serve
 from elasticdl.master.store import EtcdStateStore, Fenced, Key, MemoryStore, StateStore
 from elasticdl.master.tasks import transitions
+from elasticdl.master.tasks.state import JobState
 from elasticdl.master.tasks.task_queue import Owner
 from elasticdl.rpc import elasticdl_pb2 as pb
 from tests.elasticdl.master.jobs import PlainWorker, metrics, worker, write_job
@@ -246,8 +247,10 @@ def test_a_fenced_master_hands_out_nothing_and_ends(args: JobArgs, etcd: str) ->
             assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
         with pytest.raises(Fenced):
             old.coordinator.next_action()
-        assert old.coordinator.state.work.done == 0
         assert list(new.coordinator.state.work.doing) == [task.id]
+        record = store("reader").take_over()
+        assert record is not None
+        assert JobState.from_fields(record).work.done == 0
 
 
 def test_an_address_that_is_taken_is_an_error(args: JobArgs) -> None:

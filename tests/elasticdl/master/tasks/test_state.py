@@ -28,7 +28,7 @@ def full_state() -> JobState:
     state = transitions.snapshot_taken(transitions.reached(state, RULES, 10), RULES, 10, ("s0", "s1"))
     for owner in (A, Owner("worker-1", "b")):
         state, _ = transitions.hand_out(state, owner, now=0.0)
-    left_out = dataclasses.replace(state.work, left_out={8: "bad"})
+    left_out = dataclasses.replace(state.work, left_out={8: "bad"}, losses={3: 2})
     script = Script(100, 2, 5, 4, True)
     return dataclasses.replace(state, due=True, work=left_out, script=script, stopped="enough", reason="why")
 

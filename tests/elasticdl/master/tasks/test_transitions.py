@@ -9,7 +9,7 @@ import pytest
 from elasticdl.master.tasks import transitions
 from elasticdl.master.tasks.plan import EVALUATIONS, EXPORTS
 from elasticdl.master.tasks.state import JobState, Rules, Stage, begin
-from elasticdl.master.tasks.task_queue import Owner
+from elasticdl.master.tasks.task_queue import MAX_LOSSES, Owner
 from elasticdl.master.tasks.transitions import Outcome
 
 A, B = Owner("worker-0", "a"), Owner("worker-1", "b")
@@ -306,3 +306,50 @@ def test_only_the_last_processes_are_remembered_for_repeated_reports() -> None:
         state = do(state, Owner("worker", str(index)), 1)
     assert len(state.credited) == transitions.KEPT_CREDITS
     assert str(count - 1) in state.credited
+
+
+def test_a_job_ends_if_every_worker_dies_on_a_task() -> None:
+    state = new()
+    for number in range(MAX_LOSSES + 1):
+        assert not state.ended
+        owner = Owner(f"worker-{number}", "p")
+        state, _ = transitions.hand_out(state, owner, now=0.0)
+        state = transitions.lost(state, RULES, owner)
+    assert state.stage is Stage.FAILED
+    assert state.reason == "task 1: 6 workers died or took too long, at last worker-5"
+
+
+def test_a_job_that_may_goes_on_without_a_task_that_kills_its_workers() -> None:
+    rules, state = dataclasses.replace(RULES, goes_on_without=True), new()
+    for number in range(MAX_LOSSES + 1):
+        owner = Owner("worker-0", f"p{number}")  # a pod in which the process is started again
+        state = transitions.attend(state, rules, owner, [], now=0.0)
+        state, _ = transitions.hand_out(state, owner, now=0.0)
+    state = transitions.lost(state, rules, owner)
+    assert list(state.work.left_out) == [1]
+    assert not state.ended
+
+
+def test_a_worker_that_said_that_it_leaves_is_no_loss_and_one_that_comes_back_neither() -> None:
+    state = new()
+    for _ in range(2 * MAX_LOSSES):
+        state, task = transitions.hand_out(state, A, now=0.0)
+        state = transitions.lost(state, RULES, A, left=True)
+        state, task = transitions.hand_out(state, A, now=0.0)
+        assert task == 1
+        state = transitions.lost(state, RULES, A)
+        state = transitions.attend(state, RULES, A, [1], now=0.0)
+        state, _ = transitions.report(state, RULES, Outcome(task=1, owner=A, given_back=True), now=0.0)
+    assert not state.ended
+
+
+def test_a_task_that_always_takes_longer_than_the_limit_is_done_at_last() -> None:
+    state, now = new(), 0.0
+    for _ in range(MAX_LOSSES):
+        state, task = transitions.hand_out(state, A, now=now)
+        state, late = transitions.expire(state, RULES, now=now + 400.0)
+        now += 400.0
+        if not late:
+            break
+    assert task == 1
+    assert transitions.report(state, RULES, Outcome(task=1, owner=A), now=now)[1]
