@@ -16,12 +16,10 @@ import torch
 from contract import exit_codes
 from elasticdl import layers, local
 from elasticdl.data.opening import open_reader
-from elasticdl.data.reader import Shard
 from elasticdl.job import JobArgs, JobMode, Strategy
-from elasticdl.master.beginning import prepared
-from elasticdl.worker.assembly import load_model, model_of, spec_of
-from elasticdl.worker.batches import records
-from elasticdl.zoo.spec import Mode, ModelSpec
+from elasticdl.worker.assembly import load_model, spec_of
+from elasticdl.zoo.spec import Mode
+from tests.elasticdl.worker.plain import metrics_of, trained
 
 ZOO = Path(__file__).resolve().parents[3] / "elasticdl/zoo/templates"
 DIGITS = "mnist.mnist_functional_api.custom_model"
@@ -41,35 +39,6 @@ def job_args(data: Path, **changes: Any) -> JobArgs:
     return JobArgs(**{**fields, **changes})
 
 
-def plainly_trained(args: JobArgs) -> torch.nn.Module:
-    """Return the model of a training loop as torch's tutorials have it, with the minibatches of the job's tasks."""
-    plan = prepared(args, servers=0).plans.work
-    assert plan is not None
-    spec = spec_of(args)
-    model = model_of(spec, args.seed)
-    optimizer = spec.optimizer.torch(model.parameters())
-    with open_reader(args.training_data) as reader:
-        for task in plan.tasks:
-            piece = plan.piece(task)
-            shard = Shard(piece.shard, piece.start, piece.end)
-            taken = list(records(reader, shard, piece.indices))
-            for start in range(0, len(taken), args.minibatch_size):
-                batch = spec.feed(taken[start : start + args.minibatch_size], Mode.TRAINING, reader.metadata)
-                optimizer.zero_grad()
-                spec.loss(batch.labels, model(batch.features)).backward()  # type: ignore[no-untyped-call] # torch doesn't annotate it
-                optimizer.step()
-    return model
-
-
-def metrics_of(model: torch.nn.Module, spec: ModelSpec, data: str) -> dict[str, float]:
-    metrics = spec.eval_metrics()
-    with open_reader(data) as reader, torch.no_grad():
-        for shard in reader.shards():
-            batch = spec.feed(list(reader.read(shard)), Mode.EVALUATION, reader.metadata)
-            metrics.update(batch.labels, model(batch.features))
-    return metrics.compute()
-
-
 def logged(caplog: pytest.LogCaptureFixture) -> dict[int, str]:
     """Return the metrics in the log by step."""
     found = re.findall(r"Evaluation metrics\[step=(\d+)\]: (.*)", caplog.text)
@@ -82,7 +51,8 @@ def test_the_model_equals_that_of_a_plain_loop_to_the_bit(
 ) -> None:
     args = job_args(digits_records, output=str(tmp_path), num_epochs=2, shuffle_records=shuffled)
     assert local.run(args) == exit_codes.FINISHED
-    plain, job = plainly_trained(args), load_model(str(tmp_path), str(ZOO))
+    *_, plain = trained(args)
+    job = load_model(str(tmp_path), str(ZOO))
     ours, theirs = dict(job.named_parameters()), dict(plain.named_parameters())
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -17,13 +15,13 @@ import pytest
 import torch
 
 from contract import exit_codes
-from elasticdl import local
 from elasticdl.data.opening import open_reader
-from elasticdl.job import JobArgs, JobMode, Strategy
+from elasticdl.job import JobArgs, JobMode
 from elasticdl.worker.assembly import load_model, spec_of
 from elasticdl.zoo.spec import Mode
 from tests.elasticdl.worker.farm import Farm
 from tests.elasticdl.worker.jobs import DIGITS, RECOMMENDER, ROOT, ZOO, Job
+from tests.elasticdl.worker.plain import metrics_of, trained
 from tests.trainer.workers import PATIENCE_SECONDS, free_port
 
 pytestmark = pytest.mark.e2e
@@ -45,21 +43,20 @@ def job_args(data: Path, **changes: Any) -> JobArgs:
 
 
 def test_an_evaluation_during_training_is_of_exactly_the_version_in_its_line(
-    farm: Farm, etcd: str, digits_records: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    farm: Farm, etcd: str, digits_records: Path, tmp_path: Path
 ) -> None:
-    """With one worker and one server a job makes the same models as Local, which evaluates every one of them here."""
-    caplog.set_level(logging.INFO)
+    """With one worker and one server a job makes the same models as plain training, which measures every one here."""
     args = job_args(digits_records, num_epochs=2, evaluation_steps=7)
-    every = dataclasses.replace(args, distribution_strategy=Strategy.LOCAL, evaluation_steps=1)
-    assert local.run(every) == exit_codes.FINISHED
-    expected = dict(re.findall(r"Evaluation metrics\[step=(\d+)\]: (.*)", caplog.text))
+    spec = spec_of(args)
+    measured = [metrics_of(model, spec, args.validation_data)["accuracy"] for model in trained(args)]
     with Job(farm, tmp_path, etcd, args) as job:
         job.start(workers=1)
         assert job.finish() == exit_codes.FINISHED, job.told()
-        evaluations = re.findall(r"Evaluation metrics\[step=(\d+)\]: (.*)", job.log())
+        evaluations = job.metrics()
     assert len(evaluations) >= 3
-    assert len(set(expected.values())) > 10, "the versions must be different enough to be told apart"
-    assert evaluations == [(step, expected[step]) for step, _ in evaluations]
+    assert len(set(measured)) > 10, "the versions must be different enough to be told apart"
+    expected = [measured[each.step - 1] for each in evaluations]
+    assert [each.values["accuracy"] for each in evaluations] == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_worker_that_gets_sigterm_gives_its_task_back_and_exits_as_one_that_left(

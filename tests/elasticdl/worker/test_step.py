@@ -58,7 +58,7 @@ def test_gradients_equal_those_of_torch() -> None:
     model, features, labels = nn.Linear(3, 2), torch.randn(8, 3), torch.randn(8, 2)
     loss, gradients = Step(spec(mean_square), model, CPU).gradients(Batch(features, labels))
     expected = mean_square(labels, model(features))
-    assert loss == float(expected)
+    assert loss == expected.item()
     wanted = torch.autograd.grad(expected, list(model.parameters()))
     assert [torch.equal(gradients.dense[name], each) for name, each in zip(("weight", "bias"), wanted, strict=True)]
 

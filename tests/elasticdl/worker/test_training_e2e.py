@@ -20,6 +20,7 @@ from elasticdl.worker.assembly import load_model, spec_of
 from elasticdl.zoo.spec import Mode
 from tests.elasticdl.worker.farm import Farm
 from tests.elasticdl.worker.jobs import DIGITS, RECOMMENDER, ZOO, Job
+from tests.elasticdl.worker.plain import metrics_of
 
 pytestmark = pytest.mark.e2e
 
@@ -147,10 +148,4 @@ def test_a_recommender_learns_its_embeddings_on_two_servers_with_four_workers(
 def evaluated(args: JobArgs) -> float:
     """Return the AUC of a job in this process, on the validation data, of its exported model."""
     assert local.run(args) == exit_codes.FINISHED
-    spec, model = spec_of(args), load_model(args.output, args.model_zoo)
-    metrics = spec.eval_metrics()
-    with open_reader(args.validation_data) as reader, torch.no_grad():
-        for shard in reader.shards():
-            batch = spec.feed(list(reader.read(shard)), Mode.EVALUATION, reader.metadata)
-            metrics.update(batch.labels, model(batch.features))
-    return metrics.compute()["auc"]
+    return metrics_of(load_model(args.output, args.model_zoo), spec_of(args), args.validation_data)["auc"]
