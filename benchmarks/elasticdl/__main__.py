@@ -13,6 +13,7 @@ are appended to a file when a turn is over, and what the file has is not measure
 from __future__ import annotations
 
 import argparse
+import contextlib
 import signal
 import sys
 import tempfile
@@ -85,17 +86,14 @@ def main(argv: Sequence[str]) -> int:
 def _make(turns: Sequence[plan.Turn], records: Records, folder: Path, runs: int) -> None:
     data = folder / "data"
     write("generated-clicks", str(data), Options(test_share=0.0, asked=Asked(records=turn.RECORDS)))
-    etcd = run_etcd(toolchain.binary("etcd"), folder, free_port())
-    try:
-        url = next(etcd)
+    running = contextlib.contextmanager(run_etcd)
+    with running(toolchain.binary("etcd"), folder, free_port()) as url:
         for number, each in enumerate(turns):
             place = folder / str(number)
             place.mkdir()
             for measure, value in turn.make(each, data, url, place).items():
                 records.add(measure, each.system.name, [value], unit=UNITS[measure])
                 print(f"{each.system.name}: {measure}: {value:.3g} (turn {each.number + 1} of {runs})", flush=True)
-    finally:
-        etcd.close()
 
 
 if __name__ == "__main__":
