@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import signal
@@ -30,6 +29,8 @@ T = TypeVar("T")
 
 PATIENCE_SECONDS = 120
 TRAINING_TASKS = range(1, 21)
+PASSING = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED)
+"""Of a master that was killed, as for a real worker."""
 
 pytestmark = pytest.mark.e2e
 
@@ -87,8 +88,12 @@ class Patient:
         assert not self.thread.is_alive()
 
     def _work(self) -> None:
-        with contextlib.suppress(grpc.RpcError, ValueError):  # given up
+        try:
             self._do()
+        except (grpc.RpcError, ValueError):
+            if not self._over:  # else it was given up
+                self.plain.close()  # or its stream would keep a task that nobody does
+                raise
 
     def _do(self) -> None:
         self.plain.attend(again=True)
@@ -98,6 +103,8 @@ class Patient:
             if self._repeated(functools.partial(self._report, task, states)):
                 self.counted.append(task)
             self.plain.holding = []
+        self.plain.told_to_stop.set()
+        self.plain.lose_the_stream()
 
     def _report(self, task: pb.Task, states: dict[str, bytes]) -> bool:
         return self.plain.report(task.id, records=task.end - task.start, metric_states=states)
@@ -107,7 +114,7 @@ class Patient:
             try:
                 return call()
             except grpc.RpcError as error:
-                if self._over or error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+                if self._over or error.code() not in PASSING:
                     raise
 
 
