@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from elasticdl.job import JobArgs, Strategy
-from tests.elasticdl.worker.jobs import DIGITS, ZOO
+from tests.elasticdl.processes.jobs import DIGITS, ZOO
 from tests.trainer.workers import Program
 
 KILLED = -signal.SIGKILL

@@ -9,8 +9,8 @@ import pytest
 from contract import exit_codes
 from elasticdl.job import JobArgs
 from tests.elasticdl.chaos import points
-from tests.elasticdl.worker.farm import Farm
-from tests.elasticdl.worker.jobs import DIGITS, ZOO, Job
+from tests.elasticdl.processes.farm import Farm
+from tests.elasticdl.processes.jobs import DIGITS, ZOO, Job
 
 pytestmark = pytest.mark.e2e
 

@@ -19,7 +19,7 @@ from elasticdl.data.opening import open_reader
 from elasticdl.job import JobArgs, JobMode, Strategy
 from elasticdl.worker.assembly import load_model, spec_of
 from elasticdl.zoo.spec import Mode
-from tests.elasticdl.worker.plain import metrics_of, trained
+from tests.elasticdl.processes.plain import metrics_of, trained
 
 ZOO = Path(__file__).resolve().parents[3] / "elasticdl/zoo/templates"
 DIGITS = "mnist.mnist_functional_api.custom_model"

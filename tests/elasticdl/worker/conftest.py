@@ -10,7 +10,7 @@ import torch
 
 from elasticdl.data.writing.convert import Options, write
 from elasticdl.data.writing.sources import Asked
-from tests.elasticdl.worker.farm import Farm
+from tests.elasticdl.processes.farm import Farm
 from tests.trainer.conftest import etcd, s3, s3_endpoint
 
 __all__ = ["etcd", "s3", "s3_endpoint"]

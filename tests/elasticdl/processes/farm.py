@@ -44,7 +44,7 @@ class Farm:
     def __enter__(self) -> Self:
         with self._log.open("w") as log:
             self._zygote = subprocess.Popen(
-                [sys.executable, "-m", "tests.elasticdl.worker.zygote"],
+                [sys.executable, "-m", "tests.elasticdl.processes.zygote"],
                 cwd=CHECKOUT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -1,6 +1,6 @@
 """A process that has imported torch and elasticdl, and forks masters, parameter servers and workers.
 
-    python -m tests.elasticdl.worker.zygote < requests > reports       # see `farm`
+    python -m tests.elasticdl.processes.zygote < requests > reports       # see `farm`
 
 A process that is started as a program needs three seconds for imports; a forked one starts within a tenth of a second.
 Requests and reports are JSON, one object per line. The zygote computes nothing, opens no channel of gRPC and has one

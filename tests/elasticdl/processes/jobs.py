@@ -19,7 +19,7 @@ from typing import Self
 
 from contract import exit_codes
 from elasticdl.job import JobArgs
-from tests.elasticdl.worker.farm import Farm, Forked
+from tests.elasticdl.processes.farm import Farm, Forked
 from tests.trainer.workers import PATIENCE_SECONDS, free_port
 
 ROOT = Path(__file__).resolve().parents[3]
