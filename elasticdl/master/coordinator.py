@@ -161,9 +161,7 @@ class Coordinator:
             if owner in self._leaving:
                 return Assignment(wait_seconds=WAIT_SECONDS)
             state, task = transitions.hand_out(self._state, owner, now=self._clock(), holding=holding)
-            if task is None:
-                return Assignment(wait_seconds=WAIT_SECONDS)
-            assignment = self._assignment(state, task)
+            assignment = self._assignment(state, task) if task else Assignment(wait_seconds=WAIT_SECONDS)
             self._commit(state)
             return assignment
 

@@ -98,7 +98,11 @@ class Servers:
             self._closed.wait(POLL_SECONDS)
 
     def take_snapshot(self, snapshot: int) -> Taken:
-        """Let every server keep its present model, under a number."""
+        """Let every server keep its present model, under a number.
+
+        Training goes on meanwhile. So the version may be some updates later than the one at which the evaluation was
+        due, and each server's part is whole, but parts may differ by the updates that were under way.
+        """
         # A server that has one by this number keeps it, so that it would be older than those of the others.
         self.drop_snapshot(snapshot)
         states = self._all("TakeSnapshot", pb.SnapshotRequest(snapshot=snapshot))

@@ -123,14 +123,17 @@ class Queue:
         task = self.cursor
         return dataclasses.replace(self, cursor=task + 1, doing={**self.doing, task: Held(owner, now)}), task
 
-    def claim(self, task: int, owner: Owner, now: float) -> Queue:
-        """Give a task that came back to the process that says that it still works on it; else change nothing."""
-        if task not in self.returned:
+    def claimed(self, tasks: Iterable[int], owner: Owner, now: float) -> Queue:
+        """Give those of the tasks that came back to the process that says that it still works on them."""
+        mine = set(tasks) & set(self.returned)
+        if not mine:
             return self
-        rest = tuple(other for other in self.returned if other != task)
-        doing = {**self.doing, task: Held(owner, now)}
-        losses = {**self.losses, task: max(0, self.losses.get(task, 0) - 1)}  # it was not lost
-        return dataclasses.replace(self, returned=rest, doing=doing, losses=losses)
+        rest = tuple(task for task in self.returned if task not in mine)
+        doing = {**self.doing, **{task: Held(owner, now) for task in mine}}
+        losses = {task: count - (task in mine) for task, count in self.losses.items()}  # they were not lost
+        return dataclasses.replace(
+            self, returned=rest, doing=doing, losses={task: count for task, count in losses.items() if count > 0}
+        )
 
     def finish(self, task: int, owner: Owner) -> Queue | None:
         """Count a task as done; return None if it is not this process's."""

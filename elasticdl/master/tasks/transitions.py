@@ -56,10 +56,12 @@ def hand_out(
 ) -> tuple[JobState, int | None]:
     """Give the process a task; None if there is none now.
 
-    A task that is this process's, and that it does not hold, was lost on its way: it is given again.
+    A task that is this process's, and that it does not hold, was lost on its way: it is given again. One that came
+    back, and that it holds, is its own again: else it would do it twice.
     """
     if state.ended:
         return state, None
+    state = _each(state, lambda queue: queue.claimed(holding, owner, now))
     for queue in _queues(state).values():
         for task in queue.held_by(owner):
             if task not in holding:
@@ -105,8 +107,7 @@ def attend(state: JobState, rules: Rules, owner: Owner, tasks: Collection[int], 
     """
 
     def reconciled(queue: Queue) -> Queue:
-        for task in tasks:
-            queue = queue.claim(task, owner, now)
+        queue = queue.claimed(tasks, owner, now)
         return queue.put_back(task for task in queue.held_by(owner) if task not in tasks)
 
     def replaced(held: Owner) -> bool:

@@ -92,10 +92,10 @@ def test_the_reason_of_a_task_that_is_left_out_is_cut_to_a_length() -> None:
 
 def test_a_task_that_came_back_can_be_claimed_and_no_other() -> None:
     queue = taken(Queue.of(range(1, 4)), A, B).put_back([1])
-    assert queue.claim(1, A, 5.0).doing[1].owner == A
-    assert queue.claim(2, A, 5.0) == queue
-    assert queue.claim(3, A, 5.0) == queue
-    assert queue.claim(99, A, 5.0) == queue
+    assert queue.claimed([1], A, 5.0).doing[1].owner == A
+    assert queue.claimed([2], A, 5.0) == queue
+    assert queue.claimed([3], A, 5.0) == queue
+    assert queue.claimed([99], A, 5.0) == queue
 
 
 @pytest.mark.parametrize(("now", "late"), [(10.0, ()), (10.1, (1,)), (13.1, (1, 2))])

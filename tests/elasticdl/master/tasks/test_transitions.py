@@ -353,3 +353,12 @@ def test_a_task_that_always_takes_longer_than_the_limit_is_done_at_last() -> Non
             break
     assert task == 1
     assert transitions.report(state, RULES, Outcome(task=1, owner=A), now=now)[1]
+
+
+def test_a_late_task_that_its_process_still_holds_when_it_asks_is_its_own_again_and_is_not_given_twice() -> None:
+    state, task = ask(new(), A)
+    state, late = transitions.expire(state, RULES, now=400.0)
+    assert list(late) == [task]
+    state, other = transitions.hand_out(state, A, now=401.0, holding={task})
+    assert other == task + 1
+    assert state.work.held_by(A) == (task, task + 1)
