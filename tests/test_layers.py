@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "scripts.toolchain": set[str](),
     "scripts": set[str](),
     "examples": {"contract", "trainer"},
+    "examples.elasticdl": {"elasticdl"},
     "elasticdl": {"contract", "trainer"},
     "elasticdl.client": {"contract", "cli", "elasticdl"},
     "__main__": {"settings", "contract", "infra", "workloads"},
