@@ -59,6 +59,12 @@ def test_an_installation_keeps_torchx_own_schedulers(installed: Path) -> None:
     assert set(names) == {"tidewater", *DEFAULT_SCHEDULER_MODULES}
 
 
+@pytest.mark.parametrize("command", ["run", "status", "describe", "list", "cancel", "log", "delete"])
+def test_a_command_whose_scheduler_refuses_can_end_with_a_sentence(installed: Path, command: str) -> None:
+    script = f"import torchx.cli.main as m; print(type(m.get_sub_cmds()[{command!r}]).__module__)"
+    assert said(installed, sys.executable, "-c", script).strip() == "integrations.torchx.commands"
+
+
 def test_an_installation_runs_without_the_clone(installed: Path) -> None:
     torchx = Path(sys.executable).with_name("torchx")
     options = said(installed, torchx, "runopts")
