@@ -6,7 +6,7 @@ TORCHX = "$$($(PYTHON) -m scripts.toolchain python torchx)"
 # A fresh clone's type check would otherwise read torch's and boto3's sources again.
 export MYPY_CACHE_DIR ?= $(or $(TIDEWATER_CACHE),$(HOME)/.cache/tidewater)/mypy
 .DEFAULT_GOAL := help
-.PHONY: help install monitoring up down test unit e2e soak lint format bench bench-elastic bench-controller bench-nodes gpu
+.PHONY: help install monitoring up down test unit e2e soak lint format bench bench-elastic bench-controller bench-nodes bench-elasticdl gpu
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1\t/' | expand -t 24
@@ -46,6 +46,7 @@ e2e: monitoring ## the tests that start real processes, two modules at a time; f
 soak: install ## what only takes long: a hundred schedules of faults on each kind of group, tests marked `soak`, new random examples
 	@$(PYTHON) -m scripts.toolchain previous
 	@TIDEWATER_SCHEDULES=0:100 $(STACK) -m pytest tests/trainer/schedules/test_schedules.py
+	@TIDEWATER_ELASTICDL_SCHEDULES=0:50 $(STACK) -m pytest tests/elasticdl/chaos
 	@$(STACK) -m pytest -m soak
 	@$(STACK) -m pytest -m hypothesis --hypothesis-profile="new examples"
 
@@ -62,6 +63,9 @@ bench-controller: install ## what a thousand jobs cost the controller, beside Ku
 
 bench-nodes: install ## how long a worker waits for its node, from Karpenter and from a node group (ARGS="--plan")
 	@$(STACK) -m benchmarks.nodes $(ARGS)
+
+bench-elasticdl: install ## records per second of workers and parameter servers, beside one process and all-reduce (ARGS="--plan")
+	@$(STACK) -m benchmarks.elasticdl $(ARGS)
 
 gpu: ## every check that one GPU allows, in ten minutes; installs nothing (PYTHON=python3 ARGS="--etcd FILE")
 	@$(PYTHON) -m benchmarks.gpu $(ARGS)
