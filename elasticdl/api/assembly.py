@@ -30,7 +30,7 @@ from trainer.errors import Refused, StoreError
 from trainer.etcd.client import EtcdStore
 from trainer.etcd.contact import WHERE
 from trainer.etcd.secret import obtain, restore
-from trainer.group.addresses import route_to
+from trainer.group.addresses import Address, route_to
 from trainer.group.group import Group, open_group
 from trainer.membership.coordinator import Coordinator, Hooks
 from trainer.membership.rules import Limits, Member, View
@@ -46,6 +46,7 @@ from trainer.step import Stepper
 
 _RETRY_SECONDS = 0.3
 _FIRST_VIEW_SECONDS = 5.0
+_FORM_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,9 @@ class _Assembly:
         server = PeerServer(self._identity, self._traits)
         server.start()
         self._group = open_group(host, self._device, config.group_timeout_seconds, server)
+        # A group of one first: torch tells the peers of a new group apart by the groups in which they were before.
+        alone = (Address("localhost", 0),)
+        self._group.form(secrets.randbits(48), 0, alone, time.monotonic() + _FORM_SECONDS)
         me = Member(self._member_id, config.worker, host, server.port, self._traits.digest(), ready_after=0)
         limits = Limits(config.least_members, config.most_members, config.peer_timeout_seconds)
         self._coordinator = Coordinator(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from contract import env
+from contract import env, exit_codes
 from elasticdl.job import JobArgs, Strategy
 from tests.trainer.workers import CHECKOUT, PATIENCE_SECONDS, free_port
 from trainer.launch.lifeline import bound_to
@@ -127,11 +127,15 @@ class Job:
         self.workers.append(Process(self._folder / f"{name}.log", [*self._script, *more], variables))
         return self.workers[-1]
 
+    def updates(self) -> list[Update]:
+        """Return what all workers have told."""
+        return [update for worker in self.workers for update in worker.updates()]
+
     def wait_for(self, condition: Callable[[], object]) -> None:
         """Wait until something holds; fail with all logs if it does not in time, or if a worker has failed."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not condition():
-            failed = [worker for worker in self.workers if worker.poll() not in (None, 0, KILLED)]
+            failed = [worker for worker in self.workers if worker.poll() not in (None, 0, KILLED, exit_codes.LEFT)]
             if failed or time.monotonic() > deadline:
                 raise AssertionError(self.told())
             time.sleep(0.02)
