@@ -1,4 +1,4 @@
-"""The example's data: the same order in all workers, neighbours of different classes. Its jobs: tests/elasticdl/api."""
+"""The example's data: the same order in all workers, neighbours of different classes. Jobs: tests/elasticdl/api."""
 
 from __future__ import annotations
 
