@@ -151,7 +151,7 @@ class _Monitor(mocks.MockMonitor):
         return response
 
 
-class Refused(grpc.RpcError):  # type: ignore[misc] # grpc has no types
+class Refused(grpc.RpcError):
     """What the engine answers when the aws provider raises an error; for an `Ask` to raise."""
 
     def __init__(self, reason: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import grpc.aio
 from google.protobuf import struct_pb2
@@ -98,7 +98,7 @@ class EngineMonitor:
     """The monitor of a running engine."""
 
     def __init__(self, endpoint: str, preview: bool) -> None:
-        self._stub = resource_pb2_grpc.ResourceMonitorStub(
+        self._stub: Any = resource_pb2_grpc.ResourceMonitorStub(
             grpc.aio.insecure_channel(endpoint, options=server_options())
         )
         self._preview = preview

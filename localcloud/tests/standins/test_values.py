@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pulumi
 import pytest
 from google.protobuf import struct_pb2
@@ -13,7 +15,7 @@ from localcloud.standins.values import UNKNOWN, asset_hash, from_plain, repair_p
 repair_property_value()
 
 
-def struct(**fields: object) -> struct_pb2.Struct:
+def struct(**fields: Any) -> struct_pb2.Struct:
     made = struct_pb2.Struct()
     made.update(fields)
     return made
