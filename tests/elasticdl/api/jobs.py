@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from contract import env, exit_codes
 from elasticdl.job import JobArgs, Strategy
@@ -78,13 +78,13 @@ class Process:
 class Job:
     """A master and workers. It is a context manager; they end with it."""
 
-    def __init__(self, folder: Path, etcd: str, script: Sequence[str], **flags: int) -> None:
+    def __init__(self, folder: Path, etcd: str, script: Sequence[str], **flags: Any) -> None:
         self.args = JobArgs(
             job_name=f"script-{time.monotonic_ns():x}",
             distribution_strategy=Strategy.ALLREDUCE,
             job_command=" ".join(script),
             num_ps_pods=0,
-            **flags,  # type: ignore[arg-type]
+            **flags,
         )
         self._folder, self._etcd, self._script, self._port = folder, etcd, script, free_port()
         self.workers: list[Process] = []

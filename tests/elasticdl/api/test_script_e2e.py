@@ -131,3 +131,20 @@ def test_processes_that_read_in_advance_change_nothing(tmp_path: Path, etcd: str
     told = {update.step: update.records for worker in workers for update in worker.updates()}
     assert sum(told.values()) == 2 * len(digits_script.ImageFolder(digits / "train"))
     assert list(told.values())[:-2] == [32] * (len(told) - 2)
+
+
+def test_when_all_workers_were_lost_the_model_comes_from_the_last_checkpoint(
+    tmp_path: Path, etcd: str, digits: Path
+) -> None:
+    flags = {"num_workers": 1, "minibatch_size": 16, "num_minibatches_per_task": 2, "num_epochs": 2}
+    kept = {"checkpoint_steps": 10, "checkpoint_dir": str(tmp_path / "checkpoints")}
+    with Job(tmp_path, etcd, [*SCRIPT, "--data", str(digits), "--pause", "0.02"], **flags, **kept) as job:
+        first = job.start()
+        job.wait_for(lambda: "event=checkpoint_saved step=20" in first.text())
+        first.signal(signal.SIGKILL)
+        assert first.wait() == KILLED
+        second = job.start()
+        assert second.wait() == 0, job.told()
+    assert "event=checkpoint_loaded" in second.text()
+    assert second.updates()[0].step > 20
+    assert ends(second)[0] > 0.8
