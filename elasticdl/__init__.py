@@ -14,6 +14,7 @@ rpc             the protocol between master, parameter servers and workers
 master          tasks: to do, doing, done; evaluation; the job's state
 ps              parameter servers: dense parameters by name, embedding rows by id
 worker          takes tasks, computes gradients, pushes them
+allreduce       the strategy AllreduceStrategy: the elastic trainer with a model of the zoo
 api             for a script with a training loop of its own: shards from the master, a fixed global batch
 local           a whole job in one process
 """
