@@ -36,6 +36,7 @@ LEFT_OUT = (
     "contract/pod_defaults.py",
     "contract/stack.py",
     "contract/tls.py",
+    "examples/elasticdl/",
 )
 """What of these packages no worker imports. It would restart all workers when it changes."""
 

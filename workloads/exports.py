@@ -64,14 +64,20 @@ def facts_manifest(training: settings.Training, bucket: Text) -> Manifest:
     }
 
 
+@dataclass(frozen=True)
+class StackFactsArgs:
+    """The training settings, and the name of the stack's bucket."""
+
+    training: settings.Training
+    bucket: pulumi.Input[str]
+
+
 class StackFacts(pulumi.ComponentResource):
     """The ConfigMap by which TorchX's plug-in and ElasticDL's client find the stack's bucket, etcd and images."""
 
-    def __init__(
-        self, name: str, training: settings.Training, bucket: pulumi.Input[str], opts: pulumi.ResourceOptions
-    ) -> None:
+    def __init__(self, name: str, args: StackFactsArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:workloads:StackFacts", name, None, opts)
-        objects.register(facts_manifest(training, bucket), opts=pulumi.ResourceOptions(parent=self))
+        objects.register(facts_manifest(args.training, args.bucket), opts=pulumi.ResourceOptions(parent=self))
         self.register_outputs({})
 
 
@@ -81,7 +87,7 @@ def export(stack: settings.Settings, made: Exported, opts: pulumi.ResourceOption
     To use the kubeconfig: `pulumi stack output kubeconfig --show-secrets`.
     """
     wanted = stack.training
-    StackFacts(wanted.namespace, wanted, made.bucket, opts)
+    StackFacts(wanted.namespace, StackFactsArgs(wanted, made.bucket), opts)
     pulumi.export("clusterName", stack.name)
     pulumi.export("kubeconfig", pulumi.Output.secret(made.kubeconfig))
     pulumi.export("namespace", wanted.namespace)
