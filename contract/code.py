@@ -1,5 +1,9 @@
-"""How code gets from the stack's bucket into a pod, as pure functions: its archive is downloaded and unpacked first.
+"""How code gets from a machine into a pod: as an archive in the stack's bucket, which the pod downloads and unpacks.
 
+    with tarfile.open(fileobj=buffer, mode="w", format=TAR_FORMAT) as tar:
+        add_file(tar, "packages/net.py", b"...")
+    archive = Archive(buffer.getvalue())             # the same bytes for the same files, on every machine
+    store(archive, "bucket", boto3.client("s3"))     # only if it isn't there
     code = shipped("s3://bucket/code/0123….tar", fetch_image="aws-cli", unpack_image="my/image", directory="/job")
     pod = {"initContainers": code.init_containers, "volumes": code.volumes, "containers": [...]}    # with code.mounts
 
@@ -11,14 +15,23 @@ is made again. The download uses the AWS credentials of the pod's service accoun
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import io
+import tarfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from contract.pod_defaults import Manifest, confined
 
 FOLDER = "code"
 """The bucket's folder that the role of the training pods may read: see `infra/policies`."""
+
+TAR_FORMAT = tarfile.GNU_FORMAT
+TAR_DATE = 315532800
+"""1980-01-01, as in `contract.archive`: the date of every entry, so that the same files have the same bytes."""
+
+_ABSENT = ("404", "403", "NoSuchKey")
+"""S3 answers 403 instead of 404 to those who may not list the bucket; whether they may write shows next."""
 
 _ARCHIVE = "tidewater-archive"
 _CODE = "tidewater-code"
@@ -41,9 +54,65 @@ class Shipped:
     mounts: list[Manifest]
 
 
-def key(content: bytes, suffix: str) -> str:
-    """Return the key of an archive in the bucket, for a suffix such as `tar`."""
-    return f"{FOLDER}/{hashlib.sha256(content).hexdigest()}.{suffix}"
+@dataclass(frozen=True)
+class Archive:
+    """A tar with the code of a job."""
+
+    content: bytes
+
+    @property
+    def key(self) -> str:
+        """Return its key in the bucket, which is the hash of its content."""
+        return f"{FOLDER}/{hashlib.sha256(self.content).hexdigest()}.tar"
+
+
+class ObjectStore(Protocol):
+    """What `store` uses of boto3's client of S3."""
+
+    def head_object(self, *, Bucket: str, Key: str) -> Mapping[str, Any]:  # noqa: N803
+        """Return the object's metadata."""
+
+    def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> Mapping[str, Any]:  # noqa: N803
+        """Store the object."""
+
+
+def add_file(tar: tarfile.TarFile, name: str, content: bytes, *, executable: bool = False, link: str = "") -> None:
+    """Add a file to an archive; with `link`, a symbolic link that leads there."""
+    entry = tarfile.TarInfo(name)
+    entry.mtime, entry.mode = TAR_DATE, 0o755 if executable else 0o644
+    if link:
+        entry.type, entry.linkname = tarfile.SYMTYPE, link
+    entry.size = len(content)
+    tar.addfile(entry, io.BytesIO(content))
+
+
+def add_folder(tar: tarfile.TarFile, name: str) -> None:
+    """Add an empty folder to an archive."""
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.mtime, entry.mode = tarfile.DIRTYPE, TAR_DATE, 0o755
+    tar.addfile(entry)
+
+
+def store(archive: Archive, bucket: str, client: ObjectStore) -> bool:
+    """Store an archive in the bucket unless it is there; return whether it was stored.
+
+    Whatever the client raises is raised, but its answer that there is no such object.
+    """
+    if _has(client, bucket, archive.key):
+        return False
+    client.put_object(Bucket=bucket, Key=archive.key, Body=archive.content)
+    return True
+
+
+def _has(client: ObjectStore, bucket: str, key: str) -> bool:
+    try:
+        client.head_object(Bucket=bucket, Key=key)
+    except Exception as error:  # boto3's, which this package doesn't import
+        answer: Mapping[str, Any] = getattr(error, "response", {})
+        if answer.get("Error", {}).get("Code") in _ABSENT:
+            return False
+        raise
+    return True
 
 
 def shipped(uri: str, *, fetch_image: str, unpack_image: str, directory: str) -> Shipped:

@@ -27,7 +27,7 @@ from cli.access.kubeconfig import DEFAULT_NAMESPACE
 from cli.access.server import connect
 from cli.errors import AlreadyThere, NoKubeconfig, NotFound
 from cli.kube import JOBS, PODS, Access, Cluster, Object, Selection
-from contract import labels
+from contract import code, labels
 from contract.elasticjob import codec, names
 from contract.elasticjob.codec import InvalidJob
 from contract.stack import Facts
@@ -75,7 +75,7 @@ class Request:
 
     resource: dict[str, Any]
     images_to_push: dict[str, tuple[str, str]]
-    archives: list[workspace.Archive]
+    archives: list[code.Archive]
     bucket: str
 
     def __str__(self) -> str:

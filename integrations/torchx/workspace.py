@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import boto3
 import docker.errors
@@ -33,6 +33,7 @@ from torchx.workspace.api import TORCHX_IGNORE, walk_workspace
 from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
 from contract import code
+from contract.code import Archive, ObjectStore
 from contract.stack import CONFIG_MAP
 from integrations.torchx.errors import Refused
 
@@ -51,34 +52,11 @@ LIMIT_BYTES = 256 << 20
 _PACKED = ("contract", "trainer")
 _ENTRY_POINTS = "[torchrun.handlers]\netcd-v3 = trainer.torchrun:creator\n"
 _METADATA = "Metadata-Version: 2.1\nName: tidewater\nVersion: 0\n"
-_DATE = 315532800  # 1980-01-01: the same content has the same bytes; a zip can't hold an earlier date
 _SHOWN = 5
 
 
 class WorkspaceRefused(Refused):
     """A workspace that can't go with its job."""
-
-
-@dataclass(frozen=True)
-class Archive:
-    """A tar with the code of a job."""
-
-    content: bytes
-
-    @property
-    def key(self) -> str:
-        """Return its key in the bucket, which is the hash of its content."""
-        return code.key(self.content, "tar")
-
-
-class ObjectStore(Protocol):
-    """What `upload` uses of boto3's client of S3."""
-
-    def head_object(self, *, Bucket: str, Key: str) -> Mapping[str, Any]:  # noqa: N803
-        """Return the object's metadata."""
-
-    def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> Mapping[str, Any]:  # noqa: N803
-        """Store the object."""
 
 
 @dataclass(frozen=True)
@@ -145,9 +123,9 @@ def pack(workspace: str | None, limit_bytes: int = LIMIT_BYTES) -> Archive:
         WorkspaceRefused: there is no such folder, a file can't be read, or it is too large.
     """
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
+    with tarfile.open(fileobj=buffer, mode="w", format=code.TAR_FORMAT) as archive:
         for name, content in sorted(_handler().items()):
-            _add(archive, f"packages/{name}", content)
+            code.add_file(archive, f"packages/{name}", content)
         if workspace:
             _add_workspace(archive, workspace, limit_bytes)
     return Archive(buffer.getvalue())
@@ -174,16 +152,12 @@ def upload(archive: Archive, bucket: str, store: ObjectStore | None = None) -> b
         WorkspaceRefused: the bucket can't be reached, doesn't exist or refuses the archive.
     """
     try:
-        client: ObjectStore = store or boto3.client("s3")
-        if _has(client, bucket, archive.key):
-            return False
-        client.put_object(Bucket=bucket, Key=archive.key, Body=archive.content)
+        return code.store(archive, bucket, store or boto3.client("s3"))
     except (BotoCoreError, ClientError) as error:
         raise WorkspaceRefused(
             f"the workspace can't be stored in s3://{bucket}/{archive.key}: {error}. It needs AWS credentials that may "
             'put objects there (`aws sts get-caller-identity` shows whose you have); --workspace="" submits without it'
         ) from error
-    return True
 
 
 def no_bucket(namespace: str) -> WorkspaceRefused:
@@ -195,26 +169,17 @@ def no_bucket(namespace: str) -> WorkspaceRefused:
     )
 
 
-def _has(client: ObjectStore, bucket: str, key: str) -> bool:
-    try:
-        client.head_object(Bucket=bucket, Key=key)
-    except ClientError as error:
-        # S3 answers 403 instead of 404 to those who may not list the bucket; whether they may write shows next.
-        if error.response.get("Error", {}).get("Code") in ("404", "403", "NoSuchKey"):
-            return False
-        raise
-    return True
-
-
 def _add_workspace(archive: tarfile.TarFile, workspace: str, limit_bytes: int) -> None:
     file_system, path = _opened(workspace)
     try:
         files = sorted(_files(file_system, path), key=lambda file: file.name)
         _check_size(workspace, files, limit_bytes)
-        _add_folder(archive, "workspace")
+        code.add_folder(archive, "workspace")
         for file in files:
             content = b"" if file.link else file_system.cat_file(file.source)
-            _add(archive, f"workspace/{file.name}", content, executable=bool(file.mode & stat.S_IXUSR), link=file.link)
+            code.add_file(
+                archive, f"workspace/{file.name}", content, executable=bool(file.mode & stat.S_IXUSR), link=file.link
+            )
     except OSError as error:
         raise WorkspaceRefused(
             f"workspace {workspace} can't be packed: {error}. List what isn't needed in its {TORCHX_IGNORE}"
@@ -291,18 +256,3 @@ def _roots(package: str) -> list[Path]:
     if spec is None or not spec.submodule_search_locations:
         raise WorkspaceRefused(f"the package {package} of the distribution tidewater isn't here: pip install '.[cli]'")
     return [Path(each) for each in spec.submodule_search_locations]
-
-
-def _add(archive: tarfile.TarFile, name: str, content: bytes, *, executable: bool = False, link: str = "") -> None:
-    entry = tarfile.TarInfo(name)
-    entry.mtime, entry.mode = _DATE, 0o755 if executable else 0o644
-    if link:
-        entry.type, entry.linkname = tarfile.SYMTYPE, link
-    entry.size = len(content)
-    archive.addfile(entry, io.BytesIO(content))
-
-
-def _add_folder(archive: tarfile.TarFile, name: str) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.type, entry.mtime, entry.mode = tarfile.DIRTYPE, _DATE, 0o755
-    archive.addfile(entry)

@@ -14,16 +14,15 @@ import io
 import os
 import tarfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from cli.errors import CliError
 from contract import code
+from contract.code import Archive, ObjectStore
 from elasticdl.client.flags.mistakes import Mistake, WrongCommand
 from elasticdl.zoo import project
 
@@ -31,32 +30,7 @@ LIMIT_BYTES = 256 << 20
 """The archive is made in memory, and every pod downloads it."""
 
 PACKAGES = ("contract", "elasticdl", "trainer")
-_DATE = 315532800  # 1980-01-01
 _SHOWN = 5
-_ABSENT = ("404", "403", "NoSuchKey")
-"""S3 answers 403 instead of 404 to those who may not list the bucket; whether they may write shows next."""
-
-
-@dataclass(frozen=True)
-class Archive:
-    """A tar with the code of a job."""
-
-    content: bytes
-
-    @property
-    def key(self) -> str:
-        """Return its key in the bucket, which is the hash of its content."""
-        return code.key(self.content, "tar")
-
-
-class ObjectStore(Protocol):
-    """What `upload` uses of boto3's client of S3."""
-
-    def head_object(self, *, Bucket: str, Key: str) -> Mapping[str, Any]:  # noqa: N803
-        """Return the object's metadata."""
-
-    def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> Mapping[str, Any]:  # noqa: N803
-        """Store the object."""
 
 
 def pack(zoo: str, limit_bytes: int = LIMIT_BYTES) -> Archive:
@@ -71,12 +45,13 @@ def pack(zoo: str, limit_bytes: int = LIMIT_BYTES) -> Archive:
         WrongCommand: it is too large.
     """
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
+    with tarfile.open(fileobj=buffer, mode="w", format=code.TAR_FORMAT) as archive:
         for package in PACKAGES:
             for root in _roots(package):
                 for path in _files(root):
-                    _add(archive, f"packages/{package}/{path.relative_to(root).as_posix()}", path)
-        _add_folder(archive, "zoo")
+                    name = f"packages/{package}/{path.relative_to(root).as_posix()}"
+                    code.add_file(archive, name, path.read_bytes())
+        code.add_folder(archive, "zoo")
         if zoo:
             _add_zoo(archive, Path(zoo).expanduser(), limit_bytes)
     return Archive(buffer.getvalue())
@@ -96,9 +71,7 @@ def upload(archive: Archive, bucket: str, store: ObjectStore | None = None) -> N
         CliError: the bucket can't be reached, doesn't exist or refuses the archive.
     """
     try:
-        client: ObjectStore = store or boto3.client("s3")
-        if not _has(client, bucket, archive.key):
-            client.put_object(Bucket=bucket, Key=archive.key, Body=archive.content)
+        code.store(archive, bucket, store or boto3.client("s3"))
     except (BotoCoreError, ClientError) as error:
         raise CliError(
             f"code and zoo can't be stored at {address(archive, bucket)}: {error}",
@@ -107,23 +80,13 @@ def upload(archive: Archive, bucket: str, store: ObjectStore | None = None) -> N
         ) from error
 
 
-def _has(client: ObjectStore, bucket: str, key: str) -> bool:
-    try:
-        client.head_object(Bucket=bucket, Key=key)
-    except ClientError as error:
-        if error.response.get("Error", {}).get("Code") in _ABSENT:
-            return False
-        raise
-    return True
-
-
 def _add_zoo(archive: tarfile.TarFile, zoo: Path, limit_bytes: int) -> None:
     with tarfile.open(fileobj=io.BytesIO(project.pack(zoo))) as packed:
         entries = packed.getmembers()
         _check_size(zoo, entries, limit_bytes)
         for entry in entries:
             content = packed.extractfile(entry)
-            entry.name, entry.mtime = f"zoo/{entry.name}", _DATE
+            entry.name, entry.mtime = f"zoo/{entry.name}", code.TAR_DATE
             archive.addfile(entry, content)
 
 
@@ -154,16 +117,3 @@ def _files(root: Path) -> Iterator[Path]:
     for folder, inner, names in os.walk(root):
         inner[:] = sorted(each for each in inner if each != "__pycache__")
         yield from (Path(folder, name) for name in sorted(names))
-
-
-def _add(archive: tarfile.TarFile, name: str, path: Path) -> None:
-    content = path.read_bytes()
-    entry = tarfile.TarInfo(name)
-    entry.mtime, entry.size, entry.mode = _DATE, len(content), 0o644
-    archive.addfile(entry, io.BytesIO(content))
-
-
-def _add_folder(archive: tarfile.TarFile, name: str) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.type, entry.mtime, entry.mode = tarfile.DIRTYPE, _DATE, 0o755
-    archive.addfile(entry)

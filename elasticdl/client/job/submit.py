@@ -17,6 +17,7 @@ import yaml
 
 from cli.errors import AlreadyThere, CliError
 from cli.kube import JOBS, Cluster, Object
+from contract import code
 from elasticdl.client.flags.asked import Asked, Ship
 from elasticdl.client.flags.mistakes import Mistake, WrongCommand
 from elasticdl.client.job import manifest, models, pods, preflight, shipping
@@ -35,7 +36,7 @@ class Steps:
     """
 
     say: Callable[[str], None]
-    upload: Callable[[shipping.Archive, str], object] = shipping.upload
+    upload: Callable[[code.Archive, str], object] = shipping.upload
     unique: Callable[[], str] = lambda: secrets.token_hex(4)
     sleep: Callable[[float], None] = time.sleep
 

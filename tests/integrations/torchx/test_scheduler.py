@@ -22,6 +22,7 @@ from torchx.specs.api import InvalidRunConfigException
 from cli.access.answers import refused
 from cli.errors import Answer, ClusterError
 from cli.kube import JOBS
+from contract import code
 from contract.elasticjob import names
 from integrations.torchx import workspace
 from integrations.torchx.scheduler import TidewaterScheduler, create_scheduler
@@ -183,7 +184,7 @@ def test_a_workspace_that_was_packed_here_is_uploaded_before_the_job_is_made(
     (tmp_path / "train.py").write_text("print()")
     stored_keys: list[tuple[str, str]] = []
 
-    def upload(archive: workspace.Archive, bucket: str) -> bool:
+    def upload(archive: code.Archive, bucket: str) -> bool:
         assert cluster.list(JOBS).items == []
         stored_keys.append((archive.key, bucket))
         return True

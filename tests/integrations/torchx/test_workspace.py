@@ -18,9 +18,10 @@ import pytest
 from moto.server import ThreadedMotoServer
 from torchx.specs import AppDef, Role
 
+from contract.code import Archive
 from integrations.torchx import workspace
 from integrations.torchx.errors import Refused
-from integrations.torchx.workspace import METADATA, Archive, WorkspaceMixin, mounted, pack, upload
+from integrations.torchx.workspace import METADATA, WorkspaceMixin, mounted, pack, upload
 
 BUCKET = "tidewater-code"
 

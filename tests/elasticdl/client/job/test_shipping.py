@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from cli.errors import CliError
+from contract import code
 from elasticdl.client.flags.mistakes import WrongCommand
 from elasticdl.client.job import shipping
 from elasticdl.errors import ZooError
@@ -47,7 +48,7 @@ def store(account: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     return moto_server.client("s3", account)
 
 
-def names(archive: shipping.Archive) -> list[str]:
+def names(archive: code.Archive) -> list[str]:
     with tarfile.open(fileobj=io.BytesIO(archive.content)) as packed:
         return packed.getnames()
 
@@ -107,7 +108,7 @@ def test_a_link_out_of_the_zoo_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_archive_is_stored_once(tmp_path: Path, store: Any) -> None:
-    archive = shipping.Archive(b"code")
+    archive = code.Archive(b"code")
     shipping.upload(archive, BUCKET)
     assert shipping.address(archive, BUCKET) == f"s3://{BUCKET}/{archive.key}"
     first = store.head_object(Bucket=BUCKET, Key=archive.key)["LastModified"]
@@ -120,7 +121,7 @@ def test_an_archive_is_stored_once(tmp_path: Path, store: Any) -> None:
 
 def test_a_bucket_that_is_not_there_is_an_error_with_the_remedy(store: Any) -> None:
     with pytest.raises(CliError, match="can't be stored at s3://no-such-bucket/code/") as caught:
-        shipping.upload(shipping.Archive(b"code"), "no-such-bucket")
+        shipping.upload(code.Archive(b"code"), "no-such-bucket")
     assert "--image_name" in caught.value.remedy
 
 

@@ -10,6 +10,7 @@ import yaml
 from cli.access.answers import refused
 from cli.errors import Answer, CliError, Forbidden
 from cli.kube import JOBS, PRIORITY_CLASSES, Object
+from contract import code
 from elasticdl.client.flags.asked import Asked
 from elasticdl.client.flags.mistakes import WrongCommand
 from elasticdl.client.job import shipping
@@ -28,7 +29,7 @@ class World:
         self.uploaded: list[str] = []
         self.steps = Steps(self.said.append, self._upload, lambda: "a1b2")
 
-    def _upload(self, archive: shipping.Archive, bucket: str) -> None:
+    def _upload(self, archive: code.Archive, bucket: str) -> None:
         self.uploaded.append(shipping.address(archive, bucket))
 
     def submit(self, asked: Asked) -> Object:
