@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from contract.elasticjob import codec
-from contract.elasticjob.choices import Launcher, PodNames, RestartPolicy, SuccessPolicy
+from contract.elasticjob.choices import CleanPodPolicy, Launcher, PodNames, RestartPolicy, SuccessPolicy
 from elasticdl.client.flags import commandline
 from elasticdl.client.job.manifest import CRASHES, elastic_job, first_pods
 from elasticdl.client.job.pods import Place
@@ -162,6 +162,14 @@ def test_a_script_of_ones_own_by_all_reduce_has_a_master_for_its_shards() -> Non
     found = codec.job_of(job(STACK, ("num_ps_pods",), **more))
     assert set(found.spec.replica_specs) == {"Master", "Worker"}
     assert (found.launcher, found.spec.success_policy) == (Launcher.TIDEWATER, SuccessPolicy.RANK0)
+
+
+def test_a_script_of_ones_own_may_go_on_after_the_end_of_the_job() -> None:
+    script = codec.job_of(job(job_command="python3 train.py", evaluation_steps="0"))
+    assert (script.spec.clean_pod_policy, codec.job_of(job()).spec.clean_pod_policy) == (
+        CleanPodPolicy.NONE,
+        CleanPodPolicy.RUNNING,
+    )
 
 
 def test_a_script_of_ones_own_takes_the_place_of_the_worker() -> None:
