@@ -158,6 +158,12 @@ class Checkout:
             raise CommandFailedError(f"succeeded, and should not have:\n{output}")
         return output
 
+    def empty_cloud(self) -> None:
+        """Destroy the stack if an earlier module has left one, and start the cloud if it doesn't run."""
+        if self.run("kubectl get crd elasticjobs.elastic.pytorch.org", expect=None).status == 0:
+            self.run("pulumi destroy --yes")
+        self.run("python -m localcloud start")
+
     def make(self, target: str, timeout: float = 1800) -> Output:
         """Run `make target` as a user would, without an activated shell."""
         done = subprocess.run(

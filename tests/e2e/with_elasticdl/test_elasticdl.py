@@ -31,9 +31,7 @@ def tutorial(checkout: Checkout) -> Iterator[Tutorial]:
     """Yield the tutorial on a new stack with one worker node, from which its own job has gone, with the data."""
     file = checkout.path / f"Pulumi.{STACK}.yaml"
     before = file.read_text()
-    if checkout.run("kubectl get crd elasticjobs.elastic.pytorch.org", expect=None).status == 0:
-        checkout.run("pulumi destroy --yes")
-    checkout.run("python -m localcloud start")
+    checkout.empty_cloud()
     checkout.run(f"pulumi stack select --create {STACK}", expect=None)
     for key, value in SETTINGS.items():
         checkout.run(f"pulumi config set {key} -- '{value}'")

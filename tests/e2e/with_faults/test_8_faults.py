@@ -67,7 +67,8 @@ def every(fault: Fault) -> Faults:
 @pytest.fixture(scope="module")
 def proxy(checkout: Checkout) -> Iterator[Proxy]:
     """Yield a proxy in front of a new cloud with nothing in it; the cloud ends with the module, whatever is in it."""
-    checkout.run("python -m localcloud stop", expect=None)
+    checkout.empty_cloud()  # what is lost with a cloud stays in the stack's state
+    checkout.run("python -m localcloud stop")
     checkout.run("python -m localcloud start")
     local = yaml.safe_load((ROOT / f"Pulumi.{STACK}.yaml").read_text())["config"]
     (checkout.path / f"Pulumi.{FAULTY}.yaml").write_text(yaml.safe_dump({"config": {**local, **SMALL}}))

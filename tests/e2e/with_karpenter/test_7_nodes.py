@@ -67,9 +67,7 @@ KARPENTER = "-n kube-system -l app.kubernetes.io/name=karpenter"
 @pytest.fixture(scope="module")
 def account(checkout: Checkout) -> Inventory:
     """Return the inventory of an account without a stack."""
-    if checkout.run("kubectl get crd elasticjobs.elastic.pytorch.org", expect=None).status == 0:
-        checkout.run("pulumi destroy --yes")
-    checkout.run("python -m localcloud start")
+    checkout.empty_cloud()
     return aws_inventory(checkout.cloud())
 
 

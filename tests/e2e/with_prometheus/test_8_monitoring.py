@@ -55,9 +55,7 @@ def stack(checkout: Checkout) -> Iterator[Checkout]:
     """Yield the checkout with a new stack that has monitoring and two workers; it is gone for later modules."""
     file = checkout.path / f"Pulumi.{STACK}.yaml"
     before = file.read_text()
-    if checkout.run("kubectl get crd elasticjobs.elastic.pytorch.org", expect=None).status == 0:
-        checkout.run("pulumi destroy --yes")
-    checkout.run("python -m localcloud start")
+    checkout.empty_cloud()
     checkout.run(f"pulumi stack select --create {STACK}", expect=None)
     for key, value in SETTINGS.items():
         checkout.run(f"pulumi config set {key} -- '{value}'")

@@ -36,9 +36,7 @@ def session(checkout: Checkout) -> Iterator[Session]:
     """Yield a session on a new stack with two worker nodes, from which its own job has gone."""
     file = checkout.path / f"Pulumi.{STACK}.yaml"
     before = file.read_text()
-    if checkout.run("kubectl get crd elasticjobs.elastic.pytorch.org", expect=None).status == 0:
-        checkout.run("pulumi destroy --yes")
-    checkout.run("python -m localcloud start")
+    checkout.empty_cloud()
     checkout.run(f"pulumi stack select --create {STACK}", expect=None)
     for key, value in SETTINGS.items():
         checkout.run(f"pulumi config set {key} -- '{value}'")
