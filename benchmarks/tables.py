@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from benchmarks.controller import plan as controller_plan
 from benchmarks.controller import results as controller_results
 from benchmarks.elastic import faults, results
 from benchmarks.elastic.systems import SYSTEMS
+from benchmarks.elasticdl import systems as elasticdl_systems
 from benchmarks.records import RESULTS, ROOT, Record, origin, read, rows
 from benchmarks.rows import Row
 from trainer.observe import report
@@ -195,6 +196,41 @@ def calls(records: Sequence[Record]) -> str | None:
     return _lines(lines)
 
 
+def elasticdl(records: Sequence[Record]) -> str:
+    """Return the records per second of each way to train, and the seconds of what else was measured."""
+    found = rows(records)
+    measures = (elasticdl_systems.COMPUTING, elasticdl_systems.PACED)
+    rates = {(row.measure, row.system): row for row in found if row.measure in measures}
+    lines = [
+        [f"records/s, median (least to most), n = {_counts(rates.values())}", "all computing", "30 ms for a minibatch"],
+        ["---"] * 3,
+    ]
+    for system in elasticdl_systems.SYSTEMS:
+        cells = [
+            rates.get((measure, system.name)) for measure in (elasticdl_systems.COMPUTING, elasticdl_systems.PACED)
+        ]
+        if any(cells):
+            lines.append([system.name, *(cell(row).replace(" records/s", "") for row in cells)])
+    seconds = [row for row in found if row.unit == "s"]
+    return f"{_lines(lines)}\n\n{_listed([*seconds, *_shared(records)])}\n\n{origin(records)}"
+
+
+def _shared(records: Sequence[Record]) -> list[Row]:
+    """Return what two elastic jobs take of the time of two gangs, in each round; [] if no round has both."""
+    measure, gangs, elastic = elasticdl_systems.BOTH_DONE, elasticdl_systems.GANGS, elasticdl_systems.ELASTIC
+    theirs, ours = (
+        [value for record in records if (record.measure, record.system) == (measure, name) for value in record.values]
+        for name in (gangs.name, elastic.name)
+    )
+    ratios = [mine / their for their, mine in zip(theirs, ours, strict=False)]  # an interrupted round has one of them
+    return [Row.of(f"{measure} / {gangs.name}", elastic.name, ratios, unit="ratio")] if ratios else []
+
+
+def _counts(found: Iterable[Row]) -> str:
+    counts = sorted({row.n for row in found})
+    return " to ".join(str(count) for count in dict.fromkeys([*counts[:1], *counts[-1:]]))
+
+
 def cell(row: Row | None) -> str:
     """Return the median with the extremes, or what is known of it."""
     if row is None:
@@ -216,6 +252,7 @@ TABLES = (
     Table("others", "docs/benchmarks.md", "elastic*.jsonl", others),
     Table("gpu", "docs/benchmarks.md", "gpu-*.jsonl", listed),
     Table("nodes", "docs/benchmarks.md", "nodes*.jsonl", listed),
+    Table("elasticdl", "docs/benchmarks.md", "parameter-servers*.jsonl", elasticdl),
     Table("controllers", "docs/benchmarks.md", "controller*.jsonl", controllers),
     Table("controllers-growth", "docs/benchmarks.md", "controller*.jsonl", growth),
     Table("controllers-calls", "docs/benchmarks.md", "controller*.jsonl", calls),

@@ -4,7 +4,8 @@
     print(told(turns))
 
 In each round every system has one turn of every measure, in every second round in the reverse order, so that all see
-the same machine. What an earlier run has recorded is not wanted again.
+the same machine. The turns that need a cluster come last, since its processes would take time from the others. What an
+earlier run has recorded is not wanted again.
 """
 
 from __future__ import annotations
@@ -13,13 +14,26 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.elasticdl.systems import BY_NAME, COMPUTING, PACED, REPLACED, REPLACEMENT, System
+from benchmarks.elasticdl.systems import (
+    BOTH_DONE,
+    BY_NAME,
+    COMPUTING,
+    PACED,
+    REPLACED,
+    REPLACEMENT,
+    SHARING,
+    System,
+)
 
-TURN_SECONDS = 25.0
-"""Of one turn, with the start of its processes, on a quiet machine with 2 cores."""
 REPLACE = "replace"
 """The turn that gives both measures of a replacement."""
-MEASURES = {"computing": COMPUTING, "paced": PACED, REPLACE: REPLACED}
+ROOMS = "rooms"
+"""The turn that gives both measures of two jobs on a cluster."""
+SECONDS = {"computing": 25.0, "paced": 25.0, REPLACE: 25.0, ROOMS: 75.0}
+"""Of one turn of a measure, with the start of its processes, on a quiet machine with 2 cores."""
+CLUSTER_SECONDS = 120.0
+"""To make a cluster for all turns that need one, and to stop it."""
+MEASURES = {"computing": COMPUTING, "paced": PACED, REPLACE: REPLACED, ROOMS: BOTH_DONE}
 """What may be asked for, and the measure by which its turns are counted."""
 
 
@@ -33,6 +47,11 @@ class Turn:
     number: int
     """From 0."""
 
+    @property
+    def on_cluster(self) -> bool:
+        """Return whether it needs a cluster."""
+        return self.measure == ROOMS
+
 
 def wanted(names: Sequence[str], measures: Sequence[str], *, runs: int, have: Callable[[str, str], int]) -> list[Turn]:
     """Return the missing turns, in the order in which they are made.
@@ -43,12 +62,14 @@ def wanted(names: Sequence[str], measures: Sequence[str], *, runs: int, have: Ca
         runs: how many there are of each in the end.
         have: how many records there are of a measure and a system.
     """
-    rates = [(measure, name) for measure in measures if measure != REPLACE for name in names]
+    rates = [(measure, name) for measure in measures if measure not in (REPLACE, ROOMS) for name in names]
     kills = [(REPLACE, REPLACEMENT.name)] if REPLACE in measures else []
+    shared = [(ROOMS, system.name) for system in SHARING] if ROOMS in measures else []
     return [
         Turn(measure, BY_NAME[name], number)
+        for part in ([*rates, *kills], shared)
         for number in range(runs)
-        for measure, name in ([*rates, *kills] if number % 2 == 0 else [*kills, *reversed(rates)])
+        for measure, name in (part if number % 2 == 0 else reversed(part))
         if have(MEASURES[measure], name) <= number
     ]
 
@@ -57,7 +78,9 @@ def told(turns: Sequence[Turn]) -> str:
     """Return a table of the turns and the time that they need."""
     count = Counter((turn.measure, turn.system.name) for turn in turns)
     lines = [
-        f"{measure:10} {name:28} {number:3} turns {number * TURN_SECONDS / 60:6.1f} min"
+        f"{measure:10} {name:28} {number:3} turns {number * SECONDS[measure] / 60:6.1f} min"
         for (measure, name), number in count.items()
     ]
-    return "\n".join([*lines, f"{'in all':39} {len(turns):3} turns {len(turns) * TURN_SECONDS / 60:6.1f} min"])
+    whole = sum(SECONDS[turn.measure] for turn in turns)
+    whole += CLUSTER_SECONDS if any(turn.on_cluster for turn in turns) else 0.0
+    return "\n".join([*lines, f"{'in all':39} {len(turns):3} turns {whole / 60:6.1f} min"])

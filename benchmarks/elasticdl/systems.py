@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PLAIN, LOCAL, SERVERS, ALLREDUCE = "plain", "local", "servers", "all-reduce"
+TWO_JOBS = "two jobs"
 
 PAUSE_SECONDS = 0.03
 """Of each minibatch, in place of an accelerator."""
@@ -13,7 +14,9 @@ COMPUTING = "records/s, all computing"
 PACED = "records/s, with 30 ms for each minibatch"
 NOTICED = "SIGKILL of a worker, until its task is given to others"
 REPLACED = "start of the new worker's process, until it has pushed its first minibatch"
-UNITS = {COMPUTING: "records/s", PACED: "records/s", NOTICED: "s", REPLACED: "s"}
+BOTH_DONE = "two jobs of 4 workers on 6 rooms, until both are done"
+SECOND_TRAINS = "two jobs of 4 workers on 6 rooms, until the second one's first minibatch"
+UNITS = {COMPUTING: "records/s", PACED: "records/s", NOTICED: "s", REPLACED: "s", BOTH_DONE: "s", SECOND_TRAINS: "s"}
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,10 @@ SYSTEMS = (
     System("all-reduce, 2 workers", ALLREDUCE, 2),
     System("all-reduce, 4 workers", ALLREDUCE, 4),
 )
-BY_NAME = {system.name: system for system in SYSTEMS}
+GANGS = System("gang-scheduled", TWO_JOBS, 4, 1)
+ELASTIC = System("elastic", TWO_JOBS, 4, 1)
+SHARING = (GANGS, ELASTIC)
+"""How two jobs share a cluster that has too little room for both. Workers and servers are those of one job."""
+BY_NAME = {system.name: system for system in (*SYSTEMS, *SHARING)}
 REPLACEMENT = BY_NAME["2 servers, 2 workers, async"]
 """Of which a worker is replaced."""

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import tables
 from benchmarks.elastic import faults, results
+from benchmarks.elasticdl import systems
 from benchmarks.records import Records, read, rows
 from benchmarks.rows import Row
 
@@ -64,6 +65,22 @@ def test_the_large_model_has_a_table_of_its_own_with_the_systems_that_were_measu
         "| of that, steps done again (n = 2) | 0 |",
     ]
     assert KILL.partition(":")[0] not in tables.others(found.all)
+
+
+def test_two_elastic_jobs_are_compared_with_the_two_gangs_of_their_round(tmp_path: Path) -> None:
+    found = records(tmp_path)
+    found.add(systems.PACED, systems.SYSTEMS[0].name, [2000.0], unit="records/s")
+    found.add(systems.REPLACED, systems.REPLACEMENT.name, [2.5], unit="s")
+    for gangs, elastic in ((80.0, 60.0), (100.0, 70.0)):
+        found.add(systems.BOTH_DONE, systems.GANGS.name, [gangs], unit="s")
+        found.add(systems.BOTH_DONE, systems.ELASTIC.name, [elastic], unit="s")
+    found.add(systems.BOTH_DONE, systems.GANGS.name, [500.0], unit="s")  # of a round that was interrupted
+    text = tables.elasticdl(found.all).splitlines()
+    assert text[0] == "| records/s, median (least to most), n = 1 | all computing | 30 ms for a minibatch |"
+    assert text[2] == "| plain PyTorch, one process | not measured | 2000 |"
+    assert text[-4] == f"| {systems.BOTH_DONE} | elastic | 2 | 65.0 s (60.0 to 70.0) |"
+    assert text[-3] == f"| {systems.BOTH_DONE} / gang-scheduled | elastic | 2 | 0.725 times (0.700 to 0.750) |"
+    assert len(text) == 12
 
 
 def test_a_median_equal_to_the_cap_is_shown_as_more_than_the_cap() -> None:
