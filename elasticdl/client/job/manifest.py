@@ -73,9 +73,9 @@ def elastic_job(asked: Asked, place: Place) -> Manifest:
             "minReplicas": _least(args, deployment),
             "maxReplicas": max(deployment.max_workers, args.num_workers),
             "successPolicy": (SuccessPolicy.RANK0 if has_master(args) else SuccessPolicy.ANY_WORKER).value,
-            # What still waits for room has nothing to do any more. A script of the user's own may go on after its loop,
-            # and store the model for instance; all other processes leave by themselves.
-            "cleanPodPolicy": (CleanPodPolicy.NONE if args.job_command else CleanPodPolicy.RUNNING).value,
+            # Only servers don't leave by themselves. With all-reduce the job has succeeded when the first worker has
+            # ended: the others have the last lines of their logs to write then, and a script may have a model to store.
+            "cleanPodPolicy": (CleanPodPolicy.RUNNING if servers(args) else CleanPodPolicy.NONE).value,
             "backoffLimit": _failures(args, deployment),
             **_classes(deployment),
             "replicaSpecs": _replicas(asked, place),

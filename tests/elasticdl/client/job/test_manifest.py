@@ -164,12 +164,17 @@ def test_a_script_of_ones_own_by_all_reduce_has_a_master_for_its_shards() -> Non
     assert (found.launcher, found.spec.success_policy) == (Launcher.TIDEWATER, SuccessPolicy.RANK0)
 
 
-def test_a_script_of_ones_own_may_go_on_after_the_end_of_the_job() -> None:
-    script = codec.job_of(job(job_command="python3 train.py", evaluation_steps="0"))
-    assert (script.spec.clean_pod_policy, codec.job_of(job()).spec.clean_pod_policy) == (
-        CleanPodPolicy.NONE,
-        CleanPodPolicy.RUNNING,
-    )
+@pytest.mark.parametrize(
+    ("more", "policy"),
+    [
+        pytest.param({}, CleanPodPolicy.RUNNING, id="servers"),
+        pytest.param({"job_command": "python3 train.py", "evaluation_steps": "0"}, CleanPodPolicy.NONE, id="script"),
+        pytest.param({"distribution_strategy": "AllreduceStrategy"}, CleanPodPolicy.NONE, id="all-reduce"),
+    ],
+)
+def test_only_servers_are_ended_with_the_job(more: dict[str, str], policy: CleanPodPolicy) -> None:
+    absent = ("num_ps_pods", "grads_to_wait") if "distribution_strategy" in more else ()
+    assert codec.job_of(job(STACK, absent, **more)).spec.clean_pod_policy is policy
 
 
 def test_a_script_of_ones_own_takes_the_place_of_the_worker() -> None:
