@@ -40,7 +40,6 @@ unit: monitoring ## the tests that need neither root nor minutes, two at a time;
 
 e2e: monitoring ## the tests that start real processes, two modules at a time; first those in TorchX's environment
 	@$(TORCHX) -m pytest -m "e2e and not soak" tests/integrations/torchx
-	@$(TORCHX) -m pytest -m "e2e and not soak" tests/integrations/torchx
 	@$(STACK) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "e2e and not soak"
 
 soak: install ## what only takes long: a hundred schedules of faults on each kind of group, tests marked `soak`, new random examples

@@ -7,19 +7,34 @@ the job as the one before left it.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
 
 import pytest
 
 from tests.e2e.checkout import STACK, Checkout, wait_until
 from tests.e2e.elasticjob import NAMESPACE, Job, apply, example
-from tests.e2e.with_elasticdl.tutorial import ALLREDUCE, COMMAND, EVALUATE, MASTER, NAME, SERVERS, SPACE, Tutorial
+from tests.e2e.with_elasticdl.tutorial import (
+    ALLREDUCE,
+    COMMAND,
+    EVALUATE,
+    MASTER,
+    NAME,
+    SCRIPT,
+    SERVERS,
+    SPACE,
+    Tutorial,
+)
 
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
 
 SETTINGS = {"surgeNodes": "nodegroup", "workers": "1", "minWorkers": "1", "maxWorkers": "2", "jobName": "own"}
 EPOCHS, RECORDS = 40, 1448
 """Of the command; and of `digits`' part for training. Each record counts once for each epoch, whoever is killed."""
+
+IMAGES = 1442
+"""Of the stack's dataset for training, which is divided in another way."""
 
 WORKER = f"{NAME}-worker"
 ACCURACY = 0.95
@@ -166,4 +181,23 @@ def test_its_model_is_evaluated_by_parameter_servers(tutorial: Tutorial) -> None
     job.await_condition("Succeeded")
     ((_, accuracy),) = tutorial.evaluations("elasticdl-evaluate-master")
     assert accuracy >= ACCURACY
+    tutorial.run(f"kubectl delete {job.named}")
+
+
+def test_a_script_of_ones_own_goes_on_without_a_deleted_worker_and_with_its_successor(tutorial: Tutorial) -> None:
+    tutorial.run(SCRIPT)
+    job = Job(tutorial.path, "elasticdl-script", SPACE)
+    deleted, other, successor = (f"{job.name}-worker-{number}" for number in range(3))
+    both = "update=.* workers=2"
+    wait_until("updates by both", lambda: tutorial.grep(deleted, both) and tutorial.grep(other, both))
+    tutorial.run(f"kubectl delete pod {deleted} --wait=false")
+    wait_until("updates with the successor", lambda: tutorial.grep(successor, both))
+    job.await_condition("Succeeded")
+    (told,) = wait_until("the end of its script", lambda: tutorial.grep(other, "accuracy="))
+    wait_until("the same parameters in both, to the bit", lambda: tutorial.grep(successor, told))
+    (accuracy,) = re.findall(r"accuracy=([0-9.]+) updates=\d+ model=\w+", told)
+    assert float(accuracy) >= 0.85
+    (done,) = tutorial.grep(f"{job.name}-master", "Job done: ")
+    tasks = 3 * math.ceil(IMAGES / 64)
+    assert f"Job done: {tasks} tasks, {3 * IMAGES} records" in done
     tutorial.run(f"kubectl delete {job.named}")

@@ -76,6 +76,13 @@ EVALUATE = (
     f"elasticdl evaluate --job_name=evaluate {MODEL} {SMALL} --validation_data={DATA}/test"
     f" --checkpoint_dir_for_init={EXPORTED}"
 )
+SCRIPT = (
+    f"elasticdl train --job_name=script --distribution_strategy=AllreduceStrategy --num_workers=2 {SMALL}"
+    " --model_zoo=examples/elasticdl --minibatch_size=16 --num_minibatches_per_task=4 --num_epochs=3"
+    ' --job_command="python3 digits_script.py --data /data/digits --pause 0.2"'
+)
+"""The digits here are the stack's dataset, as images. The pauses take half a minute with two workers and a minute with
+one, so that a worker's successor comes in time."""
 
 
 @dataclass(frozen=True)

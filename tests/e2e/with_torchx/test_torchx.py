@@ -279,7 +279,7 @@ BAD = {
     "a-namespace-that-does-not-exist": (
         "-cfg namespace=nowhere --workspace ''",
         ECHO,
-        'namespaces "nowhere" not found',
+        "option namespace=nowhere: the cluster has no such namespace",
     ),
 }
 
