@@ -170,7 +170,7 @@ class Embedding(nn.Module):
             rows.requires_grad_()
             self._pulled.append((unique, rows))
         padded = torch.cat([rows, rows.new_zeros(1, self.table.dim)])
-        places = torch.where(is_padding, len(unique), torch.searchsorted(unique, ids))
+        places = torch.where(is_padding, len(unique), torch.searchsorted(unique, ids.contiguous()))
         return nn.functional.embedding(places, padded)
 
     def _combined(self, summed: torch.Tensor, count: torch.Tensor) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from typing import Any
 
 import pytest
@@ -85,6 +86,16 @@ def test_bags_by_offsets_are_those_of_torch(combiner: str) -> None:
     found.square().sum().backward()
     expected.square().sum().backward()
     torch.testing.assert_close(dense(layer), theirs.weight.grad)
+
+
+def test_a_column_of_a_minibatch_is_looked_up_without_a_warning() -> None:
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings(action="error"):
+            Embedding(TABLE)(torch.arange(6).reshape(3, 2)[:, 1])
+    finally:
+        torch.set_warn_always(always)
 
 
 def test_each_row_of_a_minibatch_is_asked_for_once() -> None:
