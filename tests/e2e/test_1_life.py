@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.checkout import SHORT_TRAINING, Checkout, parse_logfmt, wait_until
+from tests.e2e.checkout import LONG_TRAINING, SHORT_TRAINING, Checkout, parse_logfmt, wait_until
 from tests.e2e.training import (
     assert_committed_once,
     assert_steps_only_grow,
@@ -24,10 +24,7 @@ from tests.e2e.training import (
 SECRET_SIGNATURE = "4dabf18193072939515e22adb298388d"
 """The key by which Pulumi's state marks a secret value."""
 
-BUCKETED = (
-    "--epochs 1500 --min-step-seconds 0.1 --report-every 1 --checkpoint-every 50"
-    " --heartbeat-seconds 10 --peer-timeout-seconds 15"
-)
+BUCKETED = f"{LONG_TRAINING} --heartbeat-seconds 10 --peer-timeout-seconds 15"
 """Arguments of the job whose workers must discard no step when one of them is told to leave. They wait longer for a
 peer than by default (1.5 s and 3 s): one that a busy machine holds up for seconds isn't frozen. No test freezes one.
 """

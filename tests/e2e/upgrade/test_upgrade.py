@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 import pytest
 
 from settings import versions
-from tests.e2e.checkout import Checkout, CommandFailedError, wait_until
+from tests.e2e.checkout import LONG_TRAINING, Checkout, CommandFailedError, wait_until
 from tests.e2e.inventory import Inventory, added, aws_inventory, host_leftovers
 from tests.e2e.nodes import nodes, surge_nodes
 from tests.e2e.training import (
@@ -36,7 +36,7 @@ SETTINGS = {
     "minWorkers": "1",
     "workers": str(WORKERS),
     "jobName": "upgrade",
-    "trainerArgs": "--epochs 1500 --min-step-seconds 0.1 --report-every 1 --checkpoint-every 50",
+    "trainerArgs": LONG_TRAINING,
 }
 NODES_SECONDS = 600
 """Two nodes of Karpenter, one after the other; each has to start, and a worker on it to join."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.checkout import STACK, Checkout, wait_until
+from tests.e2e.checkout import LONG_TRAINING, STACK, Checkout, wait_until
 from tests.e2e.inventory import Inventory, added, aws_inventory
 from tests.e2e.nodes import surge_nodes
 from tests.e2e.training import node_of, running_workers, wait_for_world
@@ -24,7 +24,7 @@ SETTINGS = {
     "minWorkers": "1",
     "workers": "1",
     "jobName": "gpus",
-    "trainerArgs": "--epochs 1500 --min-step-seconds 0.1 --report-every 1",
+    "trainerArgs": LONG_TRAINING,
 }
 SENTENCE = "1 worker node is Ready but shows no nvidia.com/gpu (of 1: "
 NEW_NODE_SECONDS = 300

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from contract import labels
-from tests.e2e.checkout import STACK, Checkout, wait_until
+from tests.e2e.checkout import LONG_TRAINING, STACK, Checkout, wait_until
 from tests.e2e.inventory import Inventory, added, aws_inventory
 from tests.e2e.nodes import (
     WORKERS,
@@ -45,7 +45,7 @@ PRODUCTION = "production"
 FILE = "Pulumi.aws.yaml.example"
 SMALL = {
     "tidewater:workers": 3,
-    "tidewater:trainerArgs": "--epochs 1500 --min-step-seconds 0.1 --report-every 1 --checkpoint-every 50",
+    "tidewater:trainerArgs": LONG_TRAINING,
 }
 NEW_NODE_SECONDS = 300
 """A node that has to be started, a worker on it, and its first step. Karpenter doesn't try an offering again for three

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.e2e.checkout import SHORT_TRAINING, Checkout, repeat, stop_once_printed, wait_until
+from tests.e2e.checkout import LONG_TRAINING, SHORT_TRAINING, Checkout, repeat, stop_once_printed, wait_until
 from tests.e2e.cluster_faults import restart_api_server
 from tests.e2e.elasticjob import Job
 from tests.e2e.inventory import Inventory, added, aws_inventory, host_leftovers
@@ -52,7 +52,7 @@ SETTINGS = {
     "workers": "2",
     "maxWorkers": "8",
     "jobName": "nodes",
-    "trainerArgs": "--epochs 1500 --min-step-seconds 0.1 --report-every 1 --checkpoint-every 50",
+    "trainerArgs": LONG_TRAINING,
 }
 NEW_NODE_SECONDS = 300
 """A node that has to be started, a worker on it, and its first step. Karpenter doesn't try an offering again for three
