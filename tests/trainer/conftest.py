@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from scripts import toolchain
-from tests.trainer.schedules.farm import Farm, ForkedScript
+from tests.farm import Farm
+from tests.trainer.schedules.forked import ZYGOTE, ForkedScript
 from tests.trainer.workers import Program, Worker, free_port, run_etcd
 from trainer.observe.log import Log
 
@@ -35,7 +36,7 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
     """Yield a farm of forked workers with a tiny model; they end with the farm."""
-    with Farm(tmp_path_factory.mktemp("farm")) as farm:
+    with Farm(ZYGOTE, tmp_path_factory.mktemp("farm")) as farm:
         yield farm
 
 

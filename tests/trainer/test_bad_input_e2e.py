@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from contract import exit_codes
+from tests.farm import Farm
 from tests.trainer.schedules.arena import COMMON
-from tests.trainer.schedules.farm import Farm, Forked, Job
+from tests.trainer.schedules.forked import Forked, Job
 from tests.trainer.schedules.ledger import verdict
 from tests.trainer.schedules.script import TOTAL
 from tests.trainer.workers import free_port

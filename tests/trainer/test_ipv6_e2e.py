@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from scripts import toolchain
+from tests.farm import Farm
 from tests.trainer.schedules.arena import COMMON
-from tests.trainer.schedules.farm import Farm, Job
+from tests.trainer.schedules.forked import Job
 from tests.trainer.schedules.ledger import verdict
 from tests.trainer.schedules.network import Network
 from tests.trainer.schedules.script import TOTAL

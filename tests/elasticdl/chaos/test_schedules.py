@@ -25,8 +25,8 @@ from elasticdl.job import JobArgs
 from elasticdl.master.tasks.state import JobState
 from tests.elasticdl.chaos import points
 from tests.elasticdl.chaos.plan import KINDS, TASKS, Strike, schedule
-from tests.elasticdl.processes.farm import Farm
 from tests.elasticdl.processes.jobs import Job
+from tests.farm import Farm
 from trainer.etcd import codec
 from trainer.etcd.client import EtcdStore
 

@@ -9,8 +9,8 @@ import pytest
 from contract import exit_codes
 from elasticdl.job import JobArgs
 from tests.elasticdl.chaos import points
-from tests.elasticdl.processes.farm import Farm
 from tests.elasticdl.processes.jobs import DIGITS, ZOO, Job
+from tests.farm import Farm
 
 pytestmark = pytest.mark.e2e
 

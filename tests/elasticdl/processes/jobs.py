@@ -19,7 +19,8 @@ from typing import Self
 
 from contract import exit_codes
 from elasticdl.job import JobArgs
-from tests.elasticdl.processes.farm import Farm, Forked
+from tests.elasticdl.processes.forked import Forked, fork
+from tests.farm import Farm
 from tests.trainer.workers import PATIENCE_SECONDS, free_port
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -179,4 +180,4 @@ class Job:
 
     def _fork(self, kind: str, name: str, argv: list[str]) -> Forked:
         self.started += 1
-        return self._farm.fork(kind, self.folder / f"{name}.log", argv, self._points)
+        return fork(self._farm, kind, self.folder / f"{name}.log", argv, self._points)

@@ -1,27 +1,14 @@
-"""A process that has imported torch and elasticdl, and forks masters, parameter servers and workers.
+"""Forks masters, parameter servers and workers of ElasticDL; it opens no channel of gRPC.
 
-    python -m tests.elasticdl.processes.zygote < requests > reports       # see `farm`
-
-A process that is started as a program needs three seconds for imports; a forked one starts within a tenth of a second.
-Requests and reports are JSON, one object per line. The zygote computes nothing, opens no channel of gRPC and has one
-thread, so that its forks have no unfinished work.
+python -m tests.elasticdl.processes.zygote < requests > reports       # see `tests.farm`
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import json
-import os
-import select
-import signal
-import sys
-import traceback
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
-from trainer.launch.lifeline import bound_to
+from tests.zygote import Request, Run, serve
 
 PROGRAMS = {
     "master": "elasticdl.master.program",
@@ -30,82 +17,20 @@ PROGRAMS = {
 }
 
 
-def main() -> None:
-    """Fork a process per request until the input ends; report every start and end."""
-    reports = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # output of imports must not mix with the reports
+def load() -> Run:
+    """Import the programs."""
     importlib.import_module("torch._dynamo")  # the optimizer would otherwise import it at its first step
-    importlib.import_module("tests.elasticdl.chaos.points")
-    programs = {kind: importlib.import_module(name) for kind, name in PROGRAMS.items()}
-    threads = len(os.listdir("/proc/self/task"))
-    if threads != 1:
-        raise SystemExit(f"the zygote has {threads} threads and cannot be forked: something starts one on import")
-    waker, wakened = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(wakened)
-    bind = bound_to(os.getpid())
-    print(json.dumps({"ready": os.getpid()}), file=reports)
-    pending, children = b"", dict[int, str]()
-    while True:
-        readable, _, _ = select.select([0, waker], [], [])
-        if waker in readable:
-            os.read(waker, 4096)
-            _reap(children, reports)
-        if 0 in readable:
-            data = os.read(0, 1 << 16)
-            if not data:
-                return
-            *requests, pending = (pending + data).split(b"\n")
-            for request in map(json.loads, requests):
-                child = os.fork()
-                if child == 0:
-                    _become(request, programs[request["kind"]].main, bind, reports.fileno())
-                children[child] = request["id"]
-                print(json.dumps({"started": request["id"], "pid": child}), file=reports)
+    watch = importlib.import_module("tests.elasticdl.chaos.points").watch
+    programs = {kind: importlib.import_module(name).main for kind, name in PROGRAMS.items()}
 
-
-def _reap(children: dict[int, str], reports: Any) -> None:
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if not pid:
-                return
-            print(json.dumps({"ended": children.pop(pid), "code": os.waitstatus_to_exitcode(status)}), file=reports)
-
-
-def _become(
-    request: Mapping[str, Any], program: Callable[[list[str]], int], bind: Callable[[], None], reports: int
-) -> None:
-    """Run the process of the request; never return."""
-    from tests.elasticdl.chaos.points import watch
-
-    code = 1
-    try:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        bind()
-        _redirect(Path(request["log"]))
-        os.close(reports)
-        if request.get("points"):
+    def run(request: Request) -> int:
+        if request["points"]:
             watch(request["kind"], Path(request["points"]))
-        code = program(request["argv"])
-    except SystemExit as error:
-        code = error.code if isinstance(error.code, int) else 1
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        code: int = programs[request["kind"]](request["argv"])
+        return code
 
-
-def _redirect(log: Path) -> None:
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
+    return run
 
 
 if __name__ == "__main__":
-    main()
+    serve(load)

@@ -10,7 +10,8 @@ import torch
 
 from elasticdl.data.writing.convert import Options, write
 from elasticdl.data.writing.sources import Asked
-from tests.elasticdl.processes.farm import Farm
+from tests.elasticdl.processes.forked import ENVIRONMENT, ZYGOTE
+from tests.farm import Farm
 from tests.trainer.conftest import etcd, s3, s3_endpoint
 
 __all__ = ["etcd", "s3", "s3_endpoint"]
@@ -28,7 +29,7 @@ def _one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
     """Yield a farm of forked masters, parameter servers and workers; they end with the farm."""
-    with Farm(tmp_path_factory.mktemp("farm")) as farm:
+    with Farm(ZYGOTE, tmp_path_factory.mktemp("farm"), ENVIRONMENT) as farm:
         yield farm
 
 

@@ -19,9 +19,9 @@ from elasticdl.data.opening import open_reader
 from elasticdl.job import JobArgs, JobMode
 from elasticdl.worker.assembly import load_model, spec_of
 from elasticdl.zoo.spec import Mode
-from tests.elasticdl.processes.farm import Farm
 from tests.elasticdl.processes.jobs import DIGITS, RECOMMENDER, ROOT, ZOO, Job
 from tests.elasticdl.processes.plain import metrics_of, trained
+from tests.farm import Farm
 from tests.trainer.workers import PATIENCE_SECONDS, free_port
 
 pytestmark = pytest.mark.e2e

@@ -18,9 +18,9 @@ from elasticdl.data.opening import open_reader
 from elasticdl.job import JobArgs, Strategy
 from elasticdl.worker.assembly import load_model, spec_of
 from elasticdl.zoo.spec import Mode
-from tests.elasticdl.processes.farm import Farm
 from tests.elasticdl.processes.jobs import DIGITS, RECOMMENDER, ZOO, Job
 from tests.elasticdl.processes.plain import metrics_of
+from tests.farm import Farm
 
 pytestmark = pytest.mark.e2e
 

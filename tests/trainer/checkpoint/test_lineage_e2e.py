@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from contract import keys
+from tests.farm import Farm
 from tests.trainer.checkpoint.conftest import at, small
 from tests.trainer.schedules.arena import COMMON
-from tests.trainer.schedules.farm import Farm, Forked, Job
+from tests.trainer.schedules.forked import Forked, Job
 from trainer.checkpoint import Checkpoints, places
 from trainer.checkpoint.manifest import step_of
 from trainer.etcd.client import EtcdStore

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from contract import exit_codes
+from tests.farm import Farm
 from tests.trainer.schedules.arena import COMMON
-from tests.trainer.schedules.farm import Farm, Job
+from tests.trainer.schedules.forked import Job
 from tests.trainer.schedules.ledger import verdict
 from tests.trainer.schedules.script import TOTAL
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from contract import exit_codes
+from tests.farm import Farm
 from tests.trainer.checkpoint.conftest import LINE
 from tests.trainer.schedules.arena import COMMON
-from tests.trainer.schedules.farm import Farm, Forked, Job
+from tests.trainer.schedules.forked import Forked, Job
 from trainer.checkpoint import Checkpoints, places
 from trainer.observe.log import Log
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from contract import exit_codes
+from tests.farm import Farm
 from tests.trainer.schedules.arena import COMMON
-from tests.trainer.schedules.farm import Farm, Forked, Job
+from tests.trainer.schedules.forked import Forked, Job
 from tests.trainer.schedules.ledger import Attempt, verdict
 from tests.trainer.schedules.script import BATCH_SIZE, TOTAL
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contract import exit_codes
-from tests.trainer.schedules.farm import Farm, Forked, Job
+from tests.farm import Farm
+from tests.trainer.schedules.forked import Forked, Job
 from tests.trainer.schedules.ledger import verdict
 from tests.trainer.schedules.plan import Move, Schedule
 from tests.trainer.schedules.points import CHECKPOINT, STRIKES, arm, disarm, was_hit

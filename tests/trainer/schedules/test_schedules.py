@@ -21,10 +21,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from contract import exit_codes
+from tests.farm import Farm
 from tests.trainer.group.kinds import KINDS as KINDS_OF_GROUP
 from tests.trainer.schedules import points
 from tests.trainer.schedules.arena import COMMON, MOST_CHANGES, Aim, Arena
-from tests.trainer.schedules.farm import Farm, Job
+from tests.trainer.schedules.forked import Job
 from tests.trainer.schedules.ledger import Book
 from tests.trainer.schedules.plan import KINDS, ONE_PER_MOMENT, schedule
 from tests.trainer.schedules.script import TOTAL

@@ -1,6 +1,6 @@
 """Many workers, forked from a zygote, each with its log, its ledger and its exit code.
 
-with Farm(folder) as farm:
+with Farm(ZYGOTE, folder) as farm:
     job = Job(farm, folder, etcd)
     a = job.start("a", "--min-step-seconds", "0.01")
     a.wait_for_step(10); a.signal(signal.SIGKILL); assert a.wait() == -signal.SIGKILL
@@ -10,96 +10,22 @@ with Farm(folder) as farm:
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
-import subprocess
-import sys
-import threading
 import time
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
+from tests.farm import Farm
 from tests.processes import state
 from tests.trainer.schedules.ledger import Book, Final
 from tests.trainer.schedules.points import arm
-from tests.trainer.workers import CHECKOUT, PATIENCE_SECONDS, Logged, Worker
+from tests.trainer.workers import PATIENCE_SECONDS, Logged, Worker
+
+ZYGOTE = "tests.trainer.schedules.zygote"
 
 _STOP_SECONDS = 10.0
 """For a process to stop that has been about to send itself SIGSTOP; on a busy machine, too."""
-
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-
-
-class Farm:
-    """A zygote and its forked workers. It is a context manager; the workers end with it."""
-
-    def __init__(self, folder: Path) -> None:
-        self._log = folder / "zygote.log"
-        self._process: subprocess.Popen[str]
-        self._pids: dict[str, int] = {}
-        self._codes: dict[str, int] = {}
-        self._ready = False
-        self._condition = threading.Condition()
-
-    def __enter__(self) -> Self:
-        with self._log.open("w") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.trainer.schedules.zygote"],
-                cwd=CHECKOUT,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env={**os.environ, **_ONE_THREAD},
-                start_new_session=True,
-            )
-        threading.Thread(target=self._listen, daemon=True).start()
-        self._wait(lambda: self._ready)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Kill the zygote and its workers, including stopped ones."""
-        self._process.kill()
-        self._process.wait()
-
-    def fork(self, request: dict[str, Any]) -> int:
-        """Request a worker; return its process id."""
-        assert self._process.stdin
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        self._wait(lambda: request["id"] in self._pids)
-        return self._pids[request["id"]]
-
-    def code(self, request: str) -> int | None:
-        """Return the exit code of the worker of that request, None while it runs; negative for a signal."""
-        return self._codes.get(request)
-
-    def wait(self, request: str, seconds: float) -> int:
-        self._wait(lambda: request in self._codes, seconds)
-        return self._codes[request]
-
-    def _wait(self, condition: Any, seconds: float = PATIENCE_SECONDS) -> None:
-        with self._condition:
-            if not self._condition.wait_for(lambda: condition() or self._process.poll() is not None, seconds):
-                raise AssertionError(f"the zygote did not report in {seconds:g} s:\n{self._log.read_text()[-4000:]}")
-            if not condition():
-                raise AssertionError(f"the zygote has ended:\n{self._log.read_text()[-4000:]}")
-
-    def _listen(self) -> None:
-        assert self._process.stdout
-        for line in self._process.stdout:
-            report = json.loads(line)
-            with self._condition:
-                if "started" in report:
-                    self._pids[report["started"]] = report["pid"]
-                elif "ended" in report:
-                    self._codes[report["ended"]] = report["code"]
-                else:
-                    self._ready = True
-                self._condition.notify_all()
-        with self._condition:
-            self._condition.notify_all()
 
 
 class ForkedScript(Worker):
