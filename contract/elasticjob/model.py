@@ -254,7 +254,7 @@ class JobSpec:
         About(
             "Whose exit with 0 is the job's success. Rank0: that of pod 0 of type Master if there is one, else of"
             " Worker. AnyWorker: that of any worker. AllWorkers: that of every worker. AllPods: that of every pod of"
-            " every type."
+            " every type, but for those that failed for good if their type has its minimum without them."
         ),
     ] = SuccessPolicy.RANK0
     restart_scope: Annotated[

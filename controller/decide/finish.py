@@ -7,10 +7,11 @@ A job has succeeded when its success policy is met, even if other pods still run
 pod 0. If pod 0 has failed for good, or has left by shrinking, it is that of the lowest index that is left: in elastic
 training the others go on without it.
 
-A job has failed when fewer pods of a type than its minimum can ever run again (with `AllPods`: when one can't), when a
-pod exhausts its memory again and again, at its back-off limit, and at its deadline. A failed job keeps no pod running,
-whatever `cleanPodPolicy` says, and of no finished job a pod starts: both would hold machines, or begin a training that
-has ended.
+With `AllPods` it is the success of all pods but those that failed for good, if each type has its minimum without them.
+
+A job has failed when fewer pods of a type than its minimum can ever run again, when a pod exhausts its memory again and
+again, at its back-off limit, and at its deadline. A failed job keeps no pod running, whatever `cleanPodPolicy` says,
+and of no finished job a pod starts: both would hold machines, or begin a training that has ended.
 """
 
 from __future__ import annotations
@@ -58,9 +59,6 @@ def outcome(situation: Situation) -> Outcome | None:
         return Outcome(False, Reason.DEADLINE, why)
     if situation.anew:
         return None
-    if spec.success_policy is SuccessPolicy.ALL_PODS and (lost := _lost(situation)) is not None:
-        why = f"pod {lost.name} failed for good, and successPolicy is {spec.success_policy}"
-        return Outcome(False, Reason.PERMANENT_FAILURE, why)
     return next((short for crew in situation.kept.values() if (short := _too_few(situation, crew))), None)
 
 
@@ -79,7 +77,7 @@ def _is_met(situation: Situation, crews: Mapping[str, Crew]) -> bool:
         rest = worker.live or worker.ended or _awaited(situation, worker)
         return bool(worker.done) and not rest
     if policy is SuccessPolicy.ALL_PODS:
-        return all(len(crew.done) == crew.size == situation.size(crew) for crew in crews.values())
+        return all(_all_are_done(situation, crew) for crew in crews.values())
     master = crews.get(names.MASTER)
     return _lead_is_done(situation, master if master is not None and master.wanted else worker)
 
@@ -121,6 +119,12 @@ def _lead_is_done(situation: Situation, crew: Crew) -> bool:
     return all(index in held for index in range(first))
 
 
+def _all_are_done(situation: Situation, crew: Crew) -> bool:
+    """Return whether all pods of the type have exited with 0, or failed for good if its minimum is left."""
+    ended = len(crew.done) + len(crew.permanent)
+    return len(crew.done) >= crew.low and ended == crew.size == situation.size(crew)
+
+
 def _awaited(situation: Situation, crew: Crew) -> bool:
     """Return whether pods of the type are still to be created, now or when the queue allows it."""
     return crew.size < situation.size(crew)
@@ -138,11 +142,6 @@ def _out_of_memory(situation: Situation) -> Outcome | None:
     pods = f"{name} and the pods that it replaced" if inherits else name
     why = f"pod {pods} used more memory than {'their' if inherits else 'its'} limit {row[name]} times in a row"
     return Outcome(False, Reason.OUT_OF_MEMORY, f"{why}; raise the limit in its template, or let its program use less")
-
-
-def _lost(situation: Situation) -> PodView | None:
-    """Return a pod that failed for good; None if none did."""
-    return next((pod for crew in situation.kept.values() for pod in crew.permanent), None)
 
 
 def _too_few(situation: Situation, crew: Crew) -> Outcome | None:

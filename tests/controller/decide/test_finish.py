@@ -119,13 +119,24 @@ def test_all_pods() -> None:
     assert state(made, DONE[0], DONE[1], master("Succeeded")) is State.SUCCEEDED
 
 
-def test_all_pods_can_no_longer_succeed_when_one_has_failed_for_good() -> None:
-    made = job(3, low=1, success_policy=ALL_PODS)
+def test_all_pods_of_a_fixed_type_can_no_longer_succeed_when_one_has_failed_for_good() -> None:
+    made = job(3, low=3, success_policy=ALL_PODS)
     decision = decide(view(made, (pod(0), DONE[1], pod(2, "Failed"))), NOW)
     assert (decision.status.state, deleted(decision)) == (State.FAILED, ["worker-0"])
     failed = condition(decision.status, "Failed")
     assert failed is not None
-    assert failed.message.endswith("because pod j-worker-2 failed for good, and successPolicy is AllPods.")
+    assert "among them j-worker-2: at most 2 can run and at least 3 are needed" in failed.message
+
+
+def test_all_pods_are_those_that_have_not_failed_for_good_if_each_type_has_its_minimum() -> None:
+    lost = [pod(index, "Failed") for index in range(3)]
+    made = job(3, low=2, others=MASTER, success_policy=ALL_PODS)
+    assert state(made, DONE[0], DONE[1], lost[2], master("Running")) is State.RUNNING
+    assert state(made, DONE[0], pod(1), lost[2], master("Succeeded")) is State.RUNNING
+    assert state(made, DONE[0], DONE[1], lost[2], master("Succeeded")) is State.SUCCEEDED
+    assert state(made, DONE[0], DONE[1], lost[2], master("Failed")) is State.FAILED
+    assert state(made, DONE[0], lost[1], lost[2], master("Succeeded")) is State.FAILED
+    assert state(job(3, low=1, success_policy=ALL_PODS), *lost) is State.FAILED
 
 
 def test_all_pods_do_not_include_one_that_failed_for_good_and_leaves_by_shrinking() -> None:
