@@ -30,6 +30,9 @@ EXIT_CODES = tuple(code for code in range(1, 256) if code not in (130, 137, 138,
 The kubelet would restart a container after any code, but it does so in its pod, and the API server removes that pod,
 with its exit code and its log, when the job fails."""
 
+MOST_FAILURES = 2**31 - 1
+"""The largest backoffLimit."""
+
 
 @dataclass(frozen=True)
 class Retries:
@@ -37,7 +40,7 @@ class Retries:
 
     Attributes:
         scope: what is made anew after a failure that is retried.
-        backoff_limit: the job fails with this failure; those before it are retried.
+        backoff_limit: the job fails with this failure; those before it are retried. `MOST_FAILURES`: none is too many.
     """
 
     scope: RestartScope
@@ -54,10 +57,16 @@ def retries(roles: Sequence[Role]) -> Retries:
     retried = [role for role in roles if role.max_retries > 0]
     # As TorchX: the policy of a role without retries says nothing, unless there are only such roles.
     whole = any(role.retry_policy is RetryPolicy.APPLICATION for role in retried or roles)
-    if whole and not any(is_elastic(role) for role in roles):
+    elastic = any(is_elastic(role) for role in roles)
+    if whole and not elastic:
         # As TorchX: the whole application is restarted as many times as the role allows that allows the fewest.
-        return Retries(RestartScope.JOB, 1 + min((role.max_retries for role in retried), default=0))
-    return Retries(RestartScope.POD, 1 + sum(role.max_retries * role.num_replicas for role in retried))
+        fewest = min((role.max_retries for role in retried), default=0)
+        return Retries(RestartScope.JOB, min(1 + fewest, MOST_FAILURES))
+    if elastic and not retried:
+        # Only what `policy` always retries is counted here, and for that no role has a limit.
+        return Retries(RestartScope.POD, MOST_FAILURES)
+    each = sum(role.max_retries * role.num_replicas for role in retried)
+    return Retries(RestartScope.POD, min(1 + each, MOST_FAILURES))
 
 
 def policy(role: Role) -> Mapping[str, Any]:
@@ -65,7 +74,8 @@ def policy(role: Role) -> Mapping[str, Any]:
 
     Without retries an elastic role goes on without a replica that has failed, as long as the others are its minimum. So
     a replica that is made again after the others have finished, and is turned away by them, is no failure of the
-    application. SIGKILL and SIGTERM, which are the ends of a replica that was taken away, are always retried there.
+    application. SIGKILL and SIGTERM, which are the ends of a replica that was taken away, SIGINT, SIGUSR1 and too much
+    memory are always retried there. The controller ends a job of which a replica exhausts its memory again and again.
     """
     if role.max_retries > 0:
         return {"restartPolicy": RestartPolicy.EXIT_CODE.value, "retryableExitCodes": list(EXIT_CODES)}

@@ -21,7 +21,7 @@ from tests.integrations.torchx.doubles import app, role
 
 ELASTIC = dist.ddp(script="train.py", j="1:3x1", image="img")
 FIXED = dist.ddp(script="train.py", j="3x1", image="img")
-EXIT = {"0": 0, "1": 1, "k": 137}
+EXIT = {"0": 0, "1": 1, "i": 130, "u": 138, "k": 137, "o": 137}
 
 
 def submitted(given: AppDef) -> ElasticJob:
@@ -32,8 +32,8 @@ def submitted(given: AppDef) -> ElasticJob:
 
 
 def pods(job: ElasticJob, ends: str = "", attempt: int = 0) -> list[PodView]:
-    """Return the pods of all types in turn; `ends` says of each: 0 and 1 are exit codes, k is killed, e evicted,
-    x has no pod, and what is not said runs.
+    """Return the pods of all types in turn; `ends` says of each: 0 and 1 are exit codes, i and u are 130 and 138, k is
+    killed, o killed for its memory, e evicted, x has no pod, and what is not said runs.
     """
     every = [(type_, index) for type_, spec in job.spec.replica_specs.items() for index in range(spec.replicas)]
     found = []
@@ -44,7 +44,11 @@ def pods(job: ElasticJob, ends: str = "", attempt: int = 0) -> list[PodView]:
         )
         if end in EXIT:
             pod = replace(
-                pod, phase="Failed" if EXIT[end] else "Succeeded", exit_code=EXIT[end], finished=world.ago(600)
+                pod,
+                phase="Failed" if EXIT[end] else "Succeeded",
+                exit_code=EXIT[end],
+                oom_killed=end == "o",
+                finished=world.ago(600),
             )
         elif end == "e":
             pod = replace(pod, phase="Failed", disrupted=True, finished=world.ago(600))
@@ -104,6 +108,40 @@ def test_evictions_and_lost_replicas_never_fail_an_application(given: AppDef) ->
 
 def test_an_elastic_application_survives_replicas_that_are_killed() -> None:
     assert outcome(ELASTIC, *["k"] * 5) is AppState.RUNNING
+
+
+@pytest.mark.parametrize("end", ["i", "u", "o"])
+@pytest.mark.parametrize("given", [ELASTIC, app(*ELASTIC.roles, role("reader"))], ids=["alone", "with-another"])
+def test_an_elastic_application_survives_replicas_that_are_made_again_without_retries(given: AppDef, end: str) -> None:
+    assert outcome(given, *[end, f"r{end}", f"rr{end}"]) is AppState.RUNNING
+
+
+def test_a_replica_that_exhausts_its_memory_again_and_again_fails_an_elastic_application() -> None:
+    assert outcome(ELASTIC, *["o"] * 4) is AppState.RUNNING
+    assert outcome(ELASTIC, *["o"] * 5) is AppState.FAILED
+
+
+@pytest.mark.parametrize(
+    ("given", "order"),
+    [
+        pytest.param(app(*ELASTIC.roles, role("reader")), "{0}{1}", id="torchrun"),
+        pytest.param(app(role(num_replicas=3, min_replicas=1), role("reader")), "{0}{1}", id="another-program"),
+        pytest.param(app(role("reader"), *ELASTIC.roles), "{1}{0}", id="not-the-first"),
+    ],
+)
+def test_an_elastic_role_with_another_role_goes_on_with_its_minimum(given: AppDef, order: str) -> None:
+    assert outcome(given, order.format("11r", "r")) is AppState.RUNNING
+    assert outcome(given, order.format("110", "r")) is AppState.RUNNING
+    assert outcome(given, order.format("110", "0")) is AppState.SUCCEEDED
+    assert outcome(given, order.format("110", "1")) is AppState.FAILED
+    assert outcome(given, order.format("111", "r")) is AppState.FAILED
+
+
+def test_an_elastic_role_that_runs_no_torchrun_goes_on_with_its_minimum() -> None:
+    given = app(role(num_replicas=3, min_replicas=1))
+    assert outcome(given, "11") is AppState.RUNNING
+    assert outcome(given, "110") is AppState.SUCCEEDED
+    assert outcome(given, "111") is AppState.FAILED
 
 
 @pytest.mark.parametrize("policy", list(RetryPolicy))

@@ -15,7 +15,7 @@ from controller.decide.exits import Verdict, verdict
 from controller.decide.observed import PodView
 from integrations.torchx.submit.job import Submission, elastic_job
 from integrations.torchx.submit.options import Options
-from integrations.torchx.submit.retries import EXIT_CODES
+from integrations.torchx.submit.retries import EXIT_CODES, MOST_FAILURES
 from tests.integrations.torchx.doubles import app, role
 
 MOMENT = datetime(2026, 3, 1, tzinfo=UTC)
@@ -112,7 +112,15 @@ def test_of_an_elastic_role_a_replica_that_was_killed_is_made_again() -> None:
 def test_too_much_memory_is_a_failure_also_of_an_elastic_role() -> None:
     found = spec(app(role(num_replicas=3, min_replicas=1)))
     assert verdict(replace(end(137), oom_killed=True), found.worker) is Verdict.RETRY
-    assert found.backoff_limit == 1
+
+
+def test_without_retries_nothing_counts_up_to_the_limit_of_an_elastic_application() -> None:
+    assert spec(app(role(num_replicas=3, min_replicas=1), role("ps"))).backoff_limit == MOST_FAILURES
+
+
+@pytest.mark.parametrize("policy", list(RetryPolicy))
+def test_more_retries_than_a_job_can_count_are_as_many_as_it_can(policy: RetryPolicy) -> None:
+    assert spec(app(role(max_retries=2**31, num_replicas=3, retry_policy=policy))).backoff_limit == MOST_FAILURES
 
 
 @pytest.mark.parametrize("code", range(1, 256))
