@@ -220,9 +220,10 @@ class TidewaterScheduler(workspace.WorkspaceMixin, Scheduler):
     def _cancel_existing(self, app_id: str) -> None:
         """Suspend the job for good: its pods end, and it can still be described."""
         namespace, name = _parts(app_id)
-        change: Object = {"metadata": {"annotations": {ANNOTATION_CANCELLED: "true"}}, "spec": {"suspend": True}}
         with contextlib.suppress(NotFound):
-            self._cluster.patch(JOBS, name, change, namespace=namespace)
+            job = self._cluster.patch(JOBS, name, {"spec": {"suspend": True}}, namespace=namespace)
+            mark = {ANNOTATION_CANCELLED: str(job["metadata"]["generation"])}
+            self._cluster.patch(JOBS, name, {"metadata": {"annotations": mark}}, namespace=namespace)
 
     def delete(self, app_id: str) -> None:
         """Remove the application, with its pods and their logs. Nothing happens if there is none."""

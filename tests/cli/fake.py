@@ -201,9 +201,11 @@ class FakeCluster:
         own = change
         if subresource == "scale":
             own = {"spec": {"replicaSpecs": {names.WORKER: {"replicas": change["spec"]["replicas"]}}}}
-        after = _merged(self.get(kind, name, namespace), own)
+        before = self.get(kind, name, namespace)
+        after = _merged(before, own)
         _validate(after)
-        after["metadata"]["generation"] = after["metadata"].get("generation", 1) + 1
+        changed = after.get("spec") != before.get("spec")
+        after["metadata"]["generation"] = after["metadata"].get("generation", 1) + changed
         return self.put(kind, after)
 
     def delete(self, kind: Kind, name: str, namespace: str = "") -> None:

@@ -8,7 +8,7 @@
 | the controller has not seen it | SUBMITTED | |
 | Created, Queued, Restarting: fewer replicas than the minimum | PENDING | what it waits for |
 | Running | RUNNING | fewer replicas than wanted; a change of size |
-| Suspended by `torchx cancel` | CANCELLED; RUNNING while its pods end | |
+| Suspended by `torchx cancel`, and not changed since | CANCELLED; RUNNING while its pods end | |
 | Suspended by somebody else | PENDING | that it is suspended |
 | Succeeded | SUCCEEDED | |
 | Failed | FAILED | the reason, and which replica failed first |
@@ -76,15 +76,20 @@ def state_of(job: ElasticJob) -> AppState:
         return AppState.SUBMITTED
     if status.state in (State.SUCCEEDED, State.FAILED) or not cancelled(job):
         return _STATES[status.state]
-    known = status.observed_generation >= job.generation
+    known = status.observed_generation >= _generation(job)
     gone = not any(count.active or count.pending for count in status.replica_statuses.values())
     # TorchX: an application that is being cancelled runs until it has ended.
     return AppState.CANCELLED if known and gone and status.state is State.SUSPENDED else AppState.RUNNING
 
 
 def cancelled(job: ElasticJob) -> bool:
-    """Return whether the job was cancelled, and nobody has resumed it."""
-    return job.spec.suspend and ANNOTATION_CANCELLED in job.annotations
+    """Return whether the job was cancelled, and nobody has resumed it or changed its spec otherwise."""
+    return job.spec.suspend and job.annotations.get(ANNOTATION_CANCELLED) == str(_generation(job))
+
+
+def _generation(job: ElasticJob) -> int:
+    """Return the generation of the job's spec. The API server counts a deletion too, if a finalizer delays it."""
+    return job.generation - job.deleting
 
 
 def described(seen: Observed, app_id: str) -> DescribeAppResponse:

@@ -42,7 +42,12 @@ ANNOTATION_APP = "tidewater.dev/torchx-app"
 """Of a job: the application that was submitted, as `appdef.encoded` writes it."""
 
 ANNOTATION_CANCELLED = "tidewater.dev/torchx-cancelled"
-"""Of a suspended job: that `torchx cancel` suspended it, so that it will not go on."""
+"""Of a job: its generation when `torchx cancel` had suspended it, so that it will not go on.
+
+Whoever resumes it changes the generation, with whatever program. So a later suspension is no cancellation. Labels,
+annotations and the status don't change it:
+https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#status-subresource
+"""
 
 LARGEST_ANNOTATIONS = 256 << 10
 """Bytes of an object's annotations together.

@@ -226,6 +226,47 @@ def test_a_cancelled_application_ends_and_is_still_described(
     assert found.msg == "The application was cancelled; torchx delete removes it."
 
 
+def suspended(cluster: KubernetesInMemory, app_id: str, *steps: bool) -> None:
+    """Let somebody else suspend or resume an application."""
+    namespace, _, name = app_id.partition(":")
+    for suspend in steps:
+        cluster.patch(JOBS, name, {"spec": {"suspend": suspend}}, namespace=namespace)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        pytest.param([], [], AppState.CANCELLED, id="cancelled"),
+        pytest.param([True], [], AppState.CANCELLED, id="suspended-before"),
+        pytest.param([True, False], [], AppState.CANCELLED, id="resumed-before"),
+        pytest.param([], [True], AppState.CANCELLED, id="suspended-while-it-is"),
+        pytest.param([], [False, True], AppState.PENDING, id="resumed-and-suspended"),
+    ],
+)
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_application_is_cancelled_until_somebody_resumes_it(
+    scheduler: TidewaterScheduler,
+    cluster: KubernetesInMemory,
+    before: list[bool],
+    after: list[bool],
+    expected: AppState,
+    times: int,
+) -> None:
+    app_id = submitted(scheduler)
+    for _ in range(times):
+        suspended(cluster, app_id, *before)
+        scheduler.cancel(app_id)
+        suspended(cluster, app_id, *after)
+    cluster.become(app_id, "Suspended")
+    found = scheduler.describe(app_id)
+    assert found is not None
+    assert found.state is expected
+    assert ("cancelled" in found.msg) is (expected is AppState.CANCELLED)
+    suspended(cluster, app_id, False)
+    cluster.become(app_id, "Running")
+    assert scheduler.list()[0].state is AppState.RUNNING
+
+
 def test_what_does_not_exist_is_cancelled_and_deleted_without_an_error(scheduler: TidewaterScheduler) -> None:
     scheduler.cancel("training:none")
     scheduler.delete("training:none")

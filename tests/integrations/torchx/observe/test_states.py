@@ -30,7 +30,7 @@ def job(given: AppDef = ELASTIC, *, wanted: int | None = None, cancelled: bool =
     if wanted is not None:
         manifest["spec"]["replicaSpecs"][names.WORKER]["replicas"] = wanted
     if cancelled:
-        manifest["metadata"]["annotations"][ANNOTATION_CANCELLED] = "true"
+        manifest["metadata"]["annotations"][ANNOTATION_CANCELLED] = "2"
         manifest["spec"]["suspend"] = True
     manifest["metadata"]["generation"] = 2
     return codec.job_of({**manifest, "status": {"observedGeneration": 2, **status}})
@@ -92,6 +92,15 @@ def test_a_cancelled_application_that_somebody_resumed_goes_on() -> None:
     manifest = job(cancelled=True, state="Running")
     assert state_of(codec.job_of(_resumed(manifest))) is AppState.RUNNING
     assert "cancelled" not in message(seen(codec.job_of(_resumed(manifest))))
+
+
+def test_a_cancelled_application_that_somebody_resumed_and_suspended_again_is_not_over() -> None:
+    assert state_of(replace(job(cancelled=True, state="Suspended"), generation=4)) is AppState.PENDING
+
+
+def test_a_cancelled_application_stays_so_while_it_is_deleted() -> None:
+    going = replace(job(cancelled=True, state="Suspended"), generation=3, deleting=True)
+    assert state_of(going) is AppState.CANCELLED
 
 
 def _resumed(found: ElasticJob) -> Object:
