@@ -125,7 +125,7 @@ class TidewaterScheduler(workspace.WorkspaceMixin, Scheduler):
         submission = Submission(
             unique=self._unique(), namespace=namespace, options=options, facts=facts, overlays=overlays
         )
-        if submission.bucket and needs_rendezvous(app, submission):
+        if needs_rendezvous(app, submission):
             submission = replace(submission, rendezvous=self.keep(workspace.pack(None)))
         manifest = elastic_job(app, submission)
         if options.validate_spec:

@@ -158,9 +158,24 @@ def archive_keys(app: AppDef) -> list[str]:
 
 
 def needs_rendezvous(app: AppDef, submission: Submission) -> bool:
-    """Return whether a role meets in etcd and has no workspace with which the rendezvous comes along."""
-    roles = [_for_etcd(role, submission) for role in app.roles]
-    return any(_meets_in_etcd(role) and workspace.METADATA not in role.metadata for role in roles)
+    """Return whether a role meets in etcd and has no workspace with which the rendezvous comes along.
+
+    Without a bucket nothing comes along. A role that names this rendezvous itself may have an image with it.
+
+    Raises:
+        Refused: a role shall meet in etcd, and there is no bucket by which the rendezvous could come.
+    """
+    for role in app.roles:
+        if workspace.METADATA in role.metadata or not _meets_in_etcd(_for_etcd(role, submission)):
+            continue
+        if submission.bucket:
+            return True
+        if not _meets_in_etcd(role):
+            raise Refused(
+                f"option etcd={submission.etcd}: the rendezvous {torchrun.BACKEND} comes to the replicas of role"
+                f" {role.name} by a bucket, and none is known; add bucket=…, or leave etcd out"
+            )
+    return False
 
 
 def _job_spec(given: Sequence[Role], roles: Sequence[Role], own: str, lead: int, submission: Submission) -> Manifest:
@@ -239,8 +254,18 @@ def _code(key: str, role: Role, submission: Submission) -> Shipped:
 
 
 def _for_etcd(role: Role, submission: Submission) -> Role:
-    """Return a role as it runs: an elastic torchrun meets in etcd, if one is known."""
-    changed = torchrun.met_in_etcd(role, submission.etcd) if is_elastic(role) and submission.etcd else role
+    """Return a role as it runs: an elastic torchrun meets in etcd, if one is known.
+
+    Raises:
+        Refused: none is known, and the role's command names this rendezvous without an etcd.
+    """
+    lacks = torchrun.lacks_etcd(role)
+    if lacks and not submission.etcd:
+        raise Refused(
+            f"role {role.name}: no etcd is known for its rendezvous {torchrun.BACKEND}; add -cfg etcd=…, or leave"
+            " --rdzv_backend out"
+        )
+    changed = torchrun.met_in_etcd(role, submission.etcd) if submission.etcd and (lacks or is_elastic(role)) else role
     if not _meets_in_etcd(changed) or not (workspace.METADATA in role.metadata or submission.rendezvous):
         return changed
     others = changed.env.get(_PYTHONPATH)

@@ -1,4 +1,4 @@
-"""torchrun as a role's command: found, and for an elastic role made to meet in etcd. Pure.
+"""torchrun as a role's command: found, and made to meet in etcd. Pure.
 
     command = found_in(role)                # None if the role runs something else
     met_in_etcd(role, "etcd:2379")          # a copy of the role
@@ -15,7 +15,9 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torchx.specs import Role
+from torchx.specs import Role, macros
+
+from integrations.torchx.submit.retries import is_elastic
 
 BACKEND = "etcd-v3"
 """See docs/training.md#etcd-v3-for-torchrun."""
@@ -29,6 +31,11 @@ https://github.com/pytorch/pytorch/blob/main/torch/distributed/argparse_util.py"
 
 RESTARTS = "100"
 """When a replica is lost, the workers of the others fail too, and each of these failures counts for torchrun."""
+
+_MODULE = "torch.distributed.run"
+_PYTHON = re.compile(r"(.*/)?python[\d.]*")
+_OWN_ENDPOINT = re.compile(rf"localhost:0|\$\$\{{{re.escape(macros.rank0_env)}:=localhost\}}:\d+")
+"""What `dist.ddp` gives for every backend: a port of replica 0, or of the only replica."""
 
 _SHELLS = frozenset({"bash", "sh", "/bin/bash", "/bin/sh"})
 _FLAGS = frozenset({"standalone", "no-python", "m", "module", "run-path", "virtual-local-rank"})
@@ -72,13 +79,17 @@ def found_in(role: Role) -> Command | None:
     """Return the torchrun command line of a role; None if it runs something else."""
     if role.entrypoint in _SHELLS and len(role.args) == 2 and role.args[0] == "-c":
         return _read(role.args[1], shell=True)
-    if role.entrypoint.rpartition("/")[2] == "torchrun":
-        return _read("\0".join([role.entrypoint, *role.args]), shell=False)
-    return None
+    return _read("\0".join([role.entrypoint, *role.args]), shell=False)
+
+
+def lacks_etcd(role: Role) -> bool:
+    """Return whether a role's command names the rendezvous on etcd, and the endpoint of another one."""
+    command = found_in(role)
+    return command is not None and _backend(command) == BACKEND and _has_own_endpoint(command)
 
 
 def met_in_etcd(role: Role, endpoint: str) -> Role:
-    """Return a copy of an elastic role whose agents meet in etcd, if it runs torchrun with its own backend.
+    """Return a copy of a role whose agents meet in etcd, if it runs torchrun with its own backend, or `lacks_etcd`.
 
     Args:
         role: the role, before its macros are filled in.
@@ -88,7 +99,7 @@ def met_in_etcd(role: Role, endpoint: str) -> Role:
     if command is None:
         return role
     backend, place = command.option("rdzv-backend"), command.option("rdzv-endpoint")
-    if backend is None or place is None or _plain(backend.value, shell=command.shell) != STORE:
+    if backend is None or place is None or not (_backend(command) == STORE or lacks_etcd(role)):
         return role
     quoted = shlex.quote(endpoint) if command.shell else endpoint
     text = command.text
@@ -96,16 +107,27 @@ def met_in_etcd(role: Role, endpoint: str) -> Role:
         text = text[: option.start] + value + text[option.end :]
     changed: Role = copy.deepcopy(role)
     changed.args = [role.args[0], text] if command.shell else text.split("\0")[1:]
-    if command.option("max-restarts") is None:
+    if is_elastic(role) and command.option("max-restarts") is None:
         changed.env = {MAX_RESTARTS: RESTARTS, **role.env}
     return changed
 
 
+def _backend(command: Command) -> str:
+    option = command.option("rdzv-backend")
+    return "" if option is None else _plain(option.value, shell=command.shell)
+
+
+def _has_own_endpoint(command: Command) -> bool:
+    place = command.option("rdzv-endpoint")
+    return place is not None and _OWN_ENDPOINT.fullmatch(_plain(place.value, shell=command.shell)) is not None
+
+
 def _read(text: str, *, shell: bool) -> Command | None:
     words = _words(text, shell=shell)
-    if not words or _plain(words[0][0], shell=shell).rpartition("/")[2] != "torchrun":
+    begin = _begin([_plain(word, shell=shell) for word, _, _ in words])
+    if not begin:
         return None
-    options, rest = list[Option](), words[1:]
+    options, rest = list[Option](), words[begin:]
     while rest:
         (word, start, end), *rest = rest
         if not word.startswith("-") or word == "--":
@@ -120,6 +142,14 @@ def _read(text: str, *, shell: bool) -> Command | None:
             (value, start, end), *rest = rest
             options.append(Option(key, value, start, end))
     return Command(text, tuple(options), shell)
+
+
+def _begin(words: Sequence[str]) -> int:
+    """Return the position of torchrun's first argument; 0 if the words are another program's."""
+    if not words or not _PYTHON.fullmatch(words[0]):
+        return int(bool(words) and words[0].rpartition("/")[2] == "torchrun")
+    option = next((at for at, word in enumerate(words[1:], 1) if word == "-m" or not word.startswith("-")), 0)
+    return option + 2 if [*words[option : option + 2]] == ["-m", _MODULE] else 0
 
 
 def _words(text: str, *, shell: bool) -> Sequence[tuple[str, int, int]]:

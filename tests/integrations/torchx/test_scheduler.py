@@ -235,6 +235,12 @@ def test_the_rendezvous_goes_along_where_there_is_no_workspace(
         pytest.param(
             app(role(metadata={workspace.METADATA: "code/1.tar"})), {}, "namespace training has no", id="no-bucket"
         ),
+        pytest.param(
+            dist.ddp(script="t.py", j="1:3x1", image="img"), {"etcd": "e:2379"}, "option etcd=e:2379", id="only-etcd"
+        ),
+        pytest.param(
+            dist.ddp(script="t.py", j="3x1", image="img", rdzv_backend="etcd-v3"), {}, "no etcd is known", id="no-etcd"
+        ),
         pytest.param(app(role(image="sha256:01")), {}, "must specify the image repository", id="no-repository"),
     ],
 )

@@ -140,6 +140,23 @@ def test_the_etcd_of_the_option_comes_before_the_stacks() -> None:
     )
 
 
+@pytest.mark.parametrize("j", ["1:3x1", "3x1", "1x1"])
+def test_whoever_names_this_rendezvous_meets_in_the_etcd_that_is_known(j: str) -> None:
+    given = dist.ddp(script="train.py", j=j, image="img", rdzv_backend="etcd-v3")
+    found = container(given, facts=FACTS, rendezvous=KEY)
+    assert f"--rdzv_backend etcd-v3 --rdzv_endpoint {FACTS.etcd} " in found["command"][2]
+    assert variables(found)["PYTHONPATH"] == workspace.PACKAGES
+    assert ("PET_MAX_RESTARTS" in variables(found)) is (j == "1:3x1")
+    with pytest.raises(Refused, match=r"role train: no etcd is known.*etcd=…"):
+        elastic_job(given, submission())
+
+
+def test_an_etcd_that_a_command_line_names_is_kept() -> None:
+    given = app(role(entrypoint="torchrun", args=["--rdzv-backend=etcd-v3", "--rdzv-endpoint=e:2379", "t.py"]))
+    assert container(given, facts=FACTS)["command"][2] == "--rdzv-endpoint=e:2379"
+    assert not needs_rendezvous(given, submission())
+
+
 @pytest.mark.parametrize(
     ("given", "facts"),
     [
@@ -206,6 +223,17 @@ def test_the_rendezvous_comes_alone_where_there_is_no_workspace() -> None:
     found = container(given, facts=FACTS, rendezvous=KEY)
     assert variables(found)["PYTHONPATH"] == workspace.PACKAGES
     assert "workingDir" not in found
+
+
+def test_an_etcd_without_a_bucket_for_the_rendezvous_is_refused() -> None:
+    given = dist.ddp(script="train.py", j="1:3x1", image="img")
+    alone = submission(options=Options(etcd="e:2379"))
+    with pytest.raises(Refused, match=r"etcd=e:2379: .*role train.* add bucket=…, or leave etcd out"):
+        needs_rendezvous(given, alone)
+    assert needs_rendezvous(given, submission(options=Options(etcd="e:2379", bucket="mine")))
+    assert not needs_rendezvous(dist.ddp(script="train.py", j="3x1", image="img"), alone)
+    # Whoever names the rendezvous may have an image with it.
+    assert not needs_rendezvous(dist.ddp(script="t.py", j="1:3x1", image="img", rdzv_backend="etcd-v3"), alone)
 
 
 def test_an_application_that_needs_no_rendezvous_gets_none() -> None:

@@ -82,6 +82,18 @@ def test_torchrun_without_a_shell_is_found_too() -> None:
     assert changed.args == ["--rdzv-backend=etcd-v3", "--rdzv-endpoint", ETCD, "a b.py", "--x"]
 
 
+@pytest.mark.parametrize("python", ["python", "python3", "/usr/bin/python3.11"])
+@pytest.mark.parametrize("flags", [[], ["-u"]])
+def test_torchrun_as_a_module_is_found_too(python: str, flags: list[str]) -> None:
+    before, after = (
+        [*flags, "-m", "torch.distributed.run", "--rdzv-backend=" + backend, "--rdzv-endpoint", place, "a b.py", "-m"]
+        for backend, place in (("c10d", "h:1"), ("etcd-v3", ETCD))
+    )
+    assert met_in_etcd(role(entrypoint=python, args=before), ETCD).args == after
+    text = met_in_etcd(role(entrypoint="bash", args=["-c", shlex.join([python, *before])]), ETCD).args[1]
+    assert shlex.split(text) == [python, *after]
+
+
 @pytest.mark.parametrize(
     "place", ["$(hostname -i):1", "${A:-x y}:1", "`hostname -i`:1", '"$(a "b c")":1', "$(a $(b c))"]
 )
@@ -109,6 +121,13 @@ def test_every_flag_of_torchrun_is_known_to_have_no_value() -> None:
         pytest.param(role(entrypoint="bash", args=["-c", "echo torchrun --rdzv_backend c10d"]), id="echo"),
         pytest.param(role(entrypoint="bash", args=["-c", ""]), id="nothing"),
         pytest.param(role(), id="something-else"),
+        pytest.param(role(entrypoint="python", args=["-m", "mine", "--rdzv-backend=c10d"]), id="another-module"),
+        pytest.param(role(entrypoint="python", args=["-m"]), id="no-module"),
+        pytest.param(ddp("--rdzv-backend", "c10d", rdzv_backend="static"), id="another-backend-and-the-scripts-own"),
+        pytest.param(
+            role(entrypoint="torchrun", args=["--rdzv-backend=etcd-v3", "--rdzv-endpoint=e:2379", "train.py"]),
+            id="etcd-at-another-address",
+        ),
     ],
 )
 def test_everything_else_stays_as_it_is(given: Role) -> None:
