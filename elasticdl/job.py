@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -110,6 +110,16 @@ class JobArgs:
             JobMode.PREDICT: self.prediction_data,
         }[self.mode]
 
+    def functions(self) -> Mapping[str, bool]:
+        """Return which of the model's functions the job uses, by the flags that name them, and whether it needs each.
+
+        A function that it doesn't need must be there too if its name was given.
+        """
+        if self.job_command:
+            return {}
+        more = {"eval_metrics_fn": bool(self.validation_data)} if self.mode is JobMode.TRAIN else {}
+        return {**_FUNCTIONS[self.mode], **more}
+
     def records_per_task(self) -> int:
         """Return the number of records of a whole task."""
         return self.minibatch_size * self.num_minibatches_per_task
@@ -148,6 +158,12 @@ class JobArgs:
             raise InputError(f"--job_args: {what}", again)
         return JobArgs(**{name: _value(name, value) for name, value in fields.items()})
 
+
+_FUNCTIONS: Mapping[JobMode, Mapping[str, bool]] = {
+    JobMode.TRAIN: {"feed": True, "loss": True, "optimizer": True, "callbacks": False, "custom_data_reader": False},
+    JobMode.EVALUATE: {"feed": True, "eval_metrics_fn": True, "custom_data_reader": False},
+    JobMode.PREDICT: {"feed": True, "custom_data_reader": False, "prediction_outputs_processor": False},
+}
 
 _COUNTS = {  # flag: the least that it may be
     "minibatch_size": 1,
@@ -199,6 +215,17 @@ def problems(args: JobArgs) -> Iterator[tuple[str, str]]:
         yield f"--log_level is {args.log_level!r}", f"Use one of {', '.join(_LEVELS)}."
     yield from _problems_of_data(args)
     yield from _problems_of_strategy(args)
+
+
+def problems_of_outputs(args: JobArgs, *, processor: bool) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with where predictions go, for a model with a processor of its own or without one."""
+    if args.mode is not JobMode.PREDICT:
+        return
+    name = args.prediction_outputs_processor
+    if processor and args.output:
+        yield f"--output is {args.output}, and the model's {name} takes the predictions", "Leave out --output."
+    if not processor and not args.output:
+        yield f"--output is missing, and the model has no {name}", "Give --output, the folder for the predictions."
 
 
 def _problems_of_data(args: JobArgs) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ from elasticdl.data.opening import FLAG, open_reader
 from elasticdl.data.params import parse_params
 from elasticdl.data.reader import Reader
 from elasticdl.errors import InputError
-from elasticdl.job import JobArgs
+from elasticdl.job import JobArgs, problems_of_outputs
 from elasticdl.ps.checkpoint import Model
 from elasticdl.rpc import elasticdl_pb2 as pb
 from elasticdl.worker import exported
@@ -24,7 +24,12 @@ from elasticdl.zoo.spec import ModelSpec
 
 
 def spec_of(job: JobArgs) -> ModelSpec:
-    """Return the functions of a job's model; raise ZooError if one is missing or wrong."""
+    """Return the functions of a job's model.
+
+    Raises:
+        ZooError: one that the job uses is missing or wrong.
+        InputError: of --output and the model's own processor of predictions there are both, or neither.
+    """
     names = Names(
         loss=job.loss,
         optimizer=job.optimizer,
@@ -34,7 +39,10 @@ def spec_of(job: JobArgs) -> ModelSpec:
         custom_data_reader=job.custom_data_reader,
         prediction_outputs_processor=job.prediction_outputs_processor,
     )
-    return load(job.model_zoo, job.model_def, job.model_params, names)
+    spec = load(job.model_zoo, job.model_def, job.model_params, names, job.functions())
+    for message, remedy in problems_of_outputs(job, processor=spec.prediction_outputs_processor is not None):
+        raise InputError(message, remedy)
+    return spec
 
 
 def model_of(spec: ModelSpec, seed: int) -> torch.nn.Module:
@@ -66,15 +74,9 @@ def reader_of(job: JobArgs, spec: ModelSpec, address: str) -> Reader:
 
 
 def outputs_of(job: JobArgs, spec: ModelSpec, worker: str) -> Outputs:
-    """Return where predictions go; raise InputError if nothing says so."""
-    if spec.prediction_outputs_processor is not None:
-        return Processed(spec.prediction_outputs_processor, worker_id(worker))
-    if not job.output and job.prediction_data:
-        raise InputError(
-            "--output is missing, and the model has no PredictionOutputsProcessor",
-            "Give --output, the folder for the predictions.",
-        )
-    return Parts(job.output)
+    """Return where predictions go."""
+    made = spec.prediction_outputs_processor
+    return Parts(job.output) if made is None else Processed(made(), worker_id(worker))
 
 
 def last_step(job: JobArgs, spec: ModelSpec) -> int | None:
@@ -113,6 +115,6 @@ def load_model(address: str, model_zoo: str) -> torch.nn.Module:
         model_zoo: the folder of the functions by which it was made.
     """
     found = exported.read(address)
-    module = load(model_zoo, found.origin.model_def, found.origin.model_params).model()
+    module = load(model_zoo, found.origin.model_def, found.origin.model_params, uses={}).model()
     put_values(module, found.model, address)
     return module.eval()

@@ -15,6 +15,7 @@ The functions are those of ElasticDL's functional API, in the module of `custom_
     PredictionOutputsProcessor               optional: a class, or an object, that takes the predictions
 
 Each name but the first may be another one, also in another module of the zoo: `Names(loss="common.losses.focal")`.
+`uses` says which of them a job uses; the others need not be there.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from elasticdl.zoo.callbacks import Callback
 from elasticdl.zoo.calls import CheckedFeed, CheckedLoss, call, fits
 from elasticdl.zoo.metrics import Metrics
 from elasticdl.zoo.module import Found, find, has
-from elasticdl.zoo.optimizers import described
+from elasticdl.zoo.optimizers import SGD, Optimizer, described
 from elasticdl.zoo.spec import ModelSpec, PredictionOutputsProcessor
 
 MODEL_DEF = "--model_def"
@@ -55,6 +56,18 @@ class Names:
 
 
 _DEFAULT = Names()
+
+ALL: Mapping[str, bool] = {
+    "loss": True,
+    "optimizer": True,
+    "feed": True,
+    "eval_metrics_fn": True,
+    "callbacks": False,
+    "custom_data_reader": False,
+    "prediction_outputs_processor": False,
+}
+"""Every function, and whether it must be there."""
+
 _EXPECTED = {
     "loss": "def loss(labels, predictions): ... or def loss(labels, predictions, sample_weights=None): ...",
     "optimizer": "def optimizer(lr=0.1): ...",
@@ -67,7 +80,11 @@ _EXPECTED = {
 
 
 def load(
-    model_zoo: str, model_def: str, model_params: str | Mapping[str, Any] = "", names: Names = _DEFAULT
+    model_zoo: str,
+    model_def: str,
+    model_params: str | Mapping[str, Any] = "",
+    names: Names = _DEFAULT,
+    uses: Mapping[str, bool] = ALL,
 ) -> ModelSpec:
     """Return a model of the zoo.
 
@@ -76,32 +93,43 @@ def load(
         model_def: the dotted name of the model's function or class in it.
         model_params: arguments of that function, `a=1;b=2`.
         names: of the other functions.
+        uses: the functions that are looked for, and whether each must be there; see `JobArgs.functions`.
 
     Raises:
         ZooError: A module or function is missing, can't be imported, has a wrong signature, or returned something
-            else than it should. The error names the file and what is expected. The model itself is not made.
+            else than it should. The error names the file and what is expected. The model itself is not made, and
+            neither is a processor of predictions.
     """
     zoo = Path(model_zoo).resolve()
     model = find(MODEL_DEF, model_zoo, model_def)
     look = _Look(model_zoo, model_def.rpartition(".")[0], names)
-    metrics = look.required("eval_metrics_fn")
-    callbacks = look.optional("callbacks")
-    reader = look.optional("custom_data_reader")
-    processor = look.optional("prediction_outputs_processor")
-    spec = ModelSpec(
+    found = {field: look.required(field) if must else look.optional(field) for field, must in uses.items()}
+
+    def made(field: str, make: Callable[[Found, Path], Any], without: Any) -> Any:
+        function = found.get(field)
+        return without if function is None else make(function, zoo)
+
+    return ModelSpec(
         model_def=model_def,
         file=model.file,
         model=_model(model, parse_params(PARAMS, model_params), zoo),
-        loss=CheckedLoss(look.required("loss"), zoo),
-        optimizer=_optimizer(look.required("optimizer"), zoo),
-        feed=CheckedFeed(look.required("feed"), zoo),
-        eval_metrics=lambda: _metrics(metrics, zoo),
-        callbacks=_callbacks(callbacks, zoo) if callbacks else (),
-        custom_data_reader=_reader(reader, zoo) if reader else None,
-        prediction_outputs_processor=_processor(processor, zoo) if processor else None,
+        loss=made("loss", CheckedLoss, _left_out("loss")),
+        optimizer=made("optimizer", _optimizer, SGD()),
+        feed=made("feed", CheckedFeed, _left_out("feed")),
+        eval_metrics=made("eval_metrics_fn", _metrics, _left_out("eval_metrics_fn")),
+        callbacks=made("callbacks", _callbacks, ()),
+        custom_data_reader=made("custom_data_reader", _reader, None),
+        prediction_outputs_processor=made("prediction_outputs_processor", _processor, None),
     )
-    spec.eval_metrics()
-    return spec
+
+
+def _left_out(field: str) -> Callable[..., Any]:
+    """Return what stands for a function that isn't used, and raises ZooError if it is."""
+
+    def refuse(*_arguments: Any, **_named: Any) -> Any:
+        raise ZooError(f"--{field}: the model was loaded without this function", "load the model with it")
+
+    return refuse
 
 
 @dataclass(frozen=True)
@@ -165,7 +193,7 @@ def _model(found: Found, params: Mapping[str, Any], zoo: Path) -> Callable[[], t
     return make
 
 
-def _optimizer(found: Found, zoo: Path) -> Any:
+def _optimizer(found: Found, zoo: Path) -> Optimizer:
     value = call(found, zoo)
     try:
         return described(value)
@@ -173,7 +201,13 @@ def _optimizer(found: Found, zoo: Path) -> Any:
         raise ZooError(f"--optimizer: {found.name} in {found.file}: {error.message}", error.remedy) from error
 
 
-def _metrics(found: Found, zoo: Path) -> Metrics:
+def _metrics(found: Found, zoo: Path) -> Callable[[], Metrics]:
+    """Return what makes new metrics, which has been tried."""
+    _new_metrics(found, zoo)
+    return lambda: _new_metrics(found, zoo)
+
+
+def _new_metrics(found: Found, zoo: Path) -> Metrics:
     metrics = call(found, zoo)
     what = f"--eval_metrics_fn: {found.name} in {found.file}"
     if not isinstance(metrics, Mapping) or not metrics:
@@ -212,11 +246,13 @@ def _reader(found: Found, zoo: Path) -> Callable[[str, Mapping[str, Any]], Reade
     return make
 
 
-def _processor(found: Found, zoo: Path) -> PredictionOutputsProcessor:
-    value = call(found, zoo) if isinstance(found.value, type) else found.value
-    if not isinstance(value, PredictionOutputsProcessor):
+def _processor(found: Found, zoo: Path) -> Callable[[], PredictionOutputsProcessor]:
+    """Return what makes the processor: its constructor may open a database, so only who predicts calls it."""
+    value = found.value
+    kind = value if isinstance(value, type) else type(value)
+    if not issubclass(kind, PredictionOutputsProcessor):
         raise ZooError(
             f"--prediction_outputs_processor: {found.name} in {found.file} is {value!r}",
             "derive it from elasticdl.zoo.spec.PredictionOutputsProcessor",
         )
-    return value
+    return lambda: call(found, zoo) if kind is value else value

@@ -73,7 +73,10 @@ class PredictionOutputsProcessor(abc.ABC):
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model of the zoo. Every call raises ZooError with the function's name if the user's function misbehaves."""
+    """A model of the zoo. Every call raises ZooError with the function's name if the user's function misbehaves.
+
+    A function that the model was loaded without raises ZooError too, and the optimizer is then SGD.
+    """
 
     model_def: str
     file: Path
@@ -88,4 +91,5 @@ class ModelSpec:
     callbacks: tuple[Callback, ...] = ()
     custom_data_reader: Callable[[str, Mapping[str, Any]], Reader] | None = None
     """From the data's address and the parameters of --data_reader_params to a reader."""
-    prediction_outputs_processor: PredictionOutputsProcessor | None = None
+    prediction_outputs_processor: Callable[[], PredictionOutputsProcessor] | None = None
+    """Returns the processor, which is made here and not before."""

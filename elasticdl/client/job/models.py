@@ -10,10 +10,14 @@ from __future__ import annotations
 import ast
 import difflib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from elasticdl.client.flags.mistakes import Mistake
-from elasticdl.job import JobArgs, JobMode
+from elasticdl.job import JobArgs, problems_of_outputs
+
+_BASES = "elasticdl.zoo.spec"
+"""A module that imports a base class from here has no function of that name."""
 
 _FORM = "write MODULE.FUNCTION, with dots for folders: mnist.mnist_functional_api.custom_model"
 _LISTED = 8
@@ -21,11 +25,20 @@ _LISTED = 8
 
 def mistakes(args: JobArgs) -> list[Mistake]:
     """Return what is missing in the zoo, which is on this machine."""
-    return list(_missing(args))
+    return list(dict.fromkeys(_missing(args)))
+
+
+@dataclass(frozen=True)
+class _Module:
+    """What a module of the zoo defines."""
+
+    file: Path
+    names: set[str] | None
+    """None if nobody can tell: `from x import *` may define anything."""
 
 
 def _missing(args: JobArgs) -> Iterator[Mistake]:
-    zoo = Path(args.model_zoo).expanduser()
+    zoo = Path(args.model_zoo)
     if not zoo.is_dir():
         what = "is no folder" if zoo.exists() else "does not exist"
         remedy = "`elasticdl zoo init` writes one with an example; one that is in the image needs --image_name"
@@ -33,41 +46,48 @@ def _missing(args: JobArgs) -> Iterator[Mistake]:
         return
     if args.job_command and not args.model_def:
         return
-    *modules, function = args.model_def.split(".")
+    for flag, name in {"model_def": args.model_def, **_needed(args)}.items():
+        found = _module(args, zoo, flag, name)
+        function = name.rpartition(".")[2]
+        if isinstance(found, Mistake):
+            yield found
+        elif found.names is not None and function not in found.names:
+            near = difflib.get_close_matches(function, sorted(found.names), n=1)
+            remedy = f"define it, or name another one with --{flag}"
+            yield Mistake(f"{found.file} has no {function}", f"did you mean {near[0]}? {remedy}" if near else remedy)
+    yield from _of_outputs(args, zoo)
+
+
+def _needed(args: JobArgs) -> dict[str, str]:
+    """Return the functions that must be there, by the flag that names them."""
+    names = {flag: (getattr(args, flag), must) for flag, must in args.functions().items()}
+    return {flag: name for flag, (name, must) in names.items() if must or name != getattr(JobArgs, flag)}
+
+
+def _of_outputs(args: JobArgs, zoo: Path) -> Iterator[Mistake]:
+    """Yield what is wrong with where predictions go, if the module can be read."""
+    name = args.prediction_outputs_processor
+    found = _module(args, zoo, "prediction_outputs_processor", name)
+    if isinstance(found, _Module) and found.names is not None:
+        for message, remedy in problems_of_outputs(args, processor=name.rpartition(".")[2] in found.names):
+            yield Mistake(message, remedy)
+
+
+def _module(args: JobArgs, zoo: Path, flag: str, name: str) -> _Module | Mistake:
+    """Return the module of a function: that of the model, unless the name says another one; or why there is none."""
+    if "." not in name:
+        flag, name = "model_def", args.model_def
+    *modules, function = name.split(".")
     if not modules or not all(part.isidentifier() for part in (*modules, function)):
-        yield Mistake(f"--model_def={args.model_def} names no function of a module", _FORM)
-        return
+        return Mistake(f"--{flag}={name} names no function of a module", _FORM)
     path = zoo.joinpath(*modules)
     file = next((each for each in (path.with_suffix(".py"), path / "__init__.py") if each.is_file()), None)
     if file is None:
-        yield Mistake(f"--model_def={args.model_def}: there is no {path.with_suffix('.py')}", _modules(zoo))
-        return
+        return Mistake(f"--{flag}={name}: there is no {path.with_suffix('.py')}", _modules(zoo))
     try:
-        defined = _names(ast.parse(file.read_bytes()))
+        return _Module(file, _names(ast.parse(file.read_bytes())))
     except (SyntaxError, ValueError, OSError) as error:
-        yield Mistake(f"--model_def={args.model_def}: {file} can't be read: {error}", "correct the module")
-        return
-    if defined is None:  # `from x import *` may define anything
-        return
-    for flag, name in {"model_def": function, **_functions(args)}.items():
-        if name not in defined:
-            near = difflib.get_close_matches(name, sorted(defined), n=1)
-            remedy = f"define it, or name another one with --{flag}"
-            yield Mistake(f"{file} has no {name}", f"did you mean {near[0]}? {remedy}" if near else remedy)
-
-
-def _functions(args: JobArgs) -> dict[str, str]:
-    """Return the functions that every model of this command needs, by the flag that names them."""
-    if args.job_command:
-        return {}
-    needed = {"feed": args.feed}
-    if args.mode is not JobMode.PREDICT:
-        needed["loss"] = args.loss
-    if args.mode is JobMode.TRAIN:
-        needed["optimizer"] = args.optimizer
-    if args.mode is JobMode.EVALUATE or args.evaluation_steps:
-        needed["eval_metrics_fn"] = args.eval_metrics_fn
-    return needed
+        return Mistake(f"--{flag}={name}: {file} can't be read: {error}", "correct the module")
 
 
 def _names(module: ast.Module) -> set[str] | None:
@@ -78,6 +98,8 @@ def _names(module: ast.Module) -> set[str] | None:
         node = todo.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
+        elif isinstance(node, ast.ImportFrom) and node.module == _BASES:
+            continue
         elif isinstance(node, ast.Import | ast.ImportFrom):
             if any(alias.name == "*" for alias in node.names):
                 return None

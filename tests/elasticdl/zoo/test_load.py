@@ -112,7 +112,37 @@ def test_optional_functions_are_found(tmp_path: Path) -> None:
     assert spec.custom_data_reader is not None
     assert spec.custom_data_reader("numbers", {"step": 2}).shards() == []
     assert spec.prediction_outputs_processor is not None
-    spec.prediction_outputs_processor.process("p", 3)
+    spec.prediction_outputs_processor().process("p", 3)
+
+
+def test_a_job_needs_only_the_functions_that_it_uses(tmp_path: Path) -> None:
+    folder = zoo(tmp_path, model="import torch\ndef custom_model():\n    return torch.nn.Linear(2, 1)\n")
+    spec = load(folder, DEF, uses={})
+    assert isinstance(spec.model(), torch.nn.Linear)
+    assert spec.optimizer == SGD()
+    unused: list[Any] = [lambda: spec.loss(None, None), lambda: spec.feed([], Mode.TRAINING, Metadata())]
+    for function, name in zip([*unused, spec.eval_metrics], ("loss", "feed", "eval_metrics_fn"), strict=True):
+        with pytest.raises(ZooError, match=f"--{name}: the model was loaded without"):
+            function()
+    with pytest.raises(ZooError, match="has no feed"):
+        load(folder, DEF, uses={"feed": True})
+
+
+def test_the_processor_of_predictions_is_made_by_who_predicts(tmp_path: Path) -> None:
+    extra = """
+        class Mine(PredictionOutputsProcessor):
+            made = 0
+            def __init__(self):
+                Mine.made += 1
+            def process(self, predictions, worker_id):
+                pass
+    """
+    make = load(
+        zoo(tmp_path, extra), DEF, names=Names(prediction_outputs_processor="Mine")
+    ).prediction_outputs_processor
+    assert make is not None
+    processor: Any = make()
+    assert processor.made == 1
 
 
 def test_a_module_that_is_imported_is_no_function(tmp_path: Path) -> None:

@@ -79,14 +79,58 @@ def test_functions_may_have_other_names(args: JobArgs) -> None:
 @pytest.mark.parametrize(
     ("mode", "needed"),
     [
-        (JobMode.EVALUATE, ["custom_model", "feed", "loss", "eval_metrics_fn"]),
+        (JobMode.EVALUATE, ["custom_model", "feed", "eval_metrics_fn"]),
         (JobMode.PREDICT, ["custom_model", "feed"]),
     ],
 )
 def test_a_command_needs_only_what_it_uses(args: JobArgs, mode: JobMode, needed: list[str]) -> None:
     module(args).write_text("")
-    found = messages(replace(args, mode=mode, evaluation_steps=0))
+    found = messages(replace(args, mode=mode, evaluation_steps=0, output="/out"))
     assert [each.split(" has no ")[1] for each in found] == needed
+
+
+def test_training_needs_metrics_only_to_evaluate(args: JobArgs) -> None:
+    module(args).write_text("custom_model = loss = optimizer = feed = print")
+    assert messages(replace(args, validation_data="", evaluation_steps=0)) == []
+    assert messages(replace(args, evaluation_steps=0)) == [f"{module(args)} has no eval_metrics_fn"]
+    named = replace(args, validation_data="", evaluation_steps=0, eval_metrics_fn="mine", callbacks="my_callbacks")
+    assert {each.split(" has no ")[1] for each in messages(named)} == {"mine", "my_callbacks"}
+
+
+def test_a_function_may_be_in_another_module(args: JobArgs) -> None:
+    losses = Path(args.model_zoo, "common", "losses.py")
+    losses.parent.mkdir()
+    losses.write_text("def focal(labels, predictions): ...\n")
+    module(args).write_text("custom_model = feed = eval_metrics_fn = print")
+    dotted = replace(args, loss="common.losses.focal", optimizer="common.losses.focal")
+    assert messages(dotted) == []
+    assert messages(replace(dotted, loss="common.losses.foca")) == [f"{losses} has no foca"]
+    (missing,) = messages(replace(dotted, loss="common.no.focal"))
+    assert missing.startswith("--loss=common.no.focal: there is no ")
+
+
+BASE = "from elasticdl.zoo.spec import PredictionOutputsProcessor\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "output", "said"),
+    [
+        pytest.param("", "/out", "", id="a-folder"),
+        pytest.param(BASE, "/out", "", id="the-base-alone-is-none"),
+        pytest.param(BASE, "", "--output is missing, and the model has no PredictionOutputsProcessor", id="neither"),
+        pytest.param("class PredictionOutputsProcessor: ...", "", "", id="a-processor"),
+        pytest.param(
+            "class PredictionOutputsProcessor: ...",
+            "/out",
+            "--output is /out, and the model's PredictionOutputsProcessor takes the predictions",
+            id="both",
+        ),
+        pytest.param("from other import *", "", "", id="nobody-can-tell"),
+    ],
+)
+def test_predictions_go_to_a_folder_or_to_the_processor(args: JobArgs, text: str, output: str, said: str) -> None:
+    module(args).write_text(f"custom_model = feed = print\n{text}")
+    assert messages(replace(args, mode=JobMode.PREDICT, output=output)) == ([said] if said else [])
 
 
 @pytest.mark.parametrize(
