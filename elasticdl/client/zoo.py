@@ -26,7 +26,7 @@ def init(
     extra_pypi_index: Annotated[str, _INDEX] = "",
 ) -> None:
     """Write a Dockerfile, and two working examples if the folder has no modules yet."""
-    for file in project.init(model_zoo or path, project.InitOptions(base_image, extra_pypi_index)):
+    for file in project.init((model_zoo or path).expanduser(), project.InitOptions(base_image, extra_pypi_index)):
         typer.echo(file)
 
 

@@ -133,7 +133,8 @@ def _typed(mode: JobMode, read: Mapping[str, Any], unread: Set[str]) -> Asked:
     """Return the values as dataclasses; what was not given, or can't be read (`unread`), has its default."""
     names = {each.name for each in dataclasses.fields(JobArgs)}
     own = {name: value for name, value in read.items() if name in names and name != "max_step"}
-    own.setdefault("job_name", LOCAL_JOB if own.get("distribution_strategy") is Strategy.LOCAL else "")
+    may_be_local = own.get("distribution_strategy") is Strategy.LOCAL or "distribution_strategy" in unread
+    own.setdefault("job_name", LOCAL_JOB if may_be_local else "")
     own["log_level"] = str(own.get("log_level", JobArgs.log_level))
     args = JobArgs(**own, mode=mode, max_step=read.get("max_step") or None)
     same = {each.name for each in dataclasses.fields(Deployment)} & read.keys()

@@ -33,7 +33,6 @@ _CLUSTER_ONLY = (
     "cluster_spec",
     "cluster_spec_json",
     "num_workers",
-    "num_ps_pods",
     "etcd",
     "job_command",
 )
@@ -43,6 +42,7 @@ _SERVERS_ONLY = {
     "num_ps_pods": 0,
     "use_async": False,
     "grads_to_wait": 1,
+    "get_model_steps": 1,
     "lr_staleness_modulation": False,
     "sync_version_tolerance": 0,
 }
@@ -68,6 +68,11 @@ def _sentence(remedy: str) -> str:
 
 def _of_place(asked: Asked, given: frozenset[str]) -> Iterator[Mistake]:
     args, deployment = asked.args, asked.deployment
+    if args.distribution_strategy is not Strategy.PARAMETER_SERVER:
+        for name, nothing in _SERVERS_ONLY.items():
+            if name in given and getattr(args, name) != nothing:
+                remedy = "it has no parameter servers; leave it out"
+                yield Mistake(f"--{name} with {args.distribution_strategy}", remedy)
     if args.distribution_strategy is Strategy.LOCAL:
         for name in _CLUSTER_ONLY:
             if name in given:
@@ -101,16 +106,12 @@ def _of_sizes(asked: Asked, given: frozenset[str]) -> Iterator[Mistake]:
             f"--max_workers={deployment.max_workers} is below --num_workers={args.num_workers}",
             "give at least the number of workers, or leave it out",
         )
-    if args.distribution_strategy is Strategy.ALLREDUCE:
-        if args.mode is not JobMode.TRAIN:
-            yield Mistake(
-                f"`elasticdl {args.mode}` with {Strategy.ALLREDUCE}",
-                f"use {Strategy.PARAMETER_SERVER} or {Strategy.LOCAL}, which read the --output of that training by "
-                "--checkpoint_dir_for_init",
-            )
-        for name, nothing in _SERVERS_ONLY.items():
-            if name in given and getattr(args, name) != nothing:
-                yield Mistake(f"--{name} with {Strategy.ALLREDUCE}", "it has no parameter servers; leave it out")
+    if args.distribution_strategy is Strategy.ALLREDUCE and args.mode is not JobMode.TRAIN:
+        yield Mistake(
+            f"`elasticdl {args.mode}` with {Strategy.ALLREDUCE}",
+            f"use {Strategy.PARAMETER_SERVER} or {Strategy.LOCAL}, which read the --output of that training by "
+            "--checkpoint_dir_for_init",
+        )
     if args.sync_version_tolerance and args.use_async:
         yield Mistake(
             f"--sync_version_tolerance={args.sync_version_tolerance} with --use_async",

@@ -91,7 +91,7 @@ def _process(
 def _form(read: Callable[[str], Any]) -> str:
     if read is values.boolean:
         return BOOLEAN
-    return "TEXT" if read in (values.text, values.parameters) else "NUMBER"
+    return "TEXT" if read in (values.text, values.path, values.parameters) else "NUMBER"
 
 
 def _choice(flag: Flag, kind: type[StrEnum]) -> Flag:
@@ -112,19 +112,24 @@ def _pods(kind: str, what: str) -> tuple[Flag, ...]:
 _count, _at_least_one = values.whole(0), values.whole(1)
 
 PROCESS: Sequence[Flag] = (
-    _process("model_zoo", MODEL, "Folder of the models. Without --image_name one on this machine, else in the image."),
+    _process(
+        "model_zoo",
+        MODEL,
+        "Folder of the models. Without --image_name one on this machine, else in the image.",
+        values.path,
+    ),
     _process("model_def", MODEL, "The model's class or function in the zoo: mnist.mnist_functional_api.custom_model."),
     _process("model_params", MODEL, "Arguments of the model: hidden=64; activation='relu'.", values.parameters),
-    _process("loss", MODEL, "Name of the model's function of the loss.", modes=_WITH_METRICS),
+    _process("loss", MODEL, "Name of the model's function of the loss.", modes=_TRAIN),
     _process("optimizer", MODEL, "Name of its function of the optimizer.", modes=_TRAIN),
     _process("feed", MODEL, "Name of its function from records to tensors."),
     _process("eval_metrics_fn", MODEL, "Name of its function of the metrics.", modes=_WITH_METRICS),
     _process("callbacks", MODEL, "Name of its function of callbacks, if it has one.", modes=_TRAIN),
     _process("custom_data_reader", MODEL, "Name of its own reader of data, if it has one."),
     _process("prediction_outputs_processor", MODEL, "Name of its class that stores predictions.", modes=_PREDICT),
-    _process("training_data", DATA, "Address of the training data: a path, file:// or s3://.", modes=_TRAIN),
-    _process("validation_data", DATA, "Address of the data for evaluation.", modes=_WITH_METRICS),
-    _process("prediction_data", DATA, "Address of the data to predict.", modes=_PREDICT),
+    _process("training_data", DATA, "Address of the training data: a path, file:// or s3://.", values.path, _TRAIN),
+    _process("validation_data", DATA, "Address of the data for evaluation.", values.path, _WITH_METRICS),
+    _process("prediction_data", DATA, "Address of the data to predict.", values.path, _PREDICT),
     _process("data_reader_params", DATA, "Arguments of the reader: reader_type=CSV; …", values.parameters),
     _process("minibatch_size", DATA, "Records of a minibatch.", _at_least_one),
     _process("num_minibatches_per_task", DATA, "Minibatches of a task, which one worker does.", _at_least_one),
@@ -142,10 +147,10 @@ PROCESS: Sequence[Flag] = (
     _process("sync_version_tolerance", STRATEGY, "Age above which a gradient is refused.", _count, _TRAIN),
     _process("job_command", STRATEGY, "A training script of your own, which takes shards of the data.", modes=_TRAIN),
     _process("checkpoint_steps", CHECKPOINTS, "Updates from one checkpoint to the next; 0: none.", _count, _TRAIN),
-    _process("checkpoint_dir", CHECKPOINTS, "Where they go: a path on a volume, or s3://.", modes=_TRAIN),
-    _process("checkpoint_dir_for_init", CHECKPOINTS, "The checkpoint with which to begin."),
+    _process("checkpoint_dir", CHECKPOINTS, "Where they go: a path on a volume, or s3://.", values.path, _TRAIN),
+    _process("checkpoint_dir_for_init", CHECKPOINTS, "The checkpoint with which to begin.", values.path),
     _process("keep_checkpoint_max", CHECKPOINTS, "How many checkpoints are kept; 0: all.", _count, _TRAIN),
-    _process("output", CHECKPOINTS, "Where the final model goes.", modes=frozenset({JobMode.TRAIN, JobMode.PREDICT})),
+    _process("output", CHECKPOINTS, "Where the final model goes.", values.path, _TRAIN | _PREDICT),
     _process("task_fault_tolerance", FAULTS, "Go on without a task that fails again and again.", values.boolean),
     _process("max_task_retries", FAULTS, "How often a task that has failed is tried again.", _count),
     _process("relaunch_timeout_worker", FAULTS, "Seconds for which a process waits for another one.", values.seconds),
@@ -186,7 +191,7 @@ DEPLOYMENT: Sequence[Flag] = (
         "VOLUMES",
     ),
     Flag("envs", PODS, "Variables of all containers: A=1,B=2.", values.environment, "A=1,B=2"),
-    Flag("cluster_spec", PODS, "File with additions to the pods, see --cluster_spec_json.", form="FILE"),
+    Flag("cluster_spec", PODS, "File with additions to the pods, see --cluster_spec_json.", values.path, "FILE"),
     Flag(
         "cluster_spec_json",
         PODS,
@@ -224,8 +229,8 @@ DEPLOYMENT: Sequence[Flag] = (
     Flag("etcd", JOB, "Address of the etcd in which the master keeps its state. Default: the stack's.", form="URL"),
     Flag("namespace", JOB, "Namespace. Default: that of the kubeconfig's context.", form="NAME"),
     Flag("context", JOB, "Context of the kubeconfig. Default: its current one.", form="NAME"),
-    Flag("kubeconfig", JOB, "Kubeconfig file. Default: $KUBECONFIG, then ~/.kube/config.", form="FILE"),
+    Flag("kubeconfig", JOB, "Kubeconfig file. Default: $KUBECONFIG, then ~/.kube/config.", values.path, "FILE"),
     Flag("force_use_kube_config_file", JOB, "Use no service account.", values.boolean, BOOLEAN, "false"),
-    Flag("yaml", JOB, "Write the job to this file instead of submitting it.", form="FILE"),
+    Flag("yaml", JOB, "Write the job to this file instead of submitting it.", values.path, "FILE"),
 )
 """What the command itself uses."""

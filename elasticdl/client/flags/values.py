@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
@@ -94,6 +95,11 @@ class WorkerPriority:
 def text(given: str) -> str:
     """Return a text as it is."""
     return given
+
+
+def path(given: str) -> str:
+    """Return a path with the home folder for `~`, which a shell leaves in `--flag=~/folder`; an address as it is."""
+    return str(Path(given).expanduser()) if given.startswith("~") else given
 
 
 def whole(least: int) -> Callable[[str], int]:

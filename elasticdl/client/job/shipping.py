@@ -53,7 +53,7 @@ def pack(zoo: str, limit_bytes: int = LIMIT_BYTES) -> Archive:
                     code.add_file(archive, name, path.read_bytes())
         code.add_folder(archive, "zoo")
         if zoo:
-            _add_zoo(archive, Path(zoo).expanduser(), limit_bytes)
+            _add_zoo(archive, Path(zoo), limit_bytes)
     return Archive(buffer.getvalue())
 
 

@@ -161,6 +161,22 @@ def test_a_job_in_this_process_needs_no_name() -> None:
     assert (found.args.distribution_strategy, found.args.job_name) == (Strategy.LOCAL, "local")
 
 
+def test_a_strategy_that_can_not_be_read_says_nothing_about_the_name() -> None:
+    given = {"distribution_strategy": "Foo", "model_zoo": "z", "model_def": "m.f", "training_data": "/d"}
+    with pytest.raises(WrongCommand) as caught:
+        commandline.asked(JobMode.TRAIN, given, [])
+    assert [each.message for each in caught.value.mistakes] == ["--distribution_strategy: 'Foo' is unknown"]
+
+
+def test_the_home_folder_is_that_of_who_gives_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "spec.yaml").write_text("pod_spec: {labels: {team: vision}}")
+    found = asked(model_zoo="~/zoo", training_data="~/data", output="s3://bucket//~/x", yaml="~/job.yaml")
+    assert (found.args.model_zoo, found.args.training_data) == (f"{tmp_path}/zoo", f"{tmp_path}/data")
+    assert (found.args.output, found.target.yaml) == ("s3://bucket//~/x", f"{tmp_path}/job.yaml")
+    assert asked(cluster_spec="~/spec.yaml").deployment.cluster_spec == {"pod_spec": {"labels": {"team": "vision"}}}
+
+
 def test_no_last_step_is_none() -> None:
     assert asked(max_step="0").args.max_step is None
     assert asked(max_step="9").args.max_step == 9

@@ -56,6 +56,14 @@ LOCAL = {"distribution_strategy": "Local"}
         ),
         pytest.param({"cluster_spec_json": '{"pods": {}}'}, "--cluster_spec: pods is unknown", id="unknown-addition"),
         pytest.param({**LOCAL, "num_workers": "4"}, "--num_workers with Local", id="workers-of-one-process"),
+        pytest.param({**LOCAL, "grads_to_wait": "4"}, "--grads_to_wait with Local", id="gradients-of-one-process"),
+        pytest.param({**LOCAL, "get_model_steps": "3"}, "--get_model_steps with Local", id="nothing-is-pulled"),
+        pytest.param({**LOCAL, "use_async": "true"}, "--use_async with Local", id="alone-and-async"),
+        pytest.param(
+            {**LOCAL, "lr_staleness_modulation": "true"}, "--lr_staleness_modulation with Local", id="no-ages"
+        ),
+        pytest.param({**LOCAL, "sync_version_tolerance": "1"}, "--sync_version_tolerance with Local", id="never-late"),
+        pytest.param({**ALLREDUCE, "get_model_steps": "2"}, "--get_model_steps with AllreduceStrategy", id="no-pulls"),
         pytest.param({"job_command": "python3 a.py"}, "--evaluation_steps with --job_command", id="own-script"),
     ],
 )
@@ -111,6 +119,11 @@ def test_a_command_without_flags_says_what_it_needs(mode: JobMode, needed: set[s
     with pytest.raises(WrongCommand) as caught:
         commandline.asked(mode, {}, [])
     assert {each.message for each in caught.value.mistakes} == needed
+
+
+def test_a_job_in_this_process_may_name_the_defaults_of_servers() -> None:
+    given = {name: COMMAND[name] for name in ("model_zoo", "model_def", "training_data", "grads_to_wait")}
+    commandline.asked(JobMode.TRAIN, {**given, **LOCAL, "use_async": "false"}, [])
 
 
 def test_all_reduce_only_trains() -> None:
