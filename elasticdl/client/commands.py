@@ -11,13 +11,14 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import typer
 
 from cli import session
 from cli.access import kubeconfig
+from cli.errors import NoKubeconfig, Unreachable
 from cli.kube import Access, Cluster
 from elasticdl.client.flags import commandline, table
 from elasticdl.client.flags.asked import Asked, Target
@@ -87,7 +88,17 @@ def run(asked: Asked, tools: Tools) -> None:
         if mistakes := models.mistakes(asked.args):
             raise WrongCommand(mistakes)
         raise typer.Exit(tools.run_here(asked.args))
-    submit.submit(asked, connected(asked.target, tools), tools.steps)
+    cluster = None
+    try:
+        cluster = connected(asked.target, tools)
+        submit.submit(asked, cluster, tools.steps)
+    except (NoKubeconfig, Unreachable) as error:
+        wrong_flag = isinstance(error, NoKubeconfig) and (asked.target.kubeconfig or asked.target.context)
+        if wrong_flag or not submit.needs_no_cluster(asked):
+            raise
+        namespace = asked.target.namespace or (cluster.namespace if cluster else "")
+        alone = replace(asked, target=replace(asked.target, namespace=namespace))
+        submit.submit(alone, None, tools.steps)
 
 
 def connected(target: Target, tools: Tools) -> Cluster:

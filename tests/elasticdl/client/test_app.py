@@ -101,6 +101,27 @@ def test_a_cluster_that_does_not_answer_is_a_sentence(run: Run, cluster: FakeClu
     assert (done.exit_code, done.stderr) == (1, "error: the API server can't be reached\nIs it running?\n")
 
 
+def test_a_file_is_written_where_no_cluster_answers(run: Run, cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.failures["get", "ConfigMap"] = Unreachable("the API server can't be reached", "Is it running?")
+    file = tmp_path / "job.yaml"
+    done = run("train", "registry/elasticdl:mnist", *TUTORIAL, f"--yaml={file}")
+    assert (done.exit_code, "not checked against a cluster" in done.output) == (0, True)
+    assert "namespace: default" in file.read_text()
+
+
+@pytest.mark.parametrize(("more", "code"), [((), 0), (("--kubeconfig=/no/such",), 1)])
+def test_a_file_is_written_where_there_is_no_kubeconfig(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, more: tuple[str, ...], code: int
+) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = tmp_path / "job.yaml"
+    words = commandline.words(["train", "registry/elasticdl:mnist", *TUTORIAL, f"--yaml={file}", *more])
+    done = CliRunner().invoke(app, words, obj=Tools(steps=Steps(print)))
+    assert (done.exit_code, file.exists()) == (code, not code), done.output
+
+
 def test_a_job_in_this_process_makes_nothing_on_a_cluster(
     run: Run, cluster: FakeCluster, ran: list[JobArgs], tmp_path: Path
 ) -> None:
@@ -122,11 +143,14 @@ def test_the_help_of_a_command_describes_each_of_its_flags(run: Run, mode: JobMo
     assert not [flag.name for flag in table.of(mode) if f"--{flag.name} " not in shown]
 
 
-def test_a_zoo_is_written_with_working_examples(run: Run, tmp_path: Path) -> None:
+def test_a_zoo_is_written_with_working_examples(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = run("zoo", "init", str(tmp_path / "zoo"), "--base_image=my/base:1")
     assert done.exit_code == 0, done.output
     assert "FROM my/base:1" in (tmp_path / "zoo" / "Dockerfile").read_text()
     assert run("zoo", "init", "--model-zoo", str(tmp_path / "zoo"), "--base_image=your/base:1").exit_code == 2
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert run("zoo", "init", "--model-zoo=~/mine").exit_code == 0
+    assert (tmp_path / "mine" / "Dockerfile").is_file()
 
 
 def test_an_image_needs_docker(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

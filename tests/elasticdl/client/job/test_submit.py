@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,8 +17,8 @@ from elasticdl.client.flags.asked import Asked
 from elasticdl.client.flags.mistakes import WrongCommand
 from elasticdl.client.job import shipping
 from elasticdl.client.job.preflight import CLAIMS, CONFIG_MAPS, facts_of
-from elasticdl.client.job.submit import Steps, submit
-from elasticdl.job import JobArgs
+from elasticdl.client.job.submit import Steps, needs_no_cluster, submit
+from elasticdl.job import JobArgs, JobMode
 from tests.elasticdl.client import seed
 
 
@@ -170,6 +172,52 @@ def test_a_file_has_what_would_be_sent(stack: World, tmp_path: Path) -> None:
     assert not stack.cluster.list(JOBS).items
     assert len(stack.uploaded) == 1  # the file refers to it
     assert stack.submit(with_zoo(tmp_path / "b"))["spec"].keys() == made["spec"].keys()
+
+
+@pytest.mark.parametrize(
+    ("changed", "lines"),
+    [
+        ({}, ["worker-0 | grep Loss", "master | grep Evaluation"]),
+        ({"validation_data": "", "evaluation_steps": 0}, ["worker-0 | grep Loss"]),
+        ({"log_loss_steps": 0}, ["master | grep Evaluation"]),
+        ({"mode": JobMode.EVALUATE}, ["master | grep Evaluation"]),
+        ({"mode": JobMode.PREDICT, "prediction_data": "/data/x"}, []),
+    ],
+    ids=str,
+)
+def test_only_lines_that_come_are_looked_for(world: World, changed: dict[str, Any], lines: list[str]) -> None:
+    asked = in_image()
+    world.submit(replace(asked, args=replace(asked.args, **changed)))
+    assert [each.rpartition("test-mnist-")[2] for each in world.said if "grep" in each] == lines
+
+
+def test_a_job_whose_image_has_everything_needs_no_cluster_for_its_file(tmp_path: Path) -> None:
+    world, file = World(), tmp_path / "job.yaml"
+    asked = in_image(yaml=str(file))
+    assert needs_no_cluster(asked)
+    made = submit(asked, None, world.steps)
+    assert yaml.safe_load(file.read_text()) == made
+    assert made["metadata"]["namespace"] == "default"
+    assert "not checked against a cluster" in world.said[-1]
+    assert submit(in_image(yaml=str(file), namespace="other"), None, world.steps)["metadata"]["namespace"] == "other"
+
+
+@pytest.mark.parametrize(
+    ("changed", "alone"),
+    [
+        ({}, False),
+        ({"yaml": "j"}, False),
+        ({"yaml": "j", "image_name": "a"}, True),
+        ({"image_name": "a"}, False),
+        ({"yaml": "j", "image_name": "a", "ship": "nothing"}, True),
+        ({"yaml": "j", "image_name": "a", "ship": "code"}, False),
+        ({"yaml": "j", "image_name": "a", "distribution_strategy": "AllreduceStrategy"}, False),
+        ({"yaml": "j", "image_name": "a", "distribution_strategy": "AllreduceStrategy", "etcd": "http://e:2379"}, True),
+    ],
+    ids=str,
+)
+def test_what_only_the_cluster_knows_needs_one(changed: dict[str, str], alone: bool) -> None:
+    assert needs_no_cluster(seed.asked(("num_ps_pods",), **changed)) is alone
 
 
 def test_a_file_that_can_not_be_written_is_an_error(world: World, tmp_path: Path) -> None:
