@@ -41,6 +41,7 @@ def test_init_writes_the_image_and_two_examples(tmp_path: Path) -> None:
     assert "FROM my/base:1\n" in dockerfile
     assert "--extra-index-url https://mirror/simple -r" in dockerfile
     assert "@" not in dockerfile
+    assert "\nWORKDIR /\n" in dockerfile  # a relative --model_zoo is found, whatever the base image's folder is
 
 
 def test_init_again_changes_nothing(zoo: Path) -> None:
