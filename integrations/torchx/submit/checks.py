@@ -5,9 +5,12 @@ check(app)      # raises Refused, with the role and the remedy
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping
+from dataclasses import asdict
 
-from torchx.specs import MISSING, NONE, AppDef, Resource, RetryPolicy, Role
+from torchx.specs import MISSING, NONE, AppDef, BindMount, DeviceMount, Resource, RetryPolicy, Role, VolumeMount
 
 from contract.elasticjob.model import MOST_REPLICAS
 from integrations.torchx.errors import Refused
@@ -31,6 +34,8 @@ def check(app: AppDef) -> None:
         _check_program(role)
         _check_environment(role)
         _check_numbers(role)
+        _check_resource(role)
+        _check_mounts(role)
 
 
 def _check_program(role: Role) -> None:
@@ -55,8 +60,6 @@ def _check_environment(role: Role) -> None:
 
 
 def _check_numbers(role: Role) -> None:
-    if not isinstance(role.resource, Resource):
-        raise Refused(f"role {role.name}: resource={role.resource!r} must be a Resource")
     for key in ("num_replicas", "min_replicas", "max_retries"):
         value = getattr(role, key)
         if type(value) is not int and not (value is None and key == "min_replicas"):
@@ -76,3 +79,31 @@ def _check_numbers(role: Role) -> None:
     if not isinstance(role.retry_policy, RetryPolicy):
         known = ", ".join(each.value for each in RetryPolicy)
         raise Refused(f"role {role.name}: retry_policy={role.retry_policy!r} must be one of {known}")
+
+
+def _check_resource(role: Role) -> None:
+    resource = role.resource
+    if not isinstance(resource, Resource):
+        raise Refused(f"role {role.name}: resource={resource!r} must be a Resource")
+    where = f"role {role.name}: resource:"
+    for key in ("devices", "capabilities"):
+        if not isinstance(value := getattr(resource, key), Mapping):
+            raise Refused(f"{where} {key}={value!r} must be a mapping")
+    for key in ("cpu", "memMB"):
+        value = getattr(resource, key)
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise Refused(f"{where} {key}={value!r} must be a number")
+    if type(resource.gpu) is not int:
+        raise Refused(f"{where} gpu={resource.gpu!r} must be a whole number")
+    for name, count in resource.devices.items():
+        if type(count) is not int or count < 0:
+            raise Refused(f"{where} devices: {name}={count!r} must be a whole number of 0 or more")
+
+
+def _check_mounts(role: Role) -> None:
+    for mount in role.mounts:
+        if not isinstance(mount, BindMount | VolumeMount | DeviceMount):
+            continue  # refused with the kinds that there are, where the pod is described
+        for key, value in asdict(mount).items():
+            if key != "read_only" and (not isinstance(value, str) or not value):
+                raise Refused(f"role {role.name}: {type(mount).__name__}: {key}={value!r} must be a text, not empty")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from torchx.components import dist, utils
-from torchx.specs import AppDef
+from torchx.specs import AppDef, BindMount, DeviceMount, Resource, VolumeMount
 
 from integrations.torchx.errors import Refused
 from integrations.torchx.submit.checks import check
@@ -43,6 +43,47 @@ def test_a_role_that_cannot_run_is_named(fields: dict[str, Any], told: str) -> N
     with pytest.raises(Refused) as error:
         check(app(role("other"), role(**fields)))
     assert str(error.value).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        pytest.param({"cpu": None}, "cpu=None must be a number", id="no-cpu"),
+        pytest.param({"cpu": "2"}, "cpu='2' must be a number", id="cpu-as-text"),
+        pytest.param({"cpu": float("inf")}, "cpu=inf must be a number", id="infinite-cpu"),
+        pytest.param({"cpu": True}, "cpu=True must be a number", id="truth-value"),
+        pytest.param({"memMB": "1G"}, "memMB='1G' must be a number", id="memory-as-text"),
+        pytest.param({"gpu": 1.5}, "gpu=1.5 must be a whole number", id="part-of-a-gpu"),
+        pytest.param({"devices": None}, "devices=None must be a mapping", id="no-devices"),
+        pytest.param({"devices": {"a": -1}}, "devices: a=-1 must be a whole number of 0 or more", id="negative-device"),
+        pytest.param({"devices": {"a": 0.5}}, "devices: a=0.5 must be a whole number", id="part-of-a-device"),
+        pytest.param({"capabilities": None}, "capabilities=None must be a mapping", id="no-capabilities"),
+    ],
+)
+def test_a_resource_that_no_pod_can_have_is_named_with_its_role(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(Refused) as error:
+        check(app(role(resource=Resource(**{"cpu": 1, "gpu": 0, "memMB": 100, **fields}))))
+    assert str(error.value).startswith(f"role trainer: resource: {told}")
+
+
+def test_a_resource_that_is_not_set_and_parts_of_a_cpu_are_right() -> None:
+    check(app(role(resource=Resource(cpu=-1, gpu=-1, memMB=-1))))
+    check(app(role(resource=Resource(cpu=0.5, gpu=0, memMB=1.5, devices={"a": 1}))))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("mount", "told"),
+    [
+        (BindMount("", "/a"), "src_path=''"),
+        (BindMount("/a", None), "dst_path=None"),  # type: ignore[arg-type]
+        (VolumeMount(None, "/a"), "src=None"),  # type: ignore[arg-type]
+        (DeviceMount("/dev/a", "/dev/a", permissions=None), "permissions=None"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_mount_that_names_nothing_is_refused_with_its_role(mount: Any, told: str) -> None:
+    with pytest.raises(Refused) as error:
+        check(app(role(mounts=[mount])))
+    assert str(error.value).startswith(f"role trainer: {type(mount).__name__}: {told} must be a text")
 
 
 def test_an_application_without_roles_is_refused() -> None:
