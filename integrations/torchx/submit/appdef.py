@@ -19,6 +19,9 @@ from integrations.torchx.errors import Refused
 
 VERSION = 1
 
+_TUPLE = "$tuple"
+"""The only key of a mapping that stands for a tuple. In an overlay a tuple means another thing than a list."""
+
 _MOUNTS: Mapping[str, type] = {"bind": BindMount, "volume": VolumeMount, "device": DeviceMount}
 _SCALARS = (str, int, float, bool, type(None))
 
@@ -29,11 +32,10 @@ def encoded(app: AppDef) -> str:
     Raises:
         Refused: a value of a role's metadata, resource or another field is nothing that JSON has.
     """
-    _check(app.metadata, "metadata of the application")
+    check(app.metadata, "metadata of the application")
     roles = [_role_object(role) for role in app.roles]
-    return json.dumps(
-        {"version": VERSION, "name": app.name, "metadata": dict(app.metadata), "roles": roles}, separators=(",", ":")
-    )
+    found = {"version": VERSION, "name": app.name, "metadata": dict(app.metadata), "roles": roles}
+    return json.dumps(_marked(found), separators=(",", ":"))
 
 
 def decoded(text: str) -> AppDef:
@@ -43,12 +45,12 @@ def decoded(text: str) -> AppDef:
         Refused: it was written by another version of this package, or is no application.
     """
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_hook=_unmarked)
         version = found["version"]
         if version != VERSION:
             raise Refused(f"the application was submitted by another version of this scheduler (format {version})")
         return AppDef(found["name"], [_role(each) for each in found["roles"]], dict(found["metadata"]))
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         if isinstance(error, Refused):
             raise
         raise Refused(f"the job's annotation holds no TorchX application: {error}") from None
@@ -60,7 +62,7 @@ def _role_object(role: Role) -> dict[str, Any]:
     found["resource"] = asdict(role.resource)
     found["mounts"] = [_mount_object(mount, role.name) for mount in role.mounts]
     for key, value in found.items():
-        _check(value, f"role {role.name}: {key}")
+        check(value, f"role {role.name}: {key}")
     return found
 
 
@@ -85,16 +87,37 @@ def _mount(found: Mapping[str, Any]) -> object:
     return _MOUNTS[values.pop("type")](**values)
 
 
-def _check(value: object, where: str) -> None:
-    """Raise Refused for a value that would not be the same after JSON."""
+def _marked(value: Any) -> Any:
+    """Return a value with its tuples as JSON can have them."""
+    if isinstance(value, Mapping):
+        return {key: _marked(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        each_marked = [_marked(each) for each in value]
+        return {_TUPLE: each_marked} if isinstance(value, tuple) else each_marked
+    return value
+
+
+def _unmarked(found: dict[str, Any]) -> Any:
+    return tuple(found[_TUPLE]) if found.keys() == {_TUPLE} else found
+
+
+def check(value: object, where: str) -> None:
+    """Raise Refused for a value that would not be the same after JSON.
+
+    Args:
+        value: Of a field of the application.
+        where: Which field, for the message.
+    """
     if isinstance(value, Mapping):
         for key, each in value.items():
             if not isinstance(key, str):
                 raise Refused(f"{where}: key {key!r} must be a text, since the application is kept as JSON")
-            _check(each, f"{where}[{key}]")
+            if key == _TUPLE:
+                raise Refused(f"{where}: key {key!r} stands for a tuple where the application is kept; rename it")
+            check(each, f"{where}[{key}]")
     elif isinstance(value, list | tuple):
         for index, each in enumerate(value):
-            _check(each, f"{where}[{index}]")
+            check(each, f"{where}[{index}]")
     elif not isinstance(value, _SCALARS):
         kind = type(value).__name__
         raise Refused(f"{where} is {kind}; use texts, numbers, lists and mappings, since it is kept as JSON")

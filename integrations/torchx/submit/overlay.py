@@ -18,6 +18,7 @@ import yaml
 from torchx.specs import Role
 
 from integrations.torchx.errors import Refused
+from integrations.torchx.submit import appdef
 
 METADATA = "kubernetes"
 """Key in a role's metadata: the overlay, or the address of a file with it."""
@@ -41,7 +42,7 @@ def read(role: Role) -> Mapping[str, Any]:
     """Return the overlay of a role; empty if it has none.
 
     Raises:
-        Refused: it is no mapping, or the file can't be read.
+        Refused: it is no mapping, it has a value that JSON doesn't have, or the file can't be read.
     """
     found = role.metadata.get(METADATA)
     if isinstance(found, str):
@@ -55,6 +56,7 @@ def read(role: Role) -> Mapping[str, Any]:
     if not isinstance(found, Mapping):
         kind = type(found).__name__
         raise Refused(f"role {role.name}: metadata {METADATA} must be a mapping or the address of a file, not {kind}")
+    appdef.check(found, f"role {role.name}: metadata {METADATA}")
     return found
 
 

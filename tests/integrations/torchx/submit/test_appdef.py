@@ -26,7 +26,7 @@ COMPLETE = Role(
     retry_policy=RetryPolicy.HOT_SPARE,
     resource=Resource(cpu=1, gpu=2, memMB=3, capabilities={"k": ["v", 1]}, devices={"d": 4}),
     port_map={"p": 1},
-    metadata={"kubernetes": {"a": [1, 2.5, None, True]}},
+    metadata={"kubernetes": {"a": [1, 2.5, None, True], "b": ({"c": (1,)},)}},
     mounts=[
         BindMount("/a", "/b", read_only=True),
         VolumeMount("c", "/d"),
@@ -57,6 +57,7 @@ def test_an_application_of_a_component_comes_back() -> None:
         ({"metadata": {"k": {1: "x"}}}, "role trainer: metadata[k]: key 1 must be a text"),
         ({"resource": Resource(1, 1, 1, capabilities={"k": {1}})}, "role trainer: resource[capabilities][k] is set"),
         ({"mounts": ["/a"]}, "role trainer: '/a' is no mount"),
+        ({"metadata": {"k": {"$tuple": [1]}}}, "role trainer: metadata[k]: key '$tuple' stands for a tuple"),
     ],
 )
 def test_what_json_does_not_have_is_named(fields: dict[str, Any], told: str) -> None:
@@ -76,6 +77,7 @@ def test_metadata_of_the_application_that_json_does_not_have_is_named() -> None:
         ("{", "holds no TorchX application"),
         ("[]", "holds no TorchX application"),
         ('{"version":1,"name":"x"}', "holds no TorchX application"),
+        ('{"version":1,"name":"x","metadata":{},"roles":["y"]}', "holds no TorchX application"),
         (json.dumps({"version": 9}), "another version of this scheduler"),
     ],
 )

@@ -48,6 +48,13 @@ def test_the_overlay_of_a_file_is_read_and_its_tuples_replace(tmp_path: Path) ->
     assert merged(BASE, found)["spec"]["tolerations"] == [{"key": "x"}]
 
 
+def test_what_is_in_a_file_and_not_in_json_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_text("metadata: {annotations: {day: 2026-03-01}}\n")
+    with pytest.raises(Refused, match=r"role trainer: metadata kubernetes\[metadata\]\[annotations\]\[day\] is date"):
+        read(role(metadata={"kubernetes": f"file://{file}"}))
+
+
 def test_a_role_without_an_overlay_has_none() -> None:
     assert read(role()) == {}
 
