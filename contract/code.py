@@ -98,13 +98,17 @@ def store(archive: Archive, bucket: str, client: ObjectStore) -> bool:
 
     Whatever the client raises is raised, but its answer that there is no such object.
     """
-    if _has(client, bucket, archive.key):
+    if is_stored(archive.key, bucket, client):
         return False
     client.put_object(Bucket=bucket, Key=archive.key, Body=archive.content)
     return True
 
 
-def _has(client: ObjectStore, bucket: str, key: str) -> bool:
+def is_stored(key: str, bucket: str, client: ObjectStore) -> bool:
+    """Return whether the bucket has an object that the client may read.
+
+    Whatever the client raises is raised, but its answer that there is no such object, or that it may not be read.
+    """
     try:
         client.head_object(Bucket=bucket, Key=key)
     except Exception as error:  # boto3's, which this package doesn't import

@@ -32,11 +32,11 @@ from contract.elasticjob import codec, names
 from contract.elasticjob.codec import InvalidJob
 from contract.stack import Facts
 from integrations.torchx import workspace
-from integrations.torchx.errors import Refused
+from integrations.torchx.errors import Refused, Unreadable
 from integrations.torchx.observe import failures, states
 from integrations.torchx.observe.logs import Follower, Wanted, written
 from integrations.torchx.observe.states import Observed
-from integrations.torchx.observe.stored import application
+from integrations.torchx.observe.stored import application, of_spec
 from integrations.torchx.submit import checks, overlay, preflight
 from integrations.torchx.submit.job import (
     ANNOTATION_CANCELLED,
@@ -137,10 +137,14 @@ class TidewaterScheduler(workspace.WorkspaceMixin, Scheduler):
         """Push the images, upload the workspaces and make the job; return its id, `namespace:name`.
 
         Raises:
-            Refused: a job of this name exists, or a workspace can't be stored.
+            Refused: a job of this name exists, a workspace can't be stored, or one that isn't here was never stored.
             ClusterError: the API server refuses the job.
         """
         request: Request = dryrun_info.request
+        here = {archive.key for archive in request.archives}
+        if dryrun_info._app is not None:  # where TorchX keeps the application
+            for key in sorted(set(archive_keys(dryrun_info._app)) - here):
+                workspace.check_stored(key, request.bucket)
         self.push_images(request.images_to_push)
         for archive in request.archives:
             workspace.upload(archive, request.bucket)
@@ -158,18 +162,34 @@ class TidewaterScheduler(workspace.WorkspaceMixin, Scheduler):
     def describe(self, app_id: str) -> DescribeAppResponse | None:
         """Return the application with all of its fields, and the states of its replicas; None if there is none.
 
+        A job that can't be read is UNKNOWN, and the message says why: TorchX cancels only what it can describe.
+
         Raises:
             ClusterError: the cluster can't be asked.
         """
-        seen = self._observed(app_id)
-        if seen is None:
+        try:
+            found = self._observed(app_id)
+        except Unreadable as error:
+            return DescribeAppResponse(app_id, AppState.UNKNOWN, msg=str(error))
+        if found is None:
             return None
-        return states.described(replace(seen, lines=self._last_lines(seen)), app_id)
+        seen, problem = found
+        response = states.described(replace(seen, lines=self._last_lines(seen)), app_id)
+        return replace(response, msg=f"{response.msg} {problem}".strip()) if problem else response
 
     def app(self, app_id: str) -> AppDef | None:
-        """Return the application as it was submitted, its name and metadata too; TorchX's runner leaves those out."""
-        seen = self._observed(app_id)
-        return None if seen is None else seen.app
+        """Return the application as it was submitted, its name and metadata too; TorchX's runner leaves those out.
+
+        Raises:
+            Refused: it was submitted by another version of this package, or the job can't be read.
+        """
+        found = self._observed(app_id)
+        if found is None:
+            return None
+        seen, problem = found
+        if problem:
+            raise Refused(problem)
+        return seen.app
 
     def list(self) -> list[ListAppResponse]:
         """Return the applications in the namespace of the kubeconfig's context."""
@@ -207,10 +227,10 @@ class TidewaterScheduler(workspace.WorkspaceMixin, Scheduler):
         if streams not in (None, Stream.COMBINED):
             raise Refused(f"streams={Stream(streams).value}: Kubernetes has only the combined log of a container")
         pattern = _pattern(regex)
-        seen = self._observed(app_id)
-        if seen is None:
+        observed = self._observed(app_id)
+        if observed is None:
             raise Refused(f"{app_id}: there is no such application")
-        wanted = _wanted(seen, role_name, k, since.astimezone() if since is not None else None)
+        wanted = _wanted(observed[0], role_name, k, since.astimezone() if since is not None else None)
         found = Follower(self._cluster, wanted, _ended).lines() if should_tail else written(self._cluster, wanted)
         lines = (f"{line}\n" for line in found)
         return filter_regex(pattern, lines) if pattern else lines
@@ -227,8 +247,7 @@ class TidewaterScheduler(workspace.WorkspaceMixin, Scheduler):
 
     def delete(self, app_id: str) -> None:
         """Remove the application, with its pods and their logs. Nothing happens if there is none."""
-        if self.exists(app_id):
-            self._delete_existing(app_id)
+        self._delete_existing(app_id)
 
     def _delete_existing(self, app_id: str) -> None:
         namespace, name = _parts(app_id)
@@ -260,16 +279,29 @@ class TidewaterScheduler(workspace.WorkspaceMixin, Scheduler):
             self._connected = self._connect()
         return self._connected
 
-    def _observed(self, app_id: str) -> Observed | None:
-        """Return the job, its application and its pods; None if there is no such job."""
+    def _observed(self, app_id: str) -> tuple[Observed, str] | None:
+        """Return the job with its application and pods, and why the application isn't as it was submitted, else "".
+
+        None if there is no such job.
+
+        Raises:
+            Unreadable: the job can't be read.
+        """
         namespace, name = _parts(app_id)
         try:
             job = codec.job_of(self._cluster.get(JOBS, name, namespace))
         except NotFound:
             return None
-        app, types = application(job)
+        except InvalidJob as error:
+            raise Unreadable(f"{app_id} can't be read: {error}") from error
+        problem = ""
+        try:
+            app, types = application(job)
+        except Refused as error:
+            app, types = of_spec(job)
+            problem = f"The roles are those of the job, since what was submitted can't be read: {error}."
         selection = Selection(namespace, labels=labels.selector(names.job_labels(name)))
-        return Observed(job, app, types, self._cluster.list(PODS, selection).items)
+        return Observed(job, app, types, self._cluster.list(PODS, selection).items), problem
 
     def _last_lines(self, seen: Observed) -> dict[str, tuple[str, ...]]:
         """Return the last lines of the replicas that failed, those that failed first."""

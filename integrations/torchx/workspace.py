@@ -19,7 +19,7 @@ import posixpath
 import stat
 import tarfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ import boto3
 import docker.errors
 import fsspec
 from botocore.exceptions import BotoCoreError, ClientError
-from torchx.specs import CfgVal, Role
+from torchx.specs import AppDef, CfgVal, Role
 from torchx.workspace.api import TORCHX_IGNORE, walk_workspace
 from torchx.workspace.docker_workspace import DockerWorkspaceMixin
 
@@ -68,7 +68,7 @@ class _File:
     size: int
     mode: int
     link: str = ""
-    """Where it leads, if it is a symbolic link that doesn't lead to a file."""
+    """Where it leads, if it goes as a symbolic link."""
 
 
 class WorkspaceMixin(DockerWorkspaceMixin):
@@ -97,6 +97,22 @@ class WorkspaceMixin(DockerWorkspaceMixin):
                 'Docker, leave image_repo out (the workspace then goes through the bucket), or pass --workspace=""'
             ) from error
 
+    def dryrun_push_images(self, app: AppDef, cfg: Mapping[str, CfgVal]) -> dict[str, tuple[str, str]]:
+        """Name images that were built here by the repository to which they will be pushed; return what is to be pushed.
+
+        Raises:
+            WorkspaceRefused: no repository is named.
+        """
+        try:
+            images: dict[str, tuple[str, str]] = super().dryrun_push_images(app, cfg)
+        except KeyError:
+            role = next(role for role in app.roles if role.image.startswith("sha256:"))
+            raise WorkspaceRefused(
+                f"role {role.name}: image {role.image} is only on this machine; name the repository to push it to "
+                "(-cfg image_repo=…), or an image that the cluster can pull"
+            ) from None
+        return images
+
     def keep(self, archive: Archive) -> str:
         """Keep an archive until its job is submitted; return its key."""
         self._packed[archive.key] = archive
@@ -105,7 +121,7 @@ class WorkspaceMixin(DockerWorkspaceMixin):
     def kept(self, keys: Iterable[str]) -> list[Archive]:
         """Return the archives that must be uploaded before a job with these keys is made.
 
-        A key that this process hasn't packed is that of a job which is submitted again: the bucket has its archive.
+        A key that this process hasn't packed is that of a job which is submitted again: `check_stored` asks the bucket.
         """
         return [self._packed[key] for key in dict.fromkeys(keys) if key in self._packed]
 
@@ -160,6 +176,21 @@ def upload(archive: Archive, bucket: str, store: ObjectStore | None = None) -> b
         ) from error
 
 
+def check_stored(key: str, bucket: str, store: ObjectStore | None = None) -> None:
+    """Check that the bucket has an archive which isn't here.
+
+    Raises:
+        WorkspaceRefused: the bucket doesn't have it, it may not be read, or the bucket can't be reached.
+    """
+    remedy = "submit the application with its workspace: --workspace, in Python workspace=…"
+    try:
+        if code.is_stored(key, bucket, store or boto3.client("s3")):
+            return
+    except (BotoCoreError, ClientError) as error:
+        raise WorkspaceRefused(f"the workspace s3://{bucket}/{key} can't be asked for: {error}; {remedy}") from error
+    raise WorkspaceRefused(f"the workspace s3://{bucket}/{key} isn't there, or you may not read it; {remedy}")
+
+
 def no_bucket(namespace: str) -> WorkspaceRefused:
     """Return the error for a namespace in which no stack says which bucket is its."""
     return WorkspaceRefused(
@@ -200,26 +231,30 @@ def _opened(workspace: str) -> tuple[Any, str]:
 
 def _files(file_system: Any, path: str) -> Iterator[_File]:
     """Yield the files that `.torchxignore` leaves, as TorchX finds them."""
-    for folder, _, files in walk_workspace(file_system, path):
-        relative = posixpath.relpath(folder, path)
-        for name, info in files.items():
-            found = _File(
-                name=posixpath.normpath(posixpath.join(relative, name)),
-                source=str(info["name"]),
-                size=int(info.get("size") or 0),
-                mode=int(info.get("mode") or 0),
-                link=_dangling(info),
-            )
-            # What is neither a file nor a link is a socket, a pipe or a device, which would never end.
-            if info["type"] == "file" or found.link or info.get("islink"):
-                yield found
+    found: dict[str, Mapping[str, Any]] = {
+        posixpath.normpath(posixpath.join(posixpath.relpath(folder, path), name)): info
+        for folder, _, files in walk_workspace(file_system, path)
+        for name, info in files.items()
+    }
+    for name, info in found.items():
+        source, link = str(info["name"]), _link(name, info, found)
+        # The mode of a link says nothing of the file to which it leads.
+        mode = os.stat(source).st_mode if info.get("islink") and not link else int(info.get("mode") or 0)
+        # What is neither a file nor a link is a socket, a pipe or a device, which would never end.
+        if info["type"] == "file" or info.get("islink"):
+            yield _File(name, source, 0 if link else int(info.get("size") or 0), mode, link)
 
 
-def _dangling(info: Mapping[str, Any]) -> str:
-    """Return where a symbolic link leads that leads to no file; "" for everything else."""
-    if not info.get("islink") or os.path.isfile(str(info["name"])):
+def _link(name: str, info: Mapping[str, Any], packed: Container[str]) -> str:
+    """Return where a symbolic link leads that goes as a link; "" for everything else.
+
+    A link to a file goes as a copy of it if the file doesn't go under the name that the link has for it.
+    """
+    if not info.get("islink"):
         return ""
-    return os.fsdecode(info["destination"])
+    destination = os.fsdecode(info["destination"])
+    target = posixpath.normpath(posixpath.join(posixpath.dirname(name), destination))
+    return "" if os.path.isfile(str(info["name"])) and target not in packed else destination
 
 
 def _check_size(workspace: str, files: Iterable[_File], limit_bytes: int) -> None:

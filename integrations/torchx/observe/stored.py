@@ -1,6 +1,7 @@
 """The application that a job runs: as it was submitted, or as far as the job itself says it. Pure.
 
 app, types = application(job)      # the application, and the replica type of each of its roles
+app, types = of_spec(job)          # of a job that TorchX didn't submit, or that another version of this package did
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ def application(job: ElasticJob) -> tuple[AppDef, tuple[str, ...]]:
     if text is not None:
         app = appdef.decoded(text)
         return app, naming.replica_types([role.name for role in app.roles], worker(app.roles))
+    return of_spec(job)
+
+
+def of_spec(job: ElasticJob) -> tuple[AppDef, tuple[str, ...]]:
+    """Return the application as far as the spec of its job says it, and the replica type of each role."""
     types = tuple(sorted(job.spec.replica_specs, key=lambda type_: (type_ != names.WORKER, type_)))
     return AppDef(job.name, [_role(job, type_) for type_ in types]), types
 

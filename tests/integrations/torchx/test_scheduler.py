@@ -25,6 +25,7 @@ from cli.kube import JOBS
 from contract import code
 from contract.elasticjob import names
 from integrations.torchx import workspace
+from integrations.torchx.errors import Refused
 from integrations.torchx.scheduler import TidewaterScheduler, create_scheduler
 from integrations.torchx.submit.options import Options
 from tests.integrations.torchx.doubles import KubernetesInMemory, app, complete, role
@@ -201,6 +202,30 @@ def test_a_workspace_that_was_packed_here_is_uploaded_before_the_job_is_made(
         cluster.delete(JOBS, info.request.resource["metadata"]["name"])
 
 
+def test_a_workspace_that_no_scheduler_has_uploaded_is_refused(
+    scheduler: TidewaterScheduler, cluster: KubernetesInMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.put_facts()
+    stored: set[tuple[str, str]] = set()
+
+    def check_stored(key: str, bucket: str) -> None:
+        if (key, bucket) not in stored:
+            raise Refused(f"{bucket}/{key} isn't there")
+
+    monkeypatch.setattr(workspace, "check_stored", check_stored)
+    given = utils.python(m="train", image="img")
+    Runner("session", {"tidewater": lambda name, **_: scheduler}).dryrun(
+        given, "tidewater", {}, workspace=f"file://{tmp_path}"
+    )
+    other = Runner("session", {"tidewater": lambda name, **_: create_scheduler(name, client=cluster)})
+    with pytest.raises(Refused, match="isn't there"):
+        other.run(given, "tidewater", {})
+    assert cluster.list(JOBS).items == []
+    stored.add((given.roles[0].metadata[workspace.METADATA], "stack-bucket"))
+    other.run(given, "tidewater", {})
+    assert len(cluster.list(JOBS).items) == 1
+
+
 def test_the_rendezvous_goes_along_where_there_is_no_workspace(
     scheduler: TidewaterScheduler, cluster: KubernetesInMemory
 ) -> None:
@@ -241,14 +266,14 @@ def test_the_rendezvous_goes_along_where_there_is_no_workspace(
         pytest.param(
             dist.ddp(script="t.py", j="3x1", image="img", rdzv_backend="etcd-v3"), {}, "no etcd is known", id="no-etcd"
         ),
-        pytest.param(app(role(image="sha256:01")), {}, "must specify the image repository", id="no-repository"),
+        pytest.param(app(role(image="sha256:01")), {}, "role trainer: image sha256:01 is only on", id="no-repository"),
     ],
 )
 def test_bad_input_is_named_and_nothing_is_made(
     scheduler: TidewaterScheduler, cluster: KubernetesInMemory, given: AppDef, cfg: dict[str, Any], told: str
 ) -> None:
     cluster.refused_pods["bad:1"] = "violates PodSecurity"
-    with pytest.raises((ValueError, KeyError, InvalidRunConfigException)) as error:
+    with pytest.raises((Refused, InvalidRunConfigException)) as error:
         scheduler.submit(given, cfg)
     assert told in str(error.value)
     assert cluster.list(JOBS).items == []

@@ -16,6 +16,7 @@ from cli.kube import JOBS
 from contract.elasticjob import names
 from integrations.torchx.errors import Refused
 from integrations.torchx.scheduler import TidewaterScheduler
+from integrations.torchx.submit.job import ANNOTATION_APP
 from tests.integrations.torchx.doubles import KubernetesInMemory, app, complete, ended, pod, role
 
 
@@ -265,6 +266,58 @@ def test_an_application_is_cancelled_until_somebody_resumes_it(
     suspended(cluster, app_id, False)
     cluster.become(app_id, "Running")
     assert scheduler.list()[0].state is AppState.RUNNING
+
+
+def test_what_another_version_submitted_is_described_by_its_spec_cancelled_and_deleted(
+    scheduler: TidewaterScheduler, cluster: KubernetesInMemory
+) -> None:
+    app_id = submitted(scheduler)
+    job = cluster.job(app_id)
+    job["metadata"]["annotations"][ANNOTATION_APP] = '{"version":2}'
+    cluster.put(JOBS, job)
+    runner = Runner("session", {"tidewater": lambda session, **_: scheduler})
+    handle = f"tidewater://session/{app_id}"
+    status = runner.status(handle)
+    assert status is not None
+    assert (status.state, status.msg.count("another version of this scheduler (format 2)")) == (AppState.SUBMITTED, 1)
+    described = runner.describe(handle)
+    assert described is not None
+    assert [each.image for each in described.roles] == [complete().roles[0].image]
+    with pytest.raises(Refused, match="another version"):
+        scheduler.app(app_id)
+    runner.cancel(handle)
+    assert cluster.job(app_id)["spec"]["suspend"] is True
+    scheduler.delete(app_id)
+    assert not scheduler.exists(app_id)
+
+
+def test_a_job_that_cannot_be_read_is_unknown_says_why_and_can_be_cancelled_and_deleted(
+    scheduler: TidewaterScheduler, cluster: KubernetesInMemory
+) -> None:
+    app_id = submitted(scheduler)
+    job = cluster.job(app_id)
+    job["spec"].pop("rdzvEndpoint")
+    cluster.put(JOBS, job)
+    runner = Runner("session", {"tidewater": lambda session, **_: scheduler})
+    handle = f"tidewater://session/{app_id}"
+    status = runner.status(handle)
+    assert status is not None
+    assert status.state is AppState.UNKNOWN
+    assert "rdzvEndpoint" in status.msg
+    for ask in (scheduler.app, lambda each: scheduler.log_iter(each, "trainer_foo")):
+        with pytest.raises(Refused, match="rdzvEndpoint"):
+            ask(app_id)
+    runner.cancel(handle)
+    assert cluster.job(app_id)["spec"]["suspend"] is True
+    scheduler.delete(app_id)
+    assert not scheduler.exists(app_id)
+
+
+def test_deleting_needs_no_right_to_read(scheduler: TidewaterScheduler, cluster: KubernetesInMemory) -> None:
+    app_id = submitted(scheduler)
+    cluster.failures["list", "Pod"] = refused(Answer(403, "Forbidden", 'cannot list resource "pods"'))
+    scheduler.delete(app_id)
+    assert cluster.list(JOBS).items == []
 
 
 def test_what_does_not_exist_is_cancelled_and_deleted_without_an_error(scheduler: TidewaterScheduler) -> None:

@@ -100,7 +100,13 @@ def test_a_changed_file_changes_the_key(project: Path, change: str) -> None:
 
 def test_tar_unpacks_it_with_programs_executable_and_links_as_links(project: Path, tmp_path: Path) -> None:
     (project / "latest").symlink_to("data")
-    (project / "copy.py").symlink_to("train.py")
+    (project / "same.py").symlink_to("train.py")
+    (project / "data" / "start.sh").symlink_to("../run.sh")
+    (project / "first.bin").symlink_to("data/images.bin")
+    (tmp_path / "copy.py").write_text("elsewhere\n")
+    (project / "copy.py").symlink_to("../copy.py")
+    (project / "absolute.py").symlink_to(project / "train.py")
+    (project / "program").symlink_to("/bin/sh")
     (project / ("a" * 90) / ("b" * 90)).mkdir(parents=True)
     (project / ("a" * 90) / ("b" * 90) / "ä.txt").write_text("long\n")
     os.mkfifo(project / "pipe")
@@ -112,8 +118,16 @@ def test_tar_unpacks_it_with_programs_executable_and_links_as_links(project: Pat
     assert os.access(found / "run.sh", os.X_OK)
     assert not os.access(found / "train.py", os.X_OK)
     assert os.readlink(found / "latest") == "data"
-    assert not (found / "copy.py").is_symlink()
-    assert (found / "copy.py").read_text() == "print('trains')\n"
+    assert os.readlink(found / "same.py") == "train.py"
+    assert os.readlink(found / "data" / "start.sh") == "../run.sh"
+    for name, content in {"copy.py": "elsewhere\n", "absolute.py": "print('trains')\n"}.items():
+        assert not (found / name).is_symlink()
+        assert (found / name).read_text() == content
+        assert not os.access(found / name, os.X_OK)
+    assert not (found / "first.bin").is_symlink()  # what it leads to is ignored
+    assert (found / "first.bin").stat().st_size == 1 << 20
+    assert not (found / "program").is_symlink()
+    assert os.access(found / "program", os.X_OK)
     assert (found / ("a" * 90) / ("b" * 90) / "ä.txt").read_text() == "long\n"
     assert not (found / "pipe").exists()
 
@@ -151,6 +165,12 @@ def test_a_workspace_that_is_too_large_is_refused_with_what_is_large(project: Pa
 
 def test_files_that_are_ignored_do_not_count(project: Path) -> None:
     assert in_workspace(pack(f"file://{project}", limit_bytes=1 << 19))
+
+
+def test_a_link_has_no_size(project: Path) -> None:
+    (project / "data" / "labels.csv").write_bytes(bytes(300 << 10))
+    (project / "labels.csv").symlink_to("data/labels.csv")
+    assert "labels.csv" in in_workspace(pack(f"file://{project}", limit_bytes=1 << 19))
 
 
 def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
@@ -195,6 +215,22 @@ def test_missing_credentials_are_refused(bucket: str, monkeypatch: pytest.Monkey
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(Refused, match="credentials"):
         upload(pack(None), bucket)
+
+
+def test_an_archive_that_nobody_has_stored_is_refused_with_the_remedy(bucket: str, project: Path) -> None:
+    (project / "new.txt").write_text("moto keeps what other tests have stored\n")
+    archive = pack(f"file://{project}")
+    with pytest.raises(Refused, match=f"s3://{bucket}/{archive.key} isn't there.*--workspace"):
+        workspace.check_stored(archive.key, bucket)
+    upload(archive, bucket)
+    workspace.check_stored(archive.key, bucket)
+
+
+def test_a_bucket_that_cannot_be_asked_is_refused(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    with pytest.raises(Refused, match=r"s3://tidewater-code/code/0\.tar can't be asked for: .*--workspace"):
+        workspace.check_stored("code/0.tar", bucket)
 
 
 def test_the_pod_unpacks_it_before_its_container_starts() -> None:
