@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import logging
 import re
 import sys
 from collections.abc import Iterator
+from configparser import ConfigParser
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -26,17 +28,24 @@ from torchx.cli.cmd_log import get_logs
 from torchx.cli.cmd_run import CmdRun as TorchXRun
 from torchx.cli.cmd_status import CmdStatus as TorchXStatus
 from torchx.runner import Runner, get_runner
-from torchx.specs import AppStatus, UnknownAppException
-from torchx.specs.api import InvalidRunConfigException, parse_app_handle
+from torchx.runner.config import find_configs
+from torchx.specs import AppDryRunInfo, AppHandle, AppState, AppStatus, UnknownAppException
+from torchx.specs.api import InvalidRunConfigException, MalformedAppHandleException, parse_app_handle
+from torchx.specs.builders import materialize_appdef
+from torchx.specs.finder import get_component
 
 from cli.errors import CliError
 from integrations.torchx.errors import Refused
+from integrations.torchx.submit import checks
+from integrations.torchx.submit.options import Strict
 
 _DURATION = re.compile(r"(\d+)([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
-_TOLD = (CliError, Refused, InvalidRunConfigException, UnknownAppException)
+_TOLD = (CliError, Refused, InvalidRunConfigException, MalformedAppHandleException, UnknownAppException)
 """Errors whose text says all that the user needs."""
+
+_log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
@@ -58,7 +67,66 @@ class Told(SubCommand):
 
 
 class CmdRun(Told, TorchXRun):
-    """`torchx run`."""
+    """`torchx run`, which also reports wrong options of a `.torchxconfig` and what a component refuses."""
+
+    def _run(self, runner: Runner, args: argparse.Namespace) -> None:
+        opts = runner.scheduler_run_opts(args.scheduler)
+        if not isinstance(opts, Strict):  # of another scheduler
+            super()._run(runner, args)
+            return
+        for file in find_configs():
+            opts.check_section(_section(args.scheduler, file), file)
+        super()._run(_Submitter(runner), args)
+
+
+def _section(name: str, file: str) -> dict[str, str]:
+    """Return a section of a `.torchxconfig`, empty if it isn't there, as `torchx.runner.config` reads it."""
+    parser = ConfigParser()
+    parser.optionxform = str  # type: ignore[assignment,method-assign] # options are case-sensitive
+    with open(file, encoding="utf-8") as text:
+        parser.read_file(text)
+    return dict(parser.items(name)) if parser.has_section(name) else {}
+
+
+class _Submitter:
+    """A runner as TorchX's `CmdRun` uses it, with sentences for what a component refuses.
+
+    Only the component itself is watched: an error of a scheduler keeps its trace.
+    """
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    def dryrun_component(self, component: str, words: list[str], scheduler: str, **kwargs: Any) -> AppDryRunInfo:
+        """Return what would be submitted.
+
+        Raises:
+            Refused: the component refuses its arguments, or its application can't run.
+        """
+        function = get_component(component).fn
+        defaults = self._runner._component_defaults.get(component)
+        try:
+            app = materialize_appdef(function, words, defaults)
+        except (ValueError, KeyError) as error:
+            _log.debug("component %s", component, exc_info=True)  # whoever writes one wants to see where: --log_level
+            raise Refused(f"component {component}: {_sentence(error)}") from error
+        checks.check(app)  # TorchX's runner would end with a trace
+        return self._runner.dryrun(app, scheduler, **kwargs)
+
+    def run_component(self, component: str, words: list[str], scheduler: str, **kwargs: Any) -> AppHandle:
+        """Submit an application; return its handle."""
+        return self._runner.schedule(self.dryrun_component(component, words, scheduler, **kwargs))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runner, name)
+
+
+def _sentence(error: ValueError | KeyError) -> str:
+    """Return what an error of a component says. The text of a KeyError has quotes around it."""
+    said = str(error.args[0]) if error.args else type(error).__name__
+    if isinstance(error, KeyError) and said in ("src", "dst"):
+        return f"a mount of --mounts has no {said}=; write type=volume,src=CLAIM,dst=/PATH"
+    return said if " " in said else f"{type(error).__name__} {said}"
 
 
 class CmdStatus(Told, TorchXStatus):
@@ -86,8 +154,8 @@ class CmdDelete(SubCommand):
 
     def run(self, args: argparse.Namespace) -> None:
         """Remove the application. End with an error if its scheduler can't remove any."""
-        backend, _, app_id = parse_app_handle(args.app_handle)
         with _told(), get_runner() as runner:
+            backend, _, app_id = parse_app_handle(args.app_handle)
             delete = getattr(runner._scheduler(backend), "delete", None)  # TorchX 0.7 has no public way to it
             if delete is None:
                 sys.exit(f"scheduler {backend} can't delete applications; torchx cancel ends them")
@@ -141,10 +209,13 @@ class _Reader:
 
         Raises:
             UnknownAppException: there is no such application. TorchX would ask again and again.
+            Refused: the application can't be read. TorchX would wait until it has started.
         """
         status: AppStatus | None = self._runner.status(app_handle)
         if status is None:
             raise UnknownAppException(app_handle)
+        if status.state is AppState.UNKNOWN:
+            raise Refused(status.msg)
         return status
 
     def __getattr__(self, name: str) -> Any:

@@ -3,14 +3,15 @@
     run_opts()                                  # what `torchx runopts tidewater` prints
     Options.of({"queue": "team", ...})          # typed, after TorchX has filled in the defaults
 
-TorchX ignores an option that it doesn't know, takes `yes` for false, and a number that is none ends it without the
-option's name. `Strict` reports all three.
+TorchX ignores an option that it doesn't know, takes `yes` for false on the command line, and a number that is none ends
+it without the option's name. `Strict` reports all three, also in a `.torchxconfig`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from configparser import ConfigParser
 from dataclasses import dataclass, fields
 
 from torchx.specs import CfgVal, runopts
@@ -28,6 +29,9 @@ keeps a part for itself."""
 _ADDRESS = re.compile(r"[A-Za-z0-9.:,/_\[\]-]+")
 _REPOSITORY = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._:/-]*")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_NONE = "None"
+"""What `torchx configure` writes for an option that isn't set."""
+
 _LABEL = re.compile(names.DNS_LABEL)
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
@@ -122,20 +126,38 @@ class Strict(runopts):
         Raises:
             InvalidRunConfigException: there is no such option, or its value can't be read.
         """
-        given: dict[str, str] = to_dict(cfg_str) if cfg_str else {}
-        for key, text in given.items():
-            self._known(key, given)
-            option = self.get(key)
-            if option is not None and not _readable(text, option.opt_type):
-                wanted = "true or false" if option.opt_type is bool else f"of type {option.opt_type.__name__}"
-                raise InvalidRunConfigException(f"Run option: {key}, must be {wanted}, but was: {text}", key, given)
+        try:
+            given: dict[str, str] = to_dict(cfg_str) if cfg_str else {}
+        except ValueError as error:
+            raise InvalidRunConfigException(f"Run options {cfg_str}: {error}", cfg_str, {}) from None
+        for key in given:
+            self._check_text(key, given, ("true", "false"))
         found: dict[str, CfgVal] = super().cfg_from_str(cfg_str) if cfg_str else {}
         return found
 
-    def _known(self, key: str, cfg: Mapping[str, CfgVal]) -> None:
+    def check_section(self, section: Mapping[str, str], file: str) -> None:
+        """Check the options of a `.torchxconfig`, which TorchX reads before anything else sees them.
+
+        Raises:
+            InvalidRunConfigException: there is no such option, or its value can't be read.
+        """
+        for key, text in section.items():
+            if text == _NONE:
+                self._known(key, section, f"{file}: ")
+            else:
+                self._check_text(key, section, ConfigParser.BOOLEAN_STATES, f"{file}: ")
+
+    def _check_text(self, key: str, given: Mapping[str, str], truths: Collection[str], where: str = "") -> None:
+        self._known(key, given, where)
+        option, text = self.get(key), given[key]
+        if option is not None and not _readable(text, option.opt_type, truths):
+            wanted = "true or false" if option.opt_type is bool else f"of type {option.opt_type.__name__}"
+            raise InvalidRunConfigException(f"{where}Run option: {key}, must be {wanted}, but was: {text}", key, given)
+
+    def _known(self, key: str, cfg: Mapping[str, CfgVal], where: str = "") -> None:
         if self.get(key) is None:
             known = ", ".join(sorted(name for name, _ in self))
-            raise InvalidRunConfigException(f"Unknown run option: {key}; there are {known}", key, cfg)
+            raise InvalidRunConfigException(f"{where}Unknown run option: {key}; there are {known}", key, cfg)
 
 
 def run_opts() -> Strict:
@@ -146,9 +168,9 @@ def run_opts() -> Strict:
     return opts
 
 
-def _readable(text: str, type_: type) -> bool:
+def _readable(text: str, type_: type, truths: Collection[str]) -> bool:
     if type_ is bool:
-        return text.lower() in ("true", "false")
+        return text.lower() in truths
     if type_ is int:
         return re.fullmatch(r"[+-]?\d+", text) is not None
     return True
