@@ -68,16 +68,16 @@ def test_a_resource_that_no_pod_can_have_is_named_with_its_role(fields: dict[str
 
 def test_a_resource_that_is_not_set_and_parts_of_a_cpu_are_right() -> None:
     check(app(role(resource=Resource(cpu=-1, gpu=-1, memMB=-1))))
-    check(app(role(resource=Resource(cpu=0.5, gpu=0, memMB=1.5, devices={"a": 1}))))  # type: ignore[arg-type]
+    check(app(role(resource=Resource(cpu=0.5, gpu=0, memMB=1.5, devices={"a": 1}))))
 
 
 @pytest.mark.parametrize(
     ("mount", "told"),
     [
         (BindMount("", "/a"), "src_path=''"),
-        (BindMount("/a", None), "dst_path=None"),  # type: ignore[arg-type]
-        (VolumeMount(None, "/a"), "src=None"),  # type: ignore[arg-type]
-        (DeviceMount("/dev/a", "/dev/a", permissions=None), "permissions=None"),  # type: ignore[arg-type]
+        (BindMount("/a", None), "dst_path=None"),
+        (VolumeMount(None, "/a"), "src=None"),
+        (DeviceMount("/dev/a", "/dev/a", permissions=None), "permissions=None"),
     ],
 )
 def test_a_mount_that_names_nothing_is_refused_with_its_role(mount: Any, told: str) -> None:
