@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from torch.utils.data import Dataset
 
-from elasticdl.data.reader import Metadata, Reader, Record, Shard
+from elasticdl.data.reader import Metadata, Reader, Record, Shard, exactly
 from elasticdl.errors import MissingData
 from elasticdl.zoo.spec import Batch, Feed, Mode
 
@@ -73,7 +73,7 @@ class Records(Dataset[Item]):
             start = max(before, index - index % NEIGHBOURS)
             end = min(after, start + NEIGHBOURS)
         offset = shard.start - before
-        found = list(self._reader.read(Shard(shard.name, start + offset, end + offset)))
+        found = list(exactly(self._reader, Shard(shard.name, start + offset, end + offset)))
         if self._room > 0:
             new = {place: record for place, record in enumerate(found, start) if place not in self._kept}
             self._kept |= new

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from elasticdl.errors import DataError
+from elasticdl.errors import DamagedData, DataError
 
 Record = Any
 """One record as the model's `feed` gets it: bytes of a RecordIO file or of an image example, a list of texts of CSV,
@@ -87,3 +87,20 @@ class Reader(abc.ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def exactly(reader: Reader, shard: Shard) -> Iterator[Record]:
+    """Yield the records of a shard; raise DamagedData if the reader, which may be a user's, gives fewer or more."""
+    count = 0
+    for record in reader.read(shard):
+        count += 1
+        if count > shard.count:
+            break
+        yield record
+    if count != shard.count:
+        gave = f"{count} of" if count < shard.count else "more than"
+        raise DamagedData(
+            f"{shard.name}: the reader gave {gave} the {shard.count} records [{shard.start}, {shard.end})",
+            "if the data hasn't changed since the job began, correct read() of the custom_data_reader: it yields "
+            "exactly the records of its shard",
+        )

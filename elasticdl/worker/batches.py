@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from elasticdl.data.reader import Reader, Record, Shard
+from elasticdl.data.reader import Reader, Record, Shard, exactly
 from elasticdl.zoo.spec import Batch
 
 T = TypeVar("T")
@@ -41,13 +41,16 @@ def records(reader: Reader, shard: Shard, indices: Sequence[int] = ()) -> Iterat
         reader: of the job's data.
         shard: the file, and the range of records if there are no indices.
         indices: records of the file in the order in which they are to be taken; none: from start to end.
+
+    Raises:
+        DamagedData: the reader gives fewer or more.
     """
     if not indices:
-        yield from reader.read(shard)
+        yield from exactly(reader, shard)
         return
     found: dict[int, Record] = {}
     for start, end in runs(indices):
-        found.update(zip(range(start, end), reader.read(Shard(shard.name, start, end)), strict=True))
+        found.update(zip(range(start, end), exactly(reader, Shard(shard.name, start, end)), strict=True))
     yield from (found[index] for index in indices)
 
 

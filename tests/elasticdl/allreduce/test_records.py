@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
 
 from elasticdl.allreduce.records import Item, Records, fed
 from elasticdl.data.reader import Metadata, Reader, Shard
-from elasticdl.errors import MissingData
+from elasticdl.errors import DamagedData, MissingData
 from elasticdl.zoo.spec import Batch, Mode
 
 
@@ -53,6 +54,15 @@ def test_without_room_only_what_is_asked_for_is_read() -> None:
     reader = Numbers(600)
     Records(reader, Mode.TRAINING, room=0)[7]
     assert reader.reads == [Shard("file-0", 9, 10)]
+
+
+def test_a_reader_that_gives_fewer_records_than_it_has_counted_is_an_error() -> None:
+    class Short(Numbers):
+        def read(self, shard: Shard) -> Iterator[str]:
+            return itertools.islice(super().read(shard), 3)
+
+    with pytest.raises(DamagedData, match="file-0: the reader gave 3 of the 256 records"):
+        Records(Short(600), Mode.TRAINING)[2]
 
 
 def test_data_without_records_is_refused_with_its_address() -> None:
