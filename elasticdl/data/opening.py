@@ -37,12 +37,7 @@ _READERS: dict[str, Callable[..., Reader]] = {
     TEXT: LineReader,
     IMAGES: ImageReader,
 }
-_COMPRESSED = ("", ".gz", ".bz2", ".xz")
-_BY_SUFFIX = {
-    CSV: tuple(f".csv{end}" for end in _COMPRESSED),
-    TEXT: tuple(f".txt{end}" for end in _COMPRESSED),
-    IMAGES: SUFFIXES,
-}
+_BY_SUFFIX = {CSV: CsvReader.suffixes, TEXT: LineReader.suffixes, IMAGES: SUFFIXES}
 _LITTLE = MAGIC.to_bytes(4, "little")
 
 

@@ -1,4 +1,4 @@
-"""Rows of CSV files whose first line names the columns. A record is a list of texts.
+"""Rows of CSV files whose first line that isn't empty names the columns. A record is a list of texts.
 
     reader = CsvReader("/data/clicks.csv", columns=["user", "item"])
     reader.metadata.column_names      # ("user", "item")
@@ -17,7 +17,7 @@ from elasticdl.data.reader import Metadata
 from elasticdl.data.storage.addresses import open_blob
 from elasticdl.data.storage.blob import Blob
 from elasticdl.data.storage.spool import unpacked
-from elasticdl.data.text.rows import Lines, TextReader
+from elasticdl.data.text.rows import COMPRESSED, Lines, TextReader
 from elasticdl.errors import DamagedData, DataError
 
 _LARGEST_VALUE = 256 << 20
@@ -34,6 +34,8 @@ class CsvReader(TextReader):
         quote: around values with separators in them, one character.
         encoding: one that has the line break and the quote of ASCII, which UTF-16 has not.
     """
+
+    suffixes = tuple(f".csv{end}" for end in COMPRESSED)
 
     def __init__(
         self,
@@ -59,7 +61,7 @@ class CsvReader(TextReader):
     def metadata(self) -> Metadata:
         """Return the names of the values in a record."""
         if self._columns is None:
-            with unpacked(open_blob(self._names()[0])) as blob:
+            with unpacked(open_blob(self._files()[0][0].name)) as blob:
                 self.begin(blob)
         return Metadata(column_names=self._asked or self._columns)
 
@@ -103,11 +105,11 @@ class CsvReader(TextReader):
 
     def _header(self, blob: Blob, lines: Lines) -> tuple[str, ...]:
         try:
-            header = next(csv.reader(lines, **self._format), [])
+            header = next((row for row in csv.reader(lines, **self._format) if row), [])
         except csv.Error as error:
             raise DamagedData(f"{blob.name}: the header, its first line: {error}", "mend the file") from error
         if not header:
-            raise DamagedData(f"{blob.name} has no header", "its first line must name the columns")
+            raise DamagedData(f"{blob.name} has no header", "its first line that isn't empty must name the columns")
         names = tuple(header)
         missing = [name for name in self._asked or () if name not in names]
         if missing or len(set(names)) != len(names):

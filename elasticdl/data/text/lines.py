@@ -9,11 +9,13 @@ from collections.abc import Iterator
 
 from elasticdl.data.storage.blob import Blob
 from elasticdl.data.text.csv import ascii_compatible
-from elasticdl.data.text.rows import Lines, TextReader
+from elasticdl.data.text.rows import COMPRESSED, Lines, TextReader
 
 
 class LineReader(TextReader):
-    """Reads lines of one file, or of all files in a folder."""
+    """Reads lines of one file, or of the files in a folder."""
+
+    suffixes = tuple(f".txt{end}" for end in COMPRESSED)
 
     def __init__(self, address: str, encoding: str = "utf-8") -> None:
         super().__init__(address)

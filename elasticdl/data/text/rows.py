@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import logging
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,13 +11,18 @@ from typing import Any
 
 from elasticdl.data.reader import Reader, Shard
 from elasticdl.data.storage.addresses import files, open_blob
-from elasticdl.data.storage.blob import Blob
+from elasticdl.data.storage.blob import Blob, Entry
 from elasticdl.data.storage.spool import unpacked
 from elasticdl.errors import DamagedData, DataError
 
+log = logging.getLogger(__name__)
+
+COMPRESSED = ("", ".gz", ".bz2", ".xz")
+"""Ends of the suffixes, see `spool`."""
 _EVERY = 256
 """Rows from one offset that is kept to the next: a task reads at most so many rows before its first one."""
 _OPEN_FILES = 32
+_SHOWN = 3
 _BOM = "\ufeff"
 
 
@@ -76,9 +82,14 @@ class RowIndex:
 
 
 class TextReader(Reader):
-    """Reads rows of one file, or of all files in a folder. Compressed files are unpacked to a temporary file first."""
+    """Reads rows of one file, or of the files in a folder. Compressed files are unpacked to a temporary file first.
+
+    If files of a folder have the suffix of their kind, the others, such as a README, are left out.
+    """
 
     encoding = "utf-8"
+    suffixes: tuple[str, ...]
+    """Of the kind, the uncompressed one first."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -87,7 +98,11 @@ class TextReader(Reader):
 
     def shards(self) -> list[Shard]:
         """Return one shard for each file. Counting rows means reading the files once: text has no index."""
-        found = [Shard(name, 0, self._opened(name)[1].rows) for name in self._names()]
+        chosen, left_out = self._files()
+        if left_out:
+            shown = ", ".join(entry.path for entry in left_out[:_SHOWN]) + ", …" * (len(left_out) > _SHOWN)
+            log.warning("%s: files without the suffix %s are not read: %s", self._address, self.suffixes[0], shown)
+        found = [Shard(entry.name, 0, self._opened(entry.name)[1].rows) for entry in chosen]
         if not any(shard.count for shard in found):
             raise DataError(f"{self._address} has no rows", "check the address, and that the data was written there")
         return found
@@ -127,8 +142,12 @@ class TextReader(Reader):
             blob.close()
         self._open.clear()
 
-    def _names(self) -> list[str]:
-        return [entry.name for entry in files(self._address) if not entry.path.startswith("_")]
+    def _files(self) -> tuple[list[Entry], list[Entry]]:
+        """Return the files that are read, and those that are left out."""
+        entries = [entry for entry in files(self._address) if not entry.path.startswith("_")]
+        named = [entry for entry in entries if entry.path.lower().endswith(self.suffixes)]
+        others = [entry for entry in entries if not entry.path.lower().endswith(self.suffixes)]
+        return (named, others) if named else (others, [])
 
     def _opened(self, name: str) -> tuple[Blob, RowIndex]:
         """Return a file, which may be open already, and its index."""

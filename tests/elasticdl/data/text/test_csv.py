@@ -78,7 +78,10 @@ def test_the_names_of_all_columns_are_known_before_anything_is_read(tmp_path: Pa
     assert reader.metadata.column_names == ("id", "name", "text")
 
 
-@pytest.mark.parametrize("content", ["a;b\n1;2\n", "\ufeffa;b\r\n1;2\r\n", "a;b\n\n1;2", "a;b\n'1';'2'\n\n"])
+@pytest.mark.parametrize(
+    "content",
+    ["\n\r\na;b\n1;2\n", "\ufeff\na;b\n1;2\n", "a;b\n1;2\n", "\ufeffa;b\r\n1;2\r\n", "a;b\n\n1;2", "a;b\n'1';'2'\n\n"],
+)
 def test_forms_of_csv_that_people_have_are_read(tmp_path: Path, content: str) -> None:
     (tmp_path / "data.csv").write_bytes(content.encode())
     reader = CsvReader(str(tmp_path), sep=";", quote="'")
@@ -103,7 +106,8 @@ def test_an_encoding_is_used(tmp_path: Path) -> None:
     ("content", "said"),
     [
         ("", "has no header"),
-        ("\na,b\n", "has no header"),
+        ("\n\r\n", "has no header"),
+        ("\na,b\n1,2\n3\n", "row 1, at byte 9, has 1 values for 2 columns"),
         ("a,a\n1,2\n", "the same column twice; its columns are a, a"),
         ("a,b\n1,2\n3\n", "row 1, at byte 8, has 1 values for 2 columns"),
         ("a,b\n1,2\n3,4,5\n", "row 1, at byte 8, has 3 values for 2 columns"),
@@ -130,6 +134,29 @@ def test_files_of_a_folder_need_the_same_header(tmp_path: Path) -> None:
     written(tmp_path / "2.csv", ROWS, ("id", "text", "name"))
     with pytest.raises(DataError, match=r"2.csv has the columns id, text, name"):
         read_all(CsvReader(str(tmp_path)))
+
+
+def test_files_without_the_suffix_are_left_out_if_others_have_it_and_the_log_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    written(tmp_path / "1.csv", ROWS[:1])
+    (tmp_path / "2.CSV.gz").write_bytes(gzip.compress(written(tmp_path / "README.txt", ROWS[1:2]).read_bytes()))
+    (tmp_path / "README.txt").write_text("hi\n")
+    reader = CsvReader(str(tmp_path))
+    assert reader.metadata.column_names == ("id", "name", "text")
+    assert read_all(reader) == ROWS[:2]
+    assert [each.getMessage() for each in caplog.records] == [
+        f"{tmp_path}: files without the suffix .csv are not read: README.txt"
+    ]
+
+
+def test_a_folder_in_which_no_file_has_the_suffix_is_read_as_a_whole(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    written(tmp_path / "part-0", ROWS[:1])
+    written(tmp_path / "part-1", ROWS[1:2])
+    assert read_all(CsvReader(str(tmp_path))) == ROWS[:2]
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(
