@@ -34,6 +34,7 @@ class Plan:
     last_step: int | None
     """After which training ends; None: after the epochs."""
     log_loss_steps: int
+    """Each worker also tells the loss of its first step and of the last ones."""
     evaluation_steps: int
 
 
@@ -52,6 +53,7 @@ class Following:
         self._step = 0
         self._is_over = False
         self._sum, self._count = 0.0, 0
+        self._has_told = False
 
     def state_dict(self) -> dict[str, Any]:
         """Return what must be equal in all workers."""
@@ -70,9 +72,9 @@ class Following:
             return
         log.debug("Samples of step %d: %s", report.step, ",".join(map(str, report.samples)))
         self._sum, self._count = self._sum + report.loss, self._count + 1
-        if plan.log_loss_steps and report.step % plan.log_loss_steps == 0:
+        if plan.log_loss_steps and (not self._has_told or report.step % plan.log_loss_steps == 0 or self._is_over):
             self._say(f"Loss: {self._sum / self._count:.6g} step={report.step}")
-            self._sum, self._count = 0.0, 0
+            self._sum, self._count, self._has_told = 0.0, 0, True
         due = plan.evaluation_steps and report.step % plan.evaluation_steps == 0
         if due and not self._is_over and report.rank == 0 and self._evaluator:
             self._evaluator.begin(self._model, report.step)

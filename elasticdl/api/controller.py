@@ -35,6 +35,7 @@ from elasticdl.api.master import Master
 from elasticdl.api.optimizer import FixedBatchOptimizer
 from elasticdl.api.shards import Data, Minibatch, ShardService
 from elasticdl.errors import ElasticDLError
+from elasticdl.worker.loop import Losses
 from elasticdl.worker.main import LOG_FORMAT
 from elasticdl.worker.master import Identity
 from trainer.errors import GroupBroken
@@ -100,7 +101,7 @@ class Every:
     checkpoint_steps: int = 0
     """Updates from one checkpoint to the next; 0: none."""
     log_loss_steps: int = 0
-    """Updates from one line with the loss to the next; 0: none."""
+    """Minibatches of this worker for each line with the loss; 0: none."""
 
 
 class ElasticController:
@@ -125,7 +126,7 @@ class ElasticController:
         """Records of the last update, while it is not known to be final."""
         self._met = False
         self._finished = False
-        self._losses: list[float] = []
+        self._losses = Losses(every.log_loss_steps, log.info)
         self.rank, self.world_size = 0, 1
         optimizer.on_step = self._collect
 
@@ -169,7 +170,7 @@ class ElasticController:
                     "Call optimizer.step() of the FixedBatchOptimizer that the controller was created with.",
                 )
             if isinstance(result, torch.Tensor) and result.numel() == 1:
-                self._losses.append(float(result.detach()))
+                self._losses.add(float(result.detach()), self.step)
             if self._quota == 0:
                 self._agree()  # at once: if the others are as far, the model is updated before this returns
             return result
@@ -238,6 +239,7 @@ class ElasticController:
                 self._met = False
             case Kind.FINISH:
                 self._finished = True
+                self._losses.tell()
 
     def _row(self) -> Row:
         service = self._service
@@ -273,6 +275,7 @@ class ElasticController:
     def _leave(self) -> NoReturn:
         """Give everything to other workers, and end."""
         self._service.give_back()
+        self._losses.tell()
         raise Left
 
     def _update(self, total: int) -> None:
@@ -298,9 +301,6 @@ class ElasticController:
             log.info("Shard %d is done", task)
         self._crew.save(self._every.checkpoint_steps)
         self.on_update(self.step, records)
-        if self._every.log_loss_steps and self.step % self._every.log_loss_steps == 0 and self._losses:
-            log.info("Loss: %.6g step=%d", sum(self._losses) / len(self._losses), self.step)
-            self._losses.clear()
 
 
 def _numbers(row: Row) -> tuple[float, ...]:

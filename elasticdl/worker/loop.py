@@ -62,6 +62,8 @@ class Worker:
         self._job, self._spec, self._parts = job, spec, parts
         self._minibatch = 0
         self._losses = Losses(job.log_loss_steps, parts.say)
+        self._explained: set[str] = set()
+        """Errors whose traceback is in the log."""
         self._handlers: dict[pb.TaskType, Callable[[pb.Task, pb.TaskReport], None]] = {
             pb.TRAINING: self._train,
             pb.EVALUATION: self._evaluate,
@@ -76,6 +78,12 @@ class Worker:
             Leaving: the process got SIGTERM; its task was given back.
             ElasticDLError: the master or a parameter server stays away.
         """
+        try:
+            return self._until_stopped()
+        finally:
+            self._losses.tell()
+
+    def _until_stopped(self) -> str:
         while True:
             task = self._parts.tasks.task()
             if task.type == pb.STOP:
@@ -85,9 +93,9 @@ class Worker:
                     self._parts.parameters.idle()
                     self._parts.ending.wait(task.wait_seconds)
                 else:
-                    self._do(task)
+                    self.do(task)
 
-    def _do(self, task: pb.Task) -> None:
+    def do(self, task: pb.Task) -> None:
         """Do a task and report how it has ended."""
         report = pb.TaskReport(task=task.id)
         try:
@@ -101,8 +109,16 @@ class Worker:
             if isinstance(error, ElasticDLError) and not isinstance(error, OF_A_TASK):
                 raise
             report.error = told(error)
-            self._parts.say(f"task {task.id} of {task.shard} has failed: {traceback.format_exc()}")
+            self._parts.say(f"task {task.id} of {task.shard} has failed: {self._explanation(error)}")
         self._parts.tasks.report(report)
+
+    def _explanation(self, error: Exception) -> str:
+        """Return an error, with its traceback if that says more and isn't in the log: a task is tried several times."""
+        text = told(error)
+        if isinstance(error, ElasticDLError) or text in self._explained:
+            return text
+        self._explained.add(text)
+        return f"{text}\n{''.join(traceback.format_exception(error))}"
 
     @contextlib.contextmanager
     def _batches(self, task: pb.Task) -> Iterator[Iterator[Minibatch]]:
@@ -172,18 +188,24 @@ class Worker:
 
 
 class Losses:
-    """Writes the mean loss of the worker's last minibatches every so many of them."""
+    """Writes the mean loss of the worker's minibatches: of the first one, of every so many after it, of the rest."""
 
     def __init__(self, every: int, say: Callable[[str], None]) -> None:
         self._every, self._say = every, say
-        self._sum, self._count = 0.0, 0
+        self._due = 1
+        self._sum, self._count, self._version = 0.0, 0, 0
 
     def add(self, loss: float, version: int) -> None:
         """Take the loss of a minibatch that was computed with a version of the model."""
-        self._sum, self._count = self._sum + loss, self._count + 1
-        if self._every and self._count >= self._every:
-            self._say(f"Loss: {self._sum / self._count:.6g} step={version}")
-            self._sum, self._count = 0.0, 0
+        self._sum, self._count, self._version = self._sum + loss, self._count + 1, version
+        if self._count >= self._due:
+            self.tell()
+
+    def tell(self) -> None:
+        """Write the mean loss of the minibatches since the last line, if there are any."""
+        if self._every and self._count:
+            self._say(f"Loss: {self._sum / self._count:.6g} step={self._version}")
+        self._due, self._sum, self._count = self._every, 0.0, 0
 
 
 def told(error: Exception) -> str:

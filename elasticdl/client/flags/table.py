@@ -155,7 +155,7 @@ PROCESS: Sequence[Flag] = (
     _process("max_task_retries", FAULTS, "How often a task that has failed is tried again.", _count),
     _process("relaunch_timeout_worker", FAULTS, "Seconds for which a process waits for another one.", values.seconds),
     _choice(_process("log_level", LOGS, "Level of the logs."), Level),
-    _process("log_loss_steps", LOGS, "Updates from one line with the loss to the next; 0: none.", _count, _TRAIN),
+    _process("log_loss_steps", LOGS, "Minibatches of a worker for each line with the loss; 0: none.", _count, _TRAIN),
     _process("evaluation_steps", LOGS, "Updates between evaluations; 0: only at the end.", _count, _TRAIN),
 )
 """What the processes get."""

@@ -30,12 +30,18 @@ def followed(exported: list[int], said: list[str], last_step: int | None = None)
     return Following(Plan(2, last_step, 2, 0), MODEL, None, exported.append, said.append)
 
 
-def test_the_mean_loss_since_the_last_line_is_told() -> None:
+def test_the_loss_of_the_first_step_is_told_and_then_the_mean_since_the_last_line_also_at_the_end() -> None:
     said: list[str] = []
     following = followed([], said)
     for step, loss in enumerate((1.0, 3.0, 5.0, 7.0, 9.0), 1):
-        following.on_step(report(step, loss=loss))
-    assert said == ["Loss: 2 step=2", "Loss: 6 step=4"]
+        following.on_step(report(step, loss=loss, epoch=2 * (step == 5)))
+    assert said == ["Loss: 1 step=1", "Loss: 3 step=2", "Loss: 6 step=4", "Loss: 9 step=5"]
+
+
+def test_a_worker_that_joins_tells_the_loss_of_its_first_step() -> None:
+    said: list[str] = []
+    followed([], said).on_step(report(57, loss=3.0))
+    assert said == ["Loss: 3 step=57"]
 
 
 def test_a_step_of_others_is_counted_and_not_told() -> None:

@@ -61,7 +61,10 @@ def test_one_worker_trains_as_torch_alone_to_the_bit(tmp_path: Path, etcd: str, 
             torch.autograd.backward(torch.nn.functional.cross_entropy(model(images), labels))
             optimizer.step()
     found = torch.load(tmp_path / "model.pt")
-    assert ends(worker)[1] == 2 * len(data) // size
+    updates = 2 * len(data) // size
+    assert ends(worker)[1] == updates
+    steps = [int(step) for step in re.findall(r"Loss: [\d.e-]+ step=(\d+)", worker.text())]
+    assert steps == [0, updates - 1], "of the first minibatch and of the rest"
     assert all(torch.equal(found[name], value) for name, value in model.state_dict().items())
 
 

@@ -69,7 +69,7 @@ def test_digits_are_learned_and_each_evaluation_is_of_the_version_in_its_line(
     accuracy = metrics_of(load_model(str(tmp_path), str(ZOO)), spec_of(args), args.validation_data)["accuracy"]
     assert accuracy > 0.93
     assert evaluations[115] == f"{{'accuracy': {accuracy:.7g}}}"
-    assert len(re.findall(r"Loss: [\d.]+ step=\d+", caplog.text)) == 5
+    assert len(re.findall(r"Loss: [\d.]+ step=\d+", caplog.text)) == 7
     stopped = job_args(digits_records, output=str(tmp_path / "stopped"), num_epochs=5, max_step=50)
     assert local.run(stopped) == exit_codes.FINISHED
     then = metrics_of(load_model(str(tmp_path / "stopped"), str(ZOO)), spec_of(args), args.validation_data)

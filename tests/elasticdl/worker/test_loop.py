@@ -192,11 +192,25 @@ def test_training_ends_with_the_last_step_and_the_task_is_reported_with_what_was
     assert [(each.records, each.error) for each in one.tasks.reports] == [(8, "")]
 
 
-def test_the_log_has_the_mean_loss_every_so_many_minibatches() -> None:
+def test_the_log_has_the_loss_of_the_first_minibatch_the_mean_of_every_so_many_and_of_the_rest() -> None:
     one = scene(TRAINING, TRAINING, STOP)
     one.worker.run()
-    assert [line.split()[0] for line in one.said] == ["Loss:"] * 3
-    assert [line.rpartition(" ")[2] for line in one.said] == ["step=1", "step=3", "step=5"]
+    assert [line.split()[0] for line in one.said] == ["Loss:"] * 4
+    assert [line.rpartition(" ")[2] for line in one.said] == ["step=0", "step=2", "step=4", "step=5"]
+
+
+def test_a_worker_that_leaves_logs_the_loss_of_its_last_minibatches() -> None:
+    one = scene(TRAINING, STOP, job=replace(JOB, log_loss_steps=100))
+    one.parameters.on_push = lambda minibatch: one.ending.leave() if minibatch == 3 else None
+    with pytest.raises(Leaving):
+        one.worker.run()
+    assert [line.rpartition(" ")[2] for line in one.said] == ["step=0", "step=1"]
+
+
+def test_no_loss_is_logged_with_log_loss_steps_0() -> None:
+    one = scene(TRAINING, STOP, job=replace(JOB, log_loss_steps=0))
+    one.worker.run()
+    assert one.said == []
 
 
 def test_an_evaluation_is_of_its_snapshot_and_sends_states_that_combine() -> None:
@@ -225,6 +239,27 @@ def test_a_task_whose_data_is_damaged_is_reported_with_the_record_and_the_next_o
     first, second = one.tasks.reports
     assert "record 6 is damaged" in first.error
     assert (second.task, second.error) == (8, "")
+
+
+def test_an_error_for_users_is_logged_without_a_traceback() -> None:
+    one = scene(TRAINING, STOP)
+    one.reader.damaged = 0
+    one.worker.run()
+    assert one.said == ["task 7 of numbers has failed: numbers: record 0 is damaged\ncopy it again"]
+
+
+def test_the_traceback_of_another_error_is_logged_once_for_each_text() -> None:
+    errors = iter([KeyError("user"), KeyError("user"), KeyError("item"), KeyError("user")])
+
+    def failing(records: Sequence[Record], mode: Mode, metadata: object) -> Batch:
+        raise next(errors)
+
+    one = scene(*[TRAINING] * 4, STOP, spec=replace(SPEC, feed=failing))
+    one.worker.run()
+    assert [line.splitlines()[0] for line in one.said] == [
+        f"task 7 of numbers has failed: KeyError: '{name}'" for name in ("user", "user", "item", "user")
+    ]
+    assert ["raise next(errors)" in line for line in one.said] == [True, False, True, False]
 
 
 @pytest.mark.parametrize("error", [KeyError("user"), Unavailable("S3 does not answer", "try again")], ids=repr)
