@@ -29,7 +29,7 @@ class Evaluator:
         spec: The model's functions.
         records: The validation data. Only this object uses it.
         minibatch_size: Records that the model gets at once.
-        say: Gets the line with the metrics.
+        say: Gets the line with the metrics, and one for each evaluation that is joined with a later one.
     """
 
     def __init__(self, spec: ModelSpec, records: Records, minibatch_size: int, say: Callable[[str], None]) -> None:
@@ -46,6 +46,8 @@ class Evaluator:
         """Evaluate a copy of the model in a thread. Raise the error of an evaluation before it."""
         self._raise()
         with self._lock:
+            if self._waiting is not None:
+                self._say(f"The evaluation due at step {self._waiting[1]} is joined with that of step {step}")
             self._waiting = copy.deepcopy(model), step
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="evaluation", daemon=True)

@@ -11,12 +11,14 @@ import torch
 
 from contract import exit_codes
 from elasticdl.errors import ElasticDLError, InputError
-from elasticdl.job import JobArgs
+from elasticdl.job import JobArgs, JobMode
 from elasticdl.local.parameters import Here, held, opened
 from elasticdl.local.tasks import LocalTasks
 from elasticdl.master.beginning import prepared
+from elasticdl.master.telling import tell_end
 from elasticdl.ps import checkpoint
 from elasticdl.ps.model.part import Contents
+from elasticdl.rpc import elasticdl_pb2 as pb
 from elasticdl.worker import assembly
 from elasticdl.worker.ending import Ending, Leaving
 from elasticdl.worker.loop import Parts, Worker
@@ -34,7 +36,7 @@ def run(args: JobArgs) -> int:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, lambda *_: ending.leave())
     try:
-        reason = work(args.checked(), ending)
+        failed = work(args.checked(), ending)
     except Leaving:
         log.info("This job ends after SIGTERM; nothing continues it")
         return exit_codes.LEFT
@@ -44,13 +46,11 @@ def run(args: JobArgs) -> int:
     except ElasticDLError as error:
         log.error("%s", error)
         return exit_codes.FAILED
-    if reason:
-        log.error("The job has failed: %s", reason)
-    return exit_codes.FAILED if reason else exit_codes.FINISHED
+    return exit_codes.FAILED if failed else exit_codes.FINISHED
 
 
-def work(args: JobArgs, ending: Ending) -> str:
-    """Do a job; return why it has failed, or nothing if it has succeeded.
+def work(args: JobArgs, ending: Ending) -> bool:
+    """Do a job, and log how it has ended; return whether it has failed.
 
     Raises:
         InputError: a flag, the zoo or the data is wrong.
@@ -60,7 +60,11 @@ def work(args: JobArgs, ending: Ending) -> str:
     device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
     step = Step(spec, assembly.model_of(spec, args.seed), device)
     part = opened(_begun(args, held(step.model, spec.optimizer)))
-    tasks = LocalTasks(args, job, part)
+
+    def do(task: pb.Task) -> None:
+        worker.do(task)
+
+    tasks = LocalTasks(args, job, part, do)
     parts = Parts(
         tasks=tasks,
         parameters=Here(step.model, part, tasks.advanced),
@@ -71,7 +75,12 @@ def work(args: JobArgs, ending: Ending) -> str:
         ending=ending,
         say=log.info,
     )
-    return Worker(args, spec, parts).run()
+    worker = Worker(args, spec, parts)
+    reason = worker.run()
+    tell_end(tasks.state)
+    if args.mode is JobMode.PREDICT and spec.prediction_outputs_processor is None and not reason:
+        log.info("The predictions are in %s", args.output)
+    return bool(reason)
 
 
 def _begun(args: JobArgs, fresh: Contents) -> Contents:

@@ -1,12 +1,13 @@
 """The tasks of a job in one process: the master's own decisions, without a network.
 
-Evaluations are of exactly the version at which they fall due: the model is kept as a snapshot, and evaluated when the
-task that is under way is done.
+Evaluations are of exactly the version at which they fall due. Each is done at once, in the middle of a training task:
+nobody else trains meanwhile, so nothing is gained by waiting for the task's end.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from elasticdl.job import JobArgs, JobMode
 from elasticdl.master.acting import Actor, Checkpoints
@@ -14,11 +15,13 @@ from elasticdl.master.beginning import Job, resumed
 from elasticdl.master.coordinator import Assignment, Coordinator
 from elasticdl.master.store import MemoryStore
 from elasticdl.master.tasks.decide import Action, decide
+from elasticdl.master.tasks.state import JobState
 from elasticdl.master.tasks.task_queue import Owner
 from elasticdl.master.tasks.transitions import EVALUATION, EXPORT, Outcome
 from elasticdl.ps import checkpoint
 from elasticdl.ps.model.part import Part
 from elasticdl.rpc import elasticdl_pb2 as pb
+from elasticdl.worker.ending import Stopped
 
 log = logging.getLogger(__name__)
 
@@ -47,20 +50,31 @@ class Here(Coordinator):
 class LocalTasks:
     """`Tasks` of one worker in the same process."""
 
-    def __init__(self, args: JobArgs, job: Job, part: Part) -> None:
-        self._args, self._part = args, part
+    def __init__(self, args: JobArgs, job: Job, part: Part, do: Callable[[pb.Task], None]) -> None:
+        """Begin a job; `do` does a task and reports it, in the middle of another one."""
+        self._args, self._part, self._do = args, part, do
+        self._held: list[int] = []
         store = MemoryStore()
         self._coordinator = Here(part, job, store)
         self._actor = Actor(self._coordinator, store, None, job.setup.scores, Checkpoints("", 0, ""))
         self._coordinator.attend(ME, [], self)
 
+    @property
+    def state(self) -> JobState:
+        """Return the state of the job."""
+        return self._coordinator.state
+
     def task(self) -> pb.Task:
         """See `Tasks`."""
         self._actor.run()
-        return _message(self._coordinator.hand_out(ME, []), self._args.mode)
+        assignment = self._coordinator.hand_out(ME, self._held)
+        if assignment.task:
+            self._held.append(assignment.task)
+        return _message(assignment, self._args.mode)
 
     def report(self, report: pb.TaskReport) -> bool:
         """See `Tasks`."""
+        self._held.remove(report.task)
         outcome = Outcome(
             task=report.task,
             owner=ME,
@@ -71,11 +85,20 @@ class LocalTasks:
         return self._coordinator.report(outcome, dict(report.metric_states))
 
     def advanced(self, version: int) -> None:
-        """Take in that the model has a new version."""
-        self._coordinator.reached(version)
-        self._actor.run()
+        """Take in that the model has a new version: write a checkpoint and evaluate it, if that is due.
+
+        Raises:
+            Stopped: an evaluation has failed the job.
+        """
         if self._args.checkpoint_steps and version % self._args.checkpoint_steps == 0:
             self._save(version)
+        self._coordinator.reached(version)
+        self._actor.run()
+        while self.state.evaluation and not self.state.ended:
+            self._do(self.task())
+            self._actor.run()
+        if self.state.ended:
+            raise Stopped
 
     def _save(self, version: int) -> None:
         """Write a checkpoint, as one parameter server does."""

@@ -185,6 +185,8 @@ class Coordinator:
             state = transitions.reached(self._state, self.rules, version)
             if state.stopped and not self._state.stopped:
                 log.info("No more tasks are handed out: %s", state.stopped)
+            for step in transitions.joined(self._state, state, self.rules):
+                log.info("The evaluation due at step %d is joined with the next one", step)
             if dataclasses.replace(state, version=0) != dataclasses.replace(self._state, version=0):
                 self._commit(state)
             else:

@@ -35,7 +35,7 @@ from elasticdl.master.servers import Servers
 from elasticdl.master.service import MasterService, serve
 from elasticdl.master.store import EtcdStateStore, Fenced, Interrupted, Key, MemoryStore, StateStore
 from elasticdl.master.tasks.state import Stage
-from elasticdl.master.telling import Teller, log_to
+from elasticdl.master.telling import Teller, log_to, tell_end
 from trainer.errors import ConfigError
 from trainer.etcd.access import Access
 from trainer.etcd.client import EtcdStore, Store
@@ -132,20 +132,8 @@ def _lead(args: JobArgs, place: Place, job: Job, store: StateStore, watch: Watch
         Actor(coordinator, store, servers, job.setup.scores, checkpoints).run()
         service.stop()
         coordinator.wait_until_all_are_gone(time.monotonic() + LINGER_SECONDS)
-        return _told_end(coordinator)
-
-
-def _told_end(coordinator: Coordinator) -> int:
-    """Log how the job has ended; return the exit code."""
-    state = coordinator.state
-    for task, reason in sorted(state.work.left_out.items()):
-        if reason != state.stopped:
-            log.warning("The job went on without task %d: %s", task, reason)
-    if state.stage is Stage.FAILED:
-        log.error("Job failed: %s", state.reason)
-        return exit_codes.FAILED
-    log.info("Job done: %d tasks, %d records, version %d", state.work.done, state.records, state.version)
-    return exit_codes.FINISHED
+        tell_end(coordinator.state)
+        return exit_codes.FAILED if coordinator.state.stage is Stage.FAILED else exit_codes.FINISHED
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from elasticdl.master.coordinator import Progress
-from elasticdl.master.tasks.state import Stage
+from elasticdl.master.tasks.state import JobState, Stage
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,17 @@ class Teller:
             return
         log.info("%s", sentence(progress, progress.records - self._told.records, now - self._at))
         self._told, self._at = progress, now
+
+
+def tell_end(state: JobState) -> None:
+    """Log how a job has ended."""
+    for task, reason in sorted(state.work.left_out.items()):
+        if reason != state.stopped:
+            log.warning("The job went on without task %d: %s", task, reason)
+    if state.stage is Stage.FAILED:
+        log.error("Job failed: %s", state.reason)
+    else:
+        log.info("Job done: %d tasks, %d records, version %d", state.work.done, state.records, state.version)
 
 
 def sentence(progress: Progress, records: int, seconds: float) -> str:

@@ -166,6 +166,15 @@ def reached(state: JobState, rules: Rules, version: int) -> JobState:
     return settle(state, rules)
 
 
+def joined(before: JobState, after: JobState, rules: Rules) -> range:
+    """Return the steps at which an evaluation fell due between two states, and that get none of their own."""
+    if after.triggered == before.triggered:
+        return range(0)
+    steps = rules.evaluation_steps
+    first, last = (before.triggered // steps + 1) * steps, after.triggered // steps * steps
+    return range(first, last + after.due, steps)  # the last one begins, unless another one is under way
+
+
 def snapshot_taken(state: JobState, rules: Rules, step: int, servers: tuple[str, ...]) -> JobState:
     """Take in that all servers have the snapshot of the evaluation that is under way."""
     if state.evaluation is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,34 @@ def test_the_model_that_was_given_is_evaluated_although_training_goes_on(tmp_pat
     one.finish()
     assert one.evaluated == (5, {"accuracy": (VALIDATION_RECORDS // 2) / VALIDATION_RECORDS})
     assert model.training
+
+
+def test_evaluations_that_fall_due_during_another_one_are_one_of_the_last_model_and_the_log_says_so(
+    tmp_path: Path,
+) -> None:
+    said: list[str] = []
+    is_evaluated, may_go_on = threading.Event(), threading.Event()
+    one = evaluator(tmp_path, said)
+
+    def say(line: str) -> None:
+        said.append(line.partition(":")[0])
+        if "metrics" in line:
+            is_evaluated.set()
+            assert may_go_on.wait(60)
+
+    one._say = say
+    one.begin(always(1), 5)
+    assert is_evaluated.wait(60)
+    for step in (10, 15, 20):
+        one.begin(always(1), step)
+    may_go_on.set()
+    one.finish()
+    assert said == [
+        "Evaluation metrics[step=5]",
+        "The evaluation due at step 10 is joined with that of step 15",
+        "The evaluation due at step 15 is joined with that of step 20",
+        "Evaluation metrics[step=20]",
+    ]
 
 
 def test_an_error_of_an_evaluation_is_raised_in_the_training(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,18 @@ def job_args(data: Path, **changes: Any) -> JobArgs:
         "num_minibatches_per_task": 4,
     }
     return JobArgs(**{**fields, **changes})
+
+
+def damaged(digits_records: Path, folder: Path) -> Path:
+    """Return a copy of the training data, with damage in data-00001."""
+    copy = folder / "train"
+    copy.mkdir()
+    for file in (digits_records / "train").glob("data-*"):
+        (copy / file.name).write_bytes(file.read_bytes())
+    content = bytearray((copy / "data-00001").read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    (copy / "data-00001").write_bytes(content)
+    return copy
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> dict[int, str]:
@@ -74,6 +87,66 @@ def test_digits_are_learned_and_each_evaluation_is_of_the_version_in_its_line(
     assert local.run(stopped) == exit_codes.FINISHED
     then = metrics_of(load_model(str(tmp_path / "stopped"), str(ZOO)), spec_of(args), args.validation_data)
     assert evaluations[50] == f"{{'accuracy': {then['accuracy']:.7g}}}"
+
+
+def test_an_evaluation_is_at_once_when_it_is_due_in_the_middle_of_a_task_and_changes_nothing(
+    digits_records: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    task = {"num_minibatches_per_task": 100, "max_step": 7, "log_loss_steps": 1}
+    args = job_args(digits_records, output=str(tmp_path / "model"), evaluation_steps=3, **task)
+    assert local.run(args) == exit_codes.FINISHED
+    lines = re.findall(r"(Loss|Evaluation metrics).*step=(\d+)", caplog.text)
+    loss = [("Loss", str(version)) for version in range(7)]
+    due = [("Evaluation metrics", step) for step in "367"]
+    assert lines == [*loss[:2], due[0], *loss[2:5], due[1], *loss[5:], due[2]]
+    plain = job_args(digits_records, output=str(tmp_path / "plain"), validation_data="", **task)
+    assert local.run(plain) == exit_codes.FINISHED
+    one, other = (load_model(str(tmp_path / name), str(ZOO)).state_dict() for name in ("model", "plain"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_the_end_is_told_as_in_a_masters_log_and_where_predictions_are(
+    digits_records: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    model, out = str(tmp_path / "model"), str(tmp_path / "predictions")
+    assert local.run(job_args(digits_records, output=model, max_step=4)) == exit_codes.FINISHED
+    assert "Job done: 1 tasks, 256 records, version 4" in caplog.text
+    data = str(digits_records / "test")
+    args = job_args(
+        digits_records, mode=JobMode.PREDICT, prediction_data=data, output=out, checkpoint_dir_for_init=model
+    )
+    assert local.run(args) == exit_codes.FINISHED
+    with open_reader(data) as reader:
+        records = sum(shard.count for shard in reader.shards())
+    *_, done, place = [record.getMessage() for record in caplog.records]
+    assert f", {records} records, " in done
+    assert place == f"The predictions are in {out}"
+
+
+def test_a_job_that_went_on_without_a_task_says_so(
+    digits_records: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    copy = damaged(digits_records, tmp_path)
+    args = job_args(digits_records, training_data=str(copy), max_task_retries=0, task_fault_tolerance=True)
+    assert local.run(args) == exit_codes.FINISHED
+    assert "The job went on without task" in caplog.text
+
+
+def test_a_metric_that_fails_in_the_middle_of_a_task_fails_the_job(
+    digits_records: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    zoo = tmp_path / "zoo"
+    shutil.copytree(ZOO, zoo)
+    module = zoo / "mnist/mnist_functional_api.py"
+    module.write_text(module.read_text() + "\n\ndef eval_metrics_fn():\n    return {'wrong': lambda *_: 1 / 0}\n")
+    caplog.set_level(logging.INFO)
+    task = {"num_minibatches_per_task": 100, "log_loss_steps": 1}
+    args = job_args(digits_records, model_zoo=str(zoo), evaluation_steps=3, **task)
+    assert local.run(args) == exit_codes.FAILED
+    assert re.findall(r"Loss.*step=(\d+)", caplog.text) == ["0", "1"], "nothing is trained after that"
+    assert "division by zero" in caplog.records[-1].message
 
 
 def test_embedding_tables_are_exported_and_read_with_the_model(clicks_records: Path, tmp_path: Path) -> None:
@@ -129,14 +202,7 @@ def test_a_checkpoint_of_another_model_is_refused_with_the_parameters_name(
 def test_a_task_that_cannot_be_read_fails_the_job_with_the_file_and_after_its_retries(
     digits_records: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    copy = tmp_path / "train"
-    copy.mkdir()
-    for file in (digits_records / "train").glob("data-*"):
-        (copy / file.name).write_bytes(file.read_bytes())
-    damaged = copy / "data-00001"
-    content = bytearray(damaged.read_bytes())
-    content[len(content) // 2] ^= 0xFF
-    damaged.write_bytes(content)
+    copy = damaged(digits_records, tmp_path)
     args = job_args(digits_records, training_data=str(copy), max_task_retries=1)
     assert local.run(args) == exit_codes.FAILED
     assert "data-00001" in caplog.records[-1].message

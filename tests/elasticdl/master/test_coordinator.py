@@ -141,6 +141,20 @@ def test_a_worker_that_left_with_its_task_is_no_loss(tmp_path: Path) -> None:
     assert one.state.work.losses == {}
 
 
+def test_an_evaluation_that_is_joined_with_the_next_one_is_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    one = coordinator(
+        write_job(tmp_path, validation_data=str(tmp_path / "test.csv"), evaluation_steps=5), MemoryStore()
+    )
+    for version in (4, 5, 9, 11, 12, 25):
+        one.reached(version)
+    assert [each.getMessage() for each in caplog.records] == [
+        f"The evaluation due at step {step} is joined with the next one" for step in (10, 15, 20, 25)
+    ]
+
+
 class Broken(Accuracy):
     """A metric with a mistake, which shows at the end."""
 

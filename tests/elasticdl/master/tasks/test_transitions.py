@@ -190,6 +190,16 @@ def test_evaluations_that_fall_due_during_another_one_are_one_of_the_version_aft
     assert (state.evaluation.number, state.evaluation.snapshot, state.due) == (1, 350, False)
 
 
+def test_the_steps_of_which_the_evaluations_are_joined_with_a_later_one_are_known() -> None:
+    found, state = [], new()
+    for version in (99, 101, 199, 200, 250, 510, 520):
+        before, state = state, transitions.reached(state, RULES, version)
+        found.append(list(transitions.joined(before, state, RULES)))
+    assert found == [[], [], [], [200], [], [300, 400, 500], []]
+    jumped = transitions.reached(new(), RULES, 301)
+    assert list(transitions.joined(new(), jumped, RULES)) == [100, 200], "that of step 300 begins"
+
+
 def test_a_version_that_goes_back_and_comes_again_is_not_evaluated_twice() -> None:
     state = transitions.evaluation_concluded(do(evaluating(), A, 2), RULES)
     for version in (60, 80, 100, 120):
