@@ -37,6 +37,9 @@ LABEL_JOB_NAME = "job-name"
 LABEL_REPLICA_TYPE = "replica-type"
 LABEL_REPLICA_INDEX = "replica-index"
 
+LABEL_JOB_UID = "tidewater.dev/job-uid"
+"""Of a pod: the uid of its job, which another job of the same name doesn't have."""
+
 LABEL_TIER = "tidewater.dev/tier"
 """Of a pod of a type with `podNames: Successive`, whose index doesn't say it: whether it was made for the job's minimum
 (`CORE`) or above it (`SURGE`)."""

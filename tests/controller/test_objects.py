@@ -22,6 +22,7 @@ def test_a_pod_has_the_old_controllers_name_and_labels_and_belongs_to_its_job() 
         "job-name": "imagenet",
         "replica-type": "worker",
         "replica-index": "1",
+        "tidewater.dev/job-uid": "uid-of-imagenet",
     }
     (owner,) = pod["metadata"]["ownerReferences"]
     assert owner["controller"]
@@ -132,7 +133,8 @@ def test_a_pod_has_its_index_under_the_label_that_the_job_names_and_never_loses_
     template = {**jobs.template(), "metadata": {"labels": {key: "of the template"}}}
     worker = {"replicas": 1, "indexLabel": key, "template": template}
     pod = objects.pod(jobs.job(replicaSpecs={"Worker": worker}), names.WORKER, 2, core=True)
-    assert pod["metadata"]["labels"] == {**names.pod_labels("imagenet", names.WORKER, 2), key: "2"}
+    own = {**names.pod_labels("imagenet", names.WORKER, 2), names.LABEL_JOB_UID: "uid-of-imagenet"}
+    assert pod["metadata"]["labels"] == {**own, key: "2"}
     worker["indexLabel"] = names.LABEL_JOB_NAME
     pod = objects.pod(jobs.job(replicaSpecs={"Worker": worker}), names.WORKER, 2, core=True)
     assert pod["metadata"]["labels"][names.LABEL_JOB_NAME] == "imagenet"

@@ -27,7 +27,7 @@ from contract.elasticjob import names
 from contract.elasticjob.choices import CleanPodPolicy, Launcher, PodNames, RestartPolicy, SuccessPolicy
 from elasticdl.client.flags.asked import Asked, Deployment, Restart
 from elasticdl.client.flags.conflicts import PREFIX
-from elasticdl.client.job.pods import LABEL_INDEX, POD_INDEX, POD_NAME, ZOO, Place, Process, literal, template
+from elasticdl.client.job.pods import JOB_UID, LABEL_INDEX, POD_INDEX, POD_NAME, ZOO, Place, Process, literal, template
 from elasticdl.job import JobArgs, Strategy
 
 Manifest = dict[str, Any]
@@ -44,6 +44,10 @@ SERVER_FAILURES = 5
 
 MASTER_ADDR, JOB_ARGS, JOB_NAME = "ELASTICDL_MASTER_ADDR", "ELASTICDL_JOB_ARGS", "ELASTICDL_JOB_NAME"
 """Variables by which a script of the user's own finds its master: `elasticdl.api.environment` reads them."""
+
+
+_UID = f"$({JOB_UID})"
+"""Of the ElasticJob. A file of --yaml may be used again; what the last job of it has left in etcd must not count."""
 
 
 def name_of(job: str) -> str:
@@ -100,8 +104,9 @@ def has_master(args: JobArgs) -> bool:
 
 
 def _in_pods(args: JobArgs, place: Place) -> JobArgs:
-    """Return the arguments with the zoo where the pods have it."""
-    return replace(args, model_zoo=ZOO) if place.code and place.zoo and args.model_zoo else args
+    """Return the arguments with the zoo where the pods have it, and with another run for each ElasticJob."""
+    zoo = ZOO if place.code and place.zoo and args.model_zoo else args.model_zoo
+    return replace(args, model_zoo=zoo, run_id=f"{args.run_id}-{_UID}")
 
 
 def _meeting(args: JobArgs, etcd: str) -> Manifest:
@@ -184,7 +189,7 @@ def _worker_process(args: JobArgs, deployment: Deployment) -> Process:
     # The controller's own value would be that of another job of this name, whose records are in etcd.
     run = {env.JOB: f"{args.job_name}-{args.run_id}"}
     if args.job_command:
-        told = {JOB_NAME: args.job_name, MASTER_ADDR: _master(args), JOB_ARGS: literal(args.to_json())}
+        told = {JOB_NAME: args.job_name, MASTER_ADDR: _master(args), JOB_ARGS: _json(args)}
         return Process([literal(word) for word in shlex.split(args.job_command)], {**run, **told})
     if not has_master(args):
         processes = {env.PROCESSES: deployment.worker.limits.get(devices.GPU, "1")}  # one for each GPU
@@ -210,7 +215,12 @@ def _ps_addrs(args: JobArgs) -> Sequence[str]:
 
 
 def _job_args(args: JobArgs) -> Sequence[str]:
-    return ["--job_args", literal(args.to_json())]
+    return ["--job_args", _json(args)]
+
+
+def _json(args: JobArgs) -> str:
+    """Return the arguments as JSON in which Kubernetes replaces one variable: that of the run."""
+    return literal(args.to_json()).replace(literal(_UID), _UID)
 
 
 def first_pods(manifest: Mapping[str, Any]) -> tuple[str, str]:

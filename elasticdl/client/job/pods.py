@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contract import code, devices, labels, stack
+from contract.elasticjob import names
 from contract.pod_defaults import confined
 from elasticdl.client.flags import podspec, values
 from elasticdl.client.flags.asked import Asked, Deployment, Resources, Ship
@@ -38,10 +39,15 @@ LABEL_APP, LABEL_JOB, LABEL_TYPE, LABEL_INDEX = (
 )
 """Labels of the pods, for selectors that were written for ElasticDL. The index is added by the controller."""
 
-POD_NAME, POD_IP, POD_INDEX = "POD_NAME", "MY_POD_IP", "ELASTICDL_REPLICA_INDEX"
+POD_NAME, POD_IP, POD_INDEX, JOB_UID = "POD_NAME", "MY_POD_IP", "ELASTICDL_REPLICA_INDEX", "ELASTICDL_JOB_UID"
 """Variables of each container; the second is ElasticDL's."""
 
-_FIELDS = {POD_NAME: "metadata.name", POD_IP: "status.podIP", POD_INDEX: "metadata.labels['replica-index']"}
+_FIELDS = {
+    POD_NAME: "metadata.name",
+    POD_IP: "status.podIP",
+    POD_INDEX: f"metadata.labels['{names.LABEL_REPLICA_INDEX}']",
+    JOB_UID: f"metadata.labels['{names.LABEL_JOB_UID}']",
+}
 _WITH_PACKAGES = f'export PYTHONPATH="{PACKAGES}${{PYTHONPATH:+:$PYTHONPATH}}"; exec "$@"'
 """An image may have a PYTHONPATH of its own, which a variable of the container would replace."""
 

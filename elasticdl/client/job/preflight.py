@@ -9,7 +9,9 @@ What a user may not read can't be checked, and is no mistake of the command.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
 
 from cli.errors import AlreadyThere, CliError, Forbidden, Invalid, NotFound, Refused
 from cli.kube import JOBS, PODS, PRIORITY_CLASSES, Cluster, Kind, Object
@@ -101,12 +103,35 @@ def _of_place(asked: Asked, place: Place) -> Iterator[Mistake]:
         yield Mistake(
             "--etcd is missing", f"{where} is no stack's, which would have one: --etcd=http://etcd.NS.svc:2379"
         )
+    yield from _of_folders(asked, place)
     for volume in pods.mounted(deployment, place.facts):
         if volume.host_path and place.facts:
             yield Mistake(
                 f"--volume: host_path={volume.host_path}: {where} accepts only pods without privileges",
                 f"use a claim: claim_name={place.facts.data_claim},mount_path={volume.mount_path}",
             )
+
+
+def _of_folders(asked: Asked, place: Place) -> Iterator[Mistake]:
+    """Yield folders that each pod would have for itself alone, where it writes what others don't find.
+
+    What is only read may be in an image of one's own.
+    """
+    deployment = asked.deployment
+    volumes = pods.mounted(deployment, place.facts)
+    flags = {"checkpoint_dir": False, "output": False}
+    if not (deployment.image_name or deployment.worker_image or deployment.ps_image):
+        flags["checkpoint_dir_for_init"] = True
+    for name, only_read in flags.items():
+        address: str = getattr(asked.args, name)
+        mounts = [each.mount_path for each in volumes if only_read or not each.read_only]
+        if address and not address.startswith("s3://") and not any(_below(address, each) for each in mounts):
+            where = f"a folder below {' or '.join(mounts)}, or" if mounts else "a --volume and a folder on it, or"
+            yield Mistake(f"--{name}={address} is on no volume of the pods", f"name {where} s3://BUCKET/PREFIX")
+
+
+def _below(address: str, mount: str) -> bool:
+    return PurePosixPath(posixpath.normpath(address.removeprefix("file://"))).is_relative_to(mount)
 
 
 def _of_cluster(asked: Asked, cluster: Cluster, place: Place) -> Iterator[Mistake]:

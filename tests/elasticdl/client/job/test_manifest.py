@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from contract.elasticjob import codec
 from contract.elasticjob.choices import CleanPodPolicy, Launcher, PodNames, RestartPolicy, SuccessPolicy
+from controller import objects
 from elasticdl.client.flags import commandline
 from elasticdl.client.job.manifest import CRASHES, elastic_job, first_pods
 from elasticdl.client.job.pods import Place
@@ -77,6 +79,18 @@ def test_every_process_finds_the_others_and_gets_the_same_arguments() -> None:
 def test_a_text_that_looks_like_a_variable_reaches_the_process_as_it_is() -> None:
     text = after(words(job(model_params="a='$(POD_NAME)'"), "Worker"), "--job_args")
     assert json.loads(text)["model_params"] == "a='$$(POD_NAME)'"  # Kubernetes makes one dollar sign of two
+
+
+def test_each_job_that_is_made_of_one_file_is_another_run() -> None:
+    for replica in job()["spec"]["replicaSpecs"].values():
+        (container,) = replica["template"]["spec"]["containers"]
+        args = JobArgs.from_json(after(container["command"], "--job_args"))
+        assert args.run_id == "0-$(ELASTICDL_JOB_UID)"  # Kubernetes replaces it
+        (variable,) = (each for each in container["env"] if each["name"] == "ELASTICDL_JOB_UID")
+        assert variable["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.labels['tidewater.dev/job-uid']"
+    first, second = (replace(codec.job_of(job()), uid=uid) for uid in ("uid-1", "uid-2"))
+    assert objects.pod(first, "Master", 0, core=True)["metadata"]["labels"]["tidewater.dev/job-uid"] == "uid-1"
+    assert objects.pod(second, "Master", 0, core=True)["metadata"]["labels"]["tidewater.dev/job-uid"] == "uid-2"
 
 
 def test_in_an_image_the_zoo_stays_where_it_is() -> None:
@@ -183,7 +197,8 @@ def test_a_script_of_ones_own_takes_the_place_of_the_worker() -> None:
     (container,) = made["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"]
     env = {each["name"]: each.get("value") for each in container["env"]}
     assert env["ELASTICDL_MASTER_ADDR"] == "elasticdl-test-mnist-master:50001"
-    assert env["TIDEWATER_JOB"] == "test-mnist-0"  # another submission meets elsewhere
+    assert env["TIDEWATER_JOB"] == "test-mnist-0-$(ELASTICDL_JOB_UID)"  # another submission meets elsewhere
+    assert JobArgs.from_json(str(env["ELASTICDL_JOB_ARGS"])).run_id == "0-$(ELASTICDL_JOB_UID)"
     assert set(made["spec"]["replicaSpecs"]) == {"Master", "Worker"}
     assert (made["spec"]["launcher"], made["spec"]["rdzvEndpoint"]) == ("tidewater", "http://etcd.training.svc:2379")
     assert container["workingDir"] == "/elasticdl/zoo"

@@ -101,7 +101,7 @@ def test_elsewhere_everything_is_in_the_image(world: World) -> None:
 
 
 def test_each_submission_is_another_run(world: World) -> None:
-    assert job_args(world.submit(in_image())).run_id == "a1b2"
+    assert job_args(world.submit(in_image())).run_id == "a1b2-$(ELASTICDL_JOB_UID)"
 
 
 def test_elsewhere_a_job_needs_an_image(world: World, tmp_path: Path) -> None:
@@ -142,6 +142,51 @@ def test_the_classes_of_a_share_are_looked_for(world: World) -> None:
     world.cluster.remove(PRIORITY_CLASSES, "low")
     found = world.mistakes(in_image(worker_pod_priority="high=0.5"))
     assert found == ["there is no priority class low"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        pytest.param({"output": "/model"}, ["--output=/model is on no volume of the pods"], id="nowhere"),
+        pytest.param({"output": "model"}, ["--output=model is on no volume of the pods"], id="relative"),
+        pytest.param({"output": "/database"}, ["--output=/database is on no volume of the pods"], id="beside"),
+        pytest.param({"output": "/data/../model"}, ["--output=/data/../model is on no volume of the pods"], id="above"),
+        pytest.param(
+            {"checkpoint_dir": "file:///c", "checkpoint_steps": "5"},
+            ["--checkpoint_dir=file:///c is on no volume of the pods"],
+            id="file",
+        ),
+        pytest.param({"output": "/data/model"}, [], id="volume"),
+        pytest.param({"output": "file:///data/model"}, [], id="file-on-volume"),
+        pytest.param({"output": "/data"}, [], id="mount"),
+        pytest.param({"output": "s3://bucket/model"}, [], id="s3"),
+        pytest.param({"checkpoint_dir_for_init": "/zoo/model"}, [], id="init-in-the-image"),
+        pytest.param(
+            {"output": "/r/m", "volume": "claim_name=fileserver-claim,mount_path=/r,read_only=true"},
+            ["--output=/r/m is on no volume of the pods"],
+            id="read-only",
+        ),
+    ],
+)
+def test_what_is_shared_must_be_on_a_volume_or_in_s3(world: World, changed: dict[str, str], found: list[str]) -> None:
+    if found:
+        assert world.mistakes(in_image(**changed)) == found
+    else:
+        world.submit(in_image(**changed))
+
+
+def test_without_an_image_of_ones_own_a_model_to_begin_with_is_on_the_stacks_file_system(
+    stack: World, tmp_path: Path
+) -> None:
+    def begun(folder: str, init: str) -> Asked:
+        return seed.asked(("volume",), model_zoo=seed.zoo(tmp_path / folder), checkpoint_dir_for_init=init)
+
+    with pytest.raises(WrongCommand) as caught:
+        stack.submit(begun("a", "/model"))
+    (mistake,) = caught.value.mistakes
+    assert mistake.message == "--checkpoint_dir_for_init=/model is on no volume of the pods"
+    assert mistake.remedy == "name a folder below /data, or s3://BUCKET/PREFIX"
+    stack.submit(begun("b", "/data/model"))
 
 
 def test_who_may_not_read_priority_classes_may_submit(world: World) -> None:
