@@ -102,6 +102,11 @@ class JobArgs:
     job_command: str = ""
     """The command line of a training script of the user's own, which takes shards from the master."""
 
+    @property
+    def run(self) -> str:
+        """Return job and run in one: what a checkpoint's manifest says of who wrote it."""
+        return f"{self.job_name}/{self.run_id}"
+
     def data(self) -> str:
         """Return the address of the data that the job's tasks are cut from."""
         return {
@@ -254,5 +259,16 @@ def _problems_of_strategy(args: JobArgs) -> Iterator[tuple[str, str]]:
         )
     if args.checkpoint_steps and not args.checkpoint_dir:
         yield f"--checkpoint_steps is {args.checkpoint_steps} without --checkpoint_dir", "Give --checkpoint_dir."
+    shares = args.checkpoint_dir.rstrip("/") == args.checkpoint_dir_for_init.rstrip("/")
+    if (
+        args.checkpoint_steps
+        and args.checkpoint_dir
+        and shares
+        and args.distribution_strategy is not Strategy.ALLREDUCE
+    ):
+        yield (
+            f"--checkpoint_dir and --checkpoint_dir_for_init are both {args.checkpoint_dir}",
+            "Name another folder in --checkpoint_dir: one folder has the checkpoints of one run.",
+        )
     if args.mode is not JobMode.TRAIN and not args.checkpoint_dir_for_init:
         yield "--checkpoint_dir_for_init is missing", f"`elasticdl {args.mode}` uses the model of a checkpoint."

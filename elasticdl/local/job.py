@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import signal
 import threading
 from dataclasses import replace
@@ -30,8 +31,10 @@ log = logging.getLogger(__name__)
 def run(args: JobArgs) -> int:
     """Do a job in this process; return the exit code, as `contract.exit_codes` has them.
 
-    Errors are logged: wrong input gives USAGE, a failed job FAILED, SIGTERM LEFT.
+    Errors are logged: wrong input gives USAGE, a failed job FAILED, SIGTERM LEFT. Nothing continues such a job, so that
+    each start is a run of its own.
     """
+    args = replace(args, run_id=secrets.token_hex(4))
     ending = Ending()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, lambda *_: ending.leave())
@@ -57,6 +60,8 @@ def work(args: JobArgs, ending: Ending) -> bool:
         Leaving: `ending` says so.
     """
     job, spec = prepared(args, servers=0), assembly.spec_of(args)
+    if args.checkpoint_steps:
+        checkpoint.check_unused(args.checkpoint_dir, args.run)
     device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
     step = Step(spec, assembly.model_of(spec, args.seed), device)
     part = opened(_begun(args, held(step.model, spec.optimizer)))
@@ -89,4 +94,5 @@ def _begun(args: JobArgs, fresh: Contents) -> Contents:
         return fresh
     found = checkpoint.needed(args.checkpoint_dir_for_init, say=log.info)
     log.info("The values are those of %s", found.address)
-    return replace(checkpoint.load_values(found, (0, 1), fresh), version=0)
+    version = 0 if args.mode is JobMode.TRAIN else found.version
+    return checkpoint.load_values(found, (0, 1), replace(fresh, version=version))

@@ -58,6 +58,7 @@ class LocalTasks:
         self._coordinator = Here(part, job, store)
         self._actor = Actor(self._coordinator, store, None, job.setup.scores, Checkpoints("", 0, ""))
         self._coordinator.attend(ME, [], self)
+        self._coordinator.reached(part.view().version)
 
     @property
     def state(self) -> JobState:
@@ -102,11 +103,11 @@ class LocalTasks:
 
     def _save(self, version: int) -> None:
         """Write a checkpoint, as one parameter server does."""
-        directory, run = self._args.checkpoint_dir, f"{self._args.job_name}/{self._args.run_id}"
+        directory, run = self._args.checkpoint_dir, self._args.run
         with self._part.frozen() as frozen:
             saved = checkpoint.save_part(directory, version, (0, 1), self._part, frozen)
         checkpoint.commit(directory, version, [saved], run=run)
-        checkpoint.prune(directory, self._args.keep_checkpoint_max)
+        checkpoint.prune(directory, self._args.keep_checkpoint_max, run)
         log.info("Checkpoint of version %d is in %s", version, directory)
 
 

@@ -106,7 +106,7 @@ class Actor:
         self._servers.save(self._saves.directory, version, self._saves.run)
         self._coordinator.apply(functools.partial(transitions.saved, version=version))
         log.info("Checkpoint of version %d is in %s", version, self._saves.directory)
-        gone = checkpoint.prune(self._saves.directory, self._saves.keep)
+        gone = checkpoint.prune(self._saves.directory, self._saves.keep, self._saves.run)
         if gone:
             log.info("Older checkpoints are removed: %s", ", ".join(gone))
 

@@ -59,7 +59,7 @@ def prepared(args: JobArgs, servers: int) -> Job:
         evaluation_steps=args.evaluation_steps,
         evaluation_tasks=len(evaluation.pieces) if evaluation else 0,
         checkpoint_steps=args.checkpoint_steps if uses_servers and args.mode is JobMode.TRAIN else 0,
-        max_step=args.max_step if spec is None else last_step(args, spec),
+        max_step=_last_update(args, spec),
         exports=args.mode is JobMode.TRAIN and bool(args.output) and spec is not None,
         retries=args.max_task_retries,
         goes_on_without=args.task_fault_tolerance,
@@ -67,6 +67,13 @@ def prepared(args: JobArgs, servers: int) -> Job:
     scores = Scores(spec.eval_metrics) if spec and evaluation else None
     setup = Setup(rules, scores, (lambda script: by_script(args, script)) if work is None else None)
     return Job(setup, Plans(work, evaluation))
+
+
+def _last_update(args: JobArgs, spec: ModelSpec | None) -> int | None:
+    """Return after how many updates training ends; a model that isn't trained may have had as many before."""
+    if args.mode is not JobMode.TRAIN:
+        return None
+    return args.max_step if spec is None else last_step(args, spec)
 
 
 def by_script(args: JobArgs, script: Script) -> Plan:

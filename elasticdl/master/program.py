@@ -36,6 +36,7 @@ from elasticdl.master.service import MasterService, serve
 from elasticdl.master.store import EtcdStateStore, Fenced, Interrupted, Key, MemoryStore, StateStore
 from elasticdl.master.tasks.state import Stage
 from elasticdl.master.telling import Teller, log_to, tell_end
+from elasticdl.ps import checkpoint
 from trainer.errors import ConfigError
 from trainer.etcd.access import Access
 from trainer.etcd.client import EtcdStore, Store
@@ -117,7 +118,10 @@ class Watch:
 
 
 def _lead(args: JobArgs, place: Place, job: Job, store: StateStore, watch: Watch) -> int:
-    state, plans = resumed(store.take_over(), job)
+    fields = store.take_over()
+    if fields is None and job.setup.rules.checkpoint_steps:
+        checkpoint.check_unused(args.checkpoint_dir, args.run)
+    state, plans = resumed(fields, job)
     coordinator = Coordinator(job.setup, plans, store, state)
     with contextlib.ExitStack() as stack:
         servers = None
@@ -128,7 +132,7 @@ def _lead(args: JobArgs, place: Place, job: Job, store: StateStore, watch: Watch
         stack.callback(lambda: server.stop(GRACE_SECONDS).wait())
         log.info("Master of job %s listens on %s", args.job_name, place.address)
         stack.enter_context(_ticking(coordinator, Teller(coordinator.progress), watch))
-        checkpoints = Checkpoints(args.checkpoint_dir, args.keep_checkpoint_max, f"{args.job_name}/{args.run_id}")
+        checkpoints = Checkpoints(args.checkpoint_dir, args.keep_checkpoint_max, args.run)
         Actor(coordinator, store, servers, job.setup.scores, checkpoints).run()
         service.stop()
         coordinator.wait_until_all_are_gone(time.monotonic() + LINGER_SECONDS)

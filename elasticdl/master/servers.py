@@ -118,10 +118,15 @@ class Servers:
         return int(states[0].version)
 
     def save(self, directory: str, version: int, run: str) -> None:
-        """Write a checkpoint, which counts once all parts are there."""
+        """Write a checkpoint, which counts once all parts are there.
+
+        Raises:
+            ElasticDLError: a server can't write its part, or has written it where the master doesn't find it.
+        """
         request = pb.SaveRequest(directory=directory, version=version)
         parts = self._all("Save", request, seconds=SAVE_SECONDS)
         saved = [checkpoint.Saved(part.file, part.size, part.sha256) for part in parts]
+        checkpoint.check_written(directory, version, saved)
         checkpoint.commit(directory, version, saved, run=run)
 
     def _all(self, method: str, request: Any, *, seconds: float = channels.CALL_SECONDS) -> list[Any]:

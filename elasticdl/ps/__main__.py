@@ -17,10 +17,11 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 from contract.exit_codes import LEFT, USAGE
 from elasticdl.errors import ElasticDLError, InputError
-from elasticdl.job import JobArgs
+from elasticdl.job import JobArgs, JobMode
 from elasticdl.ps.checkpoint import Found, load_part, needed, newest
 from elasticdl.ps.model.part import Contents
 from elasticdl.ps.model.policy import Policy
@@ -51,11 +52,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         LOG.error("%s", error)
         return 1
     return LEFT
-
-
-def run_name(args: JobArgs) -> str:
-    """Return what a checkpoint's manifest says of who wrote it: job and run."""
-    return f"{args.job_name}/{args.run_id}"
 
 
 def _run(options: argparse.Namespace, args: JobArgs) -> None:
@@ -92,14 +88,19 @@ def beginning(
 ) -> tuple[Contents | None, Found | None]:
     """Return a server's part of the checkpoint that it goes on from, or else the one that new models get values of.
 
+    A model that is trained begins with version 0; one that is evaluated, or predicts, has the checkpoint's.
+
     Raises:
         BadCheckpoint: --checkpoint_dir_for_init is given, and has no whole checkpoint.
     """
-    found = newest(args.checkpoint_dir, say=say, run=run_name(args)) if args.checkpoint_dir else None
+    found = newest(args.checkpoint_dir, say=say, run=args.run) if args.checkpoint_dir else None
     if found:
         say(f"going on from checkpoint {found.address}")
         return load_part(found, place), None
-    return None, needed(args.checkpoint_dir_for_init, say=say) if args.checkpoint_dir_for_init else None
+    if not args.checkpoint_dir_for_init:
+        return None, None
+    found = needed(args.checkpoint_dir_for_init, say=say)
+    return None, replace(found, version=0) if args.mode is JobMode.TRAIN else found
 
 
 def _reporting(stack: ExitStack, master: str, index: int) -> Callable[[int], None]:

@@ -2,7 +2,7 @@
 
     saved = save_part("/data/checkpoints/mnist", 200, (0, 2), part, frozen)       # each server
     commit("/data/checkpoints/mnist", 200, [saved, …], run="mnist/1")              # the master, when all have answered
-    prune("/data/checkpoints/mnist", keep=3)
+    prune("/data/checkpoints/mnist", keep=3, run="mnist/1")
     found = newest("/data/checkpoints/mnist", say=log)                             # a server that begins
     load_part(found, (0, 3))
     load_model("/data/checkpoints/mnist").dense                                    # export, evaluation, prediction
@@ -28,16 +28,16 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Any
 
 import torch
 
 from elasticdl.data.storage.addresses import open_blob
 from elasticdl.embedding_init import Table
-from elasticdl.errors import DataError
+from elasticdl.errors import DataError, MissingData
 from elasticdl.ps.errors import BadCheckpoint, PushRefused
 from elasticdl.ps.format import Reader, write
-from elasticdl.ps.model.dense import fits
 from elasticdl.ps.model.part import Contents, Frozen, Part
 from elasticdl.ps.part_file import contents, entries, with_new_state
 from elasticdl.ps.storage import joined, removed, sizes, written
@@ -126,36 +126,45 @@ def load_part(found: Found, place: tuple[int, int]) -> Contents:
 
 
 def load_values(found: Found, place: tuple[int, int], fresh: Contents) -> Contents:
-    """Return a new model with the values of a checkpoint; the optimizer and the version begin anew.
+    """Return a new model with the values of a checkpoint; the optimizer and its version are the new model's.
 
     Raises:
         PushRefused: the checkpoint is of another model; says which parameter differs.
     """
     loaded = _load(found, place, state=False)
-    held = {**loaded.dense, **loaded.buffers}
-    ours = {**fresh.dense, **fresh.buffers}
-    try:
-        for name, value in ours.items():
-            fits(name, value, held.get(name))
-        other = sorted(set(held) - set(ours))
-        if other:
-            raise PushRefused(f"the model that was pushed has no {', '.join(other[:5])}", "")
-        for name, table in fresh.tables.items():
-            theirs = loaded.stored.get(name)
-            if theirs is None or theirs.table.dim != table.dim:
-                was = "isn't there" if theirs is None else f"has dim {theirs.table.dim}"
-                raise PushRefused(f"embedding table {name!r} with dim {table.dim} {was}", "")
-    except PushRefused as error:
+    for difference in _differences(loaded, fresh):
         raise PushRefused(
-            f"the checkpoint {found.address} is of another model: {error.message}",
+            f"the checkpoint {found.address} is of another model: {difference}",
             "Name a checkpoint of this model in --checkpoint_dir_for_init.",
-        ) from error
+        )
     stored = {
         name: with_new_state(replace(loaded.stored[name], table=table), fresh.optimizer)
         for name, table in fresh.tables.items()
     }
     dense = {name: loaded.dense[name] for name in fresh.dense}
     return replace(fresh, dense=dense, buffers=loaded.buffers, stored=stored)
+
+
+def _differences(loaded: Contents, fresh: Contents) -> Iterator[str]:
+    """Yield what a checkpoint and a new model don't have in common."""
+    held = {**loaded.dense, **loaded.buffers}
+    ours = {**fresh.dense, **fresh.buffers}
+    for name, value in ours.items():
+        there = held.get(name)
+        if there is None:
+            yield f"it has no {name}"
+        elif (there.shape, there.dtype) != (value.shape, value.dtype):
+            yield (
+                f"{name} has shape {list(there.shape)} ({there.dtype}) in the checkpoint, and {list(value.shape)} "
+                f"({value.dtype}) in the model"
+            )
+    if other := sorted(set(held) - set(ours)):
+        yield f"the model has no {', '.join(other[:5])}"
+    for name, table in fresh.tables.items():
+        theirs = loaded.stored.get(name)
+        if theirs is None or theirs.table.dim != table.dim:
+            was = "isn't there" if theirs is None else f"has dim {theirs.table.dim}"
+            yield f"embedding table {name!r} with dim {table.dim} {was}"
 
 
 def _load(found: Found, place: tuple[int, int], *, state: bool) -> Contents:
@@ -182,24 +191,54 @@ def commit(directory: str, version: int, parts: Sequence[Saved], run: str = "") 
     written(joined(directory, name_of(version), MANIFEST), lambda file: file.write(data))
 
 
-def prune(directory: str, keep: int) -> list[str]:
-    """Remove all but the newest checkpoints, and what is left of older ones that were never finished.
+def check_written(directory: str, version: int, parts: Sequence[Saved]) -> None:
+    """Raise BadCheckpoint if a part isn't there: a server may have written it into a folder of its own container."""
+    folder = joined(directory, name_of(version))
+    for part in parts:
+        try:
+            with open_blob(joined(folder, part.file)):  # by its name: a list may be one that the node has cached
+                pass
+        except MissingData as error:
+            raise BadCheckpoint(
+                f"{folder} has no {part.file}, which a parameter server has written: it is another folder there",
+                "Name a folder in --checkpoint_dir that master and servers share: on a --volume, or s3://.",
+            ) from error
+
+
+def prune(directory: str, keep: int, run: str) -> list[str]:
+    """Remove all but the newest checkpoints of a run, and what is left of older ones that were never finished.
 
     Args:
         directory: of the job's checkpoints.
         keep: how many; 0: all.
+        run: checkpoints of other runs aren't counted, and stay.
 
     Returns:
         The names of those that are removed.
     """
     folders = _folders(directory)
-    complete = sorted((name for name, files in folders.items() if MANIFEST in files), reverse=True)
-    kept = complete[:keep] if keep else complete
+    complete = {name for name, files in folders.items() if MANIFEST in files}
+    newest_first = (name for name in sorted(complete, reverse=True) if _run_of(joined(directory, name)) == run)
+    own = list(islice(newest_first, None if keep else 1))
+    gone = own[keep:] if keep else []
     # One without a manifest may be under way if it is newer than the newest that counts.
-    gone = [name for name in folders if name not in kept and complete and name <= complete[0]]
+    gone += [name for name in folders if name not in complete and own and name < own[0]]
     for name in gone:
         removed(joined(directory, name), MANIFEST)
     return sorted(gone)
+
+
+def check_unused(directory: str, run: str) -> None:
+    """Raise BadCheckpoint if a folder for a run's checkpoints has some of another run.
+
+    Both would have checkpoints of the same versions: one would replace those of the other.
+    """
+    for address in _addresses(directory):
+        if (other := _run_of(address)) != run:
+            raise BadCheckpoint(
+                f"--checkpoint_dir={directory} has checkpoints of another run: {address} is of {other or 'none'}",
+                "Name another folder. To begin with that checkpoint, name its folder in --checkpoint_dir_for_init.",
+            )
 
 
 def newest(directory: str, *, say: Callable[[str], None] = print, run: str | None = None) -> Found | None:
@@ -258,6 +297,14 @@ def _folders(directory: str) -> dict[str, set[str]]:
         if _NAME.fullmatch(name):
             folders.setdefault(name, set()).add(file)
     return folders
+
+
+def _run_of(address: str) -> str:
+    """Return which run has written a checkpoint; empty if its manifest can't be read."""
+    try:
+        return _manifest(address).run
+    except (BadCheckpoint, DataError):
+        return ""
 
 
 def _manifest(address: str) -> Found:

@@ -67,7 +67,7 @@ class ParameterServer(services.ParameterServerServicer):
             identity: Which server this is.
             policy: What it does with gradients.
             restored: Its part of the checkpoint that it goes on from.
-            init_from: A checkpoint of another job, whose values take the place of the first model's.
+            init_from: A checkpoint of another job, whose values and version take the place of the first model's.
             changed: Is told each new version; must return at once.
             say: Is told what a person should know.
         """
@@ -195,7 +195,7 @@ class ParameterServer(services.ParameterServerServicer):
             self._say(f"rows are those of {self._init_from.address}, dense values the worker's")
             return replace(loaded, dense=contents.dense, buffers=contents.buffers)
         self._say(f"values are those of {self._init_from.address}")
-        return loaded
+        return replace(loaded, version=self._init_from.version)
 
     def _there(self) -> Part:
         if self._part is None:

@@ -68,6 +68,10 @@ def test_good_arguments_are_accepted(changes: dict[str, Any]) -> None:
         ({"evaluation_steps": 5, "job_command": "python x.py"}, "--evaluation_steps with --job_command"),
         ({"mode": JobMode.PREDICT, "job_command": "python x.py"}, "--job_command with `elasticdl predict`"),
         ({"checkpoint_steps": 5}, "--checkpoint_dir"),
+        (
+            {"checkpoint_steps": 5, "checkpoint_dir": "/data/c", "checkpoint_dir_for_init": "/data/c/"},
+            "--checkpoint_dir and --checkpoint_dir_for_init are both /data/c",
+        ),
         ({"checkpoint_steps": -5}, "--checkpoint_steps is -5"),
         ({"keep_checkpoint_max": -1}, "--keep_checkpoint_max is -1"),
         ({"max_task_retries": -1}, "--max_task_retries is -1"),

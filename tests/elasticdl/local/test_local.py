@@ -176,7 +176,7 @@ def test_evaluate_and_predict_use_an_exported_model_or_a_checkpoint(
     assert local.run(job_args(clicks_records, mode=JobMode.EVALUATE, **begun)) == exit_codes.FINISHED
     model, spec = load_model(str(tmp_path / "output"), str(ZOO)), spec_of(args)
     expected = metrics_of(model, spec, args.validation_data)
-    assert list(logged(caplog).values()) == [str({name: float(f"{value:.7g}") for name, value in expected.items()})]
+    assert logged(caplog) == {50: str({name: float(f"{value:.7g}") for name, value in expected.items()})}
 
     out = tmp_path / "predictions"
     predicting = job_args(
@@ -197,6 +197,19 @@ def test_a_checkpoint_of_another_model_is_refused_with_the_parameters_name(
     other = job_args(digits_records, model_params="channels=8", checkpoint_dir_for_init=str(tmp_path))
     assert local.run(other) == exit_codes.USAGE
     assert "0.weight has shape" in caplog.text
+    assert "parameter server" not in caplog.text
+
+
+def test_a_second_job_with_the_same_folder_for_checkpoints_is_refused_and_changes_nothing(
+    digits_records: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    args = job_args(digits_records, checkpoint_dir=str(tmp_path), checkpoint_steps=2, max_step=4)
+    assert local.run(args) == exit_codes.FINISHED
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert before
+    assert local.run(args) == exit_codes.USAGE
+    assert f"--checkpoint_dir={tmp_path} has checkpoints of another run" in caplog.text
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_a_task_that_cannot_be_read_fails_the_job_with_the_file_and_after_its_retries(

@@ -8,12 +8,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 import torch
 
-from elasticdl.errors import ElasticDLError
+from elasticdl.errors import ElasticDLError, InputError
 from elasticdl.job import JobArgs, Strategy
 from elasticdl.master.program import Place, run
 from elasticdl.master.servers import Servers
@@ -135,6 +136,39 @@ def test_checkpoints_are_whole_and_only_the_newest_are_kept(tmp_path: Path) -> N
     assert len(list(folder.iterdir())) <= 2
     model = checkpoint.load_model(str(folder))
     assert {name: value.tolist() for name, value in model.dense.items()} == {name: [-10.0, -10.0] for name in MODEL}
+
+
+def test_a_folder_with_checkpoints_of_another_run_ends_the_master_before_anything_is_trained(tmp_path: Path) -> None:
+    checkpoint.commit(str(tmp_path), 20, [], run="small/1")
+    args = job(tmp_path, checkpoint_steps=2, checkpoint_dir=str(tmp_path))
+    place = Place("127.0.0.1:0", "master", ("ps-0:1", "ps-1:1"))
+    with pytest.raises(InputError, match=r"has checkpoints of another run: .*000020 is of small/1"):
+        run(args, place, None)
+
+
+def test_a_master_of_the_same_run_goes_on_beside_its_checkpoints(tmp_path: Path) -> None:
+    checkpoint.commit(str(tmp_path), 20, [], run="small/0")
+    args = job(tmp_path, checkpoint_steps=2, checkpoint_dir=str(tmp_path), validation_data="")
+    with servers(2) as addresses, client(addresses) as ps, running(args, addresses) as (address, codes):
+        ps.init_model(MODEL, [], SGD(lr=1.0))
+        with worker(address, "worker-0") as one:
+            Observer(one, ps).work()
+    assert codes == [0]
+
+
+def test_a_part_that_a_server_wrote_into_its_own_container_fails_the_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def in_container(directory: str, *others: Any) -> checkpoint.Saved:
+        return checkpoint.save_part(f"{tmp_path}/container{directory}", *others)
+
+    monkeypatch.setattr("elasticdl.ps.service.save_part", in_container)
+    folder = str(tmp_path / "checkpoints")
+    with servers(1) as addresses, client(addresses) as ps, Servers(tuple(addresses), patience_seconds=60) as one:
+        ps.init_model(MODEL, [], SGD(lr=1.0))
+        with pytest.raises(ElasticDLError, match=f"{folder}/version-000000000001 has no part-00000-of-00001"):
+            one.save(folder, 1, run="small/0")
+    assert checkpoint.newest(folder) is None
 
 
 def test_gradients_that_wait_for_more_are_applied_before_the_end(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from elasticdl.embedding_init import Table
 from elasticdl.ps.checkpoint import (
     MANIFEST,
     Saved,
+    check_unused,
+    check_written,
     commit,
     load_model,
     load_part,
@@ -275,10 +277,39 @@ def test_pruning_keeps_the_newest_and_those_that_are_under_way(directory: str) -
     for version in (4, 7):  # 4 was never finished, 7 may still be
         with cluster.parts[0].frozen() as frozen:
             save_part(directory, version, (0, 1), cluster.parts[0], frozen)
-    assert prune(directory, 2) == [name_of(1), name_of(4)]
+    assert prune(directory, 2, run="") == [name_of(1), name_of(4)]
     assert {name.partition("/")[0] for name in sizes(directory)} == {name_of(3), name_of(5), name_of(7)}
-    assert prune(directory, 0) == []
-    assert prune(joined(directory, "absent"), 2) == []
+    assert prune(directory, 0, run="") == []
+    assert prune(joined(directory, "absent"), 2, run="") == []
+
+
+def test_pruning_neither_counts_nor_removes_the_checkpoints_of_another_run(directory: str) -> None:
+    cluster = Cluster.new(1, SGD(lr=0.1))
+    for version in (20, 40, 60):
+        cluster.save(directory, version, "mnist/1")
+    for version in (10, 30):
+        cluster.save(directory, version, "mnist/2")
+    assert prune(directory, 1, run="mnist/2") == [name_of(10)]
+    assert {name.partition("/")[0] for name in sizes(directory)} == {name_of(each) for each in (20, 30, 40, 60)}
+
+
+def test_a_folder_with_checkpoints_of_another_run_is_refused_by_name(directory: str) -> None:
+    check_unused(directory, "mnist/2")
+    cluster = Cluster.new(1, SGD(lr=0.1)).save(directory, 20, "mnist/2")
+    check_unused(directory, "mnist/2")
+    cluster.save(directory, 10, "mnist/1")
+    with pytest.raises(BadCheckpoint, match=f"--checkpoint_dir={directory} .*{name_of(10)} is of mnist/1") as caught:
+        check_unused(directory, "mnist/2")
+    assert "another folder" in caught.value.remedy
+
+
+def test_a_part_that_is_not_where_the_master_looks_is_named(directory: str) -> None:
+    cluster = Cluster.new(1, SGD(lr=0.1))
+    with cluster.parts[0].frozen() as frozen:
+        saved = save_part(directory, 3, (0, 1), cluster.parts[0], frozen)
+    check_written(directory, 3, [saved])
+    with pytest.raises(BadCheckpoint, match=f"elsewhere/{name_of(3)} has no {saved.file}"):
+        check_written(joined(directory, "elsewhere"), 3, [saved])
 
 
 def test_another_job_begins_with_the_values_and_a_new_optimizer(tmp_path: Path) -> None:
@@ -328,8 +359,10 @@ def test_a_checkpoint_of_another_model_is_refused_by_name(
     Cluster.new(2, SGD(lr=0.1)).save(str(tmp_path), 3)
     found = newest(str(tmp_path))
     assert found
-    with pytest.raises(PushRefused, match=message):
+    with pytest.raises(PushRefused, match=message) as caught:
         load_values(found, (0, 1), change(contents(Cluster.new(1, SGD(lr=0.1)).parts[0])))
+    assert "server" not in str(caught.value)  # a job in one process has none
+    assert "pushed" not in str(caught.value)
 
 
 def test_a_part_is_a_file_of_the_format_safetensors(tmp_path: Path) -> None:
@@ -366,7 +399,7 @@ def test_what_a_server_left_that_was_killed_while_it_wrote_is_removed(tmp_path: 
     (tmp_path / name_of(100)).mkdir()
     (tmp_path / name_of(100) / ".part-00000-of-00001-5f0c8a1e.safetensors.93ab77d0").write_bytes(b"half")
     commit(str(tmp_path), 200, [])
-    assert prune(str(tmp_path), keep=1) == [name_of(100)]
+    assert prune(str(tmp_path), keep=1, run="") == [name_of(100)]
     assert [path.name for path in tmp_path.iterdir()] == [name_of(200)]
 
 

@@ -12,7 +12,7 @@ import torch
 from contract.exit_codes import LEFT, USAGE
 from elasticdl.embedding_init import Table
 from elasticdl.errors import InputError
-from elasticdl.job import JobArgs
+from elasticdl.job import JobArgs, JobMode
 from elasticdl.ps.checkpoint import newest
 from elasticdl.zoo.optimizers import SGD
 from tests.elasticdl.ps.running import Process, client
@@ -42,7 +42,7 @@ def test_two_servers_come_back_as_three_of_the_same_run_and_a_new_run_begins_ane
     with Process(0, 2, args) as first, Process(1, 2, args) as second, client([first.address, second.address]) as ps:
         ps.init_model(DENSE, [], SGD(lr=1.0))
         ps.push_gradients(1, {"a": torch.ones(2), "b": torch.ones(3)})
-        ps.save(str(tmp_path), 1, run=main.run_name(args))
+        ps.save(str(tmp_path), 1, run=args.run)
     with Process(0, 3, args) as again:
         assert "version 1" in again.beginning
     with Process(0, 3, JobArgs(job_name="digits", run_id="2", checkpoint_dir=str(tmp_path))) as fresh:
@@ -62,7 +62,7 @@ def test_a_server_that_lost_its_part_gets_the_trained_values_and_the_rows_of_the
     with Process(0, 1, first) as process, client([process.address]) as ps:
         ps.init_model(DENSE, [table], SGD(lr=1.0))
         ps.push_gradients(1, {"a": torch.ones(2)}, {"item": (ids, torch.ones(4, 2))})
-        ps.save(str(tmp_path), 1, run=main.run_name(first))
+        ps.save(str(tmp_path), 1, run=first.run)
         rows = ps.pull_rows("item", ids)
     args = JobArgs(job_name="second", checkpoint_dir_for_init=str(tmp_path))
     with Process(0, 1, args) as process, client([process.address]) as ps:
@@ -96,6 +96,19 @@ def test_wrong_input_is_named_and_is_no_reason_to_restart(
         for number, handler in handlers.items():
             signal.signal(number, handler)
     assert message in caplog.text
+
+
+def test_a_model_that_is_evaluated_has_the_checkpoints_version(tmp_path: Path) -> None:
+    first = JobArgs(job_name="first")
+    with Process(0, 1, first) as process, client([process.address]) as ps:
+        ps.init_model(DENSE, [], SGD(lr=1.0))
+        ps.push_gradients(1, {"a": torch.ones(2)})
+        ps.save(str(tmp_path), 1, run=first.run)
+    args = JobArgs(job_name="second", mode=JobMode.EVALUATE, checkpoint_dir_for_init=str(tmp_path))
+    with Process(0, 1, args) as process, client([process.address]) as ps:
+        ps.init_model(DENSE, [], SGD(lr=1.0))
+        assert ps.pull_dense()["a"].tolist() == [-1.0] * 2
+        assert ps.versions == (1,)
 
 
 def test_a_checkpoint_for_init_that_is_not_there_is_named(tmp_path: Path) -> None:
