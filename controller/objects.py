@@ -127,7 +127,7 @@ def _pod_labels(job: ElasticJob, which: CreatePod) -> dict[str, str]:
     """Return the labels that the controller sets; its own come last."""
     replica = job.spec.replica_specs[which.type]
     found = {} if replica.index_label is None else {replica.index_label: str(which.index)}
-    found |= names.pod_labels(job.name, which.type, which.index) | {names.LABEL_JOB_UID: job.uid}
+    found |= {**names.pod_labels(job.name, which.type, which.index), names.LABEL_JOB_UID: job.uid}
     if replica.pod_names is PodNames.SUCCESSIVE:
         found[names.LABEL_TIER] = names.CORE if which.core else names.SURGE
     if job.launcher is Launcher.TIDEWATER and which.type == names.WORKER:

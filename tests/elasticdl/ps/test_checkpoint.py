@@ -19,7 +19,6 @@ from elasticdl.ps.checkpoint import (
     MANIFEST,
     Saved,
     check_unused,
-    check_written,
     commit,
     load_model,
     load_part,
@@ -301,15 +300,6 @@ def test_a_folder_with_checkpoints_of_another_run_is_refused_by_name(directory: 
     with pytest.raises(BadCheckpoint, match=f"--checkpoint_dir={directory} .*{name_of(10)} is of mnist/1") as caught:
         check_unused(directory, "mnist/2")
     assert "another folder" in caught.value.remedy
-
-
-def test_a_part_that_is_not_where_the_master_looks_is_named(directory: str) -> None:
-    cluster = Cluster.new(1, SGD(lr=0.1))
-    with cluster.parts[0].frozen() as frozen:
-        saved = save_part(directory, 3, (0, 1), cluster.parts[0], frozen)
-    check_written(directory, 3, [saved])
-    with pytest.raises(BadCheckpoint, match=f"elsewhere/{name_of(3)} has no {saved.file}"):
-        check_written(joined(directory, "elsewhere"), 3, [saved])
 
 
 def test_another_job_begins_with_the_values_and_a_new_optimizer(tmp_path: Path) -> None:
