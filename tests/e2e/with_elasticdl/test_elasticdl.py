@@ -175,13 +175,18 @@ def test_all_reduce_trains_with_half_of_the_workers_at_high_priority(tutorial: T
     tutorial.run(f"kubectl delete {job.named}")
 
 
-def test_its_model_is_evaluated_by_parameter_servers(tutorial: Tutorial) -> None:
-    tutorial.run(EVALUATE)
+def test_its_model_is_evaluated_by_parameter_servers_each_time_that_a_file_of_the_job_is_created(
+    tutorial: Tutorial,
+) -> None:
+    tutorial.run(f"{EVALUATE} --yaml=evaluate.yaml")
     job = Job(tutorial.path, "elasticdl-evaluate", SPACE)
-    job.await_condition("Succeeded")
-    ((_, accuracy),) = tutorial.evaluations("elasticdl-evaluate-master")
-    assert accuracy >= ACCURACY
-    tutorial.run(f"kubectl delete {job.named}")
+    for _ in range(2):
+        tutorial.run("kubectl create -f evaluate.yaml")
+        job.await_condition("Succeeded")
+        ((step, accuracy),) = tutorial.evaluations("elasticdl-evaluate-master")
+        assert step > 0
+        assert accuracy >= ACCURACY
+        tutorial.run(f"kubectl delete {job.named}")
 
 
 def test_a_script_of_ones_own_goes_on_without_a_deleted_worker_and_with_its_successor(tutorial: Tutorial) -> None:
