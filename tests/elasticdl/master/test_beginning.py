@@ -39,10 +39,12 @@ def test_the_lower_one_of_max_step_and_the_models_own_counts(tmp_path: Path) -> 
     assert prepared(args, 0).setup.rules.max_step == 20
 
 
-@pytest.mark.parametrize("mode", [JobMode.EVALUATE, JobMode.PREDICT])
-def test_a_model_that_is_not_trained_may_have_had_as_many_updates_before(tmp_path: Path, mode: JobMode) -> None:
+@pytest.mark.parametrize(("mode", "output"), [(JobMode.EVALUATE, ""), (JobMode.PREDICT, "/predictions")])
+def test_a_model_that_is_not_trained_may_have_had_as_many_updates_before(
+    tmp_path: Path, mode: JobMode, output: str
+) -> None:
     data = str(tmp_path / "test.csv")
-    args = write_job(tmp_path, mode=mode, max_step=1, checkpoint_dir_for_init="/c")
+    args = write_job(tmp_path, mode=mode, max_step=1, checkpoint_dir_for_init="/c", output=output)
     job = prepared(dataclasses.replace(args, validation_data=data, prediction_data=data), 0)
     state, _ = resumed(None, job)
     assert not transitions.reached(state, job.setup.rules, 5).stopped
