@@ -38,7 +38,8 @@ def test_two_workers_train_one_model_in_global_batches_of_one_size(tmp_path: Pat
     assert one[0] > 0.85
     told = {update.step: update.records for worker in workers for update in worker.updates()}
     assert sum(told.values()) == 3 * records
-    assert list(told.values())[:-2] == [WHOLE] * (len(told) - 2)
+    # The one that has met etcd first may have made the first updates alone.
+    assert [told[step] for step in sorted(told)][:-2] == [WHOLE] * (len(told) - 2)
     tasks = sorted(shard for worker in workers for shard in worker.shards())
     assert tasks == list(range(1, 1 + 3 * -(-records // 64)))
 
