@@ -27,7 +27,7 @@ def ends(worker: Process) -> tuple[float, int, str]:
 
 
 def records_of(*workers: Process) -> list[int]:
-    """Return the records of each update, in the order of steps: the worker that begins may make the first ones alone."""
+    """Return the records of each update, in the order of steps: one worker may make the first ones alone."""
     found = {update.step: update.records for worker in workers for update in worker.updates()}
     return [found[step] for step in sorted(found)]
 
