@@ -7,8 +7,10 @@ with Farm("tests.trainer.schedules.zygote", folder) as farm:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -66,6 +68,12 @@ class Farm:
     def code(self, request: str) -> int | None:
         """Return the exit code of the process of that request, None while it runs; negative for a signal."""
         return self._codes.get(request)
+
+    def signal(self, request: str, number: signal.Signals) -> None:
+        """Send a signal to the process of that request, unless it has ended."""
+        if self.code(request) is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pids[request], number)
 
     def wait(self, request: str, seconds: float) -> int:
         """Return the exit code of the process of that request once it has ended."""

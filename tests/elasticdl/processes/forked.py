@@ -7,9 +7,7 @@ with Farm(ZYGOTE, folder, ENVIRONMENT) as farm:
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,14 +26,15 @@ def fork(farm: Farm, kind: str, log: Path, argv: Sequence[str], points: Path | N
     """Fork a process: a master, ps or worker with a command line."""
     name = f"{kind}-{next(_NUMBERS)}"
     request = {"id": name, "kind": kind, "log": str(log), "argv": list(argv), "points": str(points or "")}
-    return Forked(farm, name, farm.fork(request), log)
+    farm.fork(request)
+    return Forked(farm, name, log)
 
 
 class Forked:
     """One process."""
 
-    def __init__(self, farm: Farm, name: str, pid: int, log: Path) -> None:
-        self._farm, self.name, self.pid, self.log = farm, name, pid, log
+    def __init__(self, farm: Farm, name: str, log: Path) -> None:
+        self._farm, self.name, self.log = farm, name, log
 
     def poll(self) -> int | None:
         """Return the exit code; None while the process runs, negative for a signal."""
@@ -43,9 +42,7 @@ class Forked:
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal, unless the process has ended."""
-        if self.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
+        self._farm.signal(self.name, number)
 
     def kill(self) -> None:
         """Kill the process and wait for its end."""

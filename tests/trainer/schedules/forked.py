@@ -9,8 +9,6 @@ with Farm(ZYGOTE, folder) as farm:
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 import time
 from pathlib import Path
@@ -35,15 +33,13 @@ class ForkedScript(Worker):
         Logged.__init__(self, name, log)
         self._farm, self._request = farm, str(log)
         argv = ["--worker", name, *arguments]
-        self._pid = farm.fork({"id": self._request, "log": str(log), "netns": "", "argv": argv})
+        farm.fork({"id": self._request, "log": str(log), "netns": "", "argv": argv})
 
     def poll(self) -> int | None:
         return self._farm.code(self._request)
 
     def signal(self, number: signal.Signals) -> None:
-        if self.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, number)
+        self._farm.signal(self._request, number)
 
     def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
         return self._farm.wait(self._request, seconds)
@@ -88,9 +84,7 @@ class Forked(Logged):
     def signal(self, number: signal.Signals) -> None:
         """Send a signal, and record what the worker is expected to do."""
         self._note(number)
-        if self.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
+        self._farm.signal(str(self.folder), number)
 
     def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
         try:
