@@ -10,6 +10,7 @@ holds. If replica 0 is lost, all are. In etcd they meet without it, by this proj
 from __future__ import annotations
 
 import copy
+import itertools
 import re
 import shlex
 from collections.abc import Sequence
@@ -85,7 +86,7 @@ def found_in(role: Role) -> Command | None:
 def lacks_etcd(role: Role) -> bool:
     """Return whether a role's command names the rendezvous on etcd, and the endpoint of another one."""
     command = found_in(role)
-    return command is not None and _backend(command) == BACKEND and _has_own_endpoint(command)
+    return command is not None and _lacks_etcd(command)
 
 
 def met_in_etcd(role: Role, endpoint: str) -> Role:
@@ -99,7 +100,7 @@ def met_in_etcd(role: Role, endpoint: str) -> Role:
     if command is None:
         return role
     backend, place = command.option("rdzv-backend"), command.option("rdzv-endpoint")
-    if backend is None or place is None or not (_backend(command) == STORE or lacks_etcd(role)):
+    if backend is None or place is None or not (_backend(command) == STORE or _lacks_etcd(command)):
         return role
     quoted = shlex.quote(endpoint) if command.shell else endpoint
     text = command.text
@@ -117,9 +118,11 @@ def _backend(command: Command) -> str:
     return "" if option is None else _plain(option.value, shell=command.shell)
 
 
-def _has_own_endpoint(command: Command) -> bool:
+def _lacks_etcd(command: Command) -> bool:
     place = command.option("rdzv-endpoint")
-    return place is not None and _OWN_ENDPOINT.fullmatch(_plain(place.value, shell=command.shell)) is not None
+    if place is None or _backend(command) != BACKEND:
+        return False
+    return _OWN_ENDPOINT.fullmatch(_plain(place.value, shell=command.shell)) is not None
 
 
 def _read(text: str, *, shell: bool) -> Command | None:
@@ -146,10 +149,15 @@ def _read(text: str, *, shell: bool) -> Command | None:
 
 def _begin(words: Sequence[str]) -> int:
     """Return the position of torchrun's first argument; 0 if the words are another program's."""
-    if not words or not _PYTHON.fullmatch(words[0]):
-        return int(bool(words) and words[0].rpartition("/")[2] == "torchrun")
-    option = next((at for at, word in enumerate(words[1:], 1) if word == "-m" or not word.startswith("-")), 0)
-    return option + 2 if [*words[option : option + 2]] == ["-m", _MODULE] else 0
+    if not words:
+        return 0
+    if words[0].rpartition("/")[2] == "torchrun":
+        return 1
+    if not _PYTHON.fullmatch(words[0]):
+        return 0
+    options_of_python = itertools.takewhile(lambda word: word.startswith("-") and word != "-m", words[1:])
+    module = 1 + len(list(options_of_python))
+    return module + 2 if list(words[module : module + 2]) == ["-m", _MODULE] else 0
 
 
 def _words(text: str, *, shell: bool) -> Sequence[tuple[str, int, int]]:
