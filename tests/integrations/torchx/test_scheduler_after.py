@@ -25,6 +25,15 @@ def submitted(scheduler: TidewaterScheduler, given: AppDef | None = None, **cfg:
     return app_id
 
 
+def unreadable(scheduler: TidewaterScheduler, cluster: KubernetesInMemory) -> str:
+    """Submit an application, and take a field from its job without which it can't be read; return its id."""
+    app_id = submitted(scheduler)
+    job = cluster.job(app_id)
+    job["spec"].pop("rdzvEndpoint")
+    cluster.put(JOBS, job)
+    return app_id
+
+
 def test_describe_returns_the_application_and_its_replicas(
     scheduler: TidewaterScheduler, cluster: KubernetesInMemory
 ) -> None:
@@ -123,10 +132,7 @@ def test_list_returns_torchxs_applications_of_the_contexts_namespace(
 def test_a_job_that_cannot_be_read_is_listed_as_unknown(
     scheduler: TidewaterScheduler, cluster: KubernetesInMemory
 ) -> None:
-    app_id = submitted(scheduler)
-    job = cluster.job(app_id)
-    job["spec"].pop("rdzvEndpoint")
-    cluster.put(JOBS, job)
+    app_id = unreadable(scheduler, cluster)
     assert scheduler.list() == [ListAppResponse(app_id=app_id, state=AppState.UNKNOWN)]
 
 
@@ -294,10 +300,7 @@ def test_what_another_version_submitted_is_described_by_its_spec_cancelled_and_d
 def test_a_job_that_cannot_be_read_is_unknown_says_why_and_can_be_cancelled_and_deleted(
     scheduler: TidewaterScheduler, cluster: KubernetesInMemory
 ) -> None:
-    app_id = submitted(scheduler)
-    job = cluster.job(app_id)
-    job["spec"].pop("rdzvEndpoint")
-    cluster.put(JOBS, job)
+    app_id = unreadable(scheduler, cluster)
     runner = Runner("session", {"tidewater": lambda session, **_: scheduler})
     handle = f"tidewater://session/{app_id}"
     status = runner.status(handle)
