@@ -7,7 +7,8 @@ A job has succeeded when its success policy is met, even if other pods still run
 pod 0. If pod 0 has failed for good, or has left by shrinking, it is that of the lowest index that is left: in elastic
 training the others go on without it.
 
-With `AllPods` it is the success of all pods but those that failed for good, if each type has its minimum without them.
+With `AllPods` every pod must have succeeded. One that has failed for good doesn't count, if its type has its minimum
+without it.
 
 A job has failed when fewer pods of a type than its minimum can ever run again, when a pod exhausts its memory again and
 again, at its back-off limit, and at its deadline. A failed job keeps no pod running, whatever `cleanPodPolicy` says,

@@ -46,9 +46,9 @@ class Steps:
 def needs_no_cluster(asked: Asked) -> bool:
     """Return whether the job is written to a file and nothing in it is what only the cluster knows."""
     args, deployment = asked.args, asked.deployment
-    meets = args.distribution_strategy is Strategy.ALLREDUCE or bool(args.job_command)
+    needs_etcd = args.distribution_strategy is Strategy.ALLREDUCE or bool(args.job_command)
     in_image = pods.shipped(deployment, None) is Ship.NOTHING
-    return bool(asked.target.yaml) and in_image and bool(deployment.etcd or not meets)
+    return bool(asked.target.yaml) and in_image and bool(deployment.etcd or not needs_etcd)
 
 
 def submit(asked: Asked, cluster: Cluster | None, steps: Steps) -> Object:

@@ -172,7 +172,8 @@ def joined(before: JobState, after: JobState, rules: Rules) -> range:
         return range(0)
     steps = rules.evaluation_steps
     first, last = (before.triggered // steps + 1) * steps, after.triggered // steps * steps
-    return range(first, last + after.due, steps)  # the last one begins, unless another one is under way
+    # The evaluation of the last step has begun, unless another one is under way.
+    return range(first, last + 1 if after.due else last, steps)
 
 
 def snapshot_taken(state: JobState, rules: Rules, step: int, servers: tuple[str, ...]) -> JobState:
