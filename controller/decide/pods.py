@@ -81,9 +81,9 @@ def fill(crew: Crew, goal: Goal, site: Site, now: datetime) -> Change:
     gone = leaving(crew, excess, site.nodes, site.endpoint) if excess > 0 else []
     deletes = delete_all(gone, f"the job is resized to {goal.size} pods of type {crew.type}")
     left = crew.without({pod.uid for pod in gone})
-    barred = _barred(left, goal)
-    deletes += delete_all(barred, "it waits for room that another job of the queue needs first")
-    left = left.without({pod.uid for pod in barred})
+    out = barred(left, goal)
+    deletes += delete_all(out, "it waits for room that another job of the queue needs first")
+    left = left.without({pod.uid for pod in out})
     times = {pod.uid: due(pod, meaning, site.earlier, site.last_failure) for pod, meaning in left.ended}
     replaced = {uid for uid, time in times.items() if time <= now}
     deletes += tuple(DeletePod(pod.name, pod.uid, REPLACED[how]) for pod, how in left.ended if pod.uid in replaced)
@@ -149,7 +149,7 @@ def missing(crew: Crew, goal: Goal) -> int:
     return max(0, number)
 
 
-def _barred(crew: Crew, goal: Goal) -> list[PodView]:
+def barred(crew: Crew, goal: Goal) -> list[PodView]:
     """Return the pods that wait for room, or to be replaced, although they may not: the surge first."""
     if goal.waiting is None:
         return []

@@ -16,7 +16,7 @@ from controller.decide.crews import Crew, crews
 from controller.decide.exits import Tally, Verdict, tally
 from controller.decide.moving import mover, vacated
 from controller.decide.observed import Admission, JobView, PodView
-from controller.decide.pods import Goal, Site
+from controller.decide.pods import Goal, Site, barred
 from controller.decide.queue import Standing, need, stand
 from controller.decide.shrink import shrunk
 from controller.decide.sizes import Aim, aim_of
@@ -44,7 +44,7 @@ class Situation:
     Attributes:
         view: what is observed.
         crews: the pods by replica type; those that leave because of their node are among the ending ones.
-        kept: of these, the ones that stay when the job shrinks to the number aimed for, or waits in its queue.
+        kept: of these, the ones that stay when the job shrinks to the number aimed for, or gives pods up for its queue.
         strays: pods that have no place in the job.
         tally: the failures that count.
         aim: the number of workers aimed for.
@@ -111,11 +111,7 @@ class Situation:
 
     def goal(self, crew: Crew) -> Goal:
         """Return how many pods of the type it may have now."""
-        size, admission = self.size(crew), self.standing.admission
-        if admission is Admission.FREE:
-            return Goal(size)
-        least = need(self.job, crew) if admission is Admission.HEAD else crew.low
-        return Goal(size, max(0, least - self.kept[crew.type].placed))
+        return _goal(self.job, self.kept[crew.type], self.size(crew), self.standing)
 
 
 def situation_of(view: JobView, now: datetime) -> Situation:
@@ -138,9 +134,9 @@ def situation_of(view: JobView, now: datetime) -> Situation:
     standing = stand(view, kept, now)
     if standing.admission is None:
         kept = sorted_
-    elif standing.admission is Admission.WAIT:
+    else:
         # Not of all pods: with a pod that leaves by shrinking, the job could next be taken for whole, or for done.
-        kept = {type: crew.without({pod.uid for pod in crew.live}) for type, crew in kept.items()}
+        kept = {type: _queued(view.job, crew, _size(crew, aim), standing) for type, crew in kept.items()}
     return Situation(
         view=view,
         crews=sorted_,
@@ -191,6 +187,20 @@ def _tally(view: JobView, found: Tally) -> Tally:
 def _is_outdated(view: JobView) -> bool:
     hashes = view.template_hashes
     return any(pod.template_hash and pod.template_hash != hashes.get(pod.type, pod.template_hash) for pod in view.pods)
+
+
+def _queued(job: ElasticJob, crew: Crew, size: int, standing: Standing) -> Crew:
+    """Return the pods of a type, shrunk to `size`, that the queue lets the job keep."""
+    out = crew.live if standing.admission is Admission.WAIT else barred(crew, _goal(job, crew, size, standing))
+    return crew.without({pod.uid for pod in out})
+
+
+def _goal(job: ElasticJob, crew: Crew, size: int, standing: Standing) -> Goal:
+    """Return how many pods of a type, shrunk to `size`, the job may have now."""
+    if standing.admission is Admission.FREE:
+        return Goal(size)
+    least = need(job, crew) if standing.admission is Admission.HEAD else crew.low
+    return Goal(size, max(0, least - crew.placed))
 
 
 def _size(crew: Crew, aim: Aim) -> int:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contract.elasticjob.choices import State, SuccessPolicy
+from contract.elasticjob.choices import PodNames, State, SuccessPolicy
 from contract.elasticjob.model import ElasticJob, ReplicaSpec, SchedulingPolicy
 from contract.elasticjob.status import Status
 from controller.decide.decision import decide
@@ -143,6 +143,12 @@ def test_a_short_job_gives_up_the_pods_beyond_its_size_too_and_stays_short() -> 
     assert sorted(deleted(waits)) == ["worker-1", "worker-4", "worker-5"]
     again = decide(view(replace(made, status=waits.status), [done], admission=WAIT), NOW)
     assert (again.status, again.actions) == (waits.status, ())
+
+
+def test_a_worker_that_gives_its_room_to_another_job_does_not_hide_for_a_turn_that_training_is_over() -> None:
+    made = job(2, low=1, high=2, worker={"pod_names": PodNames.SUCCESSIVE}, policy={"queue": "q"})
+    decision = decide(view(whole(made), [pod(3, "Pending"), pod(4, "Succeeded")], admission=HOLD), NOW)
+    assert (deleted(decision), decision.status.state) == (["worker-3"], State.SUCCEEDED)
 
 
 @pytest.mark.parametrize(

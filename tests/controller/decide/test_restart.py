@@ -8,6 +8,7 @@ import pytest
 
 from contract.elasticjob.choices import PodNames, RestartPolicy, RestartScope, State, SuccessPolicy
 from contract.elasticjob.model import ElasticJob, ReplicaSpec
+from contract.elasticjob.status import Status
 from controller.decide.actions import CreatePod, Decision, status_comes_first
 from controller.decide.decision import decide
 from controller.decide.observed import Admission, PodView
@@ -193,6 +194,14 @@ def test_a_job_that_gives_its_pods_back_to_the_queue_does_not_restart_for_them_l
     again = replace(queued, status=gives.status)
     decision = decide(view(again, [pod(1, terminating=True)], admission=Admission.HEAD), later(401))
     assert (created(decision), began(decision, again)) == ([], False)
+
+
+def test_a_lost_core_worker_is_not_replaced_alone_because_a_surge_worker_gives_its_turn_to_another_job() -> None:
+    queued = replace(whole(2, policy={"queue": "q"}), status=Status(whole_since=ago(60), state=State.RUNNING))
+    evicted, waiting = pod(0, "Failed", exit_code=None, disrupted=True), pod(1, "Pending", unschedulable_since=ago(5))
+    decision = decide(view(queued, [evicted, waiting], admission=Admission.HOLD), NOW)
+    assert (created(decision), sorted(deleted(decision))) == ([], ["worker-0", "worker-1"])
+    assert began(decision, queued)
 
 
 def test_a_changed_template_is_no_restart() -> None:

@@ -95,8 +95,10 @@ def check_rest(cluster: Simulation, job: ElasticJob) -> None:
 
 @settings(max_examples=1500)
 @given(SEEDS)
+@example(93603)
 @example(95341)
 @example(197681)
+@example(213349)
 @example(249795)
 def test_every_decision_keeps_the_promises(seed: int) -> None:
     check_state(seed)
