@@ -1,17 +1,4 @@
-"""Take over what a killed `pulumi up` was making of EKS, before the next `pulumi up`.
-
-    python -m scripts.adopt [--stack NAME]
-
-Pulumi records that it creates a resource before it asks AWS to. If it is killed then, its state doesn't say whether the
-resource exists, and the next `pulumi up` makes it again: a cluster of the same name is refused, and a node group gets
-another name, while the first one costs money and keeps the cluster from being deleted. It is for the person to say what
-became of each:
-https://www.pulumi.com/docs/iac/operations/troubleshooting/interrupted-updates/
-
-The IDs of clusters, node groups and addons follow from their inputs. So this asks EKS, and takes over what exists, or
-removes it if it has failed or if there is another one in its place. It writes what exists into the state, by `pulumi
-stack import`, since Pulumi 3.250 forgets what `pulumi refresh --import-pending-creates` names.
-"""
+"""The command: find the resources that the state may lack, and take over or remove what is in their places."""
 
 from __future__ import annotations
 
@@ -21,85 +8,79 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts.adopt.kinds import KINDS, Kind, Place, Resource
 from scripts.session import Session, UpError, aws_options
 
-Resource = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Kind:
-    """How EKS names one kind of its resources.
-
-    Attributes:
-        noun: in the commands of the AWS CLI.
-        names: options of these commands, and the inputs that they take; the inputs make the ID.
-    """
-
-    noun: str
-    names: Mapping[str, str]
-
-    def id(self, inputs: Mapping[str, Any]) -> str:
-        """Return the ID: https://www.pulumi.com/registry/packages/aws/api-docs/eks/nodegroup/#import."""
-        return ":".join(str(inputs[key]) for key in self.names.values())
-
-    def options(self, inputs: Mapping[str, Any]) -> list[str]:
-        """Return the options that name it."""
-        return [text for option, key in self.names.items() for text in (option, str(inputs[key]))]
-
-
-KINDS = {
-    "aws:eks/cluster:Cluster": Kind("cluster", {"--name": "name"}),
-    "aws:eks/nodeGroup:NodeGroup": Kind(
-        "nodegroup", {"--cluster-name": "clusterName", "--nodegroup-name": "nodeGroupName"}
-    ),
-    "aws:eks/addon:Addon": Kind("addon", {"--cluster-name": "clusterName", "--addon-name": "addonName"}),
-}
 FAILED = ("FAILED", "CREATE_FAILED")
+GONE = ("ResourceNotFoundException", "NotFound")
+"""What the codes of AWS's errors have in them that say that a thing, or what it would be in, doesn't exist."""
+GROUP = "aws:eks/nodeGroup:NodeGroup"
+"""The kind of which a second one costs much, and comes without an error when `pulumi up` is run again."""
 
 
 class Action(enum.Enum):
-    """What to do about a resource whose creation was interrupted."""
+    """What to do about a resource in AWS that the state lacks."""
 
     ADOPT = "taken over"
     REMOVE = "removed"
-    FORGET = "not made, or in the state already"
+    LEAVE = "left alone, since the state has another one in its stead; delete it in AWS"
 
 
-def decide(status: str | None, own_id: str, recorded_id: str | None) -> Action:
+def decide(status: str, has_status: bool, recorded: bool) -> Action:
     """Return what to do.
 
     Args:
-        status: EKS's word for the resource; None if it has no such resource.
-        own_id: the ID of the resource that was being created.
-        recorded_id: the ID of the resource that the state has in its place, if any.
+        status: EKS's word for the resource; empty for kinds without a status.
+        has_status: whether its kind has one: only what can be waited for is removed.
+        recorded: whether the state has another one in its stead.
     """
-    if status is None or recorded_id == own_id:
-        return Action.FORGET
-    if recorded_id is not None or status in FAILED:
-        return Action.REMOVE
-    return Action.ADOPT
+    if not has_status:
+        return Action.LEAVE if recorded else Action.ADOPT
+    return Action.REMOVE if recorded or status in FAILED else Action.ADOPT
+
+
+@dataclass(frozen=True)
+class Lacking:
+    """Something in AWS that the state lacks: what it is in Pulumi, its place, and what AWS's listing calls it."""
+
+    resource: Resource
+    kind: Kind
+    place: Place
+    found: str
+    options: Sequence[str]
+    """Those of the AWS CLI for the region and the profile."""
+
+    def __str__(self) -> str:
+        """Return what people call it."""
+        return f"{self.kind.noun} {self.place.id(self.found)}"
 
 
 def main() -> int:
     """Take over what there is of the selected stack, or of the named one; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.adopt", description=__doc__.partition("\n")[0])
+    about = "take over what a killed `pulumi up` was making in AWS, or one whose answers were lost"
+    parser = argparse.ArgumentParser(prog="python -m scripts.adopt", description=about)
     parser.add_argument("-s", "--stack", help="the stack; without it, the selected one")
     given = parser.parse_args()
     try:
-        adopt(Session(Path(), os.environ), ["--stack", given.stack] if given.stack else [])
+        adopt(Session(Path(), os.environ), ["--stack", given.stack] if given.stack else [], unanswered=True)
     except UpError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def adopt(session: Session, stack: Sequence[str]) -> None:
-    """Resolve the creations that were interrupted, as far as EKS can tell what became of them.
+def adopt(session: Session, stack: Sequence[str], *, unanswered: bool = False) -> None:
+    """Take over what AWS has in the places of resources that the state lacks.
+
+    Args:
+        session: the checkout and its environment.
+        stack: the options that name the stack.
+        unanswered: look not only for what a killed `up` was making, but for all that the next one would make.
 
     Raises:
         UpError: a command failed.
@@ -110,11 +91,15 @@ def adopt(session: Session, stack: Sequence[str]) -> None:
     pending: list[Resource] = [
         each["resource"] for each in deployment.get("pending_operations") or [] if each["type"] == "creating"
     ]
-    known = [each for each in pending if _named(each)]
-    if not known:
-        return
-    taken = [found for each in known if (found := _resolved(session, each, resources)) is not None]
-    _write(session, stack, {**exported, "deployment": {**deployment, "resources": [*resources, *taken]}})
+    others = _foreseen(session, stack) if unanswered else []
+    if unanswered:
+        others += [each for each in resources if each["type"] == GROUP]
+    lacking = _one_each([*pending, *others])
+    placed = [each for each in lacking if _place(each)]
+    taken = list(_taken(session, placed, resources))
+    known = [each for each in pending if each in placed]
+    if taken or known:
+        _write(session, stack, {**exported, "deployment": {**deployment, "resources": [*resources, *taken]}})
     if taken:
         targets = [text for each in taken for text in ("--target", str(each["urn"]))]
         session.ask("pulumi", "refresh", "--yes", "--skip-preview", *stack, *targets)
@@ -127,6 +112,68 @@ def adopt(session: Session, stack: Sequence[str]) -> None:
             )
 
 
+def _foreseen(session: Session, stack: Sequence[str]) -> list[Resource]:
+    """Return the resources that the next `up` would make, with the inputs that are known already."""
+    print("looking at what the next `pulumi up` would make", flush=True)
+    preview = json.loads(session.ask("pulumi", "preview", "--json", *stack))
+    return [step["newState"] for step in preview.get("steps") or [] if step["op"] == "create"]
+
+
+def _one_each(resources: Sequence[Resource]) -> list[Resource]:
+    """Return the first of the resources with each URN."""
+    first: dict[str, Resource] = {}
+    for each in resources:
+        first.setdefault(str(each["urn"]), each)
+    return list(first.values())
+
+
+def _place(resource: Resource) -> Place | None:
+    kind = KINDS.get(str(resource["type"]))
+    return kind.place(resource) if kind else None
+
+
+def _taken(session: Session, placed: Sequence[Resource], resources: Sequence[Resource]) -> Iterator[Resource]:
+    """Carry out what is to be done about each place; yield the resources that are taken over, as the state has them."""
+    recorded = {str(each["urn"]) for each in resources}
+    for resource in placed:
+        if not _needs(resource) <= recorded:
+            continue  # what it needs is made by the next `up`, so that AWS can't have it
+        for lacking in _lacking(session, resource, resources):
+            status = _status(session, lacking)
+            if status is None:
+                continue
+            action = decide(status, bool(lacking.place.options), str(resource["urn"]) in recorded)
+            print(f"{lacking}, which the state doesn't have: {action.value}", flush=True)
+            if action is Action.REMOVE:
+                _eks(session, lacking, f"delete-{lacking.kind.noun}")
+                _eks(session, lacking, "wait", f"{lacking.kind.noun}-deleted")
+            elif action is Action.ADOPT:
+                recorded.add(str(resource["urn"]))
+                yield {**resource, "id": lacking.place.id(lacking.found), "outputs": {}}
+
+
+def _needs(resource: Resource) -> set[str]:
+    """Return the URNs of what must be in the state before the resource."""
+    return {str(urn) for urn in (resource.get("parent"), *(resource.get("dependencies") or [])) if urn}
+
+
+def _lacking(session: Session, resource: Resource, resources: Sequence[Resource]) -> Iterator[Lacking]:
+    """Yield what AWS has in the resource's place and the state doesn't have at all."""
+    kind, place = KINDS[str(resource["type"])], _place(resource)
+    assert place is not None
+    options = aws_options(resource, resources)
+    ids = {str(each.get("id")) for each in resources if each["type"] == resource["type"]}
+    try:
+        listed = json.loads(session.ask("aws", *place.listing, *options) or "null") or []
+    except UpError as error:
+        if any(code in str(error) for code in GONE):
+            return
+        raise
+    for found in listed:
+        if place.holds(found) and not {found, place.id(found)} & ids:
+            yield Lacking(resource, kind, place, found, options)
+
+
 def _write(session: Session, stack: Sequence[str], exported: Mapping[str, Any]) -> None:
     """Replace the stack's state. Pulumi leaves out the pending operations."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
@@ -135,47 +182,33 @@ def _write(session: Session, stack: Sequence[str], exported: Mapping[str, Any]) 
         session.ask("pulumi", "stack", "import", *stack, "--file", file.name)
 
 
-def _named(resource: Resource) -> bool:
-    kind = KINDS.get(str(resource["type"]))
-    return kind is not None and all(isinstance(resource["inputs"].get(key), str) for key in kind.names.values())
+def _eks(session: Session, lacking: Lacking, *command: str) -> str:
+    return session.ask("aws", "eks", *command, *lacking.place.one(lacking.found), *lacking.options)
 
 
-def _resolved(session: Session, resource: Resource, resources: Sequence[Resource]) -> Resource | None:
-    """Carry out what is to be done about one resource; return it as the state has it if it is taken over."""
-    kind, inputs = KINDS[str(resource["type"])], resource["inputs"]
-    where = [*kind.options(inputs), *aws_options(resource, resources)]
-    recorded = next((str(each.get("id")) for each in resources if each["urn"] == resource["urn"]), None)
-    action = decide(_status(session, kind, where), kind.id(inputs), recorded)
-    print(f"{kind.noun} {kind.id(inputs)}, which a killed `pulumi up` was making: {action.value}", flush=True)
-    if action is Action.REMOVE:
-        session.ask("aws", "eks", f"delete-{kind.noun}", *where)
-        session.ask("aws", "eks", "wait", f"{kind.noun}-deleted", *where)
-    return {**resource, "id": kind.id(inputs), "outputs": {}} if action is Action.ADOPT else None
-
-
-def _status(session: Session, kind: Kind, where: Sequence[str]) -> str | None:
-    """Return the status once nothing is in progress; None if there is no such resource."""
+def _status(session: Session, lacking: Lacking) -> str | None:
+    """Return the status once nothing is in progress: empty if the kind has none, None if the thing is gone by then."""
+    noun = lacking.kind.noun
 
     def ask() -> str | None:
         try:
-            query = ("--query", f"{kind.noun}.status", "--output", "text")
-            return session.ask("aws", "eks", f"describe-{kind.noun}", *where, *query).strip()
+            query = ("--query", f"{noun}.status", "--output", "text")
+            return _eks(session, lacking, f"describe-{noun}", *query).strip()
         except UpError as error:
             if "ResourceNotFoundException" in str(error):
                 return None
             raise
 
+    if not lacking.place.options:
+        return ""
     status = ask()
     if status != "CREATING":
         return status
+    print(f"{lacking} is still being made: waiting for it", flush=True)
     try:
-        session.ask("aws", "eks", "wait", f"{kind.noun}-active", *where)
+        _eks(session, lacking, "wait", f"{noun}-active")
     except UpError as error:
         if (status := ask()) not in FAILED:
-            raise UpError(f"{kind.noun} {' '.join(where)} is {status} and doesn't become active: {error}") from error
+            raise UpError(f"{lacking} is {status} and doesn't become active: {error}") from error
         return status
     return ask()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -91,6 +91,7 @@ def account(checkout: Checkout, proxy: Proxy) -> Inventory:
 def through_faults(checkout: Checkout, proxy: Proxy, command: str, faults: Sequence[tuple[Fault, int]]) -> list[Call]:
     """Run a command again and again, until it has met all of the faults or meets none; return the calls that met one.
 
+    What an `up` has made without an answer is taken over before the next one, as the README says.
     In the end it is run without a fault, and must succeed.
     """
     struck: list[Call] = []
@@ -102,6 +103,8 @@ def through_faults(checkout: Checkout, proxy: Proxy, command: str, faults: Seque
             break
         struck.append(plan.struck)
         assert output.status != 0, f"it says that all is well, though {plan.struck} was {fault.value}:\n{output}"
+        if fault is Fault.UNANSWERED and command.endswith(UP):
+            checkout.run(f"python -m scripts.adopt --stack {FAULTY}")
     checkout.run(command)
     return struck
 

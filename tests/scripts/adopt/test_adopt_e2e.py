@@ -1,4 +1,4 @@
-"""A node group whose creation was interrupted, with the real engine and the AWS command line."""
+"""What AWS has and the state lacks, with the real engine and the AWS command line."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from localcloud.tests.aws.account import serve_account
 from localcloud.tests.standins.engine_stack import EngineStack
 from scripts.adopt import adopt
+from scripts.adopt.kinds import KINDS
 from scripts.session import Session
 
 pytestmark = pytest.mark.e2e
@@ -22,7 +23,7 @@ PROGRAM = """
 import json, pulumi_aws as aws
 def role(name, service):
     trust = {"Version": "2012-10-17", "Statement": [
-        {"Effect": "Allow", "Action": ["sts:AssumeRole"], "Principal": {"Service": [service]}}]}
+        {"Effect": "Allow", "Action": ["sts:AssumeRole", "sts:TagSession"], "Principal": {"Service": [service]}}]}
     return aws.iam.Role(name, assume_role_policy=json.dumps(trust))
 vpc = aws.ec2.Vpc("vpc", cidr_block="10.0.0.0/16")
 subnets = [aws.ec2.Subnet(zone, vpc_id=vpc.id, cidr_block=f"10.0.{number}.0/24", availability_zone=f"us-west-2{zone}")
@@ -30,10 +31,34 @@ subnets = [aws.ec2.Subnet(zone, vpc_id=vpc.id, cidr_block=f"10.0.{number}.0/24",
 ids = [each.id for each in subnets]
 cluster = aws.eks.Cluster("c", name="c", role_arn=role("control", "eks.amazonaws.com").arn,
     vpc_config={"subnet_ids": ids}, access_config={"authentication_mode": "API"})
-aws.eks.NodeGroup("workers", cluster_name=cluster.name, node_role_arn=role("node", "ec2.amazonaws.com").arn,
+node = role("node", "ec2.amazonaws.com")
+aws.eks.NodeGroup("workers", cluster_name=cluster.name, node_role_arn=node.arn,
     subnet_ids=ids, scaling_config={"desired_size": 1, "min_size": 1, "max_size": 2})
 """
+MORE = """
+def tags(name):
+    return {"Name": name, "Project": "t", "Stack": "dev"}
+aws.eks.Addon("proxy", cluster_name=cluster.name, addon_name="kube-proxy")
+aws.eks.AccessEntry("admin", cluster_name=cluster.name, principal_arn=role("admin", "ec2.amazonaws.com").arn)
+aws.eks.PodIdentityAssociation("trainer", cluster_name=cluster.name, namespace="training", service_account="trainer",
+    role_arn=role("pods", "pods.eks.amazonaws.com").arn)
+gateway = aws.ec2.InternetGateway("internet", vpc_id=vpc.id)
+table = aws.ec2.RouteTable("table", vpc_id=vpc.id, tags=tags("table"))
+aws.ec2.Route("out", route_table_id=table.id, destination_cidr_block="0.0.0.0/0", gateway_id=gateway.id)
+aws.ec2.RouteTableAssociation("a", route_table_id=table.id, subnet_id=ids[0])
+aws.ec2.NatGateway("nat", allocation_id=aws.ec2.Eip("nat", domain="vpc").id, subnet_id=ids[0])
+aws.ec2.VpcEndpoint("s3", vpc_id=vpc.id, service_name="com.amazonaws.us-west-2.s3", route_table_ids=[table.id])
+group = aws.ec2.SecurityGroup("data", vpc_id=vpc.id, description="NFS", tags=tags("data"))
+aws.vpc.SecurityGroupIngressRule("nfs", description="NFS from the VPC", security_group_id=group.id, ip_protocol="tcp",
+    from_port=2049, to_port=2049, cidr_ipv4="10.0.0.0/16")
+aws.efs.MountTarget("a", file_system_id=aws.efs.FileSystem("data").id, subnet_id=ids[0], security_groups=[group.id])
+key = aws.kms.Key("key")
+aws.kms.Alias("key", name="alias/t-dev", target_key_id=key.id)
+aws.cloudwatch.LogGroup("log", name="/aws/eks/c/cluster", tags=tags("log"))
+"""
 GROUP = "aws:eks/nodeGroup:NodeGroup"
+DEEPEST = 6
+"""More than there are kinds that need one another: each pass takes over what needs nothing that the state lacks."""
 
 
 @pytest.fixture
@@ -86,6 +111,18 @@ def interrupt_the_creation(stack: EngineStack) -> str:
     return name
 
 
+def forget(stack: EngineStack, *types: str) -> list[str]:
+    """Remove the resources of these types from the state; return their URNs."""
+    state = exported(stack)
+    resources = state["deployment"]["resources"]
+    gone = [each["urn"] for each in resources if each["type"] in types]
+    state["deployment"]["resources"] = [each for each in resources if each["urn"] not in gone]
+    file = stack.folder / "state.json"
+    file.write_text(json.dumps(state))
+    stack.pulumi("stack", "import", "--file", str(file))
+    return gone
+
+
 def test_it_is_taken_over_and_the_next_up_makes_no_other(stack: EngineStack, session: Session) -> None:
     name = interrupt_the_creation(stack)
     adopt(session, ["--stack", "dev"])
@@ -107,3 +144,41 @@ def test_it_is_removed_if_an_up_has_made_another_meanwhile(stack: EngineStack, s
     assert left != name
     assert "unchanged" in stack.up()
     stack.pulumi("destroy", "--yes", "--skip-preview")
+
+
+def test_what_was_made_without_an_answer_is_taken_over_and_the_next_up_changes_nothing(
+    stack: EngineStack, session: Session
+) -> None:
+    stack.program(PROGRAM + MORE)
+    stack.up()
+    names, gone = group_names(session), forget(stack, *KINDS)
+    assert {urn.split("::")[2].split("$")[-1] for urn in gone} == set(KINDS), "not every kind is in the program"
+    for _ in range(DEEPEST):
+        adopt(session, ["--stack", "dev"], unanswered=True)
+        if set(gone) <= {each["urn"] for each in stack.resources()}:
+            break
+    stack.pulumi("preview", "--expect-no-changes")
+    assert group_names(session) == names
+    stack.pulumi("destroy", "--yes", "--skip-preview")
+
+
+def test_a_second_node_group_of_an_up_without_an_answer_is_removed_although_it_was_run_again(
+    stack: EngineStack, session: Session
+) -> None:
+    forget(stack, GROUP)
+    stack.up()
+    assert len(group_names(session)) == 2
+    adopt(session, ["--stack", "dev"], unanswered=True)
+    (left,) = group_names(session)
+    (recorded,) = [each["outputs"]["nodeGroupName"] for each in stack.resources() if each["type"] == GROUP]
+    assert left == recorded
+
+
+def test_a_node_group_that_a_person_has_made_stays(stack: EngineStack, session: Session) -> None:
+    role = next(each["outputs"]["nodeRoleArn"] for each in stack.resources() if each["type"] == GROUP)
+    subnets = next(each["outputs"]["subnetIds"] for each in stack.resources() if each["type"] == GROUP)
+    command = "aws eks create-nodegroup --cluster-name c --nodegroup-name workers-large --node-role"
+    session.ask(*command.split(), role, "--subnets", *subnets)
+    adopt(session, ["--stack", "dev"], unanswered=True)
+    assert "workers-large" in group_names(session)
+    session.ask(*"aws eks delete-nodegroup --cluster-name c --nodegroup-name workers-large".split())

@@ -1,4 +1,4 @@
-"""What a killed `pulumi up` was making of EKS is taken over or removed, and nothing is guessed."""
+"""What AWS has and the state lacks is taken over or removed, and nothing is guessed."""
 
 from __future__ import annotations
 
@@ -10,46 +10,60 @@ from typing import Any
 
 import pytest
 
-from scripts.adopt import Action, adopt, decide
+from scripts.adopt.command import Action, adopt, decide
 from scripts.session import Session, UpError
 
-PROVIDER = {"type": "pulumi:providers:aws", "urn": "urn:p", "inputs": {"region": "eu-west-1"}}
-GROUP = {
-    "type": "aws:eks/nodeGroup:NodeGroup",
-    "urn": "urn:g",
-    "inputs": {"clusterName": "c", "nodeGroupName": "workers-1234567"},
-    "provider": "urn:p::uuid",
-}
-CLUSTER = {"type": "aws:eks/cluster:Cluster", "urn": "urn:c", "inputs": {"name": "c"}, "provider": "urn:p::uuid"}
-VPC = {"type": "aws:ec2/vpc:Vpc", "urn": "urn:v", "inputs": {"cidrBlock": "10.0.0.0/16"}, "provider": "urn:p::uuid"}
+PROVIDER = {"type": "pulumi:providers:aws", "urn": "urn::p", "inputs": {"region": "eu-west-1"}}
+
+
+def resource(type: str, name: str, /, **inputs: Any) -> dict[str, Any]:
+    return {"type": type, "urn": f"urn::{name}", "inputs": inputs, "provider": "urn::p::uuid"}
+
+
+GROUP = resource("aws:eks/nodeGroup:NodeGroup", "workers", clusterName="c", nodeGroupName="workers-1234567")
+CLUSTER = resource("aws:eks/cluster:Cluster", "c", name="c", vpcConfig={"subnetIds": ["subnet-1"]})
+VPC = resource("aws:ec2/vpc:Vpc", "vpc", cidrBlock="10.0.0.0/16")
+TARGET = resource("aws:efs/mountTarget:MountTarget", "data", fileSystemId="fs-1", subnetId="subnet-1")
 
 
 @dataclass(frozen=True)
 class FakeSession(Session):
-    """An account in which a resource has one status after the other; it records the commands."""
+    """An account in which every listing has the same, of one status after the other; it records the commands."""
 
     state: Path = Path("/nowhere")
     environ: Mapping[str, str] = field(default_factory=dict)
     pending: tuple[Mapping[str, Any], ...] = (GROUP,)
     recorded: tuple[Mapping[str, Any], ...] = ()
+    foreseen: tuple[Mapping[str, Any], ...] = ()
+    listed: tuple[str, ...] | None = ("workers-1234567",)
+    """None: AWS doesn't know what they would be in."""
     statuses: list[str] = field(default_factory=lambda: ["ACTIVE"])
     asked: list[str] = field(default_factory=list)
     written: list[dict[str, Any]] = field(default_factory=list)
 
     def ask(self, *command: str) -> str:
         self.asked.append(" ".join(command))
+        if command[0] == "aws":
+            return self._answer(command)
         if command[:3] == ("pulumi", "stack", "import"):
             self.written.append(json.loads(Path(command[-1]).read_text()))
             return ""
-        if command[:2] == ("pulumi", "stack"):
-            operations = [{"type": "creating", "resource": each} for each in self.pending]
-            return json.dumps(
-                {"deployment": {"resources": [PROVIDER, *self.recorded], "pending_operations": operations}}
-            )
-        if command[2].startswith("describe-"):
+        if command[:2] == ("pulumi", "preview"):
+            return json.dumps({"steps": [{"op": "create", "newState": each} for each in self.foreseen]})
+        operations = [{"type": "creating", "resource": each} for each in self.pending]
+        return json.dumps({"deployment": {"resources": [PROVIDER, *self.recorded], "pending_operations": operations}})
+
+    def _answer(self, command: tuple[str, ...]) -> str:
+        if command[-2:] != ("--region", "eu-west-1"):
+            raise UpError("not the region of the stack")
+        if "--query" in command and command[command.index("--query") + 1].endswith(".status"):
             if not self.statuses:
                 raise UpError("An error occurred (ResourceNotFoundException)")
             return self.statuses.pop(0) + "\n"
+        if "--query" in command:
+            if self.listed is None:
+                raise UpError("An error occurred (FileSystemNotFound)")
+            return json.dumps(self.listed)
         if command[2:4] == ("wait", "nodegroup-active") and self.statuses == ["CREATE_FAILED"]:
             raise UpError("Waiter NodegroupActive failed")
         return ""
@@ -57,20 +71,20 @@ class FakeSession(Session):
     @property
     def taken(self) -> list[str]:
         """The IDs of what the state has in addition."""
-        (state,) = self.written
         before = 1 + len(self.recorded)
-        return [each["id"] for each in state["deployment"]["resources"][before:]]
+        return [each["id"] for state in self.written for each in state["deployment"]["resources"][before:]]
+
+
+def commands(session: FakeSession, *words: str) -> list[str]:
+    return [command for command in session.asked if all(word in command for word in words)]
 
 
 def test_a_node_group_that_exists_is_taken_over() -> None:
     session = FakeSession()
     adopt(session, ["--stack", "s"])
-    assert (
-        "aws eks describe-nodegroup --cluster-name c --nodegroup-name workers-1234567 --region eu-west-1"
-        in (session.asked[1])
-    )
+    assert commands(session, "aws eks describe-nodegroup", "--cluster-name c --nodegroup-name workers-1234567")
     assert session.taken == ["c:workers-1234567"]
-    assert session.asked[-1] == "pulumi refresh --yes --skip-preview --stack s --target urn:g"
+    assert session.asked[-1] == "pulumi refresh --yes --skip-preview --stack s --target urn::workers"
 
 
 def test_it_is_written_with_its_inputs_after_what_it_needs() -> None:
@@ -85,42 +99,80 @@ def test_it_is_written_with_its_inputs_after_what_it_needs() -> None:
 def test_one_that_is_still_made_is_waited_for() -> None:
     session = FakeSession(statuses=["CREATING", "ACTIVE"])
     adopt(session, [])
-    assert any(command.startswith("aws eks wait nodegroup-active --cluster-name c") for command in session.asked)
+    assert commands(session, "aws eks wait nodegroup-active --cluster-name c")
     assert session.taken == ["c:workers-1234567"]
 
 
 def test_one_that_fails_meanwhile_is_removed() -> None:
     session = FakeSession(statuses=["CREATING", "CREATE_FAILED"])
     adopt(session, [])
-    assert any(command.startswith("aws eks delete-nodegroup --cluster-name c") for command in session.asked)
+    assert commands(session, "aws eks delete-nodegroup --cluster-name c")
     assert session.taken == []
 
 
 def test_one_in_whose_place_a_later_up_has_made_another_is_removed() -> None:
-    session = FakeSession(recorded=({**GROUP, "id": "c:workers-7654321"},))
+    session = FakeSession(
+        recorded=({**GROUP, "id": "c:workers-7654321"},), listed=("workers-1234567", "workers-7654321")
+    )
     adopt(session, [])
-    assert any("delete-nodegroup" in command and "workers-1234567" in command for command in session.asked)
-    assert any("wait nodegroup-deleted" in command for command in session.asked)
+    assert commands(session, "delete-nodegroup", "workers-1234567")
+    assert commands(session, "wait nodegroup-deleted", "workers-1234567")
+    assert not commands(session, "workers-7654321")
 
 
-def test_what_was_never_made_is_forgotten() -> None:
-    session = FakeSession(statuses=[])
+def test_of_two_one_is_taken_over_and_the_other_removed() -> None:
+    session = FakeSession(listed=("workers-1234567", "workers-7654321"), statuses=["ACTIVE", "ACTIVE"])
+    adopt(session, [])
+    assert session.taken == ["c:workers-1234567"]
+    assert commands(session, "delete-nodegroup", "workers-7654321")
+
+
+def test_a_node_group_with_a_name_that_pulumi_does_not_choose_stays() -> None:
+    session = FakeSession(listed=("workers-large", "other-1234567"))
+    adopt(session, [])
+    assert (session.taken, commands(session, "delete")) == ([], [])
+
+
+@pytest.mark.parametrize("listed", [None, ()], ids=["not even what it would be in", "nothing in its place"])
+def test_what_was_never_made_is_forgotten(listed: tuple[str, ...] | None) -> None:
+    session = FakeSession(listed=listed)
     adopt(session, [])
     assert session.taken == []
+    assert session.written, "its creation is still pending"
 
 
-def test_a_resource_without_a_name_of_its_own_is_left_to_the_person(capsys: pytest.CaptureFixture[str]) -> None:
-    session = FakeSession(pending=(CLUSTER, VPC))
+def test_a_resource_without_a_place_of_its_own_is_left_to_the_person(capsys: pytest.CaptureFixture[str]) -> None:
+    session = FakeSession(pending=(CLUSTER, VPC), listed=("c",))
     adopt(session, [])
     assert session.taken == ["c"]
-    assert "urn:v" in capsys.readouterr().out
+    assert "urn::vpc" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("pending", [(), (VPC,)], ids=["nothing was interrupted", "nothing of EKS was"])
-def test_nothing_is_changed_without_an_interrupted_creation_of_eks(pending: tuple[Mapping[str, Any], ...]) -> None:
+@pytest.mark.parametrize("pending", [(), (VPC,)], ids=["nothing was interrupted", "nothing that has a place"])
+def test_nothing_is_changed_without_an_interrupted_creation(pending: tuple[Mapping[str, Any], ...]) -> None:
     session = FakeSession(pending=pending)
     adopt(session, [])
     assert session.asked == ["pulumi stack export"]
+
+
+def test_what_the_next_up_would_make_and_aws_has_is_taken_over() -> None:
+    session = FakeSession(pending=(), foreseen=(VPC, TARGET), listed=("fsmt-1",))
+    adopt(session, [], unanswered=True)
+    assert session.taken == ["fsmt-1"]
+    assert session.asked[-1] == "pulumi refresh --yes --skip-preview --target urn::data"
+
+
+def test_what_is_in_something_that_is_still_to_be_made_is_not_looked_for() -> None:
+    later = {**TARGET, "dependencies": ["urn::subnet"]}
+    session = FakeSession(pending=(), foreseen=(later,), listed=("fsmt-1",))
+    adopt(session, [], unanswered=True)
+    assert (session.taken, commands(session, "aws ")) == ([], [])
+
+
+def test_nothing_is_written_if_aws_has_nothing_more() -> None:
+    session = FakeSession(pending=(), foreseen=(TARGET,), listed=())
+    adopt(session, [], unanswered=True)
+    assert session.written == []
 
 
 def test_an_answer_that_is_an_error_changes_nothing() -> None:
@@ -138,17 +190,15 @@ def test_an_answer_that_is_an_error_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "recorded", "action"),
+    ("status", "has_status", "recorded", "action"),
     [
-        (None, None, Action.FORGET),
-        (None, "other", Action.FORGET),
-        ("ACTIVE", None, Action.ADOPT),
-        ("DEGRADED", None, Action.ADOPT),
-        ("CREATE_FAILED", None, Action.REMOVE),
-        ("ACTIVE", "other", Action.REMOVE),
-        ("ACTIVE", "own", Action.FORGET),
-        ("CREATE_FAILED", "own", Action.FORGET),
+        ("ACTIVE", True, False, Action.ADOPT),
+        ("DEGRADED", True, False, Action.ADOPT),
+        ("CREATE_FAILED", True, False, Action.REMOVE),
+        ("ACTIVE", True, True, Action.REMOVE),
+        ("", False, False, Action.ADOPT),
+        ("", False, True, Action.LEAVE),
     ],
 )
-def test_every_case_has_one_decision(status: str | None, recorded: str | None, action: Action) -> None:
-    assert decide(status, "own", recorded) is action
+def test_every_case_has_one_decision(status: str, has_status: bool, recorded: bool, action: Action) -> None:
+    assert decide(status, has_status, recorded) is action

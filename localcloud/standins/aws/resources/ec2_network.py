@@ -241,7 +241,7 @@ def _route_id(inputs: Tree) -> str:
 
 def _route_read(call: Call) -> Tree | None:
     inputs = dict(call.inputs or call.state)
-    if not inputs:  # import: TABLE_DESTINATION
+    if "_" in call.id:  # import: TABLE_DESTINATION
         table, _, destination = call.id.partition("_")
         name = "destinationPrefixListId" if destination.startswith("pl-") else "destinationCidrBlock"
         inputs = {"routeTableId": table, name: destination}
