@@ -24,6 +24,7 @@ KINDS: tuple[Kind, ...] = (
     network.TARGET_GROUPS,
     network.INTERFACES,
     network.SECURITY_GROUPS,
+    network.ADDRESSES,
     compute.VOLUMES,
     compute.LAUNCH_TEMPLATES,
     compute.PLACEMENT_GROUPS,

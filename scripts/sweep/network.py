@@ -1,6 +1,6 @@
-"""What is left in the VPC: load balancers of Services, network interfaces of pods, security groups.
+"""What is left of the network: load balancers of Services, network interfaces of pods, security groups, addresses.
 
-Any of them keeps the VPC from being deleted: pulumi-eks#194, #640, #779.
+Any of the first three keeps the VPC from being deleted: pulumi-eks#194, #640, #779.
 """
 
 from __future__ import annotations
@@ -62,6 +62,13 @@ def _security_groups(clients: Clients, stack: Stack) -> Iterator[tuple[str, str]
             yield group["GroupId"], group["GroupName"]
 
 
+def _addresses(clients: Clients, stack: Stack) -> Iterator[tuple[str, str]]:
+    """One is left if AWS made it and the answer was lost: Pulumi doesn't know of it, and AWS bills it by the hour."""
+    for address in clients("ec2").describe_addresses()["Addresses"]:
+        if "AssociationId" not in address and stack.owns(tags_of(address.get("Tags"))):
+            yield address["AllocationId"], address["PublicIp"]
+
+
 @contextmanager
 def _without_rules(clients: Clients, ids: Sequence[str]) -> Iterator[None]:
     """Remove the rules of all groups first: a group that another one's rule names can't be deleted."""
@@ -104,3 +111,4 @@ SECURITY_GROUPS = Kind(
     lambda clients, id_: clients("ec2").delete_security_group(GroupId=id_),
     _without_rules,
 )
+ADDRESSES = Kind("address", _addresses, lambda clients, id_: clients("ec2").release_address(AllocationId=id_))

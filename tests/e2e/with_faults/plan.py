@@ -24,6 +24,9 @@ READING = ("Assume", "BatchGet", "Describe", "Get", "Head", "List", "Lookup", "S
 _CHANCE = re.compile(rb"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{7,}")
 """Tokens, IDs and the ends of automatic names, which are others in each run."""
 
+_PARTS = re.compile(rb"[&,{}\[\]\s]+")
+"""What is between the parameters of a form and the members of JSON, whose order is another in each run."""
+
 
 class Fault(enum.Enum):
     """What becomes of a call and of all its repeats by the same client."""
@@ -68,7 +71,7 @@ def call_of(request: Received, account: str) -> Call | None:
         return None
     target = f"{request.method} {request.path}?{request.query} {request.headers.get('x-amz-target', '')}".encode()
     text = target + b"\n" + request.body
-    alike = hashlib.sha256(_CHANCE.sub(b"", text)).hexdigest()
+    alike = hashlib.sha256(b"\n".join(sorted(_PARTS.split(_CHANCE.sub(b"", text))))).hexdigest()
     return Call(operation.service, operation.name, hashlib.sha256(text).hexdigest(), alike)
 
 

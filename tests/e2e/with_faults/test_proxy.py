@@ -135,6 +135,16 @@ def test_what_was_struck_in_one_run_can_be_spared_in_the_next_under_another_auto
     assert str(plan.struck) == "iam:CreateRole"
 
 
+def test_a_call_is_alike_whatever_the_order_of_its_parameters(proxy: Proxy, client: Clients) -> None:
+    met = set()
+    for parameters in ({"GroupName": "a", "Description": "b"}, {"Description": "b", "GroupName": "a"}):
+        with proxy.fault(Plan(Fault.FAILED)) as plan, pytest.raises(ClientError):
+            client("ec2").create_security_group(**parameters)
+        assert plan.struck is not None
+        met.add(plan.struck.alike)
+    assert len(met) == 1
+
+
 def test_calls_that_pass_do_not_meet_the_fault_when_they_come_again() -> None:
     plan = Plan(Fault.UNANSWERED, skip=1)
     first, second, reading = (

@@ -25,7 +25,7 @@ def leave_everything(clients: Clients, lacking: Lacking, name: str) -> dict[str,
     lacking.policy = json.dumps(POLICY)
     lacking.rules.append(f"{name}/quay")
     return {
-        **_network(clients, name, owned),
+        **_network(clients, name, stack, owned),
         **_nodes(clients, name, stack, owned),
         "placement group": f"{name}-workers",
         "instance profile": _profile(clients, name),
@@ -37,7 +37,7 @@ def leave_everything(clients: Clients, lacking: Lacking, name: str) -> dict[str,
     }
 
 
-def _network(clients: Clients, name: str, owned: dict[str, str]) -> dict[str, str]:
+def _network(clients: Clients, name: str, stack: dict[str, str], owned: dict[str, str]) -> dict[str, str]:
     ec2, elb, classic = clients("ec2"), clients("elbv2"), clients("elb")
     vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
     shared = {f"kubernetes.io/cluster/{name}": "shared"}
@@ -68,7 +68,9 @@ def _network(clients: Clients, name: str, owned: dict[str, str]) -> dict[str, st
         AvailabilityZones=["us-west-2a"],
         Tags=_tags(owned),
     )
+    address = ec2.allocate_address(Domain="vpc", TagSpecifications=_tagged("elastic-ip", stack))
     return {
+        "address": address["AllocationId"],
         "security group": group,
         "network interface": interface["NetworkInterface"]["NetworkInterfaceId"],
         "load balancer": balancer["LoadBalancers"][0]["LoadBalancerArn"],

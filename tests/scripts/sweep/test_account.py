@@ -50,7 +50,8 @@ def test_what_is_in_use_is_left_alone(clients: Clients, lacking: Lacking) -> Non
     ec2.attach_network_interface(
         NetworkInterfaceId=left["network interface"], InstanceId=left["instance"], DeviceIndex=1
     )
-    assert {"volume", "network interface"}.isdisjoint(kind for kind, _ in found(clients, GONE))
+    ec2.associate_address(AllocationId=left["address"], InstanceId=left["instance"])
+    assert {"address", "volume", "network interface"}.isdisjoint(kind for kind, _ in found(clients, GONE))
 
 
 def test_a_persons_own_repository_under_the_stacks_name_stays(clients: Clients, lacking: Lacking) -> None:
