@@ -5,7 +5,7 @@ They therefore work in a copy, as in a clean clone:
 
     checkout = Checkout.copy_to(tmp_path)
     checkout.make("up")
-    checkout.run("pulumi config set workers 3 && pulumi up --yes")
+    checkout.run(f"pulumi config set workers 3 && {UP}")
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from typing import Any, TypeVar
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND_TIMEOUT_SECONDS = 900
 STACK = "local"
+UP = "pulumi up --yes --skip-preview"
+DESTROY = "pulumi destroy --yes --skip-preview"
+"""With a preview, which runs the program once more, where it is part of what is tested."""
 SETTLE_SECONDS = 1.5
 """Resources that are quick to make exist by then; the resource whose creation was printed is still being made."""
 SHOWN_LINES = 60
@@ -163,7 +166,7 @@ class Checkout:
     def empty_cloud(self) -> None:
         """Destroy the stack if an earlier module has left one, and start the cloud if it doesn't run."""
         if self.run("kubectl get crd elasticjobs.elastic.pytorch.org", expect=None).status == 0:
-            self.run("pulumi destroy --yes")
+            self.run(DESTROY)
         self.run("python -m localcloud start")
 
     def make(self, target: str, timeout: float = 1800) -> Output:

@@ -2,7 +2,7 @@
 
 plan = Plan(Fault.THROTTLED, skip=12)
 plan.next(call)          # None for reading calls and twelve changing ones; Met(THROTTLED) for the next and its repeats
-plan.struck              # the call that has met the fault
+plan.struck              # the calls that have met the fault
 """
 
 from __future__ import annotations
@@ -84,29 +84,42 @@ class Met:
 
 
 class Plan:
-    """One fault.
+    """One fault, and the calls that meet it in one run of a command.
 
     Args:
         skip: how many changing calls pass before.
-        spared: calls that pass in any case, by `Call.alike`.
+        most: how many calls meet it. Several do if a client goes on with others when one has failed.
+
+    Attributes:
+        struck: the calls that have met it, in their order.
     """
 
-    def __init__(self, fault: Fault, skip: int = 0, spared: Iterable[str] = ()) -> None:
+    def __init__(self, fault: Fault, skip: int = 0, most: int = 1) -> None:
         self.fault = fault
-        self.struck: Call | None = None
+        self.struck: list[Call] = []
         self._skip = skip
-        self._spared = frozenset(spared)
+        self._most = most
+        self._spared: set[str] = set()
         self._lock = threading.Lock()
+
+    def __str__(self) -> str:
+        """Return what the calls met."""
+        return f"{', '.join(map(str, self.struck))}: {self.fault.value}"
+
+    def spare(self, calls: Iterable[Call]) -> None:
+        """Let these calls pass, and those that are alike."""
+        self._spared.update(call.alike for call in calls)
 
     def next(self, call: Call) -> Met | None:
         """Return what this call meets, or None."""
         with self._lock:
-            if self.struck is not None:
-                return Met(self.fault, repeat=True) if call.same == self.struck.same else None
-            if not call.changes or call.alike in self._spared:
+            if any(call.same == each.same for each in self.struck):
+                return Met(self.fault, repeat=True)
+            if not call.changes or call.alike in self._spared or len(self.struck) == self._most:
                 return None
             if self._skip:
                 self._skip -= 1
                 return None
-            self.struck = call
+            self.struck.append(call)
+            self._spared.add(call.alike)
             return Met(self.fault)

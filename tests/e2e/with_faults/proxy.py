@@ -1,9 +1,9 @@
-"""A proxy in front of an AWS endpoint, through which one call meets a fault.
+"""A proxy in front of an AWS endpoint, through which calls meet a fault.
 
     with Proxy("http://127.0.0.1:24600", account) as proxy:
         with proxy.fault(Plan(Fault.UNANSWERED, skip=12)) as plan:
             run(f"AWS_ENDPOINT_URL={proxy.url} pulumi up --yes")     # fails
-        plan.struck                                                  # by this call
+        plan.struck                                                  # by these calls
 
 A request is passed on as it was received, with its Host header, since that is signed.
 """

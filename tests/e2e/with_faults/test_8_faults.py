@@ -1,7 +1,8 @@
 """Calls to AWS fail, or are answered too late, during `pulumi up` and `pulumi destroy`: a person runs them again.
 
-`make test` has three faults in each of the two, at calls that a seed chooses. `make soak` has every call meet every
-fault, one call in each run. The stack is in a new cloud, which ends with the module.
+`make test` has three faults in each of the two, at calls that a seed chooses. In `make soak` every call meets every
+fault: in each run all those that have not met it yet, and the next run comes further. The stack is in a new cloud,
+which ends with the module.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 import pytest
 import yaml
 
-from tests.e2e.checkout import ROOT, STACK, Checkout
+from tests.e2e.checkout import DESTROY, ROOT, STACK, UP, Checkout
 from tests.e2e.inventory import Inventory, added, aws_inventory
 from tests.e2e.with_faults.plan import Call, Fault, Plan
 from tests.e2e.with_faults.proxy import Proxy
@@ -28,8 +29,6 @@ SMALL = {
     "tidewater:maxWorkers": 2,
     "tidewater:trainerArgs": "--epochs 1500 --min-step-seconds 0.5",
 }
-UP = "pulumi up --yes --skip-preview"
-DESTROY = "pulumi destroy --yes --skip-preview"
 
 MOST_SKIPPED = 20
 """Of calls between two faults: `up` and `destroy` of the stack make more than three times as many changes."""
@@ -37,31 +36,35 @@ MOST_SKIPPED = 20
 MOST_CALLS = 400
 """More than any of the two makes."""
 
+MOST_RUNS = 40
+"""More than the longest chain of resources that need each other, of each of which a run makes one."""
+
 WITH_A_VPC = ("route tables", "security groups")
 """What EC2 makes with a VPC, and deletes with it."""
 
 
 @dataclass(frozen=True)
 class Faults:
-    """Faults, each with the number of changing calls that pass before: one for each run."""
+    """What calls meet in each run of the two commands, one plan for each run."""
 
-    of_up: Sequence[tuple[Fault, int]]
-    of_destroy: Sequence[tuple[Fault, int]]
+    of_up: Sequence[Plan]
+    of_destroy: Sequence[Plan]
 
 
 def sampled(seed: int) -> Faults:
     """Return each fault once in `up` and once in `destroy`, at places that the seed chooses."""
     chance = random.Random(seed)
 
-    def shuffled() -> list[tuple[Fault, int]]:
-        return [(fault, chance.randrange(MOST_SKIPPED)) for fault in chance.sample([*Fault], len(Fault))]
+    def shuffled() -> list[Plan]:
+        return [Plan(fault, chance.randrange(MOST_SKIPPED)) for fault in chance.sample([*Fault], len(Fault))]
 
     return Faults(shuffled(), shuffled())
 
 
 def every(fault: Fault) -> Faults:
-    """Return more faults than there are calls, each for the first call that has not met one yet."""
-    return Faults([(fault, 0)] * MOST_CALLS, [(fault, 0)] * MOST_CALLS)
+    """Return more runs than there are to be, each with the fault for all calls that have not met it yet."""
+    of_up, of_destroy = ([Plan(fault, most=MOST_CALLS) for _ in range(MOST_RUNS)] for _ in range(2))
+    return Faults(of_up, of_destroy)
 
 
 @pytest.fixture(scope="module")
@@ -88,22 +91,23 @@ def account(checkout: Checkout, proxy: Proxy) -> Inventory:
     return aws_inventory(checkout.cloud())
 
 
-def through_faults(checkout: Checkout, proxy: Proxy, command: str, faults: Sequence[tuple[Fault, int]]) -> list[Call]:
-    """Run a command again and again, until it has met all of the faults or meets none; return the calls that met one.
+def through_faults(checkout: Checkout, proxy: Proxy, command: str, plans: Sequence[Plan]) -> list[Call]:
+    """Run a command again and again, until all plans are done or one meets no call; return the calls that met a fault.
 
     What an `up` has made without an answer is taken over before the next one, as the README says.
     In the end it is run without a fault, and must succeed.
     """
     struck: list[Call] = []
     command = f"export AWS_ENDPOINT_URL={proxy.url}; {command}"
-    for fault, skip in faults:
-        with proxy.fault(Plan(fault, skip, spared=[call.alike for call in struck])) as plan:
+    for plan in plans:
+        plan.spare(struck)
+        with proxy.fault(plan):
             output = checkout.run(command, expect=None)
-        if plan.struck is None:
+        if not plan.struck:
             break
-        struck.append(plan.struck)
-        assert output.status != 0, f"it says that all is well, though {plan.struck} was {fault.value}:\n{output}"
-        if fault is Fault.UNANSWERED and command.endswith(UP):
+        struck += plan.struck
+        assert output.status != 0, f"it says that all is well, though calls met {plan}:\n{output}"
+        if plan.fault is Fault.UNANSWERED and command.endswith(UP):
             checkout.run(f"python -m scripts.adopt --stack {FAULTY}")
     checkout.run(command)
     return struck
@@ -121,7 +125,7 @@ def complete(checkout: Checkout, proxy: Proxy, account: Inventory, faults: Fault
     checkout.run(f"export AWS_ENDPOINT_URL={proxy.url}; pulumi preview --expect-no-changes")
     of_destroy = through_faults(checkout, proxy, DESTROY, faults.of_destroy)
     left = added(account, aws_inventory(checkout.cloud()))
-    if Fault.UNANSWERED in {fault for fault, _ in faults.of_up}:
+    if Fault.UNANSWERED in {plan.fault for plan in faults.of_up}:
         # Pulumi doesn't know what was made without an answer. The sweep finds it, by the stack's tags.
         swept = checkout.run(f"python -m scripts.sweep {FAULTY} --delete --yes", expect=None)
         left = unnamed(added(account, aws_inventory(checkout.cloud())), swept.text)
@@ -140,10 +144,10 @@ def test_after_faults_at_some_calls_the_next_up_and_destroy_complete_and_leave_n
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(6 * 3600)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.name.lower())
 def test_after_a_fault_at_any_call_the_next_up_and_destroy_complete_and_leave_nothing(
     checkout: Checkout, proxy: Proxy, account: Inventory, fault: Fault
 ) -> None:
     for struck in complete(checkout, proxy, account, every(fault)):
-        assert 3 * MOST_SKIPPED < len(struck) < MOST_CALLS, "either not every call was met, or some again and again"
+        assert len(struck) > 3 * MOST_SKIPPED, "not every call was met"

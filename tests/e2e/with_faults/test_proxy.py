@@ -1,4 +1,4 @@
-"""The proxy: calls pass unchanged, and the one that the plan names meets its fault. Real clients, real HTTP."""
+"""The proxy: calls pass unchanged, and those that the plan names meet its fault. Real clients, real HTTP."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_clients_understand_that_they_are_throttled_and_the_next_run_succeeds(
         make(client, service, f"throttled-{service}")
     assert caught.value.response["Error"]["Code"] == THROTTLED.get(service, "ThrottlingException")
     assert caught.value.response["ResponseMetadata"]["RetryAttempts"] == 1
-    assert plan.struck is not None
+    assert plan.struck
     make(client, service, f"throttled-{service}")
 
 
@@ -105,7 +105,7 @@ def test_an_unanswered_call_is_done_once_although_the_sdk_repeats_it(proxy: Prox
     before = vpcs(client)
     with proxy.fault(Plan(Fault.UNANSWERED)) as plan, pytest.raises(ConnectionClosedError):
         create_vpc(client)
-    assert str(plan.struck) == "ec2:CreateVpc"
+    assert [*map(str, plan.struck)] == ["ec2:CreateVpc"]
     assert vpcs(client) == before + 1
 
 
@@ -118,7 +118,7 @@ def test_only_the_call_at_its_place_meets_the_fault_and_reading_calls_are_not_co
         with pytest.raises(ClientError):
             make(client, "sqs", "second")
         make(client, "kms", "third")
-    assert str(plan.struck) == "sqs:CreateQueue"
+    assert [*map(str, plan.struck)] == ["sqs:CreateQueue"]
 
 
 def test_what_was_struck_in_one_run_can_be_spared_in_the_next_under_another_automatic_name(
@@ -126,23 +126,32 @@ def test_what_was_struck_in_one_run_can_be_spared_in_the_next_under_another_auto
 ) -> None:
     with proxy.fault(Plan(Fault.FAILED)) as plan, pytest.raises(ClientError):
         make(client, "iam", "node-role-1a2b3c4")
-    assert plan.struck is not None
-    spared = {plan.struck.alike}
-    with proxy.fault(Plan(Fault.FAILED, spared=spared)) as plan:
+    second = Plan(Fault.FAILED)
+    second.spare(plan.struck)
+    with proxy.fault(second) as plan:
         make(client, "iam", "node-role-5d6e7f8")
         with pytest.raises(ClientError):
             make(client, "iam", "other-role-5d6e7f8")
-    assert str(plan.struck) == "iam:CreateRole"
+    assert [*map(str, plan.struck)] == ["iam:CreateRole"]
 
 
 def test_a_call_is_alike_whatever_the_order_of_its_parameters(proxy: Proxy, client: Clients) -> None:
-    met = set()
+    met: set[str] = set()
     for parameters in ({"GroupName": "a", "Description": "b"}, {"Description": "b", "GroupName": "a"}):
         with proxy.fault(Plan(Fault.FAILED)) as plan, pytest.raises(ClientError):
             client("ec2").create_security_group(**parameters)
-        assert plan.struck is not None
-        met.add(plan.struck.alike)
+        met.update(call.alike for call in plan.struck)
     assert len(met) == 1
+
+
+def test_several_calls_meet_the_fault_each_once_if_several_are_wanted() -> None:
+    plan = Plan(Fault.FAILED, most=2)
+    first, again, second, third = (
+        Call("ec2", "CreateRoute", same, alike) for same, alike in (("1", "a"), ("2", "a"), ("3", "b"), ("4", "c"))
+    )
+    met = [plan.next(call) for call in (first, again, second, first, third)]
+    assert met == [Met(Fault.FAILED), None, Met(Fault.FAILED), Met(Fault.FAILED, repeat=True), None]
+    assert plan.struck == [first, second]
 
 
 def test_calls_that_pass_do_not_meet_the_fault_when_they_come_again() -> None:
