@@ -16,7 +16,7 @@ from localcloud import tools
 from tests.e2e.checkout import ROOT, Checkout, wait_until
 from tests.e2e.training import latest_step, running_workers, steps, wait_for_world
 
-pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.e2e, pytest.mark.soak, pytest.mark.incremental, pytest.mark.timeout(1800)]
 
 PROGRAM = (
     "__main__.py",

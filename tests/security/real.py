@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from tests import graph
-from tests.e2e.checkout import Checkout
+from tests.e2e.checkout import UP, Checkout
 from tests.e2e.with_gpus import example
 from tests.security.reach import Network
 from tests.security.stack import Stack
@@ -43,7 +43,7 @@ def bring_up(checkout: Checkout, name: str, file: str | None) -> Real:
     if file:
         settings.write_text(yaml.safe_dump({"config": {**example.config(file), **NO_WORKERS}}))
     checkout.run("python -m localcloud start")
-    checkout.run(f"pulumi stack select --create {name} && pulumi up --yes")
+    checkout.run(f"pulumi stack select --create {name} && {UP}")
     state = checkout.json(f"pulumi stack export --stack {name} --show-secrets")
     own = {
         key.removeprefix("tidewater:"): value for key, value in yaml.safe_load(settings.read_text())["config"].items()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.checkout import LONG_TRAINING, STACK, Checkout, wait_until
+from tests.e2e.checkout import DESTROY, LONG_TRAINING, STACK, UP, Checkout, wait_until
 from tests.e2e.inventory import Inventory, added, aws_inventory
 from tests.e2e.nodes import surge_nodes
 from tests.e2e.training import node_of, running_workers, wait_for_world
@@ -63,14 +63,14 @@ def devices_of(checkout: Checkout, pod: str) -> list[str]:
 def test_nodes_that_show_no_gpus_end_up_with_a_sentence_before_a_worker_is_made(configured: Checkout) -> None:
     # Any image without the plug-in's program stands for a plug-in that doesn't run on the nodes.
     configured.run("pulumi config set devicePluginImage localcloud/pause:1")
-    output = configured.fails("pulumi up --yes --skip-preview")
+    output = configured.fails(UP)
     assert SENTENCE in output.text
     assert "nodeImageVersion" in output.text
     assert configured.run("kubectl get elasticjobs -A -oname").text.strip() in ("", "No resources found")
 
 
 def test_with_the_right_plugin_the_next_up_succeeds_and_the_worker_gets_a_gpu(configured: Checkout) -> None:
-    configured.run("pulumi config set devicePluginImage localcloud/k8s-device-plugin:0.20.0 && pulumi up --yes")
+    configured.run(f"pulumi config set devicePluginImage localcloud/k8s-device-plugin:0.20.0 && {UP}")
     configured.forget_outputs()
     wait_for_world(configured, 1, seconds=NEW_NODE_SECONDS)
     (pod,) = running_workers(configured)
@@ -79,7 +79,7 @@ def test_with_the_right_plugin_the_next_up_succeeds_and_the_worker_gets_a_gpu(co
 
 
 def test_karpenter_brings_a_node_with_a_gpu_for_another_worker(configured: Checkout) -> None:
-    configured.run("pulumi config set workers 2 && pulumi up --yes")
+    configured.run(f"pulumi config set workers 2 && {UP}")
     wait_for_world(configured, 2, seconds=NEW_NODE_SECONDS)
     (brought,) = wait_until("a node of Karpenter", lambda: surge_nodes(configured))
     assert gpus_of(configured, brought) == "1"
@@ -87,9 +87,9 @@ def test_karpenter_brings_a_node_with_a_gpu_for_another_worker(configured: Check
 
 
 def test_an_unchanged_stack_checks_nothing_again(configured: Checkout) -> None:
-    assert "gpu-check" not in configured.run("pulumi up --yes --skip-preview").text
+    assert "gpu-check" not in configured.run(UP).text
 
 
 def test_a_destroyed_stack_leaves_nothing(configured: Checkout, account: Inventory) -> None:
-    configured.run("pulumi destroy --yes")
+    configured.run(DESTROY)
     assert added(account, aws_inventory(configured.cloud())) == {}

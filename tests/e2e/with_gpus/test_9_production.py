@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from contract import labels
-from tests.e2e.checkout import LONG_TRAINING, STACK, Checkout, wait_until
+from tests.e2e.checkout import DESTROY, LONG_TRAINING, STACK, UP, Checkout, wait_until
 from tests.e2e.inventory import Inventory, added, aws_inventory
 from tests.e2e.nodes import (
     WORKERS,
@@ -73,7 +73,7 @@ def production(checkout: Checkout, account: Inventory) -> Checkout:
     settings = {"config": {**example.config(FILE), **SMALL}}
     (checkout.path / f"Pulumi.{PRODUCTION}.yaml").write_text(yaml.safe_dump(settings))
     checkout.run(f"pulumi stack select --create {PRODUCTION}")
-    checkout.run("pulumi up --yes")
+    checkout.run(UP)
     checkout.forget_outputs()
     wait_for_world(checkout, 3, seconds=NEW_NODE_SECONDS)
     return checkout
@@ -137,7 +137,7 @@ def test_two_spot_nodes_that_are_interrupted_at_once_cost_no_step(production: Ch
 
 def test_a_resize_ends_the_worker_and_the_node_that_are_too_many(production: Checkout) -> None:
     before = identities(production)
-    production.run("pulumi config set workers 2 && pulumi up --yes")
+    production.run(f"pulumi config set workers 2 && {UP}")
     wait_for_world(production, 2)
     wait_until("two worker pods", lambda: len(production.worker_pods()) == 2)
     wait_for_surge_count(production, 1)
@@ -166,12 +166,12 @@ def test_the_cluster_is_protected_by_eks_itself_too(production: Checkout) -> Non
 
 def test_unprotected_it_trains_on_in_the_same_processes(production: Checkout) -> None:
     processes, step = identities(production), latest_step(production)
-    production.run("pulumi config set protect false && pulumi up --yes")
+    production.run(f"pulumi config set protect false && {UP}")
     assert identities(production) == processes
     wait_until("more steps", lambda: latest_step(production) > step)
 
 
 def test_the_destroyed_stack_leaves_nothing(production: Checkout, account: Inventory) -> None:
-    production.run("pulumi destroy --yes")
+    production.run(DESTROY)
     assert added(account, aws_inventory(production.cloud())) == {}
     assert not instances(production)

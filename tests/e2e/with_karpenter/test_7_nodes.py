@@ -11,7 +11,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.e2e.checkout import LONG_TRAINING, SHORT_TRAINING, Checkout, repeat, stop_once_printed, wait_until
+from tests.e2e.checkout import (
+    DESTROY,
+    LONG_TRAINING,
+    SHORT_TRAINING,
+    UP,
+    Checkout,
+    repeat,
+    stop_once_printed,
+    wait_until,
+)
 from tests.e2e.cluster_faults import restart_api_server
 from tests.e2e.elasticjob import Job
 from tests.e2e.inventory import Inventory, added, aws_inventory, host_leftovers
@@ -92,7 +101,7 @@ def job(stack: Checkout) -> Job:
 
 def resize(checkout: Checkout, size: int) -> None:
     """Set the number of workers as a person does."""
-    checkout.run(f"pulumi config set workers {size} && pulumi up --yes")
+    checkout.run(f"pulumi config set workers {size} && {UP}")
 
 
 def on_surge_nodes(checkout: Checkout) -> list[str]:
@@ -236,13 +245,16 @@ def test_a_lost_karpenter_and_a_lost_api_server_are_made_up_for_while_it_scales(
     assert_steps_only_grow(stack)
 
 
+@pytest.mark.soak
 def test_drifted_nodes_keep_their_workers_outside_the_maintenance_window(stack: Checkout) -> None:
+    resize(stack, 3)
+    wait_for_world(stack, 3, seconds=NEW_NODE_SECONDS)
     brought = surge_nodes(stack)
     before = {pod: who for pod, who in identities(stack).items() if node_of(stack, pod) in brought}
     closed = datetime.now(UTC) + timedelta(days=3)
     stack.run(
         f"pulumi config set nodeImageVersion {RELEASES[1]} && "
-        f"pulumi config set maintenanceWindow '{closed:%a} 00:00 1h' && pulumi up --yes"
+        f"pulumi config set maintenanceWindow '{closed:%a} 00:00 1h' && {UP}"
     )
     wait_until("all nodes to have drifted", lambda: all(map(drifted, claims(stack))), seconds=NEW_NODE_SECONDS)
     blocked = "kubectl get events -A --field-selector involvedObject.kind=NodePool -o json"
@@ -252,11 +264,12 @@ def test_drifted_nodes_keep_their_workers_outside_the_maintenance_window(stack: 
     wait_for_world(stack, 3, seconds=NEW_NODE_SECONDS)  # EKS has replaced the node of the core
 
 
+@pytest.mark.soak
 def test_in_the_maintenance_window_they_are_replaced_one_at_a_time(stack: Checkout) -> None:
     brought, most = surge_nodes(stack), 0
     (settled,) = (pod for pod in running_workers(stack) if node_of(stack, pod) not in brought)
     before = identities(stack)[settled]
-    stack.run(f"pulumi config set maintenanceWindow '{datetime.now(UTC):%a %H}:00 2h' && pulumi up --yes")
+    stack.run(f"pulumi config set maintenanceWindow '{datetime.now(UTC):%a %H}:00 2h' && {UP}")
 
     def replaced() -> bool:
         nonlocal most
@@ -270,15 +283,13 @@ def test_in_the_maintenance_window_they_are_replaced_one_at_a_time(stack: Checko
     assert_steps_only_grow(stack)
     # Of nodes, not of workers: a new node is Ready before its worker has joined.
     assert most <= 1, "two nodes were taken away at a time"
-    stack.run(
-        f"pulumi config set nodeImageVersion {RELEASES[0]} && pulumi config set maintenanceWindow '' && pulumi up --yes"
-    )
+    stack.run(f"pulumi config set nodeImageVersion {RELEASES[0]} && pulumi config set maintenanceWindow '' && {UP}")
 
 
 def test_a_finished_job_leaves_nothing_to_pay_but_the_core(stack: Checkout) -> None:
     assert surge_instances(stack)
     with stack.config("jobName", "short"), stack.config("trainerArgs", SHORT_TRAINING):
-        stack.run("pulumi up --yes")
+        stack.run(UP)
         stack.forget_outputs()
         finished = f"elasticjob/{stack.outputs['jobName']}"
         stack.run(f"kubectl wait -n {stack.namespace} --for=condition=Succeeded {finished} --timeout=300s")
@@ -288,7 +299,7 @@ def test_a_finished_job_leaves_nothing_to_pay_but_the_core(stack: Checkout) -> N
 
 
 def test_without_workers_the_core_is_empty_too_and_the_job_waits_suspended(stack: Checkout) -> None:
-    stack.run("pulumi config set minWorkers 0 && pulumi up --yes")
+    stack.run(f"pulumi config set minWorkers 0 && {UP}")
     stack.forget_outputs()
     wait_for_world(stack, 3, seconds=NEW_NODE_SECONDS)
     resize(stack, 0)
@@ -311,8 +322,8 @@ def test_a_destroy_that_is_killed_while_nodes_drain_is_completed_by_the_next(
     stack: Checkout, account: Inventory
 ) -> None:
     assert surge_nodes(stack)
-    stop_once_printed(stack, "pulumi destroy --yes", "NodePool nodepool-workers deleting")
-    repeat(stack, "pulumi destroy --yes")
+    stop_once_printed(stack, DESTROY, "NodePool nodepool-workers deleting")
+    repeat(stack, DESTROY)
     assert added(account, aws_inventory(stack.cloud())) == {}
     assert not instances(stack)
     instance = json.loads((stack.state / "instance.json").read_text())["id"]

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from tests.e2e.checkout import STACK, Checkout, wait_until
+from tests.e2e.checkout import DESTROY, STACK, UP, Checkout, wait_until
 from tests.e2e.cluster_faults import processes_of
 from tests.e2e.elasticjob import NAMESPACE, Job, apply, make_stack, shell_job
 from tests.e2e.nodes import no_capacity
@@ -46,8 +46,9 @@ LOSSES = 6
 """One more than the alert TrainingKeepsLosingWorkers accepts."""
 
 RETRIED_SECONDS = 420
-"""Karpenter tries an offering of which EC2 had nothing again after three minutes, and Prometheus sees no increase in a
-counter that begins with 1."""
+"""Karpenter tries an offering of which EC2 had nothing again after three minutes."""
+
+FAILED_LAUNCHES = 'karpenter_cloudprovider_errors_total{method="Create",error!="NodeClaimNotFoundError"}'
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,7 @@ def stack(checkout: Checkout) -> Iterator[Checkout]:
     checkout.forget_outputs()
     wait_for_world(checkout, 2)
     yield checkout
-    checkout.run("pulumi destroy --yes", expect=None)
+    checkout.run(DESTROY, expect=None)
     file.write_text(before)
 
 
@@ -104,6 +105,15 @@ def test_prometheus_finds_workers_controller_etcd_karpenter_and_all_nodes(promet
     expected = {"workers": 2, "controller": 2, "etcd": 1, "nodes": 3, "karpenter": 1}
     wait_until(f"{expected}", lambda: up(prometheus) == expected)
     wait_until("no target that is silent", lambda: prometheus.now("up == 0") == [])
+
+
+def test_a_launch_that_fails_is_counted(stack: Checkout, prometheus: Prometheus) -> None:
+    # The alert needs another one, minutes later: Prometheus sees no increase in a counter that begins with 1.
+    job = Job(stack.path, JOB, stack.namespace)
+    with no_capacity(stack, "*"):
+        job.scale(3)
+        wait_until("a failed launch", lambda: prometheus.now(FAILED_LAUNCHES))
+        job.scale(2)
 
 
 def told(checkout: Checkout) -> Counter[str]:
@@ -249,7 +259,7 @@ def test_a_person_can_choose_the_job(stack: Checkout, prometheus: Prometheus) ->
 
 def test_without_monitoring_prometheus_is_gone_and_training_goes_on(stack: Checkout) -> None:
     processes, step = identities(stack), latest_step(stack)
-    stack.run("pulumi config set monitoring none && pulumi up --yes")
+    stack.run(f"pulumi config set monitoring none && {UP}")
     assert stack.run("kubectl get namespace tidewater-monitoring", expect=None).status != 0
     assert identities(stack) == processes
     wait_until("another step", lambda: latest_step(stack) > step)

@@ -42,7 +42,7 @@ def disturbed(job: Job, draw: random.Random) -> None:
     job.wait_for(lambda: all(worker.poll() is not None for worker in job.workers))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 10))])
 def test_shards_global_batch_and_model_are_as_promised(seed: int, tmp_path: Path, etcd: str, digits: Path) -> None:
     draw = random.Random(seed)
     per_task, workers = draw.choice([1, 2, 4]), draw.choice([2, 3, 4])
