@@ -18,7 +18,7 @@ import pulumi_aws as aws
 import settings
 from infra import policies
 from infra.account import Account
-from infra.identity import NodeRoleArgs, make_node_role, make_role, pods_trust
+from infra.identity import NodeRoleArgs, make_node_role, make_role, pods_trust, write_policy
 from infra.policies import karpenter
 
 NAMESPACE = "kube-system"
@@ -129,7 +129,7 @@ class KarpenterAccess(pulumi.ComponentResource):
             return karpenter.controller(scope, karpenter.Uses(found[0], found[1], spot=spot, placement_group=group))
 
         policy = self._document(document, queue_arn, node_role_arn)
-        aws.iam.RolePolicy(name, role=role.name, policy=policy, opts=self._child)
+        write_policy(name, "karpenter", role, policy, self._child)
         aws.eks.PodIdentityAssociation(
             name,
             cluster_name=self._name,

@@ -11,6 +11,7 @@ GROUP = "aws:eks/nodeGroup:NodeGroup"
 SUBNET = "aws:ec2/subnet:Subnet"
 TARGET = "aws:efs/mountTarget:MountTarget"
 NFS = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
+INLINE = "aws:iam/rolePolicy:RolePolicy"
 LIFECYCLE = "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration"
 
 
@@ -51,3 +52,10 @@ def test_nfs_comes_from_the_nodes_only(deployed: graph.Graph) -> None:
 def test_old_versions_in_the_bucket_go(deployed: graph.Graph) -> None:
     (tidy,) = deployed.one(LIFECYCLE).inputs["rules"]
     assert tidy["noncurrentVersionExpiration"]["noncurrentDays"] > 0
+
+
+def test_inline_policies_have_fixed_names_so_that_one_made_without_an_answer_is_written_again() -> None:
+    # A second one of an automatic name would keep its role from being deleted, and Pulumi would not know of it.
+    everything = {"imageCache": True, "dataset": "s3://pictures/animals/", "datasetStorage": "s3"}
+    made = graph.deploy({**graph.stack_config("Pulumi.aws.yaml.example"), **everything}, stack="dev").all(INLINE)
+    assert {each.inputs.get("name") for each in made} == {"trainer", "s3-csi", "images", "karpenter"}

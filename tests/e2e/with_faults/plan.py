@@ -24,8 +24,8 @@ READING = ("Assume", "BatchGet", "Describe", "Get", "Head", "List", "Lookup", "S
 _CHANCE = re.compile(rb"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{7,}")
 """Tokens, IDs and the ends of automatic names, which are others in each run."""
 
-_PARTS = re.compile(rb"[&,{}\[\]\s]+")
-"""What is between the parameters of a form and the members of JSON, whose order is another in each run."""
+_PARTS = re.compile(rb"[&,{}\[\]<>\s]+")
+"""What is between the parameters of a form and the members of JSON or XML, whose order is another in each run."""
 
 
 class Fault(enum.Enum):
