@@ -24,6 +24,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.e2e.kubeconfig import with_token
+
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND_TIMEOUT_SECONDS = 900
 STACK = "local"
@@ -127,10 +129,13 @@ class Checkout:
 
     def start(self, command: str, **more: Any) -> subprocess.Popen[str]:
         """Start `command` in an activated shell, in its own process group."""
+        environment = self.activated()
+        if command.removeprefix("exec ").startswith("kubectl ") and "kubectl config" not in command:
+            environment = {**environment, "KUBECONFIG": str(with_token(self.state / "kubeconfig", environment))}
         return subprocess.Popen(
             ["bash", "-c", command],
             cwd=self.path,
-            env=self.activated(),
+            env=environment,
             text=True,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
