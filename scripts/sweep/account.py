@@ -34,6 +34,7 @@ KINDS: tuple[Kind, ...] = (
     storage.RECOVERY_POINTS,
     storage.PULL_THROUGH_RULES,
     storage.REPOSITORIES,
+    storage.BUCKETS,
 )
 
 _ERRORS = (ClientError, BotoCoreError)
@@ -107,7 +108,7 @@ def _delete_one(clients: Clients, kind: Kind, id_: str) -> str:
 
 def is_gone(code: str) -> bool:
     """Return whether an error code says that the thing doesn't exist; each service has its own word for it."""
-    return "NotFound" in code or code in ("NoSuchEntity", "InvalidPlacementGroup.Unknown")
+    return "NotFound" in code or code in ("NoSuchBucket", "NoSuchEntity", "InvalidPlacementGroup.Unknown")
 
 
 def _tagged(clients: Clients, stack: Stack) -> list[str]:

@@ -1,8 +1,9 @@
-"""What is left that holds data: log groups, the daily backups of EFS, and images that ECR has cached."""
+"""What is left that holds data: log groups, EFS's daily backups, images that ECR has cached, buckets nothing is in."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -107,6 +108,39 @@ def _repositories(clients: Clients, stack: Stack) -> Iterator[tuple[str, str]]:
             yield repository["repositoryName"], "with its images"
 
 
+def _buckets(clients: Clients, stack: Stack) -> Iterator[tuple[str, str]]:
+    """One is left if AWS made it and the answer was lost. Tags would have come next, so its name tells whose it is.
+
+    The name is Pulumi's automatic one. A bucket with tags or objects is a person's, or of a stack that exists.
+    """
+    s3 = clients("s3")
+    named = re.compile(rf"{re.escape(stack.name)}-[0-9a-f]{{7}}")
+    for bucket in pages(s3, "list_buckets", "Buckets", Prefix=f"{stack.name}-"):
+        name = bucket["Name"]
+        if named.fullmatch(name) and _is_here(s3, name) and not _has_tags(s3, name) and _is_empty(s3, name):
+            yield name, "empty, without tags"
+
+
+def _is_here(s3: Any, bucket: str) -> bool:
+    """Return whether a bucket is in the client's region; S3 lists those of all regions."""
+    region: str = s3.get_bucket_location(Bucket=bucket)["LocationConstraint"] or "us-east-1"
+    here: str = s3.meta.region_name
+    return region == here
+
+
+def _is_empty(s3: Any, bucket: str) -> bool:
+    return {"Versions", "DeleteMarkers"}.isdisjoint(s3.list_object_versions(Bucket=bucket, MaxKeys=1))
+
+
+def _has_tags(s3: Any, bucket: str) -> bool:
+    try:
+        return bool(s3.get_bucket_tagging(Bucket=bucket)["TagSet"])
+    except ClientError as error:
+        if error.response["Error"]["Code"] == "NoSuchTagSet":
+            return False
+        raise
+
+
 LOG_GROUPS = Kind("log group", _log_groups, lambda clients, id_: clients("logs").delete_log_group(logGroupName=id_))
 RECOVERY_POINTS = Kind(
     "recovery point",
@@ -124,3 +158,4 @@ REPOSITORIES = Kind(
     _repositories,
     lambda clients, id_: clients("ecr").delete_repository(repositoryName=id_, force=True),
 )
+BUCKETS = Kind("bucket", _buckets, lambda clients, id_: clients("s3").delete_bucket(Bucket=id_))

@@ -24,7 +24,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.e2e.kubeconfig import with_token
+from tests.e2e.kubectl.kubeconfig import with_token
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND_TIMEOUT_SECONDS = 900

@@ -34,6 +34,7 @@ def leave_everything(clients: Clients, lacking: Lacking, name: str) -> dict[str,
         "recovery point": point,
         "pull-through rule": f"{name}/quay",
         "repository": _repository(clients, f"{name}/quay/coreos/etcd"),
+        "bucket": make_bucket(clients("s3"), f"{name}-1a2b3c4"),
     }
 
 
@@ -141,6 +142,12 @@ def _log_group(clients: Clients, name: str) -> str:
 
 def _repository(clients: Clients, name: str) -> str:
     clients("ecr").create_repository(repositoryName=name)
+    return name
+
+
+def make_bucket(s3: Any, name: str) -> str:
+    """Make an empty bucket without tags in the client's region; return its name."""
+    s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": s3.meta.region_name})
     return name
 
 

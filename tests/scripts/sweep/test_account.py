@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import boto3
 import pytest
 
 from infra.policies.documents import pod_identity_trust
@@ -12,7 +14,7 @@ from scripts.sweep.account import KINDS, look, names
 from scripts.sweep.compute import places
 from scripts.sweep.model import Clients, Stack
 from tests.scripts.sweep.conftest import POLICY, Lacking
-from tests.scripts.sweep.leftovers import leave_everything
+from tests.scripts.sweep.leftovers import leave_everything, make_bucket
 
 GONE = Stack("tidewater", "gone")
 OTHER = Stack("tidewater", "gone-too")
@@ -58,6 +60,20 @@ def test_a_persons_own_repository_under_the_stacks_name_stays(clients: Clients, 
     for name in ("trainer", "trainer/quay", "quayside/x"):
         clients("ecr").create_repository(repositoryName=f"{GONE.name}/{name}")
     lacking.rules.append(f"{GONE.name}/github")
+    assert found(clients, GONE) == set()
+
+
+def test_a_bucket_with_objects_or_tags_or_of_another_name_or_region_stays(clients: Clients, lacking: Lacking) -> None:
+    full, tagged, emptied = (make_bucket(clients("s3"), f"{GONE.name}-{letter * 7}") for letter in "abc")
+    make_bucket(clients("s3"), f"{GONE.name}-own")
+    connect: Any = boto3.client  # its type lists every service by name
+    make_bucket(connect("s3", "eu-west-1", endpoint_url=clients("s3").meta.endpoint_url), f"{GONE.name}-{'d' * 7}")
+    s3, tags = clients("s3"), [{"Key": key, "Value": value} for key, value in GONE.tags.items()]
+    s3.put_object(Bucket=full, Key="a")
+    s3.put_bucket_tagging(Bucket=tagged, Tagging={"TagSet": tags})
+    s3.put_bucket_versioning(Bucket=emptied, VersioningConfiguration={"Status": "Enabled"})
+    s3.put_object(Bucket=emptied, Key="a")
+    s3.delete_object(Bucket=emptied, Key="a")
     assert found(clients, GONE) == set()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.kubeconfig import USED_SECONDS, with_token
+from tests.e2e.kubectl.kubeconfig import USED_SECONDS, with_token
 
 TOKEN = """printf .>>asked; printf '{"status": {"token": "t-%s"}}' $(wc -c <asked)"""
 
