@@ -69,7 +69,7 @@ class Identity(pulumi.ComponentResource):
         pods = self._pods_trust(args.training.namespace, TRAINER_SERVICE_ACCOUNT)
         trainer = self._role("trainer", "The training pods", pods, ())
         self.trainer_role_arn = trainer.arn
-        write_policy(f"{name}-trainer", "trainer", trainer, _trainer_policy(args), self._child)
+        write_policy(name, "trainer", trainer, _trainer_policy(args), self._child)
         self.s3_csi_role_arn = self._s3_csi_role(args.training.dataset) if args.training.dataset.mounted else None
         self.register_outputs({"trainerRoleArn": trainer.arn})
 
@@ -81,7 +81,7 @@ class Identity(pulumi.ComponentResource):
         policy = self._account.partition.apply(
             lambda partition: policies.to_json(policies.mounted_folder(partition, bucket, prefix))
         )
-        write_policy(f"{self._name}-s3-csi", "s3-csi", role, policy, self._child)
+        write_policy(self._name, "s3-csi", role, policy, self._child)
         return role.arn
 
     def _pods_trust(self, namespace: str, service_account: str) -> pulumi.Output[str]:
@@ -123,15 +123,15 @@ def make_role(
 
 
 def write_policy(
-    name: str, label: str, role: aws.iam.Role, policy: pulumi.Input[str], opts: pulumi.ResourceOptions
+    prefix: str, label: str, role: aws.iam.Role, policy: pulumi.Input[str], opts: pulumi.ResourceOptions
 ) -> None:
-    """Write a policy into a role, as JSON, under the name `label`.
+    """Write a policy, as JSON, into a role. IAM knows it as `label`, Pulumi as `prefix-label`.
 
-    IAM writes over a policy of the same name. A second one of an automatic name, after a call that was done and not
-    answered, would be unknown to Pulumi, and IAM refuses to delete a role that has a policy.
+    IAM writes over a policy of the same name. With an automatic name, a policy that was made without an answer would
+    stay beside the next one, unknown to Pulumi, and IAM refuses to delete a role that has a policy.
     https://docs.aws.amazon.com/IAM/latest/APIReference/API_DeleteRole.html
     """
-    aws.iam.RolePolicy(name, name=label, role=role.name, policy=policy, opts=opts)
+    aws.iam.RolePolicy(f"{prefix}-{label}", name=label, role=role.name, policy=policy, opts=opts)
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def make_node_role(name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions) 
             return policies.to_json(policies.image_cache(where))
 
         policy = pulumi.Output.all(account.id, account.partition).apply(document)
-        write_policy(f"{name}-images", "images", role, policy, opts)
+        write_policy(name, "images", role, policy, opts)
     return role
 
 

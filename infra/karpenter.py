@@ -129,7 +129,7 @@ class KarpenterAccess(pulumi.ComponentResource):
             return karpenter.controller(scope, karpenter.Uses(found[0], found[1], spot=spot, placement_group=group))
 
         policy = self._document(document, queue_arn, node_role_arn)
-        write_policy(name, "karpenter", role, policy, self._child)
+        write_policy(self._name, "karpenter", role, policy, self._child)
         aws.eks.PodIdentityAssociation(
             name,
             cluster_name=self._name,

@@ -1,4 +1,4 @@
-"""What is left that holds data: log groups, EFS's daily backups, images that ECR has cached, buckets nothing is in."""
+"""What is left of storage: log groups, EFS's daily backups, images that ECR has cached, and empty buckets."""
 
 from __future__ import annotations
 
@@ -123,9 +123,8 @@ def _buckets(clients: Clients, stack: Stack) -> Iterator[tuple[str, str]]:
 
 def _is_here(s3: Any, bucket: str) -> bool:
     """Return whether a bucket is in the client's region; S3 lists those of all regions."""
-    region: str = s3.get_bucket_location(Bucket=bucket)["LocationConstraint"] or "us-east-1"
-    here: str = s3.meta.region_name
-    return region == here
+    region = s3.get_bucket_location(Bucket=bucket)["LocationConstraint"] or "us-east-1"
+    return bool(region == s3.meta.region_name)
 
 
 def _is_empty(s3: Any, bucket: str) -> bool:

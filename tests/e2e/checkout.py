@@ -31,7 +31,7 @@ COMMAND_TIMEOUT_SECONDS = 900
 STACK = "local"
 UP = "pulumi up --yes --skip-preview"
 DESTROY = "pulumi destroy --yes --skip-preview"
-"""With a preview, which runs the program once more, where it is part of what is tested."""
+"""Without a preview, which would run the program once more. Tests of what a preview does write their command out."""
 SETTLE_SECONDS = 1.5
 """Resources that are quick to make exist by then; the resource whose creation was printed is still being made."""
 SHOWN_LINES = 60
