@@ -35,17 +35,17 @@ format: install ## put the code into ruff's format
 test: monitoring lint unit e2e ## every check and every test but those of `make soak`
 
 unit: monitoring ## the tests that need neither root nor minutes, two at a time; first those in TorchX's environment
-	@$(TORCHX) -m pytest -n 2 -m "not e2e and not soak" tests/integrations/torchx
+	@$(TORCHX) -m pytest -n 2 -m "not e2e and not soak" packages/torchx/tests
 	@$(STACK) -m pytest -n 2 -m "not e2e and not soak"
 
 e2e: monitoring ## the tests that start real processes, two modules at a time; first those in TorchX's environment
-	@$(TORCHX) -m pytest -m "e2e and not soak" tests/integrations/torchx
+	@$(TORCHX) -m pytest -m "e2e and not soak" packages/torchx/tests
 	@$(STACK) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "e2e and not soak"
 
 soak: install ## what only takes long: a hundred schedules of faults on each kind of group, tests marked `soak`, new random examples
 	@$(PYTHON) -m scripts.toolchain previous
-	@TIDEWATER_SCHEDULES=0:100 $(STACK) -m pytest tests/trainer/schedules/test_schedules.py
-	@TIDEWATER_ELASTICDL_SCHEDULES=0:50 $(STACK) -m pytest tests/elasticdl/chaos
+	@TIDEWATER_SCHEDULES=0:100 $(STACK) -m pytest tests/elastic/schedules/test_schedules.py
+	@TIDEWATER_ELASTICDL_SCHEDULES=0:50 $(STACK) -m pytest packages/elasticdl/tests/chaos
 	@$(STACK) -m pytest -m soak
 	@$(STACK) -m pytest -m hypothesis --hypothesis-profile="new examples"
 

@@ -16,12 +16,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from contract import exit_codes
 from scripts import toolchain
-from tests.trainer.workers import Program, free_port, run_etcd
-from trainer import main as trainer_main
+from tests.elastic.workers import Program, free_port, run_etcd
+from tidewater.contract import exit_codes
+from tidewater.elastic import main as trainer_main
 
-RECORDED = Path(__file__).resolve().parents[1] / "tests" / "trainer" / "observe" / "recorded.log"
+RECORDED = Path(__file__).resolve().parents[1] / "tests" / "elastic" / "observe" / "recorded.log"
 JOB = "digits"
 STEPS_PER_PHASE = 600
 EPOCHS = 200
@@ -46,7 +46,7 @@ class Recording:
     def start(self, name: str) -> Program:
         """Start a worker."""
         log = self._folder / f"{len(self.processes)}-{name}.log"
-        process = Program(name, self._arguments, log, ("-m", "examples.images.train"))
+        process = Program(name, self._arguments, log, ("-m", "trainer.train"))
         self.processes.append(process)
         return process
 

@@ -22,9 +22,9 @@ from benchmarks.elastic.systems import SYSTEMS
 from benchmarks.elasticdl import systems as elasticdl_systems
 from benchmarks.records import RESULTS, ROOT, Record, origin, read, rows
 from benchmarks.rows import Row
-from trainer.observe import report
+from tidewater.elastic.observe import report
 
-RECORDED = ROOT / "tests" / "trainer" / "observe" / "recorded.log"
+RECORDED = ROOT / "tests" / "elastic" / "observe" / "recorded.log"
 """Written by `benchmarks.recording`."""
 TITLES = {
     "tidewater": "Tidewater",

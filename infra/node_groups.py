@@ -19,12 +19,12 @@ import pulumi
 import pulumi_aws as aws
 
 import settings
-from contract import labels
 from infra.account import Account
 from infra.cluster import Cluster
 from infra.identity import Identity
 from infra.network import Network
 from infra.node_images import NodeImage, image_of
+from tidewater.contract import labels
 
 ROOT_DEVICE = "/dev/xvda"
 """The root device of the AL2023 images."""

@@ -38,7 +38,7 @@ class Session:
         """Return the session of this checkout; open it again after the cloud was started."""
         place = shell.prepare(shell.default_state(), os.environ.get(shell.STANDINS_VARIABLE))
         environ = shell.environment(os.environ, place).applied_to(os.environ)
-        return cls(place.state, {**environ, "PYTHONPATH": str(paths.CHECKOUT)})
+        return cls(place.state, {**environ, "PYTHONPATH": paths.IMPORTS})
 
     def run(self, *command: str, remedy: str) -> None:
         """Run `command` with its output on the terminal.

@@ -15,8 +15,6 @@ from typing import Any
 
 import pulumi
 
-from contract import devices, metrics
-from contract.install.pods import NAMESPACE
 from settings import hardware, machines, nodes, versions
 from settings.model import (
     MAX_CACHED_NAME_LENGTH,
@@ -36,6 +34,8 @@ from settings.model import (
     Training,
 )
 from settings.reader import Reader
+from tidewater.contract import devices, metrics
+from tidewater.elasticjob.install.pods import NAMESPACE
 
 _DNS_LABEL = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 _REGION = r"[a-z]{2}(-[a-z]+)+-\d"

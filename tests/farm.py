@@ -1,6 +1,6 @@
 """Processes that are forked from a zygote, each with its log and its exit code.
 
-with Farm("tests.trainer.schedules.zygote", folder) as farm:
+with Farm("tests.elastic.schedules.zygote", folder) as farm:
     pid = farm.fork({"id": "a", "log": "/tmp/a.log", …})
     code = farm.wait("a", seconds=10)
 """
@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from tests.trainer.workers import CHECKOUT, PATIENCE_SECONDS
+from tests.elastic.workers import CHECKOUT, PATIENCE_SECONDS
 
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 

@@ -24,13 +24,13 @@ import grpc
 import pulumi
 import yaml
 from google.protobuf import struct_pb2
+from localcloud.standins.aws import instance_types
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 from pulumi.runtime import mocks, rpc
 from pulumi.runtime import settings as runtime_settings
 from pulumi.runtime.proto import callback_pb2, provider_pb2
 
 import settings
-from localcloud.standins.aws import instance_types
 from tests import facts
 
 ROOT = Path(__file__).resolve().parents[1]

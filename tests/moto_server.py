@@ -49,11 +49,11 @@ def client(service: str, endpoint: str) -> Any:
 
 def main() -> None:
     """Serve until the input ends."""
+    from localcloud.aws.compute import quotas
     from moto.ec2.models import ec2_backends
 
-    from localcloud.aws.compute import quotas
-    from localcloud.tests.aws.account import serve_account
-    from localcloud.tests.aws.fakes import ACCOUNT
+    from packages.localcloud.tests.aws.account import serve_account
+    from packages.localcloud.tests.aws.fakes import ACCOUNT
 
     account = serve_account()
     endpoint = next(account)

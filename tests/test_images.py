@@ -11,7 +11,7 @@ from scripts.toolchain import table
 from workloads import packages
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCKERFILE = (ROOT / "Dockerfile").read_text()
+DOCKERFILE = (ROOT / "trainer" / "Dockerfile").read_text()
 
 
 def default_image() -> str:
@@ -35,7 +35,7 @@ def test_the_dockerfile_builds_from_an_exact_python_of_the_tests_and_installs_wh
     python = ".".join(map(str, table.PYTHON))
     assert re.fullmatch(rf"public\.ecr\.aws/docker/library/python:{re.escape(python)}\.\d+-slim-bookworm", base)
     copied = re.findall(r"^COPY (\S+)", DOCKERFILE, flags=re.MULTILINE)
-    assert copied == ["controller/requirements.txt", "requirements/trainer.txt"]
+    assert copied == ["tidewater/controller/requirements.txt", "trainer/requirements.txt"]
     installs = [line for line in DOCKERFILE.splitlines() if "pip install" in line]
     assert len(installs) == len(copied)
     assert all("--require-hashes -r /tmp/requirements.txt" in line for line in installs)

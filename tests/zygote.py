@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from trainer.launch.lifeline import bound_to
+from tidewater.elastic.launch.lifeline import bound_to
 
 Request = Mapping[str, Any]
 """Its `id`, the file of its `log`, and what the forked process needs."""

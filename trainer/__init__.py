@@ -1,28 +1,7 @@
-"""The elastic trainer: data-parallel training that continues while workers join and leave.
+"""Image classification on an ImageFolder, with torchvision's ResNets and a small network for digits.
 
-    from trainer import Config, Training, run          # for a training script, see docs/training.md
-    raise SystemExit(run(training))
-
-Read first: `training` (what a script brings), `loop` (generation after generation), `step` (one step on one rank),
-`state` (everything that training changes). Then:
-
-    runtime      command line -> parts -> loop; `config` and `flags` are the command line
-    membership/  who trains together            group/    the process group of torch, re-formed in the process
-    etcd/        the only way to etcd           peer/     state and signs of life from worker to worker
-    data/        which samples, in which order  checkpoint/  for when all workers are gone
-    method/      how the model learns           passes/   memory, batch normalization
-    launch/      one process for each GPU       observe/  log, metrics, report
-    torchrun/    etcd v3 as a rendezvous for plain torchrun
-
-Importing any of these modules has no effect. torch is imported only where it is used, so that the first log line of a
-worker does not wait for it.
+train     the training script: flags, optimizer, schedule, loss and score
+model     the networks
+data      images on a volume as a dataset
+augment   resizing, and random changes of training images
 """
-
-from __future__ import annotations
-
-from trainer.config import Config
-from trainer.errors import ConfigError
-from trainer.runtime import run
-from trainer.training import Report, Training
-
-__all__ = ["Config", "ConfigError", "Report", "Training", "run"]

@@ -11,7 +11,7 @@ bundle       the training code as a zip in the bucket
 packages     the Python packages in that zip, which images with PyTorch lack
 in_bundle/   files that the program does not import but puts into that zip
 dataset      the job that puts the dataset on the shared file system
-controller   the ElasticJob controller, from the manifests in `contract.install`
+controller   the ElasticJob controller, from the manifests in `tidewater.elasticjob.install`
 karpenter    Karpenter, and the nodes that it brings
 devices/     the device plug-ins of NVIDIA and of Elastic Fabric Adapters, and the check that the worker nodes have GPUs
 monitoring/  Prometheus, alert rules, the Grafana dashboard, DCGM exporter

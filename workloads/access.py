@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from contract import labels
 from infra.outputs import TRAINER_SERVICE_ACCOUNT
+from tidewater.contract import labels
 from workloads import objects
 from workloads.manifests import Manifest, metadata
 

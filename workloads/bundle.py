@@ -3,8 +3,8 @@
     bundle = pack(ROOT)
     bundle.key            # code/<sha256>.zip
 
-The same sources give the same bytes on every machine, since nothing is compressed: see `contract.archive`. So the key
-changes if, and only if, the code changes.
+The same sources give the same bytes on every machine, since nothing is compressed: see `tidewater.contract.archive`.
+So the key changes if, and only if, the code changes.
 """
 
 from __future__ import annotations
@@ -19,26 +19,18 @@ import pulumi
 import pulumi_aws as aws
 
 import settings
-from contract.archive import to_zip
+from tidewater.contract.archive import to_zip
+from tidewater.contract.code import runtime
 from workloads import packages
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("contract", "trainer", "examples")
-SUFFIXES = (".py", ".gz")
-"""Code, and the digits that the dataset job writes."""
+DEFAULT_SCRIPT = "trainer"
+"""The folder of the training script for those who bring none."""
 
-LEFT_OUT = (
-    "contract/elasticjob/",
-    "contract/install/",
-    "contract/archive.py",
-    "contract/code.py",
-    "contract/metrics.py",
-    "contract/pod_defaults.py",
-    "contract/stack.py",
-    "contract/tls.py",
-    "examples/elasticdl/",
+LEFT_OUT = tuple(
+    f"tidewater/contract/{name}.py" for name in ("archive", "code", "metrics", "pod_defaults", "stack", "tls")
 )
-"""What of these packages no worker imports. It would restart all workers when it changes."""
+"""What of the runtime no worker imports. It would restart all workers when it changes."""
 
 START = ROOT / "workloads" / "in_bundle" / "start.py"
 SCRIPT = "training_script.py"
@@ -93,10 +85,10 @@ def pack(root: Path = ROOT, script: Path | None = None, modules: Sequence[str] =
     files["__main__.py"] = START.read_bytes()
     if script:
         files[SCRIPT] = script.read_bytes()
-    for package in PACKAGES:
-        for path in sorted((root / package).rglob("*")):
-            if path.suffix in SUFFIXES:
-                files[path.relative_to(root).as_posix()] = path.read_bytes()
+    else:
+        own = sorted((root / DEFAULT_SCRIPT).glob("*.py"))
+        files |= {path.relative_to(root).as_posix(): path.read_bytes() for path in own}
+    files |= runtime(root)
     kept = {name: content for name, content in files.items() if not name.startswith(LEFT_OUT)}
     return Bundle(to_zip(kept, compressed=False))
 

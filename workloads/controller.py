@@ -1,4 +1,4 @@
-"""The ElasticJob controller and its definition, from the manifests in `contract.install`.
+"""The ElasticJob controller and its definition, from the manifests in `tidewater.elasticjob.install`.
 
 Its sources go into a ConfigMap as they are in this checkout, so `pulumi up` after a change replaces its pods one by
 one. Training goes on meanwhile, also without any controller: then lost workers are not replaced.
@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pulumi
 
-from contract import install, labels
+from tidewater.contract import labels
+from tidewater.elasticjob import install
 from workloads import objects
 from workloads.manifests import SYSTEM_NODES, Manifest
 

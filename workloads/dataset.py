@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import pulumi
 
 import settings
-from contract import labels
 from infra.outputs import TRAINER_SERVICE_ACCOUNT
+from tidewater.contract import labels
 from workloads import objects
 from workloads.manifests import (
     BUNDLE,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pulumi
 
 import settings
-from contract import labels
+from tidewater.contract import labels
 from workloads import objects
 from workloads.manifests import (
     CONFINED,

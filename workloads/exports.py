@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pulumi
 
 import settings
-from contract import labels
-from contract.stack import CONFIG_MAP, Facts
 from infra.outputs import POSIX_ID, TRAINER_SERVICE_ACCOUNT
+from tidewater.contract import labels
+from tidewater.contract.stack import CONFIG_MAP, Facts
 from workloads import etcd, objects
 from workloads.manifests import Manifest, Text, metadata
 from workloads.storage import CLAIM

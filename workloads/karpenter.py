@@ -32,7 +32,7 @@ from typing import Any
 import pulumi
 
 import settings
-from contract import labels, leaving
+from tidewater.contract import labels, leaving
 from workloads import objects
 from workloads.manifests import SYSTEM_NODES, WORKER_NODES, Manifest, Text, metadata
 from workloads.training import cpu_millis

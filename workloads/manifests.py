@@ -12,11 +12,11 @@ from typing import Any
 
 import pulumi
 
-from contract import labels, stack
-from contract.code import download
-from contract.elasticjob import names
-from contract.pod_defaults import confined
 from infra.outputs import POSIX_ID
+from tidewater.contract import labels, stack
+from tidewater.contract.code import download
+from tidewater.contract.pod_defaults import confined
+from tidewater.elasticjob import names
 
 Manifest = dict[str, Any]
 Text = pulumi.Input[str]

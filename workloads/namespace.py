@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pulumi
 
-from contract import labels
-from contract.pod_defaults import RESTRICTED_NAMESPACE
+from tidewater.contract import labels
+from tidewater.contract.pod_defaults import RESTRICTED_NAMESPACE
 from workloads import objects
 from workloads.manifests import Manifest, metadata
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import pulumi
 
-from contract import labels, metrics
+from tidewater.contract import labels, metrics
 from workloads import etcd, objects
 from workloads.manifests import JOB_PODS, Manifest, metadata
 

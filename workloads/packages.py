@@ -5,7 +5,7 @@
 An image with PyTorch and torchvision has the compiled packages that the trainer imports: torchvision needs numpy and
 pillow. The others are pure Python, so they run in every image. They come from the environment that this program runs
 in, which `pip install --require-hashes -r requirements/stack.txt` made. Each must have the version that
-requirements/trainer.txt locks, which the tests run with, and each file the hash in the record of its wheel.
+trainer/requirements.txt locks, which the tests run with, and each file the hash in the record of its wheel.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pulumi
 
-LOCK = Path(__file__).resolve().parents[1] / "requirements" / "trainer.txt"
+LOCK = Path(__file__).resolve().parents[1] / "trainer" / "requirements.txt"
 METRICS, S3 = "prometheus_client", "boto3"
 GROUPS = {
     METRICS: ("prometheus-client",),

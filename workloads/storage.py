@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pulumi
 
 import settings
-from contract import labels
 from infra.outputs import POSIX_ID
+from tidewater.contract import labels
 from workloads import objects
 from workloads.manifests import Manifest, Text, metadata
 

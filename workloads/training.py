@@ -7,7 +7,7 @@ and starts new ones, which continue from the checkpoint.
 
 How a worker's pod ends: SIGTERM reaches the trainer itself, which is process 1 of its container (there is no shell),
 and the trainer leaves at the next step boundary. There is no preStop hook, since nothing has to happen before that; a
-hook would delay the SIGTERM and use up the grace period. The time limits are in contract/leaving.py.
+hook would delay the SIGTERM and use up the grace period. The time limits are in tidewater/contract/leaving.py.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import pulumi
 
 import settings
-from contract import devices, env, exit_codes, labels, leaving, metrics
-from contract.elasticjob import names
-from contract.elasticjob.model import Launcher, RestartPolicy, SuccessPolicy
-from contract.pod_defaults import lost_node_tolerations
 from infra.outputs import TRAINER_SERVICE_ACCOUNT, checkpoints_folder
+from tidewater.contract import devices, env, exit_codes, labels, leaving, metrics
+from tidewater.contract.pod_defaults import lost_node_tolerations
+from tidewater.elasticjob import names
+from tidewater.elasticjob.model import Launcher, RestartPolicy, SuccessPolicy
 from workloads import dataset, etcd, objects
 from workloads.devices.efa import EFA_RESOURCE
 from workloads.manifests import (

@@ -18,12 +18,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from localcloud.errors import CloudError
+
 from benchmarks.controller import plan, results
 from benchmarks.controller.bench import Bench
 from benchmarks.controller.errors import BenchmarkError
 from benchmarks.records import Records, rows
 from benchmarks.rows import OUT, publish
-from localcloud.errors import CloudError
 from scripts.toolchain.table import ETCD, KUBERNETES, TRAINING_OPERATOR
 
 VERSIONS = {"training-operator": TRAINING_OPERATOR, "kubernetes": KUBERNETES, "etcd": ETCD}

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from contract.elasticjob import names
+from tidewater.elasticjob import names
 
 WORKERS = 2
 RESIZED = 3

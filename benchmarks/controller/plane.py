@@ -23,13 +23,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.controller import audit
-from benchmarks.controller.errors import PlaneError
-from benchmarks.elastic.processes import Process, cpu_seconds, free_port
 from localcloud.kube.client import Client
 from localcloud.kube.errors import ApiError
 from localcloud.kube.kubeconfig import client_kubeconfig
 from localcloud.kube.pki import Authority, signing_key, write_private
+
+from benchmarks.controller import audit
+from benchmarks.controller.errors import PlaneError
+from benchmarks.elastic.processes import Process, cpu_seconds, free_port
 from scripts import toolchain
 
 HOST = "127.0.0.1"

@@ -2,7 +2,7 @@
 
 controller = Tidewater()
 controller.install(plane)                   # the definition of ElasticJob, and a namespace for the Lease
-process = controller.start(plane, folder, [])
+process = tidewater.controller.start(plane, folder, [])
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 
 from benchmarks.controller.plane import NO_PROXY, Plane
 from benchmarks.elastic.processes import Process
-from benchmarks.records import ROOT
-from contract.elasticjob import crd, names
+from scripts.toolchain import paths
+from tidewater.elasticjob import crd, names
 
 NAME = "tidewater-controller"
 USER = "bench-tidewater"
@@ -40,10 +40,10 @@ class Tidewater:
             "KUBECONFIG": str(plane.kubeconfig(USER)),
             "POD_NAME": f"{NAME}-{os.getpid()}",
             "POD_NAMESPACE": NAMESPACE,
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": paths.IMPORTS,
             "PYTHONUNBUFFERED": "1",
         }
-        command = [sys.executable, "-m", "controller", "--metrics-port=0", *flags]
+        command = [sys.executable, "-m", "tidewater.controller", "--metrics-port=0", *flags]
         return Process(NAME, command, environment, folder)
 
     def end(self) -> None:

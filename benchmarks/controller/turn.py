@@ -17,6 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from localcloud.kube.errors import ApiError
+
 from benchmarks.controller import jobs, results
 from benchmarks.controller.audit import LEASES, WATCH, Call, Tail, working
 from benchmarks.controller.errors import TurnFailed
@@ -26,7 +28,6 @@ from benchmarks.controller.systems import System
 from benchmarks.controller.usage import memory
 from benchmarks.controller.watch import PodWatch
 from benchmarks.elastic.processes import Process, cpu_seconds
-from localcloud.kube.errors import ApiError
 
 SUBMITTERS = 4
 START_SECONDS = 90.0

@@ -23,8 +23,9 @@ from pathlib import Path
 from benchmarks.elastic import plan
 from benchmarks.elastic.bench import Bench
 from benchmarks.elastic.systems import SYSTEMS
-from benchmarks.records import ROOT, Records, rows
+from benchmarks.records import Records, rows
 from benchmarks.rows import OUT, table
+from scripts.toolchain.paths import lock
 
 PINNED = {"trainer": ("torch",), "bench": ("torchft",)}
 """Of the lists of required packages: those whose versions the records name."""
@@ -33,7 +34,7 @@ PINNED = {"trainer": ("torch",), "bench": ("torchft",)}
 def versions() -> dict[str, str]:
     """Return the locked versions of what is compared."""
     return {
-        name: re.findall(rf"^{name}==([^ ;\\]+)", (ROOT / "requirements" / f"{file}.txt").read_text(), re.MULTILINE)[0]
+        name: re.findall(rf"^{name}==([^ ;\\]+)", lock(file).read_text(), re.MULTILINE)[0]
         for file, names in PINNED.items()
         for name in names
     }

@@ -24,7 +24,7 @@ from benchmarks.elastic.timeline import Pair
 from benchmarks.elastic.workers import names
 from benchmarks.records import Records
 from scripts import toolchain
-from trainer.launch.lifeline import bound_to
+from tidewater.elastic.launch.lifeline import bound_to
 
 NODES = 3
 NEVER = 10**9

@@ -27,7 +27,7 @@ from benchmarks.elastic.jobs import Job, JobBroken
 from benchmarks.elastic.systems import Site
 from benchmarks.elastic.timeline import NEAR_SECONDS, Span, disturbances, kept_samples, undisturbed_samples
 from benchmarks.elastic.trace import Kill
-from trainer.launch.lifeline import bound_to
+from tidewater.elastic.launch.lifeline import bound_to
 
 RESTART_SECONDS = 5.0
 WIDTH = 8

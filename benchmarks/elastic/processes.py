@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.elastic.workers import names
-from trainer.launch.lifeline import bound_to
+from tidewater.elastic.launch.lifeline import bound_to
 
 END_SECONDS = 5.0
 _TICKS = os.sysconf("SC_CLK_TCK")

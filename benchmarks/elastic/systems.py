@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.elastic.workers import names
-from trainer import flags
-from trainer.config import no_flags
+from tidewater.elastic import flags
+from tidewater.elastic.config import no_flags
 
 ROOT = Path(__file__).resolve().parents[2]
-CODE = ("benchmarks", "contract", "examples", "trainer")
+CODE = ("benchmarks", "tidewater", "trainer")
 """What the workers import of ours."""
 RESTARTED = "with_tidewater_restarted.py"
-"""The trainer as on a torch before 2.15, where a group can't be given new peers: see `trainer.group`."""
+"""The trainer as on a torch before 2.15, where a group can't be given new peers: see `tidewater.elastic.group`."""
 RESTARTS = "1000"
 """More than any run here needs; torchrun's default is not to restart at all."""
 

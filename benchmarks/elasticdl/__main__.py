@@ -23,17 +23,17 @@ from pathlib import Path
 
 import grpc
 import torch
+from elasticdl.data.writing.convert import Options, write
+from elasticdl.data.writing.sources import Asked
 
 from benchmarks.elastic.processes import free_port
 from benchmarks.elasticdl import plan, rooms, turn
 from benchmarks.elasticdl.systems import SYSTEMS, UNITS
 from benchmarks.records import Records, rows
 from benchmarks.rows import OUT, publish
-from elasticdl.data.writing.convert import Options, write
-from elasticdl.data.writing.sources import Asked
 from scripts import toolchain
 from scripts.toolchain.table import KUBERNETES
-from tests.trainer.workers import run_etcd
+from tests.elastic.workers import run_etcd
 
 VERSIONS = {"torch": torch.__version__, "grpc": grpc.__version__, "kubernetes": KUBERNETES}
 NAMES = [system.name for system in SYSTEMS]

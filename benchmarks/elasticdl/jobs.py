@@ -18,15 +18,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from elasticdl.job import JobArgs
+
 from benchmarks.elastic.processes import Process, free_port
 from benchmarks.elasticdl.rate import loss_times
 from benchmarks.elasticdl.systems import ALLREDUCE, LOCAL, PLAIN, System
-from benchmarks.records import ROOT
-from elasticdl.job import JobArgs
+from scripts.toolchain import paths
 
 POLL_SECONDS = 0.02
 WAIT_SECONDS = 300.0
-_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths.IMPORTS}
 
 
 class JobBroken(Exception):

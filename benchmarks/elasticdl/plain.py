@@ -13,13 +13,12 @@ import time
 from datetime import datetime
 
 import torch
-from torch import nn
-
 from elasticdl.data.opening import open_reader
 from elasticdl.data.params import parse_params
 from elasticdl.job import JobArgs
 from elasticdl.worker.assembly import spec_of
 from elasticdl.zoo.spec import Mode
+from torch import nn
 
 IDS = 4096
 """More than the data has users or items."""

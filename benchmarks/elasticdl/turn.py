@@ -9,11 +9,12 @@ import time
 from datetime import datetime
 from pathlib import Path
 
+from elasticdl.job import JobArgs, Strategy
+
 from benchmarks.elasticdl.jobs import Job
 from benchmarks.elasticdl.plan import MEASURES, REPLACE, Turn
 from benchmarks.elasticdl.rate import loss_times, rate
 from benchmarks.elasticdl.systems import ALLREDUCE, LOCAL, NOTICED, PAUSE_SECONDS, REPLACED, SERVERS, System
-from elasticdl.job import JobArgs, Strategy
 
 MINIBATCH = 64
 LINE_MINIBATCHES = 5

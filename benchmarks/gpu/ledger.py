@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainer.training import Report
+from tidewater.elastic.training import Report
 
 SUFFIX = ".ledger"
 FOLDER, OLD_TORCH = "BENCH_LEDGERS", "BENCH_OLD_TORCH"

@@ -22,12 +22,12 @@ import torch
 
 from benchmarks.elastic.workers import names, old_torch
 from benchmarks.gpu.output import NOT_CHECKED, require, tell
-from trainer.errors import GroupBroken
-from trainer.group.addresses import Address
-from trainer.group.backend import can_reconfigure, supports_reconfigure
-from trainer.group.group import Group, open_group
-from trainer.peer.handshake import Identity
-from trainer.peer.server import PeerServer
+from tidewater.elastic.errors import GroupBroken
+from tidewater.elastic.group.addresses import Address
+from tidewater.elastic.group.backend import can_reconfigure, supports_reconfigure
+from tidewater.elastic.group.group import Group, open_group
+from tidewater.elastic.peer.handshake import Identity
+from tidewater.elastic.peer.server import PeerServer
 
 FORM_SECONDS = 30.0
 TIMEOUT_SECONDS = 30.0

@@ -34,7 +34,7 @@ from benchmarks.elastic.systems import Site, etcd
 from benchmarks.elastic.workers import names
 from benchmarks.gpu.output import require, rows, tell
 from benchmarks.gpu.three_ranks import ETCD
-from trainer import Config, Report, Training, run
+from tidewater import Config, Report, Training, run
 
 POOL, CLASSES = 256, 1000
 ETCD_SECONDS = 30.0

@@ -20,8 +20,8 @@ from torch.utils.data import Dataset
 
 from benchmarks.elastic.workers import names, old_torch, record
 from benchmarks.gpu.ledger import FOLDER, OLD_TORCH, SUFFIX, TOTAL, Ledger
-from trainer import Config, Report, Training, run
-from trainer.group import gloo, group
+from tidewater import Config, Report, Training, run
+from tidewater.elastic.group import gloo, group
 
 _PIXELS, _CLASSES, _SEED = 8, 10, 20261123
 

@@ -19,11 +19,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from elasticdl.api import Data, FixedBatchOptimizer, create_elastic_controller
 from PIL import Image
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
-
-from elasticdl.api import Data, FixedBatchOptimizer, create_elastic_controller
 
 Sample = tuple[torch.Tensor, int]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer import Config, Training, run
+from tidewater import Config, Training, run
 
 if TYPE_CHECKING:
     import torch

@@ -14,6 +14,11 @@ from scripts.toolchain.table import KARPENTER, PYTHON, Tool
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]
 REQUIREMENTS = CHECKOUT / "requirements"
+LOCALCLOUD = CHECKOUT / "packages" / "localcloud" / "src"
+IMPORTS = os.pathsep.join(
+    map(str, (CHECKOUT, LOCALCLOUD, *(CHECKOUT / "packages" / n / "src" for n in ("elasticdl", "torchx"))))
+)
+"""PYTHONPATH of the commands that run a package of this checkout."""
 
 # What containerd writes in place in its root, and so what a copy by hard links must copy for good.
 NODE_IMAGE_DATABASES = (
@@ -35,9 +40,14 @@ def key_of(*parts: bytes) -> str:
     return digest.hexdigest()[:12]
 
 
+def lock(name: str) -> Path:
+    """The hash-locked requirements file of an environment; the workers' is in `trainer/`."""
+    return CHECKOUT / "trainer" / "requirements.txt" if name == "trainer" else REQUIREMENTS / f"{name}.txt"
+
+
 def _locked(*names: str) -> str:
     version = ".".join(map(str, PYTHON)).encode()
-    return key_of(version, *((REQUIREMENTS / f"{name}.txt").read_bytes() for name in names))
+    return key_of(version, *(lock(name).read_bytes() for name in names))
 
 
 def tool_path(tool: Tool) -> Path:

@@ -21,7 +21,7 @@ from scripts.toolchain import binary, paths
 from scripts.toolchain.errors import ToolMissing
 
 STANDINS = ("aws", "eks", "kubernetes")
-_BIN = paths.CHECKOUT / "localcloud" / "standins" / "bin"
+_BIN = paths.LOCALCLOUD / "localcloud" / "standins" / "bin"
 LANGUAGE_HOST = _BIN / "pulumi-language-python"
 _USERS_CACHE = "users-plugins"
 """In a Pulumi home of ours: a link to the plug-in cache that the user had before."""

@@ -1,6 +1,6 @@
 """The Python environments: for the program, the cloud and the tests; for TorchX; for benchmarks; a folder for the pods.
 
-Everything comes from the hash-locked files in `requirements/`. The pods' folder is no virtual
+Everything comes from the hash-locked files in `requirements/` and `trainer/`. The pods' folder is no virtual
 environment: it is mounted into containers whose own Python of the same version reads it, and the
 stack's environment sees it too, so that the trainer's tests need no second torch. TorchX needs an older urllib3 than
 the rest, so it has an environment of its own; that one sees the other two, and its own packages come first.
@@ -127,7 +127,7 @@ def _packages_of(python: Path) -> Path:
 
 
 def _pip_install(where: list[str | Path], locks: list[str], log: Path, console: Console) -> None:
-    files = [part for lock in locks for part in ("-r", paths.REQUIREMENTS / f"{lock}.txt")]
+    files = [part for lock in locks for part in ("-r", paths.lock(lock))]
     # Compiled once here: the pods mount these files read-only and would compile torch at every start.
     options = ["--require-hashes", "--compile-bytecode", "--no-progress"]
     run([_uv(), "pip", "install", *options, *where, *files], log=log, console=console)

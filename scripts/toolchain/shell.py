@@ -29,13 +29,13 @@ leads to, and not in a state directory: a checkout may have several, and Pulumi 
 # Before the first start: keys that AWS refuses, so that no command reaches the account of a person's own profile.
 _NO_CLOUD = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "localcloud-was-never-started")
 _LOCAL = "127.0.0.1,localhost"
-TORCHX_PACKAGE = paths.CHECKOUT / "integrations" / "torchx" / "pyproject.toml"
+TORCHX_PACKAGE = paths.CHECKOUT / "packages" / "torchx" / "pyproject.toml"
 # Commands that use the cluster, by the packages that are run.
-_OURS = {"tidewater": "cli", "elasticdl": "elasticdl"}
+_OURS = {"tidewater": "tidewater.cli", "elasticdl": "elasticdl"}
 # These would select another stack, or another secret, than the ones set up here.
 _MISLEADING = ("PULUMI_STACK", "PULUMI_CONFIG_PASSPHRASE_FILE")
 # For the commands that run a package of this checkout.
-_IMPORTS = f"export PYTHONPATH={shlex.quote(str(paths.CHECKOUT))}${{PYTHONPATH:+:$PYTHONPATH}}\n"
+_IMPORTS = f"export PYTHONPATH={shlex.quote(paths.IMPORTS)}${{PYTHONPATH:+:$PYTHONPATH}}\n"
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def _torchx_commands(registered: Path, python: Path) -> dict[str, str]:
 
 
 def register_schedulers(folder: Path) -> Path:
-    """Write the metadata that an installation of `integrations/torchx` would have; return the folder for PYTHONPATH."""
+    """Write the metadata that an installation of `packages/torchx` would have; return the folder for PYTHONPATH."""
     project = tomllib.loads(TORCHX_PACKAGE.read_text())["project"]
     groups = project["entry-points"].items()
     lines = [line for group, points in groups for line in (f"[{group}]", *(f"{n} = {v}" for n, v in points.items()))]
@@ -238,7 +238,7 @@ def _cloud(state: Path, python: Path) -> Mapping[str, str]:
     """Return the variables that localcloud gives its clients; none before its first start."""
     done = subprocess.run(
         [python, "-m", "localcloud", "env", "--json", "--state", state],
-        env={**os.environ, "PYTHONPATH": str(paths.CHECKOUT)},
+        env={**os.environ, "PYTHONPATH": paths.IMPORTS},
         capture_output=True,
         text=True,
         check=False,

@@ -11,7 +11,7 @@ from benchmarks.elastic.systems import CODE, ROOT
 OURS = {path.parent.name for path in ROOT.glob("*/__init__.py")} | set(CODE)
 
 
-RUN = ["benchmarks/elastic/workers", "contract", "examples/images", "trainer"]
+RUN = ["benchmarks/elastic/workers", "tidewater/contract", "tidewater/elastic", "trainer"]
 """What the workers run; the rest of `benchmarks` runs in the driver."""
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.controller import plane as benchmark
-from cli.access.server import Server, connect
-from cli.kube import Access
+from tidewater.cli.access.server import Server, connect
+from tidewater.cli.kube import Access
 
 NAMESPACE = "training"
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.app import app
-from cli.kube import Access, Cluster
-from cli.session import SystemClock, Tools
 from tests.cli.fake import FakeClock, FakeCluster
+from tidewater.cli.app import app
+from tidewater.cli.kube import Access, Cluster
+from tidewater.cli.session import SystemClock, Tools
 
 Run = Callable[..., Result]
 

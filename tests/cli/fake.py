@@ -14,9 +14,9 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from cli.access.answers import refused
-from cli.errors import Answer, ClusterError, Unreachable
-from cli.kube import (
+from tidewater.cli.access.answers import refused
+from tidewater.cli.errors import Answer, ClusterError, Unreachable
+from tidewater.cli.kube import (
     ALL_NAMESPACES,
     EVERYTHING,
     PODS,
@@ -28,7 +28,7 @@ from cli.kube import (
     Selection,
     Table,
 )
-from contract.elasticjob import names
+from tidewater.elasticjob import names
 
 START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 PATIENCE_SECONDS = 30.0
@@ -66,7 +66,7 @@ class Log:
 
 
 class FakeCluster:
-    """See `cli.kube.Cluster`."""
+    """See `tidewater.cli.kube.Cluster`."""
 
     def __init__(self, clock: FakeClock | None = None, namespace: str = "training") -> None:
         self.namespace = namespace

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cli.access.answers import missing
-from cli.app import app
-from cli.kube import JOBS, NAMESPACES
-from cli.session import Tools
 from tests.cli.fake import FakeClock, FakeCluster, job
+from tidewater.cli.access.answers import missing
+from tidewater.cli.app import app
+from tidewater.cli.kube import JOBS, NAMESPACES
+from tidewater.cli.session import Tools
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -68,7 +68,7 @@ def tidewater(*words: str, **environment: str) -> subprocess.CompletedProcess[st
     """Run the command line as a process of its own, without the machine's kubeconfig."""
     kept = {key: value for key, value in os.environ.items() if key in ("PATH", "PYTHONPATH", "LANG")}
     return subprocess.run(
-        [sys.executable, "-m", "cli", *words],
+        [sys.executable, "-m", "tidewater.cli", *words],
         cwd=ROOT,
         env={**kept, "HOME": "/nonexistent", **environment},
         capture_output=True,
@@ -99,14 +99,14 @@ def test_an_api_server_that_does_not_answer_is_a_sentence(tmp_path: Path) -> Non
 
 
 def test_help_does_not_load_the_http_client() -> None:
-    code = "import sys, cli.app; sys.exit('httpx2' in sys.modules)"
+    code = "import sys, tidewater.cli.app; sys.exit('httpx2' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=os.environ, timeout=60, check=False)
     assert done.returncode == 0
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
     code = (
-        "import os, sys; from cli.app import app, Root; import typer\n"
+        "import os, sys; from tidewater.cli.app import app, Root; import typer\n"
         "reader, writer = os.pipe(); os.close(reader); os.dup2(writer, 1)\n"
         "@app.command('write')\n"
         "def write() -> None:\n"

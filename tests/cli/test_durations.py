@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 import typer
 
-from cli.durations import parsed, spoken
+from tidewater.cli.durations import parsed, spoken
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import yaml
 
-from contract.elasticjob import names
 from tests.cli.conftest import Run
+from tidewater.elasticjob import names
 
 
 def test_install_prints_the_crd_first_and_needs_no_cluster(run: Run) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.kubeyaml import documents, written
+from tidewater.cli.kubeyaml import documents, written
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cli.kube import JOBS
 from tests.cli.conftest import Run
 from tests.cli.fake import FakeCluster, job
+from tidewater.cli.kube import JOBS
 
 ODD = [
     pytest.param("", id="empty"),

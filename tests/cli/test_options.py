@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from typer.testing import CliRunner
 
-from cli.options import command
-from cli.session import Session, Tools
+from tidewater.cli.options import command
+from tidewater.cli.session import Session, Tools
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.access.server import Server
-from cli.errors import AlreadyThere, ClusterError
-from cli.kube import DEFINITIONS, DEPLOYMENTS, EVENTS, JOBS, PODS, Kind, Object
-from contract.elasticjob import names
 from tests.cli.api_server import Plane, started
+from tidewater.cli.access.server import Server
+from tidewater.cli.errors import AlreadyThere, ClusterError
+from tidewater.cli.kube import DEFINITIONS, DEPLOYMENTS, EVENTS, JOBS, PODS, Kind, Object
+from tidewater.elasticjob import names
 
 pytestmark = pytest.mark.e2e
 
@@ -39,7 +39,7 @@ def tidewater_as(plane: Plane, user: str) -> Command:
 
     def run(*words: str, text: str = "", fails: int = 0) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [sys.executable, "-m", "cli", *words],
+            [sys.executable, "-m", "tidewater.cli", *words],
             cwd=ROOT,
             env=environment,
             input=text,
@@ -148,7 +148,7 @@ def test_a_job_is_suspended_and_resumed(tidewater: Command, server: Server) -> N
 def test_wait_sees_what_the_controller_writes(tidewater: Command, plane: Plane, server: Server) -> None:
     submit(tidewater, "awaited")
     report(server, "awaited", state="Running", settledReplicas=1)
-    words = [sys.executable, "-m", "cli", "job", "wait", "awaited", "--for", "size", "--timeout", "50s"]
+    words = [sys.executable, "-m", "tidewater.cli", "job", "wait", "awaited", "--for", "size", "--timeout", "50s"]
     environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig("admin"))}
     with subprocess.Popen(
         words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

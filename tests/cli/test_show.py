@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli.show import age, columns, yaml_of
+from tidewater.cli.show import age, columns, yaml_of
 
 
 @pytest.mark.parametrize(

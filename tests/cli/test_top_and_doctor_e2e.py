@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from cli.access.server import Server
-from cli.errors import ClusterError
-from cli.kube import DEFINITIONS, JOBS, PODS
-from contract.elasticjob import crd, names
 from tests.cli.api_server import Plane, started
 from tests.cli.top.objects import Trainer
+from tidewater.cli.access.server import Server
+from tidewater.cli.errors import ClusterError
+from tidewater.cli.kube import DEFINITIONS, JOBS, PODS
+from tidewater.elasticjob import crd, names
 
 pytestmark = pytest.mark.e2e
 
@@ -32,12 +32,12 @@ SECONDS = 120.0
 PATIENT = """
 from dataclasses import replace
 from unittest.mock import patch
-from cli.doctor import checks, cluster
-from cli.top import read
+from tidewater.cli.doctor import checks, cluster
+from tidewater.cli.top import read
 patch.object(read, "_SCRAPE_SECONDS", 30).start()
 patch.object(cluster, "_REVIEW_SECONDS", 30).start()
 patch.object(checks, "CHECKS", [replace(check, seconds=30) for check in checks.CHECKS]).start()
-from cli.app import main
+from tidewater.cli.app import main
 main()
 """
 """The command line with longer time limits, so that a busy machine doesn't become an answer that is missing. The limits
@@ -59,11 +59,10 @@ def tidewater(plane: Plane, *words: str, user: str = "admin") -> subprocess.Comp
 
 
 def started_command(plane: Plane, *words: str, user: str = "admin") -> subprocess.Popen[str]:
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     return subprocess.Popen(
         [sys.executable, *words],
         cwd=plane.folder,
-        env={**os.environ, "KUBECONFIG": str(plane.kubeconfig(user)), "PYTHONPATH": path},
+        env={**os.environ, "KUBECONFIG": str(plane.kubeconfig(user))},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -188,7 +187,7 @@ def test_top_says_why_a_worker_has_no_numbers(plane: Plane, server: Server) -> N
 
 def test_a_recording_that_a_timeout_ends_has_its_last_frame(plane: Plane, server: Server, tmp_path: Path) -> None:
     file = tmp_path / "top.txt"
-    with started_command(plane, "-m", "cli", "top", "--record", str(file)) as process:
+    with started_command(plane, "-m", "tidewater.cli", "top", "--record", str(file)) as process:
         assert process.stdout
         for _ in range(2):  # frames; the second one shows no change, so it is not written yet
             while not process.stdout.readline().startswith("digits  training"):

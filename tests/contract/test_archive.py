@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from contract import archive
+from tidewater.contract import archive
 
 FILES = {"b.py": b"x = 1\n" * 100, "a/c.py": b""}
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from contract import code
+from tidewater.contract import code
 
 SHIPPED = code.shipped("s3://b/code/1.tar", fetch_image="fetch", unpack_image="own", directory="/job")
 

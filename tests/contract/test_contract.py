@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from contract import env, exit_codes, keys, labels, leaving
+from tidewater.contract import env, exit_codes, keys, labels, leaving
 
 
 def test_the_selector_of_a_jobs_workers_is_stable_and_names_the_job() -> None:

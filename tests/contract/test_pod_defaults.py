@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import yaml
 
-from contract import pod_defaults
+from tidewater.contract import pod_defaults
 
 
 def test_a_container_has_no_privileges_and_writes_nowhere() -> None:

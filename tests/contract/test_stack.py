@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contract import stack
+from tidewater.contract import stack
 
 FACTS = stack.Facts(
     bucket="b", service_account="trainer", fetch_image="f", image="i", etcd="etcd:2379", data_claim="c", posix_id="1000"

@@ -13,8 +13,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from contract.elasticjob import names
-from controller.cluster.client import (
+from tests.controller.fakes import jobs
+from tidewater.controller.cluster.client import (
     JOBS,
     LEASES,
     PODS,
@@ -26,14 +26,14 @@ from controller.cluster.client import (
     Source,
     WatchEvent,
 )
-from controller.cluster.errors import NotFound
-from controller.cluster.fence import Fence, Fenced
-from controller.cluster.http import ApiServer, connect
-from controller.loop import Controller, Options
-from controller.observe.events import Recorder
-from controller.observe.log import Log
-from controller.observe.metrics import Metrics
-from tests.controller.fakes import jobs
+from tidewater.controller.cluster.errors import NotFound
+from tidewater.controller.cluster.fence import Fence, Fenced
+from tidewater.controller.cluster.http import ApiServer, connect
+from tidewater.controller.loop import Controller, Options
+from tidewater.controller.observe.events import Recorder
+from tidewater.controller.observe.log import Log
+from tidewater.controller.observe.metrics import Metrics
+from tidewater.elasticjob import names
 
 T = TypeVar("T")
 

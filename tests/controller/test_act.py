@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.act import AT_A_TIME, batches, difference, together
-from controller.cluster.errors import Unavailable
 from tests.controller.fakes import virtual
 from tests.controller.fakes.api import merged
+from tidewater.controller.act import AT_A_TIME, batches, difference, together
+from tidewater.controller.cluster.errors import Unavailable
 
 LEAVES = st.integers() | st.text() | st.lists(st.integers(), max_size=3)
 OBJECTS = st.recursive(

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from contract.elasticjob import names
-from controller.cluster.client import JOBS, PODS, SERVICES, Manifest
-from controller.cluster.errors import Unavailable
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import WRITES, Call, Fault
 from tests.controller.fakes.world import World
+from tidewater.controller.cluster.client import JOBS, PODS, SERVICES, Manifest
+from tidewater.controller.cluster.errors import Unavailable
+from tidewater.elasticjob import names
 
 PATIENCE_SECONDS = 400.0
 """Longer than any back-off."""

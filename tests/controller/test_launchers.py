@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from contract import env
-from contract.elasticjob import codec, names
-from contract.elasticjob.model import ElasticJob
-from controller.launchers import launched
 from tests.controller.fakes import jobs
+from tidewater.contract import env
+from tidewater.controller.launchers import launched
+from tidewater.elasticjob import codec, names
+from tidewater.elasticjob.model import ElasticJob
 
 Container = dict[str, Any]
 

@@ -7,14 +7,14 @@ import io
 
 import pytest
 
-from controller.cluster.client import LEASES, PODS
-from controller.cluster.lease import LeaseName
-from controller.main import METRICS_PORT, Process, flags_of
-from controller.observe.log import Log
-from controller.observe.metrics import Metrics
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import WRITES, Api, Fault
 from tests.controller.fakes.world import World
+from tidewater.controller.cluster.client import LEASES, PODS
+from tidewater.controller.cluster.lease import LeaseName
+from tidewater.controller.main import METRICS_PORT, Process, flags_of
+from tidewater.controller.observe.log import Log
+from tidewater.controller.observe.metrics import Metrics
 
 FLAGS = flags_of([], "system")
 

@@ -6,11 +6,11 @@ import copy
 
 import pytest
 
-from contract import env, labels
-from contract.elasticjob import codec, names
-from contract.elasticjob.model import ElasticJob
-from controller import objects
 from tests.controller.fakes import jobs
+from tidewater.contract import env, labels
+from tidewater.controller import objects
+from tidewater.elasticjob import codec, names
+from tidewater.elasticjob.model import ElasticJob
 
 
 def test_a_pod_has_the_old_controllers_name_and_labels_and_belongs_to_its_job() -> None:

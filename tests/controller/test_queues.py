@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from contract.elasticjob.model import ElasticJob
-from controller.cluster.mirror import Key
-from controller.decide.observed import Admission
-from controller.queues import FRESH, Queues
 from tests.controller.fakes import jobs, virtual
+from tidewater.controller.cluster.mirror import Key
+from tidewater.controller.decide.observed import Admission
+from tidewater.controller.queues import FRESH, Queues
+from tidewater.elasticjob.model import ElasticJob
 
 NOW = virtual.BEGINNING
 

@@ -20,10 +20,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.controller.plane import NO_PROXY, Plane
-from contract.elasticjob import crd, names
-from contract.install import access
-from controller.act import stamp
-from controller.cluster.client import (
+from scripts import toolchain
+from tests.controller.fakes import jobs, karpenter
+from tests.controller.real import cloud, controller, until
+from tidewater.controller.act import stamp
+from tidewater.controller.cluster.client import (
     EVENTS,
     JOBS,
     NODE_CLASSES,
@@ -33,10 +34,9 @@ from controller.cluster.client import (
     Manifest,
     Ref,
 )
-from controller.store import SELECTOR
-from scripts import toolchain
-from tests.controller.fakes import jobs, karpenter
-from tests.controller.real import cloud, controller, until
+from tidewater.controller.store import SELECTOR
+from tidewater.elasticjob import crd, names
+from tidewater.elasticjob.install import access
 
 pytestmark = pytest.mark.e2e
 
@@ -47,7 +47,7 @@ USER = "tidewater-controller"
 @contextlib.contextmanager
 def processes(*replicas: str, logs: Path) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     """Run replicas of the controller as processes with these names; the output of each goes to a file in `logs`."""
-    command = [sys.executable, "-m", "controller", "--metrics-port=0", f"--lease-namespace={jobs.NAMESPACE}"]
+    command = [sys.executable, "-m", "tidewater.controller", "--metrics-port=0", f"--lease-namespace={jobs.NAMESPACE}"]
     paths = os.pathsep.join([str(ROOT), *sys.path])
     with contextlib.ExitStack() as stack:
         running = {}

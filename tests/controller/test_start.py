@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from controller import start
+from tidewater.controller import start
 
 HERE = importlib.metadata.version("pyyaml")
 

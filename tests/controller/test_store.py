@@ -6,15 +6,15 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from contract.elasticjob import names
-from controller import objects
-from controller.cluster.client import JOBS, NODES, PODS, SERVICES, Ref
-from controller.cluster.mirror import Key
-from controller.decide.actions import CreatePod
-from controller.decide.observed import JobView, NodeView
-from controller.store import DECODED, GONE_NODES, Store, read_job
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import Api
+from tidewater.controller import objects
+from tidewater.controller.cluster.client import JOBS, NODES, PODS, SERVICES, Ref
+from tidewater.controller.cluster.mirror import Key
+from tidewater.controller.decide.actions import CreatePod
+from tidewater.controller.decide.observed import JobView, NodeView
+from tidewater.controller.store import DECODED, GONE_NODES, Store, read_job
+from tidewater.elasticjob import names
 
 KEY = Key(jobs.NAMESPACE, "imagenet")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from controller.cluster.mirror import Key
-from controller.work import FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS, WorkQueue, backoff
 from tests.controller.fakes import virtual
+from tidewater.controller.cluster.mirror import Key
+from tidewater.controller.work import FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS, WorkQueue, backoff
 
 A, B = Key("default", "a"), Key("default", "b")
 

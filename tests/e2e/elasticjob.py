@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from tests.e2e.checkout import PATIENCE_SECONDS, ROOT, Checkout, wait_until
+from tidewater.contract.code import runtime
 
 NAMESPACE = "elastic-job"
 EXAMPLES = ROOT / "examples" / "elasticjob"
@@ -166,11 +167,10 @@ def store_code(checkout: Checkout, *scripts: Path) -> None:
 def _archive(target: Path) -> Path:
     """Write the packages and their entry points as Python imports them from a zip file."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for package in ("contract", "trainer", "examples"):
-            for path in sorted((ROOT / package).rglob("*.py")):
-                archive.write(path, path.relative_to(ROOT))
+        for name, content in runtime(ROOT).items():
+            archive.writestr(name, content)
         archive.writestr("tidewater-0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tidewater\nVersion: 0\n")
-        entry = "[torchrun.handlers]\netcd-v3 = trainer.torchrun:creator\n"
+        entry = "[torchrun.handlers]\netcd-v3 = tidewater.elastic.torchrun:creator\n"
         archive.writestr("tidewater-0.dist-info/entry_points.txt", entry)
     return target
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-
 from localcloud import tools
+
 from tests.e2e.checkout import ROOT, Checkout, wait_until
 from tests.e2e.training import latest_step, running_workers, steps, wait_for_world
 
@@ -22,11 +22,10 @@ PROGRAM = (
     "__main__.py",
     "Pulumi.yaml",
     "Pulumi.local.yaml",
-    "contract",
-    "controller",
     "examples",
     "infra",
     "settings",
+    "tidewater",
     "trainer",
     "workloads",
 )

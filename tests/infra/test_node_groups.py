@@ -11,10 +11,10 @@ from typing import Any
 import pulumi
 import pytest
 
-from contract import labels
 from infra import node_images
 from infra.node_groups import NODE_MINUTES, UPDATE_MINUTES, most_unavailable
 from tests import graph
+from tidewater.contract import labels
 
 GROUP = "aws:eks/nodeGroup:NodeGroup"
 ELASTIC_JOB = "kubernetes:elastic.pytorch.org/v1alpha1:ElasticJob"

@@ -12,14 +12,14 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from pulumi.provider.experimental.property_value import PropertyValue
-from pulumi.runtime.proto import provider_pb2
-
 from localcloud.standins.algebra import NULL
 from localcloud.standins.eks.provider import construct
 from localcloud.standins.monitor import Registration
 from localcloud.standins.monitor import Resource as Made
 from localcloud.standins.values import from_plain, repair_property_value, to_plain, wrap
+from pulumi.provider.experimental.property_value import PropertyValue
+from pulumi.runtime.proto import provider_pb2
+
 from tests import graph
 from tests.security.stack import Resource, Stack
 

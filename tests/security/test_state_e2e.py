@@ -6,14 +6,14 @@ from collections import Counter
 
 import pytest
 
-from contract import labels, metrics
-from contract.elasticjob import names
 from tests.security import holds
 from tests.security.reach import Host, Pod
 from tests.security.real import Real
 from tests.security.registered import registered
 from tests.security.rules import RULES
 from tests.security.stack import Stack
+from tidewater.contract import labels, metrics
+from tidewater.elasticjob import names
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 

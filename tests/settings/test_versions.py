@@ -6,10 +6,10 @@ import itertools
 import re
 
 import pytest
-
-import settings
 from localcloud.aws import eks_images
 from localcloud.kube.addons import Addons
+
+import settings
 from settings import versions
 from tests import graph
 

@@ -14,28 +14,34 @@ from pathlib import Path
 import pytest
 
 import settings
-from contract import exit_codes
-from contract.archive import to_zip
 from tests import graph
+from tidewater.contract import exit_codes
+from tidewater.contract.archive import to_zip
+from tidewater.contract.code import RUNTIME
 from workloads import bundle, packages
 from workloads.in_bundle import start
 
 
-def test_the_order_and_age_of_files_do_not_matter(tmp_path: Path) -> None:
-    for package in bundle.PACKAGES:
-        (tmp_path / package).mkdir()
-        (tmp_path / package / "__init__.py").write_text("")
-    one = bundle.pack(tmp_path)
-    os.utime(tmp_path / "trainer" / "__init__.py", (0, time.time() - 1e6))
-    assert bundle.pack(tmp_path) == one
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout with one file in each folder that is packed."""
+    for folder in ("tidewater", *RUNTIME, bundle.DEFAULT_SCRIPT):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "__init__.py").write_text("")
+    return tmp_path
 
 
-def test_a_changed_file_changes_the_key(tmp_path: Path) -> None:
-    for package in bundle.PACKAGES:
-        (tmp_path / package).mkdir()
-    before = bundle.pack(tmp_path).key
-    (tmp_path / "trainer" / "new.py").write_text("x = 1\n")
-    assert bundle.pack(tmp_path).key != before
+def test_the_order_and_age_of_files_do_not_matter(checkout: Path) -> None:
+    one = bundle.pack(checkout)
+    os.utime(checkout / "tidewater" / "elastic" / "__init__.py", (0, time.time() - 1e6))
+    assert bundle.pack(checkout) == one
+
+
+@pytest.mark.parametrize("folder", [*RUNTIME, bundle.DEFAULT_SCRIPT])
+def test_a_changed_file_changes_the_key(checkout: Path, folder: str) -> None:
+    before = bundle.pack(checkout).key
+    (checkout / folder / "new.py").write_text("x = 1\n")
+    assert bundle.pack(checkout).key != before
     assert before.startswith("code/")
     assert before.endswith(".zip")
 
@@ -44,28 +50,26 @@ def test_it_contains_only_code(tmp_path: Path) -> None:
     path = tmp_path / "bundle.zip"
     path.write_bytes(bundle.pack().content)
     names = zipfile.ZipFile(path).namelist()
-    assert "trainer/__main__.py" in names
-    assert "contract/env.py" in names
+    assert "tidewater/elastic/__main__.py" in names
+    assert "tidewater/contract/env.py" in names
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
 
 
-def test_a_change_of_the_controller_or_its_definition_does_not_restart_the_workers(tmp_path: Path) -> None:
-    for package in bundle.PACKAGES:
-        (tmp_path / package).mkdir()
-    before = bundle.pack(tmp_path)
-    for name in bundle.LEFT_OUT:
-        path = tmp_path / (name if name.endswith(".py") else f"{name}new.py")
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("x = 1\n")
-    assert bundle.pack(tmp_path) == before
+def test_a_change_of_the_controller_or_its_definition_does_not_restart_the_workers(checkout: Path) -> None:
+    before = bundle.pack(checkout)
+    elsewhere = [f"tidewater/{name}/new.py" for name in ("cli", "controller", "elasticjob")]
+    for name in [*bundle.LEFT_OUT, *elsewhere]:
+        (checkout / name).parent.mkdir(exist_ok=True)
+        (checkout / name).write_text("x = 1\n")
+    assert bundle.pack(checkout) == before
 
 
 def test_workers_import_nothing_that_is_left_out() -> None:
-    left_out = [re.escape(name.removesuffix(".py").strip("/").rpartition("/")[2]) for name in bundle.LEFT_OUT]
-    imported = re.compile(rf"(contract\.|from contract import .*\b)({'|'.join(left_out)})\b")
-    assert imported.search("from contract import env, pod_defaults")
-    for package in ("trainer", "examples"):
-        for path in (bundle.ROOT / package).rglob("*.py"):
+    left_out = [Path(name).stem for name in bundle.LEFT_OUT]
+    imported = re.compile(rf"(contract\.|from tidewater\.contract import .*\b)({'|'.join(left_out)})\b")
+    assert imported.search("from tidewater.contract import env, pod_defaults")
+    for folder in ("tidewater/elastic", bundle.DEFAULT_SCRIPT):
+        for path in (bundle.ROOT / folder).rglob("*.py"):
             assert not imported.search(path.read_text()), path
 
 
@@ -73,9 +77,8 @@ def test_it_runs_the_trainer_with_its_arguments(tmp_path: Path) -> None:
     files = {
         "__main__.py": bundle.START.read_bytes(),
         "packages/yaml/yaml.py": b"raise AssertionError('the image has it')",
-        "examples/__init__.py": b"",
-        "examples/images/__init__.py": b"",
-        "examples/images/train.py": b"import sys, yaml; print('images', sys.argv[1:])",
+        "trainer/__init__.py": b"",
+        "trainer/train.py": b"import sys, yaml; print('images', sys.argv[1:])",
     }
     path = tmp_path / "bundle.zip"
     path.write_bytes(to_zip(files, compressed=False))
@@ -86,14 +89,14 @@ def test_it_runs_the_trainer_with_its_arguments(tmp_path: Path) -> None:
 def test_the_users_own_script_replaces_the_default_one(tmp_path: Path) -> None:
     script = tmp_path / "mine.py"
     script.write_text(
-        "import sys, trainer\n"
+        "import sys, tidewater\n"
         "if __name__ == '__main__':\n"
-        "    print(sys.argv[1:], trainer.run.__name__, trainer.run.__module__)\n"
+        "    print(sys.argv[1:], tidewater.run.__name__, tidewater.run.__module__)\n"
     )
     path = tmp_path / "bundle.zip"
     path.write_bytes(bundle.pack(script=script).content)
     ran = subprocess.run([sys.executable, path, "train", "--lr", "1"], capture_output=True, text=True, check=True)
-    assert ran.stdout == "['--lr', '1'] run trainer.runtime\n"
+    assert ran.stdout == "['--lr', '1'] run tidewater.elastic.runtime\n"
     assert bundle.pack(script=script).key != bundle.pack().key
 
 
@@ -114,8 +117,8 @@ def run_in_an_empty_image(tmp_path: Path, files: dict[str, bytes], *arguments: s
 def test_packages_that_the_image_lacks_come_from_the_bundle_without_a_network(tmp_path: Path) -> None:
     modules = (packages.METRICS, packages.S3)
     files = {f"packages/{name}/{path}": data for name in modules for path, data in packages.contents(name).items()}
-    files["trainer/__init__.py"] = b""
-    files["trainer/__main__.py"] = (
+    files |= {"tidewater/__init__.py": b"", "tidewater/elastic/__init__.py": b""}
+    files["tidewater/elastic/__main__.py"] = (
         b"import boto3, prometheus_client\n"
         b"s3 = boto3.client('s3', region_name='us-west-2', aws_access_key_id='a', aws_secret_access_key='b')\n"
         b"print(s3.meta.service_model.service_name, boto3.__version__, prometheus_client.__name__)\n"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import settings
-from contract.elasticjob import names
 from tests import graph
+from tidewater.elasticjob import names
 from workloads import dataset
 
 JOB = "kubernetes:batch/v1:Job"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contract.stack import CONFIG_MAP, Facts
 from tests import facts, graph
+from tidewater.contract.stack import CONFIG_MAP, Facts
 from workloads import etcd, exports
 from workloads.storage import CLAIM
 

@@ -13,8 +13,8 @@ import pytest
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 import settings
-from contract import labels, leaving
 from tests import facts, graph
+from tidewater.contract import labels, leaving
 from workloads import karpenter, training
 
 CHART = "kubernetes:helm.sh/v4:Chart"

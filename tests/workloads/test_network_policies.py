@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from contract import metrics
-from contract.elasticjob import codec, names
-from controller import objects
 from tests import graph
 from tests.security.reach import Host, Network, Pod, selects
+from tidewater.contract import metrics
+from tidewater.controller import objects
+from tidewater.elasticjob import codec, names
 from workloads import etcd, network_policies
 
 SPACE = "training"

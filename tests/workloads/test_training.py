@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from contract import env, exit_codes, labels, leaving
-from contract.elasticjob import codec, names
-from contract.elasticjob.model import Launcher, RestartPolicy, SuccessPolicy
 from tests import facts, graph
+from tidewater.contract import env, exit_codes, labels, leaving
+from tidewater.elasticjob import codec, names
+from tidewater.elasticjob.model import Launcher, RestartPolicy, SuccessPolicy
 from workloads import training
 from workloads.namespace import PriorityClasses, priority_class_manifest
 

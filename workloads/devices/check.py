@@ -19,8 +19,8 @@ from pathlib import Path
 import pulumi
 
 import settings
-from contract import devices, labels
-from contract.devices import NAMESPACE
+from tidewater.contract import devices, labels
+from tidewater.contract.devices import NAMESPACE
 from workloads import objects
 from workloads.devices import plugin
 from workloads.devices.in_pod import gpus

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pulumi
 
-from contract import labels
+from tidewater.contract import labels
 from workloads import objects
 from workloads.manifests import WORKER_NODES, Manifest, metadata
 

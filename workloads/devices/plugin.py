@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import pulumi
 
-from contract import devices, labels
+from tidewater.contract import devices, labels
 from workloads import objects
 from workloads.manifests import WORKER_NODES, Manifest, environment, metadata
 

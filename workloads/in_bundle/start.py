@@ -22,9 +22,9 @@ from types import FrameType
 PACKAGES = "packages"
 """Folder of the bundle with a folder for each module: the module itself, and what it needs."""
 SCRIPT = "training_script"
-DEFAULT_SCRIPT = "examples.images.train"
+DEFAULT_SCRIPT = "trainer.train"
 USAGE, LEFT = 2, 143
-"""As in contract/, which this file cannot import: the bundle's tests compare the two."""
+"""As in tidewater/contract/, which this file cannot import: the bundle's tests compare the two."""
 
 
 def absent(modules: Sequence[str]) -> list[str]:
@@ -86,7 +86,7 @@ def main() -> None:
         del sys.argv[1]
         runpy.run_module(SCRIPT if own else DEFAULT_SCRIPT, run_name="__main__", alter_sys=True)
     else:
-        runpy.run_module("trainer", run_name="__main__", alter_sys=True)
+        runpy.run_module("tidewater.elastic", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ https://github.com/NVIDIA/dcgm-exporter
 
 from __future__ import annotations
 
-from contract import devices, labels
+from tidewater.contract import devices, labels
 from workloads.manifests import WORKER_NODES, Manifest, environment, metadata
 from workloads.monitoring.scrape import GPU_EXPORTER
 

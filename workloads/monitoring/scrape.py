@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from contract import devices, labels
-from contract.elasticjob import names
-from contract.install.pods import NAMESPACE as CONTROLLER_NAMESPACE
+from tidewater.contract import devices, labels
+from tidewater.elasticjob import names
+from tidewater.elasticjob.install.pods import NAMESPACE as CONTROLLER_NAMESPACE
 
 Config = dict[str, Any]
 

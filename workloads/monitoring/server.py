@@ -12,9 +12,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from contract import labels
-from contract.metrics import NAMESPACE
-from contract.pod_defaults import RESTRICTED_NAMESPACE, lost_node_tolerations
+from tidewater.contract import labels
+from tidewater.contract.metrics import NAMESPACE
+from tidewater.contract.pod_defaults import RESTRICTED_NAMESPACE, lost_node_tolerations
 from workloads import etcd
 from workloads.manifests import CONFINED, SYSTEM_NODES, Manifest, empty_volume, metadata
 from workloads.monitoring import alerts, dashboard, scrape

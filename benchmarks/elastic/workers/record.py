@@ -16,7 +16,7 @@ import torch
 
 from benchmarks.elastic.workers import names, task
 from benchmarks.elastic.workers.beside import Beside
-from trainer.launch.lifeline import bound_to
+from tidewater.elastic.launch.lifeline import bound_to
 
 _GATE_POLL_SECONDS = 0.02
 

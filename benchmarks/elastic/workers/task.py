@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import Dataset
 
 from benchmarks.elastic.workers import names
-from examples.images.model import SmallCNN
+from trainer.model import SmallCNN
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -16,9 +16,9 @@ from multiprocessing.connection import Connection
 import torch
 
 from benchmarks.elastic.workers import names
-from trainer.group.addresses import Address
-from trainer.peer.handshake import Identity
-from trainer.peer.server import PeerServer, fetch
+from tidewater.elastic.group.addresses import Address
+from tidewater.elastic.peer.handshake import Identity
+from tidewater.elastic.peer.server import PeerServer, fetch
 
 UUID = 1
 IDENTITY = Identity(b"of this benchmark")

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from benchmarks.elastic.workers import record, task
-from trainer import Config, Training, run
-from trainer.training import Report
+from tidewater import Config, Training, run
+from tidewater.elastic.training import Report
 
 
 def training(config: Config) -> Training:

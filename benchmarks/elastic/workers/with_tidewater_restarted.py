@@ -11,7 +11,7 @@ import sys
 
 from benchmarks.elastic.workers import old_torch
 from benchmarks.elastic.workers.with_tidewater import training
-from trainer import run
+from tidewater import run
 
 if __name__ == "__main__":
     old_torch.pretend()

@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import nn
-
 from elasticdl.data.examples.fields import decode
 from elasticdl.embedding_init import Table
 from elasticdl.layers import Embedding
 from elasticdl.zoo.metrics import AUC, MetricLike
 from elasticdl.zoo.optimizers import Adagrad, Optimizer
 from elasticdl.zoo.spec import Mode
+from torch import nn
 
 IDS = 4096
 """More than the data has users or items. All-reduce has to know, since each worker then holds whole tables."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.controller.jobs import ELASTIC_JOB, LEAST, MOST, PYTORCH_JOB, RESIZED, WORKERS, Kind, worker_name
-from contract.elasticjob import names
+from tidewater.elasticjob import names
 
 KINDS = [ELASTIC_JOB, PYTORCH_JOB]
 

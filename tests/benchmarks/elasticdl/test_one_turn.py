@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from elasticdl.data.writing.convert import Options, write
+from elasticdl.data.writing.sources import Asked
 
 from benchmarks.elasticdl import turn
 from benchmarks.elasticdl.plan import REPLACE, Turn
 from benchmarks.elasticdl.systems import BY_NAME, COMPUTING, NOTICED, PACED, PAUSE_SECONDS, REPLACED, REPLACEMENT
-from elasticdl.data.writing.convert import Options, write
-from elasticdl.data.writing.sources import Asked
 from scripts import toolchain
-from tests.trainer.workers import free_port, run_etcd
+from tests.elastic.workers import free_port, run_etcd
 
 pytestmark = pytest.mark.e2e
 

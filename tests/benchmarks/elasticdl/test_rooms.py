@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from benchmarks.elasticdl import rooms
 from elasticdl.client.flags import commandline
 from elasticdl.client.job.manifest import elastic_job
 from elasticdl.client.job.pods import Place
 from elasticdl.job import JobMode
-from tests.elasticdl.client.seed import CODE, FACTS
+
+from benchmarks.elasticdl import rooms
+from packages.elasticdl.tests.client.seed import CODE, FACTS
 
 
 def job() -> dict[str, Any]:

@@ -10,11 +10,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from cli.access.client import client
-from cli.access.kubeconfig import Connection
-from cli.access.server import Server
-from cli.errors import LoginFailed, NoKubeconfig, Unreachable
 from tests import tls
+from tidewater.cli.access.client import client
+from tidewater.cli.access.kubeconfig import Connection
+from tidewater.cli.access.server import Server
+from tidewater.cli.errors import LoginFailed, NoKubeconfig, Unreachable
 
 
 @pytest.mark.parametrize("how", ["certificate-authority", "certificate-authority-data"])

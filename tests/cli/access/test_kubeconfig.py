@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.access.kubeconfig import contexts, in_cluster, load
-from cli.errors import NoKubeconfig
-from cli.kube import Access
+from tidewater.cli.access.kubeconfig import contexts, in_cluster, load
+from tidewater.cli.errors import NoKubeconfig
+from tidewater.cli.kube import Access
 
 
 def written(path: Path, current: str = "", **contexts: Mapping[str, Any]) -> str:

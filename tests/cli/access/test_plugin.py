@@ -11,8 +11,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from cli.access.plugin import PluginAuth, Token, ask
-from cli.errors import LoginFailed
+from tidewater.cli.access.plugin import PluginAuth, Token, ask
+from tidewater.cli.errors import LoginFailed
 
 CLUSTER = {"server": "https://a", "certificate-authority-data": "Y2E="}
 

@@ -12,9 +12,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pytest
 
-from cli.access.kubeconfig import Connection
-from cli.access.server import Server
-from cli.errors import (
+from tidewater.cli.access.kubeconfig import Connection
+from tidewater.cli.access.server import Server
+from tidewater.cli.errors import (
     AlreadyThere,
     ClusterError,
     Expired,
@@ -26,7 +26,7 @@ from cli.errors import (
     Refused,
     Unreachable,
 )
-from cli.kube import JOBS, NODES, PODS, LogOptions, Selection
+from tidewater.cli.kube import JOBS, NODES, PODS, LogOptions, Selection
 
 
 @dataclass

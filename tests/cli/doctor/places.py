@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from cli.doctor.place import Ended, Place
-from cli.kube import Access
 from tests.cli.top.fakes import FakeClock, FakeCluster
+from tidewater.cli.doctor.place import Ended, Place
+from tidewater.cli.kube import Access
 
 ANSWERS = {
     "kubectl version --client": "Client Version: v1.34.4",

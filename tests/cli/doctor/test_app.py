@@ -8,12 +8,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cli.doctor.app import entry, register, summary
-from cli.doctor.checks import CHECKS
-from cli.doctor.results import Check, fine, mend, note
-from cli.errors import Unreachable
-from cli.session import Tools
 from tests.cli.doctor.places import Surroundings
+from tidewater.cli.doctor.app import entry, register, summary
+from tidewater.cli.doctor.checks import CHECKS
+from tidewater.cli.doctor.results import Check, fine, mend, note
+from tidewater.cli.errors import Unreachable
+from tidewater.cli.session import Tools
 
 CHECK = Check("This machine", "kubectl", lambda place: fine(""))
 

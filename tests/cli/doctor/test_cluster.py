@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from cli.doctor import cluster, operator
-from cli.doctor.results import Check, Outcome
-from cli.doctor.run import results_of
-from contract import labels
-from contract.elasticjob import crd, names
 from tests.cli.doctor.places import Surroundings
 from tests.cli.top.fakes import FakeClock, forbidden
+from tidewater.cli.doctor import cluster, operator
+from tidewater.cli.doctor.results import Check, Outcome
+from tidewater.cli.doctor.run import results_of
+from tidewater.contract import labels
+from tidewater.elasticjob import crd, names
 
 CONTROLLER = {**labels.component(labels.COMPONENT_CONTROLLER, instance="tidewater-controller")}
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from cli.doctor import jobs
-from cli.doctor.results import Outcome
-from contract import labels
 from tests.cli.doctor.places import Surroundings
 from tests.cli.top.fakes import forbidden
 from tests.cli.top.objects import job, pod, unschedulable
+from tidewater.cli.doctor import jobs
+from tidewater.cli.doctor.results import Outcome
+from tidewater.contract import labels
 
 
 def service(name: str = "etcd", namespace: str = "training", **own: str) -> dict[str, Any]:

@@ -6,12 +6,12 @@ import threading
 
 import pytest
 
-from cli.doctor.place import Place
-from cli.doctor.results import Check, Outcome, Result, fine, mend, note
-from cli.doctor.run import results_of
-from cli.errors import CliError
 from tests.cli.doctor.places import Surroundings
 from tests.cli.top.fakes import forbidden
+from tidewater.cli.doctor.place import Place
+from tidewater.cli.doctor.results import Check, Outcome, Result, fine, mend, note
+from tidewater.cli.doctor.run import results_of
+from tidewater.cli.errors import CliError
 
 
 def outcomes(checks: list[Check], place: Place) -> dict[str, Result]:

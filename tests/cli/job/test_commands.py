@@ -7,11 +7,11 @@ from pathlib import Path
 
 import yaml
 
-from cli.access.answers import missing, refused
-from cli.errors import Answer
-from cli.kube import EVENTS, JOBS, PODS
 from tests.cli.conftest import Run
 from tests.cli.fake import START, FakeCluster, job, pod, running
+from tidewater.cli.access.answers import missing, refused
+from tidewater.cli.errors import Answer
+from tidewater.cli.kube import EVENTS, JOBS, PODS
 
 SUBMIT = ("job", "submit", "digits", "--image", "i", "--workers", "2", "--max", "4")
 

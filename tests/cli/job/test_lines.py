@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli.job.lines import Position, line_of, merged
+from tidewater.cli.job.lines import Position, line_of, merged
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 import pytest
 from typer.testing import Result
 
-from cli.access.answers import refused
-from cli.errors import Answer, Unreachable
-from cli.kube import JOBS, PODS
-from contract.elasticjob import names
 from tests.cli.conftest import Run
 from tests.cli.fake import FakeCluster, crashing, job, pod, running
+from tidewater.cli.access.answers import refused
+from tidewater.cli.errors import Answer, Unreachable
+from tidewater.cli.kube import JOBS, PODS
+from tidewater.elasticjob import names
 
 
 def at(second: int, text: str, fraction: str = "") -> str:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.errors import UsageError
-from cli.job.manifest import Flags, from_file, from_flags
-from cli.kube import Object
-from contract.elasticjob.choices import Launcher
+from tidewater.cli.errors import UsageError
+from tidewater.cli.job.manifest import Flags, from_file, from_flags
+from tidewater.cli.kube import Object
+from tidewater.elasticjob.choices import Launcher
 
 
 def container(found: Object) -> Object:

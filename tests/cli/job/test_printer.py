@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cli.job.lines import line_of
-from cli.job.printer import layout
 from tests.cli.fake import job
+from tidewater.cli.job.lines import line_of
+from tidewater.cli.job.printer import layout
 
 
 def test_prefixes_are_as_wide_as_the_longest_worker_can_be() -> None:

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from cli.access.answers import refused
-from cli.errors import Answer
-from cli.job.waiting import Goal, invalid, judge, told
-from cli.kube import JOBS, Object
-from contract.elasticjob import codec, names
-from controller.decide.decision import decide
-from controller.decide.observed import JobView
-from controller.loop import invalid_status
 from tests.cli.conftest import Run
 from tests.cli.fake import FakeCluster, job, running
 from tests.controller.decide import world
+from tidewater.cli.access.answers import refused
+from tidewater.cli.errors import Answer
+from tidewater.cli.job.waiting import Goal, invalid, judge, told
+from tidewater.cli.kube import JOBS, Object
+from tidewater.controller.decide.decision import decide
+from tidewater.controller.decide.observed import JobView
+from tidewater.controller.loop import invalid_status
+from tidewater.elasticjob import codec, names
 
 FAILED: dict[str, Any] = {
     "state": "Failed",

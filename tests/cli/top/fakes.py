@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cli.errors import Answer, ClusterError, Forbidden, NotFound
-from cli.kube import (
+from tidewater.cli.errors import Answer, ClusterError, Forbidden, NotFound
+from tidewater.cli.kube import (
     ALL_NAMESPACES,
     EVERYTHING,
     Change,

@@ -6,9 +6,9 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from contract.elasticjob import names
-from trainer.observe.metrics import PrometheusMetrics
-from trainer.training import Report
+from tidewater.elastic.observe.metrics import PrometheusMetrics
+from tidewater.elastic.training import Report
+from tidewater.elasticjob import names
 
 CREATED = "2026-11-23T10:00:00Z"
 PORT = 9464

@@ -11,12 +11,12 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from cli.errors import NotFound, Unreachable
-from cli.session import Tools
-from cli.top.app import Options, register, watch
-from cli.top.read import Wanted
 from tests.cli.top.fakes import FakeClock, FakeCluster
 from tests.cli.top.objects import Trainer, job, pod
+from tidewater.cli.errors import NotFound, Unreachable
+from tidewater.cli.session import Tools
+from tidewater.cli.top.app import Options, register, watch
+from tidewater.cli.top.read import Wanted
 
 WANTED = Wanted("digits")
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from cli.top.model import HISTORY, Curve, Followed, Model, advance, recovered, throughput
-from cli.top.samples import Sample, job_sample
-from cli.top.scrape import Reading, Recoveries, Scraped, reading
 from tests.cli.top.objects import PORT, Trainer, event, job, pod, unschedulable
+from tidewater.cli.top.model import HISTORY, Curve, Followed, Model, advance, recovered, throughput
+from tidewater.cli.top.samples import Sample, job_sample
+from tidewater.cli.top.scrape import Reading, Recoveries, Scraped, reading
 
 BEGAN = datetime(2026, 11, 23, 10, 0, tzinfo=UTC)
 

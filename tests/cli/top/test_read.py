@@ -6,13 +6,13 @@ import threading
 
 import pytest
 
-from cli.access.client import CONNECT_SECONDS
-from cli.errors import NotFound, Unreachable
-from cli.kube import ALL_NAMESPACES
-from cli.top import read
-from cli.top.read import Wanted, look
 from tests.cli.top.fakes import FakeClock, FakeCluster, forbidden
 from tests.cli.top.objects import PORT, Trainer, event, job, pod
+from tidewater.cli.access.client import CONNECT_SECONDS
+from tidewater.cli.errors import NotFound, Unreachable
+from tidewater.cli.kube import ALL_NAMESPACES
+from tidewater.cli.top import read
+from tidewater.cli.top.read import Wanted, look
 
 NOW = FakeClock().now()
 

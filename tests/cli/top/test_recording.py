@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 import pytest
 from rich.text import Text
 
-from cli.errors import UsageError
-from cli.top.recording import recorder
+from tidewater.cli.errors import UsageError
+from tidewater.cli.top.recording import recorder
 
 BEGAN = datetime(2026, 11, 23, 10, 0, tzinfo=UTC)
 FRAMES = ((0, "two workers", True), (2, "step 20", False), (4, "one worker", True), (6, "step 30", False))

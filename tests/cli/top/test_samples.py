@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from cli.top.samples import job_sample, pod_state
-from cli.top.scrape import Reading, Scraped
 from tests.cli.top.objects import event, job, pod, unschedulable
+from tidewater.cli.top.samples import job_sample, pod_state
+from tidewater.cli.top.scrape import Reading, Scraped
 
 
 def terminated(code: int) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cli.top.scrape import Reading, Recoveries, metrics_ports, reading
 from tests.cli.top.objects import PORT, Trainer, pod
+from tidewater.cli.top.scrape import Reading, Recoveries, metrics_ports, reading
 
 
 def test_what_the_trainer_exports_is_what_top_reads() -> None:

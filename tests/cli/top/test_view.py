@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from cli.top.changes import Line
-from cli.top.model import Curve, Followed, Model, advance
-from cli.top.samples import Sample, job_sample
-from cli.top.scrape import Reading, Recoveries, Scraped
-from cli.top.view import Size, screen, sparkline
 from tests.cli.top.objects import PORT, job, pod, unschedulable
+from tidewater.cli.top.changes import Line
+from tidewater.cli.top.model import Curve, Followed, Model, advance
+from tidewater.cli.top.samples import Sample, job_sample
+from tidewater.cli.top.scrape import Reading, Recoveries, Scraped
+from tidewater.cli.top.view import Size, screen, sparkline
 
 NOW = datetime(2026, 11, 23, 10, 12, tzinfo=UTC)
 

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from controller.cluster.client import PODS, Ref, Source
-from controller.cluster.errors import NotLeader
-from controller.cluster.fence import Fence, Fenced, uptime
 from tests.controller.fakes import virtual
 from tests.controller.fakes.api import Api
+from tidewater.controller.cluster.client import PODS, Ref, Source
+from tidewater.controller.cluster.errors import NotLeader
+from tidewater.controller.cluster.fence import Fence, Fenced, uptime
 
 POD = {"metadata": {"name": "p", "namespace": "default"}, "spec": {}}
 REF = Ref(PODS, "default", "p")

@@ -12,10 +12,10 @@ import httpx2
 import pytest
 from lightkube.core.exceptions import ConfigError
 
-from controller.cluster import errors
-from controller.cluster.client import EVENTS, JOBS, LEASES, NODES, PODS, Ref, Source, WatchEvent
-from controller.cluster.http import ApiServer, connect
 from tests import tls
+from tidewater.controller.cluster import errors
+from tidewater.controller.cluster.client import EVENTS, JOBS, LEASES, NODES, PODS, Ref, Source, WatchEvent
+from tidewater.controller.cluster.http import ApiServer, connect
 
 Handler = Callable[[httpx2.Request], httpx2.Response]
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "ns", "uid": "u"}}

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from controller.cluster.client import LEASES, PODS, Manifest, Ref
-from controller.cluster.errors import ClusterError, NotLeader, Unavailable
-from controller.cluster.fence import Fence, Fenced
-from controller.cluster.lease import Election, LeaseName, Seen, Step, Terms, decide
 from tests.controller.fakes import virtual
 from tests.controller.fakes.api import Api, Call
+from tidewater.controller.cluster.client import LEASES, PODS, Manifest, Ref
+from tidewater.controller.cluster.errors import ClusterError, NotLeader, Unavailable
+from tidewater.controller.cluster.fence import Fence, Fenced
+from tidewater.controller.cluster.lease import Election, LeaseName, Seen, Step, Terms, decide
 
 PLACE = LeaseName("system", "controller")
 TERMS = Terms()

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from controller.cluster.client import PODS, Manifest, Ref, Source
-from controller.cluster.errors import ClusterError, Refused, Unavailable
-from controller.cluster.mirror import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Change, Key, Mirror, pause
 from tests.controller.fakes import virtual
 from tests.controller.fakes.api import PAGE, Api, Call
+from tidewater.controller.cluster.client import PODS, Manifest, Ref, Source
+from tidewater.controller.cluster.errors import ClusterError, Refused, Unavailable
+from tidewater.controller.cluster.mirror import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Change, Key, Mirror, pause
 
 SELECTOR = "app=x"
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from contract.elasticjob.choices import State
-from contract.elasticjob.model import ReplicaSpec
-from contract.elasticjob.names import NODE_STARTING
-from contract.elasticjob.status import ReplicaStatus, Status
-from controller.decide.actions import Emit
-from controller.decide.conditions import PATIENCE
-from controller.decide.decision import decide
-from controller.decide.observed import PodView
 from tests.controller.decide.world import NOW, after, ago, condition, events, holds, job, later, pod, running, view
+from tidewater.controller.decide.actions import Emit
+from tidewater.controller.decide.conditions import PATIENCE
+from tidewater.controller.decide.decision import decide
+from tidewater.controller.decide.observed import PodView
+from tidewater.elasticjob.choices import State
+from tidewater.elasticjob.model import ReplicaSpec
+from tidewater.elasticjob.names import NODE_STARTING
+from tidewater.elasticjob.status import ReplicaStatus, Status
 
 
 def message(status: object) -> str:

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from contract.elasticjob.choices import State
-from contract.elasticjob.model import ReplicaSpec
-from controller.decide.actions import CreatePod, CreateService, DeletePod
-from controller.decide.decision import decide
 from tests.controller.decide.world import NOW, after, changes, created, deleted, job, nodes, pod, running, view
+from tidewater.controller.decide.actions import CreatePod, CreateService, DeletePod
+from tidewater.controller.decide.decision import decide
+from tidewater.elasticjob.choices import State
+from tidewater.elasticjob.model import ReplicaSpec
 
 HASHES = {"Worker": "new"}
 

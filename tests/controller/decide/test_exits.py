@@ -8,12 +8,6 @@ from typing import Any
 
 import pytest
 
-from contract.elasticjob.choices import RestartPolicy, State
-from contract.elasticjob.model import ElasticJob, ReplicaSpec
-from contract.elasticjob.names import ConditionType
-from controller.decide.decision import decide
-from controller.decide.exits import MOST_OUT_OF_MEMORY, Verdict, due, verdict
-from controller.decide.observed import PodView
 from tests.controller.decide.world import (
     LONG_AGO,
     NOW,
@@ -30,6 +24,12 @@ from tests.controller.decide.world import (
     running,
     view,
 )
+from tidewater.controller.decide.decision import decide
+from tidewater.controller.decide.exits import MOST_OUT_OF_MEMORY, Verdict, due, verdict
+from tidewater.controller.decide.observed import PodView
+from tidewater.elasticjob.choices import RestartPolicy, State
+from tidewater.elasticjob.model import ElasticJob, ReplicaSpec
+from tidewater.elasticjob.names import ConditionType
 
 POLICIES = list(RestartPolicy)
 

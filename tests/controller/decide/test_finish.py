@@ -6,12 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from contract.elasticjob.choices import CleanPodPolicy, RestartPolicy, State, SuccessPolicy
-from contract.elasticjob.model import ElasticJob, ReplicaSpec
-from contract.elasticjob.status import Condition, Status
-from controller.decide.actions import DeleteJob
-from controller.decide.decision import decide
-from controller.decide.observed import PodView
 from tests.controller.decide.world import (
     NOW,
     after,
@@ -28,6 +22,12 @@ from tests.controller.decide.world import (
     running,
     view,
 )
+from tidewater.controller.decide.actions import DeleteJob
+from tidewater.controller.decide.decision import decide
+from tidewater.controller.decide.observed import PodView
+from tidewater.elasticjob.choices import CleanPodPolicy, RestartPolicy, State, SuccessPolicy
+from tidewater.elasticjob.model import ElasticJob, ReplicaSpec
+from tidewater.elasticjob.status import Condition, Status
 
 MASTER = {"Master": ReplicaSpec(replicas=1, template={})}
 ALL_PODS = SuccessPolicy.ALL_PODS

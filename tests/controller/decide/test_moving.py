@@ -6,12 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from contract.elasticjob import names
-from contract.elasticjob.choices import State
-from contract.elasticjob.model import ElasticJob, ReplicaSpec
-from controller.decide.actions import DeletePod
-from controller.decide.decision import decide
-from controller.decide.observed import Admission, NodeView, PodView
 from tests.controller.decide.world import (
     NOW,
     after,
@@ -26,6 +20,12 @@ from tests.controller.decide.world import (
     running,
     view,
 )
+from tidewater.controller.decide.actions import DeletePod
+from tidewater.controller.decide.decision import decide
+from tidewater.controller.decide.observed import Admission, NodeView, PodView
+from tidewater.elasticjob import names
+from tidewater.elasticjob.choices import State
+from tidewater.elasticjob.model import ElasticJob, ReplicaSpec
 
 SOUND = ("node-0", "node-1", "node-2")
 

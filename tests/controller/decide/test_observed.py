@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from contract.elasticjob import names
-from controller.decide.observed import NodeView, PodView, doomed, lost, node_view, pod_view, type_keys
 from tests.controller.decide.world import nodes, pod
+from tidewater.controller.decide.observed import NodeView, PodView, doomed, lost, node_view, pod_view, type_keys
+from tidewater.elasticjob import names
 
 TIME = "2026-11-23T12:00:00Z"
 TYPES = type_keys(["Worker", "PS"])

@@ -6,10 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from contract.elasticjob.choices import State
-from contract.elasticjob.model import ReplicaSpec
-from contract.elasticjob.status import Status
-from controller.decide.decision import decide
 from tests.controller.decide.world import (
     NOW,
     WORKER,
@@ -27,6 +23,10 @@ from tests.controller.decide.world import (
     running,
     view,
 )
+from tidewater.controller.decide.decision import decide
+from tidewater.elasticjob.choices import State
+from tidewater.elasticjob.model import ReplicaSpec
+from tidewater.elasticjob.status import Status
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from contract.elasticjob.choices import PodNames, State
-from contract.elasticjob.model import ElasticJob, ReplicaSpec
-from contract.elasticjob.status import ReplicaStatus, Status
-from controller.decide.actions import CreatePod, Decision, reserving
-from controller.decide.decision import decide
-from controller.decide.exits import MOST_OUT_OF_MEMORY
-from controller.decide.observed import Admission, PodView
 from tests.controller.decide.world import (
     NOW,
     WORKER,
@@ -28,6 +21,13 @@ from tests.controller.decide.world import (
     running,
     view,
 )
+from tidewater.controller.decide.actions import CreatePod, Decision, reserving
+from tidewater.controller.decide.decision import decide
+from tidewater.controller.decide.exits import MOST_OUT_OF_MEMORY
+from tidewater.controller.decide.observed import Admission, PodView
+from tidewater.elasticjob.choices import PodNames, State
+from tidewater.elasticjob.model import ElasticJob, ReplicaSpec
+from tidewater.elasticjob.status import ReplicaStatus, Status
 
 SUCCESSIVE = {"pod_names": PodNames.SUCCESSIVE}
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contract.elasticjob.choices import PodNames, State, SuccessPolicy
-from contract.elasticjob.model import ElasticJob, ReplicaSpec, SchedulingPolicy
-from contract.elasticjob.status import Status
-from controller.decide.decision import decide
-from controller.decide.observed import Admission, PodView
-from controller.decide.queue import admit
 from tests.controller.decide.histories.simulation import Simulation
 from tests.controller.decide.world import NOW, ago, created, deleted, job, later, pod, view
+from tidewater.controller.decide.decision import decide
+from tidewater.controller.decide.observed import Admission, PodView
+from tidewater.controller.decide.queue import admit
+from tidewater.elasticjob.choices import PodNames, State, SuccessPolicy
+from tidewater.elasticjob.model import ElasticJob, ReplicaSpec, SchedulingPolicy
+from tidewater.elasticjob.status import Status
 
 HEAD, HOLD, WAIT, YIELD = Admission.HEAD, Admission.HOLD, Admission.WAIT, Admission.YIELD
 

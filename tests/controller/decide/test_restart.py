@@ -6,12 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from contract.elasticjob.choices import PodNames, RestartPolicy, RestartScope, State, SuccessPolicy
-from contract.elasticjob.model import ElasticJob, ReplicaSpec
-from contract.elasticjob.status import Status
-from controller.decide.actions import CreatePod, Decision, status_comes_first
-from controller.decide.decision import decide
-from controller.decide.observed import Admission, PodView
 from tests.controller.decide.histories.simulation import Simulation
 from tests.controller.decide.world import (
     NOW,
@@ -29,6 +23,12 @@ from tests.controller.decide.world import (
     running,
     view,
 )
+from tidewater.controller.decide.actions import CreatePod, Decision, status_comes_first
+from tidewater.controller.decide.decision import decide
+from tidewater.controller.decide.observed import Admission, PodView
+from tidewater.elasticjob.choices import PodNames, RestartPolicy, RestartScope, State, SuccessPolicy
+from tidewater.elasticjob.model import ElasticJob, ReplicaSpec
+from tidewater.elasticjob.status import Status
 
 MASTER = {"Master": ReplicaSpec(replicas=1, template={}, pod_names=PodNames.SINGLE)}
 DONE_MASTER = pod(0, "Succeeded", type="Master", name="j-master")

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract.elasticjob.choices import PodNames
-from controller.decide.crews import Crew, crews
-from controller.decide.decision import decide
-from controller.decide.observed import PodView
-from controller.decide.shrink import leaving
 from tests.controller.decide.world import NOW, created, deleted, job, nodes, pod, running, view
+from tidewater.controller.decide.crews import Crew, crews
+from tidewater.controller.decide.decision import decide
+from tidewater.controller.decide.observed import PodView
+from tidewater.controller.decide.shrink import leaving
+from tidewater.elasticjob.choices import PodNames
 
 SOUND = ("node-0", "node-1", "node-2", "node-3")
 

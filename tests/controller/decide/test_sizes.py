@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from contract.elasticjob.model import ElasticJob
-from contract.elasticjob.status import Status
-from controller.decide.crews import crews
-from controller.decide.decision import decide
-from controller.decide.observed import Admission, PodView
-from controller.decide.sizes import above, floor
 from tests.controller.decide.world import NOW, ago, created, deleted, job, later, pod, running, view
+from tidewater.controller.decide.crews import crews
+from tidewater.controller.decide.decision import decide
+from tidewater.controller.decide.observed import Admission, PodView
+from tidewater.controller.decide.sizes import above, floor
+from tidewater.elasticjob.model import ElasticJob
+from tidewater.elasticjob.status import Status
 
 
 def auto(replicas: int = 2, high: int = 8, status: Status | None = None, **spec: object) -> ElasticJob:

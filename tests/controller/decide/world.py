@@ -7,12 +7,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from contract.elasticjob import names
-from contract.elasticjob.model import ElasticJob, JobSpec, ReplicaSpec, SchedulingPolicy
-from contract.elasticjob.status import Condition, Status
-from controller.decide.actions import Action, CreatePod, Decision, DeletePod, Emit
-from controller.decide.decision import decide
-from controller.decide.observed import JobView, NodeView, PodView
+from tidewater.controller.decide.actions import Action, CreatePod, Decision, DeletePod, Emit
+from tidewater.controller.decide.decision import decide
+from tidewater.controller.decide.observed import JobView, NodeView, PodView
+from tidewater.elasticjob import names
+from tidewater.elasticjob.model import ElasticJob, JobSpec, ReplicaSpec, SchedulingPolicy
+from tidewater.elasticjob.status import Condition, Status
 
 NOW = datetime(2026, 11, 23, 12, 0, 0, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(hours=1)

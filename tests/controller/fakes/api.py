@@ -20,9 +20,9 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from controller.cluster.client import PODS, Kind, Manifest, Page, Ref, Source, WatchEvent
-from controller.cluster.errors import ClusterError, Conflict, Exists, Gone, NotFound, Refused, Unavailable
 from tests.controller.fakes import virtual
+from tidewater.controller.cluster.client import PODS, Kind, Manifest, Page, Ref, Source, WatchEvent
+from tidewater.controller.cluster.errors import ClusterError, Conflict, Exists, Gone, NotFound, Refused, Unavailable
 
 WRITES = ("create", "update", "patch", "delete")
 BOOKMARK_SECONDS = 60.0

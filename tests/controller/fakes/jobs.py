@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from contract.elasticjob import codec, names
-from contract.elasticjob.model import ElasticJob
+from tidewater.elasticjob import codec, names
+from tidewater.elasticjob.model import ElasticJob
 
 Manifest = dict[str, Any]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from controller.cluster.client import NODE_CLAIMS, NODE_CLASSES, NODE_POOLS, Kind
-from controller.cluster.mirror import Key
 from tests.controller.fakes import virtual
+from tidewater.controller.cluster.client import NODE_CLAIMS, NODE_CLASSES, NODE_POOLS, Kind
+from tidewater.controller.cluster.mirror import Key
 
 START = virtual.BEGINNING
 KEY = Key("training", "digits-worker-1")

@@ -15,16 +15,16 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from contract.elasticjob import names
-from controller.act import stamp
-from controller.cluster.client import EVENTS, JOBS, NODES, PODS, SERVICES, Manifest, Ref
-from controller.cluster.fence import Fence, Fenced
-from controller.loop import Controller, Options
-from controller.observe.events import Recorder
-from controller.observe.log import Log
-from controller.observe.metrics import Metrics
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import WRITES, Api, Fault
+from tidewater.controller.act import stamp
+from tidewater.controller.cluster.client import EVENTS, JOBS, NODES, PODS, SERVICES, Manifest, Ref
+from tidewater.controller.cluster.fence import Fence, Fenced
+from tidewater.controller.loop import Controller, Options
+from tidewater.controller.observe.events import Recorder
+from tidewater.controller.observe.log import Log
+from tidewater.controller.observe.metrics import Metrics
+from tidewater.elasticjob import names
 
 STEP_SECONDS = 0.5
 SETTLE_SECONDS = 30.0

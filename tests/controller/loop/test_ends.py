@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from controller.cluster.client import PODS
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.world import World
+from tidewater.controller.cluster.client import PODS
 
 
 @pytest.mark.parametrize("policy", ["All", "Running", "None"])

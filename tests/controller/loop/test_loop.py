@@ -6,8 +6,10 @@ import asyncio
 
 import pytest
 
-from contract.elasticjob import names
-from controller.cluster.client import (
+from tests.controller.fakes import jobs, virtual
+from tests.controller.fakes.api import WRITES, Call
+from tests.controller.fakes.world import NODE, World
+from tidewater.controller.cluster.client import (
     EVENTS,
     JOBS,
     NODES,
@@ -17,10 +19,8 @@ from controller.cluster.client import (
     Manifest,
     Ref,
 )
-from controller.cluster.errors import Unavailable
-from tests.controller.fakes import jobs, virtual
-from tests.controller.fakes.api import WRITES, Call
-from tests.controller.fakes.world import NODE, World
+from tidewater.controller.cluster.errors import Unavailable
+from tidewater.elasticjob import names
 
 
 def test_a_new_job_gets_its_service_and_pods_and_says_so_in_few_requests() -> None:

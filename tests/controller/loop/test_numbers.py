@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from contract.elasticjob import names
-from controller.cluster.client import JOBS, PODS, Kind, Manifest
-from controller.cluster.errors import Unavailable
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import Call
 from tests.controller.fakes.world import World
+from tidewater.controller.cluster.client import JOBS, PODS, Kind, Manifest
+from tidewater.controller.cluster.errors import Unavailable
+from tidewater.elasticjob import names
 
 
 class Killed(BaseException):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from contract.elasticjob import names
-from controller.cluster.client import PODS, Kind, Manifest
-from controller.loop import invalid_status
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.world import World
+from tidewater.controller.cluster.client import PODS, Kind, Manifest
+from tidewater.controller.loop import invalid_status
+from tidewater.elasticjob import names
 
 
 def test_a_refused_pod_is_told_and_does_not_stop_other_jobs() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from controller.cluster.client import EVENTS, Manifest, Ref
-from controller.cluster.errors import Refused, Unavailable
-from controller.observe.events import RATE, SIMILAR, WAITING, About, Recorder, about
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import Api, Call
+from tidewater.controller.cluster.client import EVENTS, Manifest, Ref
+from tidewater.controller.cluster.errors import Refused, Unavailable
+from tidewater.controller.observe.events import RATE, SIMILAR, WAITING, About, Recorder, about
 
 JOB = About("default", "imagenet", "uid-of-imagenet")
 

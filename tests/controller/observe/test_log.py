@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from controller.observe.log import Log
+from tidewater.controller.observe.log import Log
 
 
 def written(level: str = "info") -> str:

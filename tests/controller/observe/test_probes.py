@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
-from controller.observe.metrics import Metrics
-from controller.observe.probes import METRICS_TEXT, Page, Pages, serve
+from tidewater.controller.observe.metrics import Metrics
+from tidewater.controller.observe.probes import METRICS_TEXT, Page, Pages, serve
 
 
 async def fetch(port: int, request: str) -> tuple[int, str, str]:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from controller.provisioning.conditions import NOT_READY, launch, node_class, unready
-from controller.provisioning.told import Told
 from tests.controller.fakes import karpenter
 from tests.controller.fakes.karpenter import LAUNCHED, NO_SUBNETS, POOL_UNREADY, READY, REFUSED, UNTRIED, condition
+from tidewater.controller.provisioning.conditions import NOT_READY, launch, node_class, unready
+from tidewater.controller.provisioning.told import Told
 
 
 @pytest.mark.parametrize(

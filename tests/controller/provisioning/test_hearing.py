@@ -9,13 +9,6 @@ from typing import Any
 
 import pytest
 
-from contract.elasticjob.names import NODE_STARTING
-from controller.cluster.client import EVENTS, NODE_CLAIMS, NODE_CLASSES, NODE_POOLS, Kind, Ref
-from controller.cluster.errors import ClusterError, NotFound, Refused
-from controller.cluster.mirror import Key
-from controller.provisioning.conditions import NOT_READY
-from controller.provisioning.hearing import REMEMBERED, Hearing
-from controller.provisioning.told import LIMITS, Told
 from tests.controller.fakes import virtual
 from tests.controller.fakes.api import Api, Call
 from tests.controller.fakes.karpenter import (
@@ -40,6 +33,13 @@ from tests.controller.fakes.karpenter import (
     pool,
     short,
 )
+from tidewater.controller.cluster.client import EVENTS, NODE_CLAIMS, NODE_CLASSES, NODE_POOLS, Kind, Ref
+from tidewater.controller.cluster.errors import ClusterError, NotFound, Refused
+from tidewater.controller.cluster.mirror import Key
+from tidewater.controller.provisioning.conditions import NOT_READY
+from tidewater.controller.provisioning.hearing import REMEMBERED, Hearing
+from tidewater.controller.provisioning.told import LIMITS, Told
+from tidewater.elasticjob.names import NODE_STARTING
 
 KINDS = (EVENTS, NODE_CLAIMS, NODE_POOLS, NODE_CLASSES)
 UID = f"uid-{KEY.name}"

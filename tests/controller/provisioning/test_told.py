@@ -7,8 +7,19 @@ from typing import Any
 
 import pytest
 
-from contract.elasticjob.names import NODE_STARTING
-from controller.provisioning.told import (
+from tests.controller.fakes.karpenter import (
+    KEY,
+    LIMIT,
+    NO_CAPACITY,
+    NO_OFFERING,
+    NO_QUOTA,
+    START,
+    at,
+    failed,
+    nominated,
+    short,
+)
+from tidewater.controller.provisioning.told import (
     LIMITS,
     SETTLE,
     SHORTAGE,
@@ -23,18 +34,7 @@ from controller.provisioning.told import (
     shortage,
     told,
 )
-from tests.controller.fakes.karpenter import (
-    KEY,
-    LIMIT,
-    NO_CAPACITY,
-    NO_OFFERING,
-    NO_QUOTA,
-    START,
-    at,
-    failed,
-    nominated,
-    short,
-)
+from tidewater.elasticjob.names import NODE_STARTING
 
 
 def after(*events: dict[str, Any], shortages: Said | None = None) -> Record:

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from localcloud.aws.requests.received import Received
+
 from tests.e2e.with_faults.plan import Call, Fault, Plan, call_of
 
 TIMEOUT_SECONDS = 300

@@ -11,7 +11,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from localcloud.tests.aws.fakes import ACCOUNT, REGION
+from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
 from tests import moto_server
 from tests.e2e.with_faults.plan import Call, Fault, Met, Plan
 from tests.e2e.with_faults.proxy import Proxy

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from contract import labels
 from tests.e2e.checkout import DESTROY, LONG_TRAINING, STACK, UP, Checkout, wait_until
 from tests.e2e.inventory import Inventory, added, aws_inventory
 from tests.e2e.nodes import (
@@ -38,6 +37,7 @@ from tests.e2e.training import (
     wait_for_world,
 )
 from tests.e2e.with_gpus import example
+from tidewater.contract import labels
 
 pytestmark = [pytest.mark.e2e, pytest.mark.incremental, pytest.mark.timeout(1800)]
 

@@ -1,4 +1,4 @@
-"""The example's data: the same order in all workers, neighbours of different classes. Jobs: tests/elasticdl/api."""
+"""The example's data: the same order in all workers, neighbours of different classes."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from contract.elasticjob import codec, names
+from tidewater.elasticjob import codec, names
 
 FOLDER = Path(__file__).resolve().parents[3] / "examples" / "elasticjob"
 

@@ -8,8 +8,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from examples.elasticjob import train
-from trainer.config import Config
-from trainer.training import Training
+from tidewater.elastic.config import Config
+from tidewater.elastic.training import Training
 
 
 def made() -> Training:

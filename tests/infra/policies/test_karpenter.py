@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from localcloud.aws.policy import Decision, Query, evaluate
 
 from infra.policies import karpenter, to_json
 from infra.policies.karpenter import Scope, Uses
-from localcloud.aws.policy import Decision, Query, evaluate
 
 ACCOUNT, REGION, CLUSTER = "123456789012", "us-west-2", "tidewater-dev"
 SCOPE = Scope("aws", REGION, ACCOUNT, CLUSTER)

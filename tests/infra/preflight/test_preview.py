@@ -10,14 +10,14 @@ from typing import Any
 
 import pulumi
 import pytest
+from localcloud.aws.compute.quotas import QUOTAS
+from localcloud.standins.aws.provider import AwsProvider
+from localcloud.standins.values import from_plain, to_plain
 from pulumi.provider.experimental import provider as sdk
 
 import settings
 from infra import preflight
 from infra.account import connect
-from localcloud.aws.compute.quotas import QUOTAS
-from localcloud.standins.aws.provider import AwsProvider
-from localcloud.standins.values import from_plain, to_plain
 from tests import facts, graph, moto_server
 from tests.moto_server import KEYS, REGION
 

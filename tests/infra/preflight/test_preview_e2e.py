@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from localcloud.aws.compute.quotas import QUOTAS
-from localcloud.tests.standins.engine_stack import EngineStack
+
+from packages.localcloud.tests.standins.engine_stack import EngineStack
 from tests import graph, moto_server
 from tests.moto_server import KEYS
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from localcloud.aws.compute import quotas as aws
 
 from infra.preflight import quotas
-from localcloud.aws.compute import quotas as aws
 from tests import facts
 from tests.infra.preflight.world import ENOUGH, region, stack
 

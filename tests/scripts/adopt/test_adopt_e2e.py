@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from localcloud.tests.aws.account import serve_account
-from localcloud.tests.standins.engine_stack import EngineStack
+from packages.localcloud.tests.aws.account import serve_account
+from packages.localcloud.tests.standins.engine_stack import EngineStack
 from scripts.adopt import adopt
 from scripts.adopt.kinds import KINDS
 from scripts.session import Session

@@ -56,7 +56,7 @@ def test_the_environments_python_is_printed(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_torchx_has_its_older_urllib3_and_the_tools_of_the_other_tests() -> None:
-    script = "import urllib3, torchx, pytest, moto, trainer.data.dataset; print(urllib3.__version__)"
+    script = "import urllib3, torchx, pytest, moto, tidewater.elastic.data.dataset; print(urllib3.__version__)"
     done = subprocess.run(
         [torchx_python(), "-c", script], cwd=paths.CHECKOUT, capture_output=True, text=True, check=True
     )

@@ -9,7 +9,7 @@ import pytest
 
 from scripts.toolchain import paths, plugins, stack_python
 
-BIN = paths.CHECKOUT / "localcloud/standins/bin"
+BIN = paths.CHECKOUT / "packages/localcloud/src/localcloud/standins/bin"
 
 
 @pytest.fixture

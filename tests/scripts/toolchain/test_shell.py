@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-
 from localcloud import cli
 from localcloud.instance import Instance
+
 from scripts.toolchain import paths, shell
 from scripts.toolchain.errors import StepFailed
 from scripts.toolchain.shell import Place
@@ -152,7 +152,7 @@ def test_the_commands_of_a_deleted_checkout_are_deleted(state: Path, tmp_path: P
 def test_torchx_has_the_scheduler_of_this_checkout_and_its_own(state: Path, tmp_path: Path) -> None:
     """From another directory, with modules there that have names of ours. TorchX's default stays what it was."""
     state.parent.mkdir()
-    for name in ("torchx", "contract", "integrations"):
+    for name in ("torchx", "tidewater", "tidewater_torchx"):
         (tmp_path / f"{name}.py").write_text("raise ImportError('another project')\n")
     commands = shell.prepare(state).commands
 
@@ -164,7 +164,7 @@ def test_torchx_has_the_scheduler_of_this_checkout_and_its_own(state: Path, tmp_
     assert {"tidewater", "local_cwd", "local_docker", "kubernetes", "slurm", "aws_batch"} <= set(names)
     assert default == "local_docker"
     assert "image_repo=IMAGE_REPO" in said(commands / "torchx", "runopts", "tidewater")
-    located = "import integrations.torchx as package; print(package.__file__)"
+    located = "import tidewater_torchx as package; print(package.__file__)"
     assert said(commands / "torchx-python", "-P", "-c", located).startswith(str(paths.CHECKOUT))
 
 

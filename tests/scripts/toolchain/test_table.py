@@ -47,12 +47,12 @@ def test_helm_says_which_kubernetes_it_is_built_with() -> None:
 
 @pytest.mark.parametrize(("lock", "pin"), [("stack", f"pulumi=={PULUMI[1:]}"), ("trainer", f"torch=={TORCH}")])
 def test_locked_packages_have_the_version_in_the_table(lock: str, pin: str) -> None:
-    assert re.search(rf"^{re.escape(pin)} ", (paths.REQUIREMENTS / f"{lock}.txt").read_text(), re.MULTILINE)
+    assert re.search(rf"^{re.escape(pin)} ", paths.lock(lock).read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("lock", ["uv", "stack", "dev", "trainer", "bench", "torchx"])
 def test_every_locked_package_has_a_hash(lock: str) -> None:
-    text = (paths.REQUIREMENTS / f"{lock}.txt").read_text()
+    text = paths.lock(lock).read_text()
     entries = re.split(r"^(?=\S+==)", text, flags=re.MULTILINE)[1:]
     assert entries
     assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []
@@ -66,5 +66,5 @@ def test_torchx_has_the_versions_of_the_stack_but_for_urllib3() -> None:
 
 
 def pins(lock: str) -> dict[str, str]:
-    text = (paths.REQUIREMENTS / f"{lock}.txt").read_text()
+    text = paths.lock(lock).read_text()
     return dict(re.findall(r"^(\S+)==([^ ;]+)", text, re.MULTILINE))

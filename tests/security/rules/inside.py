@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from contract.elasticjob import names
 from tests.security.changes import drop, put, unset
 from tests.security.reach import kinds
 from tests.security.rules.rule import Rule, each, each_in, must
 from tests.security.stack import Resource, Stack
+from tidewater.elasticjob import names
 
 JOB = f"kubernetes:{names.API_VERSION}:{names.KIND}"
 NAMESPACE = "kubernetes:core/v1:Namespace"

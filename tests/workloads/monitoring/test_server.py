@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from contract import devices, labels
-from contract.elasticjob import names
 from scripts import toolchain
 from tests import graph
 from tests.security.reach import Network, Pod
+from tidewater.contract import devices, labels
+from tidewater.elasticjob import names
 from workloads import etcd
 from workloads.monitoring import gpus, scrape, server
 

@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import fields
 from datetime import datetime
 
-from contract.elasticjob import names
-from contract.elasticjob.choices import CleanPodPolicy, PodNames, State
-from contract.elasticjob.status import Status
-from controller.decide.actions import CreatePod, CreateService, Decision, DeleteJob, DeletePod, Emit
-from controller.decide.observed import Admission, JobView, PodView, is_finished, lost
-from controller.decide.shrink import SOUND, UNPLACED, standing
+from tidewater.controller.decide.actions import CreatePod, CreateService, Decision, DeleteJob, DeletePod, Emit
+from tidewater.controller.decide.observed import Admission, JobView, PodView, is_finished, lost
+from tidewater.controller.decide.shrink import SOUND, UNPLACED, standing
+from tidewater.elasticjob import names
+from tidewater.elasticjob.choices import CleanPodPolicy, PodNames, State
+from tidewater.elasticjob.status import Status
 
 ENDED = ("Succeeded", "Failed")
 

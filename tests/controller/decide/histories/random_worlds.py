@@ -7,14 +7,14 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from contract.elasticjob import names
-from contract.elasticjob.choices import CleanPodPolicy, PodNames, RestartPolicy, RestartScope, SuccessPolicy
-from contract.elasticjob.model import ElasticJob, JobSpec, ReplicaSpec, SchedulingPolicy
-from contract.elasticjob.status import Status
-from controller.decide.decision import decide
-from controller.decide.observed import Admission, JobView, NodeView, PodView, is_finished
 from tests.controller.decide.histories.simulation import ENDED, Simulation
 from tests.controller.decide.world import ago
+from tidewater.controller.decide.decision import decide
+from tidewater.controller.decide.observed import Admission, JobView, NodeView, PodView, is_finished
+from tidewater.elasticjob import names
+from tidewater.elasticjob.choices import CleanPodPolicy, PodNames, RestartPolicy, RestartScope, SuccessPolicy
+from tidewater.elasticjob.model import ElasticJob, JobSpec, ReplicaSpec, SchedulingPolicy
+from tidewater.elasticjob.status import Status
 
 EXIT_CODES = (1, 2, 130, 137, 138, 143, None)
 

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from contract.elasticjob.choices import PodNames
-from contract.elasticjob.model import ElasticJob
-from contract.elasticjob.status import Status
-from controller.decide.actions import (
+from tests.controller.decide.histories import promises
+from tests.controller.decide.world import NOW
+from tidewater.controller.decide.actions import (
     Action,
     CreatePod,
     CreateService,
@@ -25,11 +24,12 @@ from controller.decide.actions import (
     reserving,
     status_comes_first,
 )
-from controller.decide.decision import decide
-from controller.decide.observed import Admission, JobView, NodeView, PodView, is_finished
-from controller.decide.queue import admit
-from tests.controller.decide.histories import promises
-from tests.controller.decide.world import NOW
+from tidewater.controller.decide.decision import decide
+from tidewater.controller.decide.observed import Admission, JobView, NodeView, PodView, is_finished
+from tidewater.controller.decide.queue import admit
+from tidewater.elasticjob.choices import PodNames
+from tidewater.elasticjob.model import ElasticJob
+from tidewater.elasticjob.status import Status
 
 ENDED = ("Succeeded", "Failed")
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from contract.elasticjob.choices import State
 from tests.controller.decide.histories.simulation import Simulation
 from tests.controller.decide.world import job
+from tidewater.elasticjob.choices import State
 
 BOUNDARIES = range(9)
 

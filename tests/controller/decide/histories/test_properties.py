@@ -15,17 +15,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from contract.elasticjob import names
-from contract.elasticjob.choices import State
-from contract.elasticjob.model import ElasticJob
-from controller.decide.crews import crews
-from controller.decide.decision import decide
-from controller.decide.observed import NodeView, is_finished
-from controller.decide.sizes import floor
 from tests.controller.decide.histories import promises
 from tests.controller.decide.histories.random_worlds import disturb, random_job, random_view, simulate
 from tests.controller.decide.histories.simulation import Simulation
 from tests.controller.decide.world import NOW
+from tidewater.controller.decide.crews import crews
+from tidewater.controller.decide.decision import decide
+from tidewater.controller.decide.observed import NodeView, is_finished
+from tidewater.controller.decide.sizes import floor
+from tidewater.elasticjob import names
+from tidewater.elasticjob.choices import State
+from tidewater.elasticjob.model import ElasticJob
 
 SEEDS = st.integers(0, 2**32)
 

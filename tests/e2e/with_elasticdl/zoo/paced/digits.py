@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mnist import mnist_functional_api as example  # type: ignore[import-not-found] # of the zoo, beside this folder
-
 from elasticdl.data.reader import Metadata
 from elasticdl.zoo.spec import Mode
+from mnist import mnist_functional_api as example  # type: ignore[import-not-found] # of the zoo, beside this folder
 
 HURRY = Path("/data/elasticdl/hurry")
 PAUSE_SECONDS = 0.5

@@ -1,0 +1,63 @@
+"""The quick tests come first, so that a mistake shows in seconds. End-to-end tests run in two processes, by module."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import hypothesis
+import pytest
+from xdist.remote import Producer  # type: ignore[import-untyped]
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
+
+from scripts.toolchain import paths
+from tidewater.elastic.data.dataset import Source, prepare
+from tidewater.elastic.observe.log import Log
+
+# Hypothesis also fails a test that is slow: on a busy machine every test is.
+hypothesis.settings.register_profile(
+    "new examples", deadline=None, derandomize=False, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+# The same examples in each run: `make test` tells what a change breaks. `make soak` looks for new examples.
+hypothesis.settings.register_profile(
+    "any machine", parent=hypothesis.settings.get_profile("new examples"), derandomize=True
+)
+hypothesis.settings.load_profile("any machine")
+
+
+ROOT = Path(__file__).parent
+STACK = ROOT / "tests/e2e"
+"""The modules directly in it are about one stack on one cloud, in the order of their names."""
+
+
+def pytest_configure() -> None:
+    """Let the processes that tests start import the packages of this checkout, as these here do (`pythonpath`)."""
+    os.environ["PYTHONPATH"] = paths.IMPORTS
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the tests. What takes long comes first of the end-to-end tests, or it would be alone at the end."""
+    items.sort(key=lambda item: (item.get_closest_marker("e2e") is not None, STACK not in item.path.parents))
+
+
+class ByCloud(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
+    """Deals out whole modules to the processes, and those that share the stack as one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        module: str = super()._split_scope(nodeid)
+        return str(STACK) if ROOT / Path(module).parent == STACK else module
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByCloud | None:
+    """``--dist loadfile`` is by cloud. Marks (``--dist loadgroup``) are of no effect with pytest 9.2, xdist 3.8."""
+    return ByCloud(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The digits as image files."""
+    out = tmp_path_factory.mktemp("data") / "digits"
+    prepare(Source(name="digits"), out, Log("test", stream=io.StringIO()))
+    return out

@@ -1,5 +1,0 @@
-"""`python -m controller`: see `main`."""
-
-from controller.main import main
-
-main()

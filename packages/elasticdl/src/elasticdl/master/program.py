@@ -1,0 +1,218 @@
+"""The process of the master.
+
+    python3 -m elasticdl.master --job mnist --etcd http://etcd:2379 --ps_addrs mnist-ps-0:2222 --job_args JSON
+
+It ends with 0 when the job has succeeded, 1 when it has failed, and 2 when its input is wrong. Without --etcd the state
+is in memory, and a master that is started again begins the job anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import queue
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import grpc
+
+from elasticdl.errors import ElasticDLError, InputError
+from elasticdl.job import JobArgs
+from elasticdl.master.acting import Actor, Checkpoints
+from elasticdl.master.beginning import Job, prepared, resumed
+from elasticdl.master.coordinator import Coordinator
+from elasticdl.master.leadership import Leadership
+from elasticdl.master.servers import Servers
+from elasticdl.master.service import MasterService, serve
+from elasticdl.master.store import EtcdStateStore, Fenced, Interrupted, Key, MemoryStore, StateStore
+from elasticdl.master.tasks.state import Stage
+from elasticdl.master.telling import Teller, log_to, tell_end
+from elasticdl.ps import checkpoint
+from tidewater.contract import env, exit_codes
+from tidewater.elastic.errors import ConfigError
+from tidewater.elastic.etcd.access import Access
+from tidewater.elastic.etcd.client import EtcdStore, Store
+
+log = logging.getLogger(__name__)
+
+TICK_SECONDS = 1.0
+LINGER_SECONDS = 10.0
+"""For which the master waits, after the job, for the workers to be told."""
+GRACE_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where this master is, and where the others are."""
+
+    address: str
+    """`host:port` on which it listens."""
+    name: str
+    """The same for a master that is started again; another one for another pod."""
+    servers: tuple[str, ...] = ()
+    process: str = field(default_factory=lambda: secrets.token_hex(8))
+    interceptors: tuple[grpc.ServerInterceptor, ...] = ()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a master; return its exit code."""
+    given = _parser().parse_args(argv)
+    try:
+        args = JobArgs.from_json(given.job_args)
+        log_to(sys.stdout, args.log_level)
+        place = Place(f"{given.host}:{given.port}", given.name or socket.gethostname(), _parts(given.ps_addrs))
+        store = EtcdStore(_parts(given.etcd), access=_access(given)) if given.etcd else None
+        return run(args, place, store)
+    except (InputError, ConfigError) as error:
+        log.error("%s", error)
+        return exit_codes.USAGE
+
+
+def run(args: JobArgs, place: Place, etcd: Store | None) -> int:
+    """Run the master of a job until it has ended; return the exit code.
+
+    Raises:
+        InputError: a flag, the zoo or the data is wrong; nothing was written.
+    """
+    job = prepared(args, len(place.servers))
+    key = Key(args.job_name, args.run_id, place.process)
+    with contextlib.ExitStack() as stack:
+        store: StateStore = MemoryStore()
+        halts: list[Callable[[], None]] = []
+        if etcd is not None:
+            leadership = stack.enter_context(Leadership(etcd, key, place.name))
+            state_store = store = EtcdStateStore(etcd, key)
+            halts += [leadership.interrupt, state_store.interrupt]
+        ending = threading.Event()
+        halts.append(ending.set)
+        stack.enter_context(_on_sigterm(halts))
+        try:
+            if etcd is not None:
+                leadership.wait()
+            return _lead(args, place, job, store, Watch(ending, lambda: etcd is None or leadership.lead))
+        except (Fenced, Interrupted) as error:
+            log.error("This master ends, and the job goes on under another one: %s", error or "it got SIGTERM")
+            return exit_codes.LEFT
+        except InputError:
+            raise
+        except ElasticDLError as error:
+            log.error("%s", error)
+            return exit_codes.FAILED
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What ends a master before its job has ended."""
+
+    ending: threading.Event
+    """Set by SIGTERM."""
+    leads: Callable[[], bool]
+
+
+def _lead(args: JobArgs, place: Place, job: Job, store: StateStore, watch: Watch) -> int:
+    fields = store.take_over()
+    if fields is None and job.setup.rules.checkpoint_steps:
+        checkpoint.check_unused(args.checkpoint_dir, args.run)
+    state, plans = resumed(fields, job)
+    coordinator = Coordinator(job.setup, plans, store, state)
+    with contextlib.ExitStack() as stack:
+        servers = None
+        if job.setup.rules.servers:
+            servers = stack.enter_context(Servers(place.servers, args.relaunch_timeout_worker))
+        service = MasterService(coordinator, args, servers)
+        server = serve(service, place.address, workers=args.num_workers, interceptors=place.interceptors)
+        stack.callback(lambda: server.stop(GRACE_SECONDS).wait())
+        log.info("Master of job %s listens on %s", args.job_name, place.address)
+        stack.enter_context(_ticking(coordinator, Teller(coordinator.progress), watch))
+        checkpoints = Checkpoints(args.checkpoint_dir, args.keep_checkpoint_max, args.run)
+        Actor(coordinator, store, servers, job.setup.scores, checkpoints).run()
+        service.stop()
+        coordinator.wait_until_all_are_gone(time.monotonic() + LINGER_SECONDS)
+        tell_end(coordinator.state)
+        return exit_codes.FAILED if coordinator.state.stage is Stage.FAILED else exit_codes.FINISHED
+
+
+@contextlib.contextmanager
+def _ticking(coordinator: Coordinator, teller: Teller, watch: Watch) -> Iterator[None]:
+    """Tell the coordinator that time passes, and the log how far the job is; end a master that is to end."""
+    stopped = threading.Event()
+
+    def tick() -> None:
+        while not stopped.wait(TICK_SECONDS):
+            if watch.ending.is_set():
+                coordinator.end_with(Interrupted())
+            elif not watch.leads():
+                coordinator.end_with(Fenced("another master leads", "This one ends."))
+            with contextlib.suppress(ElasticDLError, Interrupted):  # the actor ends the process for it
+                coordinator.tick()
+            teller.tell()
+
+    thread = threading.Thread(target=tick, name="ticks", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
+        teller.tell()
+
+
+@contextlib.contextmanager
+def _on_sigterm(halts: Sequence[Callable[[], None]]) -> Iterator[None]:
+    """Let SIGTERM call all of these, where signals can be handled: in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    # A handler interrupts the main thread anywhere, also where it holds the lock of an event: only this queue is safe.
+    bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def listen() -> None:
+        bell.get()
+        for halt in halts:
+            halt()
+
+    threading.Thread(target=listen, name="sigterm", daemon=True).start()
+    before = signal.signal(signal.SIGTERM, lambda *_: bell.put(None))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python3 -m elasticdl.master", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--job", help="name of the job; the one in --job_args counts")
+    parser.add_argument("--name", default="", help="name of this master; default: that of the host")
+    parser.add_argument("--host", default="[::]", help="address on which to listen; default: all")
+    parser.add_argument("--port", type=int, default=50001)
+    parser.add_argument("--ps_addrs", default="", help="host:port of each parameter server, in their order")
+    parser.add_argument("--job_args", required=True, help="JSON of elasticdl.job.JobArgs")
+    parser.add_argument("--etcd", default=os.environ.get(env.ETCD, ""), help="client URLs")
+    for name, variable in (
+        ("user", env.ETCD_USER),
+        ("cacert", env.ETCD_CACERT),
+        ("cert", env.ETCD_CERT),
+        ("key", env.ETCD_KEY),
+    ):
+        parser.add_argument(f"--etcd_{name}", default=os.environ.get(variable, ""), help=f"default: {variable}")
+    return parser
+
+
+def _access(given: argparse.Namespace) -> Access:
+    password = os.environ.get(env.ETCD_PASSWORD, "")
+    return Access.of(
+        user=given.etcd_user, password=password, cacert=given.etcd_cacert, cert=given.etcd_cert, key=given.etcd_key
+    )
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())

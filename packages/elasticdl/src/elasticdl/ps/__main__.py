@@ -1,0 +1,144 @@
+"""One parameter server.
+
+    python3 -m elasticdl.ps --job NAME --index I --servers N --port 2222 --master_addr HOST:PORT --job_args JSON
+
+It goes on from the newest whole checkpoint of this run, if there is one in --checkpoint_dir. Otherwise it waits for a
+worker's model. It runs until SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import re
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+from elasticdl.errors import ElasticDLError, InputError
+from elasticdl.job import JobArgs, JobMode
+from elasticdl.ps.checkpoint import Found, load_part, needed, newest
+from elasticdl.ps.model.part import Contents
+from elasticdl.ps.model.policy import Policy
+from elasticdl.ps.reporter import Reporter
+from elasticdl.ps.service import Identity, ParameterServer, serve
+from elasticdl.rpc import channels
+from elasticdl.rpc import elasticdl_pb2 as pb
+from elasticdl.rpc import elasticdl_pb2_grpc as services
+from tidewater.contract.exit_codes import LEFT, USAGE
+
+LOG = logging.getLogger("elasticdl.ps")
+FORMAT = "[%(asctime)s] [%(levelname)s] [%(filename)s:%(lineno)d:%(funcName)s] %(message)s"
+GRACE_SECONDS = 2.0
+"""For calls that are under way at SIGTERM."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a parameter server until SIGTERM. Return the exit code."""
+    options = _parser().parse_args(argv)
+    logging.basicConfig(stream=sys.stdout, format=FORMAT)
+    try:
+        args = JobArgs.from_json(options.job_args)
+        LOG.setLevel(args.log_level.upper())
+        _run(options, args)
+    except InputError as error:
+        LOG.error("%s", error)
+        return USAGE
+    except ElasticDLError as error:
+        LOG.error("%s", error)
+        return 1
+    return LEFT
+
+
+def _run(options: argparse.Namespace, args: JobArgs) -> None:
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    index = _index(socket.gethostname()) if options.index is None else options.index
+    if not 0 <= index < options.servers:
+        raise InputError(f"--index is {index} with --servers={options.servers}", "Give one in [0, servers).")
+    identity = Identity(index, options.servers)
+    restored, init_from = beginning(args, (index, options.servers), LOG.info)
+    with ExitStack() as stack:
+        changed = _reporting(stack, options.master_addr, index)
+        service = ParameterServer(
+            identity,
+            Policy(args.grads_to_wait, args.use_async, args.lr_staleness_modulation, args.sync_version_tolerance),
+            restored=restored,
+            init_from=init_from,
+            changed=changed,
+            say=LOG.info,
+        )
+        server, port = serve(service, f"{options.host}:{options.port}")
+        stack.callback(lambda: server.stop(GRACE_SECONDS).wait())
+        version = f"version {restored.version}" if restored else "no model yet"
+        LOG.info("parameter server %d of %d listens on port %d; %s", index, options.servers, port, version)
+        if restored:
+            changed(restored.version)
+        ended.wait()
+        LOG.info("SIGTERM: leaving")
+
+
+def beginning(
+    args: JobArgs, place: tuple[int, int], say: Callable[[str], None]
+) -> tuple[Contents | None, Found | None]:
+    """Return a server's part of the checkpoint that it goes on from, or else the one that new models get values of.
+
+    A model that is trained begins with version 0; one that is evaluated, or predicts, has the checkpoint's.
+
+    Raises:
+        BadCheckpoint: --checkpoint_dir_for_init is given, and has no whole checkpoint.
+    """
+    found = newest(args.checkpoint_dir, say=say, run=args.run) if args.checkpoint_dir else None
+    if found:
+        say(f"going on from checkpoint {found.address}")
+        return load_part(found, place), None
+    if not args.checkpoint_dir_for_init:
+        return None, None
+    found = needed(args.checkpoint_dir_for_init, say=say)
+    return None, replace(found, version=0) if args.mode is JobMode.TRAIN else found
+
+
+def _reporting(stack: ExitStack, master: str, index: int) -> Callable[[int], None]:
+    """Return what tells the master new versions: on server 0 only."""
+    if index or not master:
+        return lambda version: None
+    channel = stack.enter_context(channels.connect(master))
+    stub = services.MasterStub(channel)
+    reporter = Reporter(
+        lambda version: stub.ReportVersion(
+            pb.VersionReport(server=index, version=version), timeout=channels.CALL_SECONDS
+        ),
+        say=LOG.warning,
+    )
+    reporter.start()
+    stack.callback(reporter.stop)
+    return reporter.report
+
+
+def _index(hostname: str) -> int:
+    """Return the index at the end of a pod's name; raise InputError if there is none."""
+    found = re.search(r"-(\d+)$", hostname)
+    if not found:
+        raise InputError(f"--index is missing, and the host's name {hostname!r} doesn't end in one", "Give --index.")
+    return int(found[1])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="elasticdl.ps", description="One parameter server of a job.")
+    parser.add_argument("--job", required=True, help="the job's name")
+    parser.add_argument("--index", type=int, help="which server this is, from 0; default: the number in the pod's name")
+    parser.add_argument("--servers", type=int, required=True, help="how many there are")
+    parser.add_argument("--host", default="[::]", help="address to listen on; default: all")
+    parser.add_argument("--port", type=int, default=2222)
+    parser.add_argument("--master_addr", default="", help="host:port of the master")
+    parser.add_argument("--job_args", required=True, help="JSON of elasticdl.job.JobArgs")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

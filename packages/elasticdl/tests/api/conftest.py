@@ -1,0 +1,7 @@
+"""Fixtures of the tests of scripts of one's own."""
+
+from __future__ import annotations
+
+from tests.elastic.conftest import etcd
+
+__all__ = ["etcd"]

@@ -1,0 +1,139 @@
+"""Code and zoo go with a job: packed by content, stored once, unpacked so that Python finds them."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from elasticdl.client.flags.mistakes import WrongCommand
+from elasticdl.client.job import shipping
+from elasticdl.errors import ZooError
+
+from packages.elasticdl.tests.client import seed
+from tests import moto_server
+from tidewater.cli.errors import CliError
+from tidewater.contract import code
+
+BUCKET = "stack-bucket"
+
+
+@pytest.fixture(scope="module")
+def account() -> Iterator[str]:
+    """Yield the endpoint of an AWS account in a process of its own, with the stack's bucket."""
+    with moto_server.serve() as endpoint:
+        moto_server.client("s3", endpoint).create_bucket(
+            Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": moto_server.REGION}
+        )
+        yield endpoint
+
+
+@pytest.fixture
+def store(account: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a client of S3, whose credentials boto3 finds in the environment."""
+    for name, value in {
+        "AWS_ENDPOINT_URL": account,
+        "AWS_ACCESS_KEY_ID": moto_server.KEYS["aws_access_key_id"],
+        "AWS_SECRET_ACCESS_KEY": moto_server.KEYS["aws_secret_access_key"],
+        "AWS_DEFAULT_REGION": moto_server.REGION,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    return moto_server.client("s3", account)
+
+
+def names(archive: code.Archive) -> list[str]:
+    with tarfile.open(fileobj=io.BytesIO(archive.content)) as packed:
+        return packed.getnames()
+
+
+def test_the_processes_run_from_the_unpacked_archive(tmp_path: Path) -> None:
+    archive = shipping.pack(seed.zoo(tmp_path))
+    subprocess.run(["tar", "-xf", "-", "-C", tmp_path], input=archive.content, check=True)
+    for module in ("master", "ps", "worker"):
+        done = subprocess.run(
+            [sys.executable, "-m", f"elasticdl.{module}", "--help"],
+            cwd=tmp_path / "zoo",
+            env={**os.environ, "PYTHONPATH": str(tmp_path / "packages")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "--job_args" in done.stdout
+    assert (tmp_path / "zoo" / "mnist" / "mnist_functional_api.py").is_file()
+
+
+def test_the_same_files_have_the_same_key(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    assert shipping.pack(seed.zoo(first)).key == shipping.pack(seed.zoo(second)).key
+    (second / "model_zoo" / "mnist" / "mnist_functional_api.py").write_text("other = 1\n")
+    assert shipping.pack(str(first / "model_zoo")).key != shipping.pack(str(second / "model_zoo")).key
+
+
+def test_caches_and_hidden_files_stay_behind(tmp_path: Path) -> None:
+    zoo = Path(seed.zoo(tmp_path))
+    for name in (".git/config", "mnist/__pycache__/x.pyc", ".env"):
+        (zoo / name).parent.mkdir(parents=True, exist_ok=True)
+        (zoo / name).write_text("x")
+    found = names(shipping.pack(str(zoo)))
+    assert [name for name in found if name.startswith("zoo/")] == ["zoo/mnist/mnist_functional_api.py"]
+    assert not [name for name in found if "__pycache__" in name]
+
+
+def test_without_a_zoo_there_is_an_empty_folder() -> None:
+    assert [name for name in names(shipping.pack("")) if name.startswith("zoo")] == ["zoo"]
+
+
+def test_a_zoo_that_is_too_large_is_refused_with_what_is_large(tmp_path: Path) -> None:
+    zoo = Path(seed.zoo(tmp_path))
+    (zoo / "data").mkdir()
+    (zoo / "data" / "large").write_bytes(bytes(2 << 20))
+    with pytest.raises(WrongCommand, match=r"has 2\.0 MiB, and at most 1\.0 MiB go with a job") as caught:
+        shipping.pack(str(zoo), limit_bytes=1 << 20)
+    assert "data (2.0 MiB)" in caught.value.remedy
+
+
+def test_a_link_out_of_the_zoo_is_refused(tmp_path: Path) -> None:
+    zoo = Path(seed.zoo(tmp_path))
+    (zoo / "secret").symlink_to("/etc/hostname")
+    with pytest.raises(ZooError, match="is a link to"):
+        shipping.pack(str(zoo))
+
+
+def test_an_archive_is_stored_once(tmp_path: Path, store: Any) -> None:
+    archive = code.Archive(b"code")
+    shipping.upload(archive, BUCKET)
+    assert shipping.address(archive, BUCKET) == f"s3://{BUCKET}/{archive.key}"
+    first = store.head_object(Bucket=BUCKET, Key=archive.key)["LastModified"]
+    assert store.get_object(Bucket=BUCKET, Key=archive.key)["Body"].read() == b"code"
+    stores: list[str] = []
+    shipping.upload(archive, BUCKET, _Watched(store, stores))
+    assert stores == []
+    assert store.head_object(Bucket=BUCKET, Key=archive.key)["LastModified"] == first
+
+
+def test_a_bucket_that_is_not_there_is_an_error_with_the_remedy(store: Any) -> None:
+    with pytest.raises(CliError, match="can't be stored at s3://no-such-bucket/code/") as caught:
+        shipping.upload(code.Archive(b"code"), "no-such-bucket")
+    assert "--image_name" in caught.value.remedy
+
+
+class _Watched:
+    """A client that tells what it stores."""
+
+    def __init__(self, store: Any, stores: list[str]) -> None:
+        self._store, self._stores = store, stores
+
+    def head_object(self, *, Bucket: str, Key: str) -> Any:  # noqa: N803
+        return self._store.head_object(Bucket=Bucket, Key=Key)
+
+    def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> Any:  # noqa: N803
+        self._stores.append(Key)
+        return self._store.put_object(Bucket=Bucket, Key=Key, Body=Body)

@@ -1,0 +1,61 @@
+"""The command as its users install it: built from a clone, and used without it."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[4]
+BUILD = "import sys; from setuptools.build_meta import build_wheel; print(build_wheel(sys.argv[1]))"
+MAIN = "import sys; from elasticdl.client.app import main; main(sys.argv[1:])"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what `pip install '.[elasticdl]'` installs of ours."""
+    work, target = tmp_path_factory.mktemp("build"), tmp_path_factory.mktemp("site-packages")
+    clone = work / "clone"
+    for name in ("tidewater", "packages/elasticdl"):
+        shutil.copytree(ROOT / name, clone / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for name in ("pyproject.toml", "LICENSE"):
+        shutil.copy(ROOT / name, clone / name)
+    # From a copy, since setuptools leaves its work in the sources; without a network.
+    subprocess.run([sys.executable, "-c", BUILD, work], cwd=clone, check=True, capture_output=True)
+    (wheel,) = work.glob("*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(target)
+    return target
+
+
+def test_every_file_that_the_command_needs_is_in_the_package(installed: Path) -> None:
+    def files(folder: Path) -> set[str]:
+        found = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        return {path.relative_to(folder).as_posix() for path in found}
+
+    assert files(ROOT / "packages/elasticdl/src/elasticdl") - files(installed / "elasticdl") == {
+        "rpc/elasticdl.proto"
+    }  # for developers
+
+
+def test_an_installation_writes_a_zoo_without_the_clone(installed: Path, tmp_path: Path) -> None:
+    points = configparser.ConfigParser()
+    points.read(next(installed.glob("tidewater-*.dist-info/entry_points.txt")))
+    assert points["console_scripts"]["elasticdl"] == "elasticdl.client.app:main"
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, "zoo", "init", "zoo"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "zoo" / "mnist" / "mnist_functional_api.py").is_file()
+    assert (tmp_path / "zoo" / "Dockerfile").is_file()

@@ -1,0 +1,78 @@
+"""An address decides on its reader, and a parameter that the reader does not know is an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from elasticdl.data.images.reader import ImageReader
+from elasticdl.data.opening import open_reader
+from elasticdl.data.reader import Reader
+from elasticdl.data.recordio.reader import RecordIOReader
+from elasticdl.data.text.csv import CsvReader
+from elasticdl.data.text.lines import LineReader
+from elasticdl.errors import DamagedData, DataError, MissingData
+
+from packages.elasticdl.tests.data.recordio import by_hand
+
+RECORDIO = by_hand.chunk([b"x"], 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "opened", "kind"),
+    [
+        ("data-00000", RECORDIO, ".", RecordIOReader),
+        ("data-00000", RECORDIO, "data-00000", RecordIOReader),
+        ("clicks.csv", b"a\n1\n", ".", CsvReader),
+        ("clicks.csv.gz", b"", "clicks.csv.gz", CsvReader),
+        ("words.txt", b"a\n", "words.txt", LineReader),
+        ("pets.zip", b"", "pets.zip", ImageReader),
+        ("pets.tgz", b"", "pets.tgz", ImageReader),
+        ("cat/1.jpeg", b"", ".", ImageReader),
+    ],
+)
+def test_the_address_decides(tmp_path: Path, name: str, content: bytes, opened: str, kind: type[Reader]) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(content)
+    assert type(open_reader(str(tmp_path / opened))) is kind
+
+
+def test_a_parameter_decides_against_the_address(tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(b"a|b\n1|2\n")
+    with open_reader(str(tmp_path), "reader_type=csv; sep='|'; columns=['b']") as reader:
+        assert [list(reader.read(shard)) for shard in reader.shards()] == [[["2"]]]
+
+
+def test_an_empty_file_is_damaged_recordio(tmp_path: Path) -> None:
+    (tmp_path / "data-00000").touch()
+    with open_reader(str(tmp_path)) as reader, pytest.raises(DamagedData, match="data-00000 is empty"):
+        reader.shards()
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ("", r"data is no RecordIO \(it begins with 68 65 6c 6c\)"),
+        ("reader_type=parquet", "unknown reader_type 'parquet'"),
+        ("reader_type=ODPS", "tables of MaxCompute are not supported"),
+        ("reader_type=CSV; column=['a']", "the reader of CSV does not know column"),
+        ("reader_type=RecordIO; sep=','", "the reader of RecordIO does not know sep"),
+    ],
+)
+def test_a_mistake_is_named(tmp_path: Path, params: str, said: str) -> None:
+    (tmp_path / "data").write_bytes(b"hello world")
+    with pytest.raises(DataError, match=said) as caught:
+        open_reader(str(tmp_path), params)
+    assert caught.value.remedy
+
+
+def test_an_address_with_nothing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MissingData, match=f"{tmp_path}/nothing"):
+        open_reader(f"{tmp_path}/nothing")
+
+
+def test_what_most_files_are_decides(tmp_path: Path) -> None:
+    for name in ("cat/1.png", "dog/2.png", "LICENSE.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert type(open_reader(str(tmp_path))) is ImageReader

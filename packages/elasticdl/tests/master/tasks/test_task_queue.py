@@ -1,0 +1,117 @@
+"""A task is to do, being done, done or left out, and never two of these."""
+
+from __future__ import annotations
+
+import pytest
+from elasticdl.master.tasks.task_queue import Owner, Queue, Status
+
+A, B = Owner("worker-0", "a"), Owner("worker-1", "b")
+
+
+def taken(queue: Queue, *owners: Owner, now: float = 0.0) -> Queue:
+    for owner in owners:
+        queue, task = queue.take(owner, now)
+        assert task is not None
+    return queue
+
+
+def test_tasks_are_handed_out_in_order_until_there_are_none() -> None:
+    queue = Queue.of(range(5, 7))
+    queue, first = queue.take(A, 0.0)
+    queue, second = queue.take(B, 0.0)
+    queue, none = queue.take(A, 0.0)
+    assert (first, second, none) == (5, 6, None)
+    assert (queue.todo, queue.done, queue.finished) == (0, 0, False)
+
+
+def test_a_task_is_done_once_by_its_owner() -> None:
+    queue = taken(Queue.of(range(1, 3)), A, B)
+    assert queue.finish(1, B) is None
+    done = queue.finish(1, A)
+    assert done is not None
+    assert done.done_tasks() == [1]
+    assert done.finish(1, A) is None
+    assert done.status(1) is Status.DONE
+
+
+def test_another_process_of_the_same_worker_is_not_the_owner() -> None:
+    queue = taken(Queue.of(range(1, 3)), A)
+    assert queue.finish(1, Owner(A.worker, "another")) is None
+
+
+def test_tasks_that_come_back_are_next_in_ascending_order() -> None:
+    queue = taken(Queue.of(range(1, 6)), A, A, B).put_back([2, 1])
+    handed = []
+    for _ in range(4):
+        queue, task = queue.take(B, 0.0)
+        handed.append(task)
+    assert handed == [1, 2, 4, 5]
+
+
+def test_a_task_that_nobody_does_is_not_put_back() -> None:
+    queue = taken(Queue.of(range(1, 4)), A)
+    assert queue.put_back([3]) == queue
+    done = queue.finish(1, A)
+    assert done is not None
+    assert done.put_back([1]) == done
+
+
+def test_a_failed_task_is_done_again_until_the_retries_are_used_up() -> None:
+    queue = Queue.of(range(1, 2))
+    for _ in range(3):
+        failed = taken(queue, A).fail(1, A, "no", retries=3)
+        assert failed is not None
+        queue = failed
+        assert queue.status(1) is Status.TODO
+    last = taken(queue, A).fail(1, A, "no", retries=3)
+    assert last is not None
+    assert last.status(1) is Status.LEFT_OUT
+    assert last.left_out == {1: "no"}
+    assert last.finished
+    assert last.done == 0
+
+
+def test_a_task_that_is_done_in_the_end_forgets_its_failures() -> None:
+    failed = taken(Queue.of(range(1, 2)), A).fail(1, A, "no", retries=3)
+    assert failed is not None
+    done = taken(failed, B).finish(1, B)
+    assert done is not None
+    assert done.failures == {}
+
+
+def test_only_the_owner_can_let_a_task_fail() -> None:
+    assert taken(Queue.of(range(1, 2)), A).fail(1, B, "no", retries=0) is None
+
+
+def test_the_reason_of_a_task_that_is_left_out_is_cut_to_a_length() -> None:
+    failed = taken(Queue.of(range(1, 2)), A).fail(1, A, "x" * 10_000, retries=0)
+    assert failed is not None
+    assert len(failed.left_out[1]) == 300
+
+
+def test_a_task_that_came_back_can_be_claimed_and_no_other() -> None:
+    queue = taken(Queue.of(range(1, 4)), A, B).put_back([1])
+    assert queue.claimed([1], A, 5.0).doing[1].owner == A
+    assert queue.claimed([2], A, 5.0) == queue
+    assert queue.claimed([3], A, 5.0) == queue
+    assert queue.claimed([99], A, 5.0) == queue
+
+
+@pytest.mark.parametrize(("now", "late"), [(10.0, ()), (10.1, (1,)), (13.1, (1, 2))])
+def test_a_task_is_late_after_the_limit(now: float, late: tuple[int, ...]) -> None:
+    queue = taken(taken(Queue.of(range(1, 3)), A, now=0.0), B, now=3.0)
+    assert queue.late(now, 10.0) == late
+
+
+def test_cancelling_leaves_out_what_is_to_do_and_lets_the_rest_end() -> None:
+    queue = taken(Queue.of(range(1, 6)), A, B).put_back([1]).cancel("enough")
+    assert queue.todo == 0
+    assert queue.left_out == {1: "enough"}
+    done = queue.finish(2, B)
+    assert done is not None
+    assert (done.finished, done.done_tasks()) == (True, [2])
+
+
+def test_a_number_outside_is_of_no_task() -> None:
+    queue = Queue.of(range(1, 3))
+    assert [queue.status(task) for task in (0, 1, 3)] == [Status.UNKNOWN, Status.TODO, Status.UNKNOWN]

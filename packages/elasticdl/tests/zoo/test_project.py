@@ -1,0 +1,115 @@
+"""The folder of a zoo: what `init` writes works, and what is shipped is the same everywhere."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+from elasticdl.errors import ElasticDLError, ZooError
+from elasticdl.zoo.project import InitOptions, build, init, pack, push
+
+
+@pytest.fixture
+def zoo(tmp_path: Path) -> Path:
+    """Return a folder that `init` has filled."""
+    init(tmp_path / "zoo", InitOptions())
+    return tmp_path / "zoo"
+
+
+@pytest.fixture
+def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put a program `docker` first on the path that notes its arguments, and fails on `push`; return the note."""
+    note = tmp_path / "called"
+    program = tmp_path / "bin" / "docker"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$@" >> {note}\ntest "$1" != push\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    return note
+
+
+def test_init_writes_the_image_and_two_examples(tmp_path: Path) -> None:
+    written = init(tmp_path / "zoo", InitOptions(base_image="my/base:1", extra_pypi_index="https://mirror/simple"))
+    names = {path.relative_to(tmp_path / "zoo").as_posix() for path in written}
+    examples = {"mnist/mnist_functional_api.py", "recommender/wide_and_deep.py"}
+    assert names == {"Dockerfile", "README.md", "requirements.txt", *examples}
+    dockerfile = (tmp_path / "zoo" / "Dockerfile").read_text()
+    assert "FROM my/base:1\n" in dockerfile
+    assert "--extra-index-url https://mirror/simple -r" in dockerfile
+    assert "@" not in dockerfile
+    assert "\nWORKDIR /\n" in dockerfile  # a relative --model_zoo is found, whatever the base image's folder is
+
+
+def test_init_again_changes_nothing(zoo: Path) -> None:
+    before = pack(zoo)
+    init(zoo, InitOptions())
+    assert pack(zoo) == before
+
+
+def test_init_does_not_overwrite(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM mine\n")
+    with pytest.raises(ZooError, match=f"{tmp_path}/Dockerfile is there already"):
+        init(tmp_path, InitOptions())
+    assert [path.name for path in tmp_path.iterdir()] == ["Dockerfile"]
+
+
+def test_init_in_a_zoo_with_modules_writes_no_examples(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").touch()
+    written = init(tmp_path, InitOptions())
+    assert sorted(path.name for path in written) == ["Dockerfile", "README.md", "requirements.txt"]
+
+
+def test_a_pack_is_the_same_for_the_same_files(zoo: Path, tmp_path: Path) -> None:
+    init(tmp_path / "other", InitOptions())
+    for path in (tmp_path / "other").rglob("*"):
+        os.utime(path, (1, 1))
+        path.chmod(0o755)
+    (tmp_path / "other" / "__pycache__").mkdir()
+    (tmp_path / "other" / "__pycache__" / "x.pyc").touch()
+    (tmp_path / "other" / ".git").mkdir()
+    (tmp_path / "other" / ".git" / "config").touch()
+    assert pack(tmp_path / "other") == pack(zoo)
+
+
+def test_a_pack_unpacks_to_the_files(zoo: Path, tmp_path: Path) -> None:
+    with tarfile.open(fileobj=io.BytesIO(pack(zoo))) as archive:
+        archive.extractall(tmp_path / "out", filter="data")
+    files = {path.relative_to(zoo): path.read_bytes() for path in zoo.rglob("*") if path.is_file()}
+    out = tmp_path / "out"
+    assert {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()} == files
+
+
+def test_a_link_out_of_the_zoo_is_refused(zoo: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").touch()
+    (zoo / "link").symlink_to(tmp_path / "secret")
+    with pytest.raises(ZooError, match=f"{zoo}/link is a link to"):
+        pack(zoo)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_an_empty_zoo_is_not_packed(tmp_path: Path, there: bool) -> None:
+    folder = tmp_path if there else tmp_path / "nothing"
+    with pytest.raises(ZooError, match=f"--model_zoo={folder}"):
+        pack(folder)
+
+
+def test_build_and_push_call_docker(zoo: Path, docker: Path) -> None:
+    build(zoo, "registry/zoo:1")
+    with pytest.raises(ElasticDLError, match="`docker push registry/zoo:1` failed with exit code 1"):
+        push("registry/zoo:1")
+    assert docker.read_text() == f"build -t registry/zoo:1 {zoo}\npush registry/zoo:1\n"
+
+
+def test_without_docker_the_way_without_an_image_is_told(zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(zoo))
+    with pytest.raises(ZooError, match=r"(?s)no Docker.*ships the folder of --model_zoo itself"):
+        build(zoo, "registry/zoo:1")
+
+
+def test_a_folder_without_a_dockerfile_is_named(tmp_path: Path, docker: Path) -> None:
+    with pytest.raises(ZooError, match=f"{tmp_path} has no Dockerfile"):
+        build(tmp_path, "registry/zoo:1")
+    assert not docker.exists()

@@ -1,0 +1,61 @@
+"""Serve an account in this process: the gateway with moto, and an EKS whose machines are fakes."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from functools import cache
+
+from localcloud.instance import Credentials
+
+from packages.localcloud.tests.aws import fakes
+from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
+
+OPERATOR = Credentials("localcloud", "localcloud")
+
+
+def serve_account() -> Iterator[str]:
+    """Serve an empty account until the generator ends; yield its endpoint.
+
+    moto's state belongs to the process, so there is one account at a time: a new one clears the state.
+    """
+    from localcloud.daemon import MOTO_SETTINGS
+
+    os.environ.update(MOTO_SETTINGS)
+    from localcloud.aws.compute.pricing import PricingService
+    from localcloud.aws.compute.quota_service import QuotaService
+    from localcloud.aws.ec2 import MotoEc2
+    from localcloud.aws.eks.service import EksService
+    from localcloud.aws.eks.state import Eks, Settings
+    from localcloud.aws.gateway import Gateway, Service
+    from localcloud.aws.principals import MotoPrincipals
+    from moto.moto_api._internal.models import moto_api_backend
+    from moto.moto_server.werkzeug_app import MotoRequestHandler
+    from werkzeug.serving import make_server
+
+    _lay_rules()
+    moto_api_backend.reset()
+    principals = MotoPrincipals(ACCOUNT, REGION)
+    principals.create_operator(OPERATOR)
+    settings = Settings(ACCOUNT, REGION, lambda kind, cluster: None)
+    eks = Eks(settings, MotoEc2(ACCOUNT, REGION), principals, fakes.FakeMachine())
+    services: dict[str, Service] = {
+        "eks": EksService(eks),
+        "pricing": PricingService(),
+        "servicequotas": QuotaService(ACCOUNT),
+    }
+    gateway = Gateway(ACCOUNT, principals, services, [], {})
+    server = make_server("127.0.0.1", 0, gateway, threaded=True, request_handler=MotoRequestHandler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@cache
+def _lay_rules() -> None:
+    """Install the rules once per process, as the daemon does."""
+    from localcloud.aws import moto_rules
+
+    moto_rules.install()

@@ -1,0 +1,126 @@
+"""Placement groups exist, are named by launches, and stay while they have instances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+
+from packages.localcloud.tests.aws.account import serve_account
+from packages.localcloud.tests.aws.fakes import REGION
+
+IMAGE = "ami-0e15c10ca1c10ad00"
+
+
+@pytest.fixture(scope="module")
+def ec2() -> Iterator[Any]:
+    for endpoint in serve_account():
+        session: Any = boto3.Session("localcloud", "localcloud", region_name=REGION)
+        yield session.client("ec2", endpoint_url=endpoint)
+
+
+def launch(ec2: Any, placement: dict[str, str]) -> str:
+    data = {"ImageId": IMAGE, "InstanceType": "m5.large", "Placement": placement}
+    name = "-".join(("nodes", *placement, *placement.values()))
+    template = ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=data)["LaunchTemplate"]
+    launched = ec2.run_instances(
+        MinCount=1, MaxCount=1, LaunchTemplate={"LaunchTemplateId": template["LaunchTemplateId"]}
+    )
+    return str(launched["Instances"][0]["InstanceId"])
+
+
+def test_a_group_is_made_shown_and_deleted(ec2: Any) -> None:
+    tags = [{"ResourceType": "placement-group", "Tags": [{"Key": "a", "Value": "1"}]}]
+    ec2.create_placement_group(GroupName="near", Strategy="cluster", TagSpecifications=tags)
+    (group,) = ec2.describe_placement_groups(GroupNames=["near"])["PlacementGroups"]
+    assert (group["Strategy"], group["State"], group["Tags"]) == ("cluster", "available", [{"Key": "a", "Value": "1"}])
+    assert ec2.describe_placement_groups(GroupIds=[group["GroupId"]])["PlacementGroups"] == [group]
+    ec2.delete_placement_group(GroupName="near")
+    assert group not in ec2.describe_placement_groups()["PlacementGroups"]
+
+
+@pytest.mark.parametrize("name", ["GroupName", "GroupId"])
+def test_a_group_with_instances_is_not_deleted(ec2: Any, name: str) -> None:
+    group = ec2.create_placement_group(GroupName="near", Strategy="cluster")["PlacementGroup"]
+    instance = launch(ec2, {name: group[name]})
+    with pytest.raises(ec2.exceptions.ClientError, match=r"InvalidPlacementGroup\.InUse"):
+        ec2.delete_placement_group(GroupName="near")
+    ec2.terminate_instances(InstanceIds=[instance])
+    ec2.delete_placement_group(GroupName="near")
+
+
+def test_a_group_that_does_not_exist_is_an_error(ec2: Any) -> None:
+    for call in (
+        lambda: ec2.describe_placement_groups(GroupNames=["far"]),
+        lambda: ec2.delete_placement_group(GroupName="far"),
+        lambda: launch(ec2, {"GroupName": "far"}),
+    ):
+        with pytest.raises(ec2.exceptions.ClientError, match=r"InvalidPlacementGroup\.Unknown"):
+            call()
+
+
+def test_a_name_is_used_once(ec2: Any) -> None:
+    ec2.create_placement_group(GroupName="twice", Strategy="cluster")
+    with pytest.raises(ec2.exceptions.ClientError, match=r"InvalidPlacementGroup\.Duplicate"):
+        ec2.create_placement_group(GroupName="twice", Strategy="cluster")
+
+
+def test_a_call_can_name_the_group_itself(ec2: Any) -> None:
+    ec2.create_placement_group(GroupName="direct", Strategy="cluster")
+    asked: dict[str, Any] = {"ImageId": IMAGE, "InstanceType": "m5.large", "MinCount": 1, "MaxCount": 1}
+    (instance,) = ec2.run_instances(**asked, Placement={"GroupName": "direct"})["Instances"]
+    (seen,) = ec2.describe_instances(InstanceIds=[instance["InstanceId"]])["Reservations"][0]["Instances"]
+    assert seen["Placement"]["GroupName"] == "direct"
+    with pytest.raises(ec2.exceptions.ClientError, match=r"InvalidPlacementGroup\.InUse"):
+        ec2.delete_placement_group(GroupName="direct")
+    with pytest.raises(ec2.exceptions.ClientError, match=r"InvalidPlacementGroup\.Unknown"):
+        ec2.run_instances(**asked, Placement={"GroupName": "far"})
+
+
+def test_a_group_keeps_its_partitions_or_its_spread_level(ec2: Any) -> None:
+    kept = []
+    wanted: list[dict[str, Any]] = [
+        {"Strategy": "partition", "PartitionCount": 3},
+        {"Strategy": "partition"},
+        {"Strategy": "spread", "SpreadLevel": "host"},
+        {"Strategy": "spread"},
+    ]
+    for number, more in enumerate(wanted):
+        ec2.create_placement_group(GroupName=f"kept-{number}", **more)
+        (group,) = ec2.describe_placement_groups(GroupNames=[f"kept-{number}"])["PlacementGroups"]
+        kept.append((group.get("PartitionCount"), group.get("SpreadLevel")))
+    assert kept == [(3, None), (2, None), (None, "host"), (None, "rack")]
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"Strategy": "cluster", "PartitionCount": 2}, "InvalidParameterCombination"),
+        ({"Strategy": "partition", "SpreadLevel": "rack"}, "InvalidParameterCombination"),
+        ({"Strategy": "partition", "PartitionCount": 8}, "InvalidParameterValue"),
+        ({"Strategy": "spread", "SpreadLevel": "room"}, "InvalidParameterValue"),
+        ({"Strategy": "near"}, "InvalidParameterValue"),
+    ],
+)
+def test_a_strategy_has_only_its_own_parameters(ec2: Any, more: dict[str, Any], code: str) -> None:
+    with pytest.raises(ec2.exceptions.ClientError, match=code):
+        ec2.create_placement_group(GroupName="wrong", **more)
+
+
+def test_groups_are_found_by_filters(ec2: Any) -> None:
+    for name in ("one", "two"):
+        tags = [{"ResourceType": "placement-group", "Tags": [{"Key": "stack", "Value": name}]}]
+        ec2.create_placement_group(GroupName=f"found-{name}", Strategy="spread", TagSpecifications=tags)
+
+    def found(name: str, *values: str) -> list[str]:
+        groups = ec2.describe_placement_groups(Filters=[{"Name": name, "Values": list(values)}])["PlacementGroups"]
+        return [group["GroupName"] for group in groups if group["GroupName"].startswith("found-")]
+
+    assert found("group-name", "found-t*") == ["found-two"]
+    assert found("tag:stack", "one") == ["found-one"]
+    assert found("tag:nothing", "one") == found("strategy", "cluster") == []
+    assert found("tag-key", "stack") == found("state", "available") == ["found-one", "found-two"]
+    with pytest.raises(ec2.exceptions.ClientError):
+        found("colour", "red")

@@ -1,0 +1,207 @@
+"""A role with conditions on tags may do what they allow and nothing else: Karpenter's policy is made of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from packages.localcloud.tests.aws.account import serve_account
+from packages.localcloud.tests.aws.fakes import REGION, trust
+from packages.localcloud.tests.aws.karpenter import CLASS, NAME, POOL, owner, policy
+
+CLUSTER = owner("demo")
+OWNED = {CLUSTER: "owned", POOL: "workers", NAME: "demo"}
+PROFILE = {CLUSTER: "owned", CLASS: "workers", "topology.kubernetes.io/region": REGION}
+IMAGE = "ami-0e15c10ca1c10ad00"
+Clients = Callable[[str], Any]
+
+
+def tags(given: dict[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in given.items()]
+
+
+def specified(given: dict[str, str], *kinds: str) -> list[dict[str, Any]]:
+    return [{"ResourceType": kind, "Tags": tags(given)} for kind in kinds]
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    yield from serve_account()
+
+
+@pytest.fixture(scope="module")
+def operator(endpoint: str) -> Clients:
+    session: Any = boto3.Session("localcloud", "localcloud", region_name=REGION)
+    return cache(lambda name: session.client(name, endpoint_url=endpoint))
+
+
+@pytest.fixture(scope="module")
+def karpenter(endpoint: str, operator: Clients) -> Clients:
+    """Clients with the credentials of a user who has Karpenter's policy."""
+    iam = operator("iam")
+    for name in ("node", "admin"):
+        iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(trust("ec2.amazonaws.com")))
+    iam.create_user(UserName="karpenter")
+    document = json.dumps(policy("demo", "node", "demo"))
+    iam.put_user_policy(UserName="karpenter", PolicyName="controller", PolicyDocument=document)
+    key = iam.create_access_key(UserName="karpenter")["AccessKey"]
+    session: Any = boto3.Session(key["AccessKeyId"], key["SecretAccessKey"], region_name=REGION)
+    return cache(lambda name: session.client(name, endpoint_url=endpoint))
+
+
+@pytest.fixture(scope="module")
+def subnet(operator: Clients) -> str:
+    ec2 = operator("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.5.0.0/16")["Vpc"]["VpcId"]
+    return str(ec2.create_subnet(VpcId=vpc, CidrBlock="10.5.1.0/24")["Subnet"]["SubnetId"])
+
+
+@pytest.fixture(scope="module")
+def template(karpenter: Clients) -> str:
+    data = {
+        "ImageId": IMAGE,
+        "InstanceType": "m5.large",
+        "TagSpecifications": specified(OWNED, "network-interface", "spot-instances-request"),
+    }
+    karpenter("ec2").create_launch_template(
+        LaunchTemplateName="owned", LaunchTemplateData=data, TagSpecifications=specified(OWNED, "launch-template")
+    )
+    return "owned"
+
+
+def fleet(clients: Clients, template: str, subnet: str, given: dict[str, str], **more: Any) -> Any:
+    named = {"LaunchTemplateName": template, "Version": "$Latest"}
+    overrides = [{"InstanceType": "m5.large", "SubnetId": subnet, "ImageId": IMAGE}]
+    capacity = {"DefaultTargetCapacityType": more.pop("capacity", "on-demand"), "TotalTargetCapacity": 1}
+    return clients("ec2").create_fleet(
+        Type="instant",
+        LaunchTemplateConfigs=[{"LaunchTemplateSpecification": named, "Overrides": overrides}],
+        TargetCapacitySpecification=capacity,
+        TagSpecifications=specified(given, "fleet", "instance", "volume"),
+        **more,
+    )
+
+
+def refused(call: Callable[[], Any], action: str) -> None:
+    with pytest.raises(ClientError, match=f"not authorized to perform: {action}"):
+        call()
+
+
+@pytest.mark.parametrize("capacity", ["on-demand", "spot"])
+def test_a_launch_with_the_clusters_tags_is_allowed(
+    karpenter: Clients, template: str, subnet: str, capacity: str
+) -> None:
+    assert fleet(karpenter, template, subnet, OWNED, capacity=capacity)["Instances"]
+
+
+def test_dry_runs_are_answered_as_such(karpenter: Clients, template: str, subnet: str) -> None:
+    with pytest.raises(ClientError, match="DryRunOperation"):
+        fleet(karpenter, template, subnet, OWNED, DryRun=True)
+    with pytest.raises(ClientError, match="DryRunOperation"):
+        karpenter("ec2").run_instances(
+            DryRun=True,
+            LaunchTemplate={"LaunchTemplateName": template, "Version": "$Latest"},
+            NetworkInterfaces=[{"DeviceIndex": 0, "SubnetId": subnet}],
+            TagSpecifications=specified(OWNED, "instance", "volume", "network-interface"),
+            MinCount=1,
+            MaxCount=1,
+        )
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {CLUSTER: "owned"}, {**OWNED, CLUSTER: "shared"}],
+    ids=["none", "without the pool", "of another cluster"],
+)
+def test_a_launch_without_the_tags_is_refused(
+    karpenter: Clients, template: str, subnet: str, given: dict[str, str]
+) -> None:
+    given = given or {"Name": "x"}
+    refused(lambda: fleet(karpenter, template, subnet, given), "ec2:CreateFleet")
+    refused(lambda: fleet(karpenter, template, subnet, given, DryRun=True), "ec2:CreateFleet")
+
+
+def test_a_launch_template_of_somebody_else_is_refused(karpenter: Clients, operator: Clients, subnet: str) -> None:
+    data = {"ImageId": IMAGE, "TagSpecifications": specified(OWNED, "network-interface")}
+    operator("ec2").create_launch_template(LaunchTemplateName="other", LaunchTemplateData=data)
+    refused(lambda: fleet(karpenter, "other", subnet, OWNED), "ec2:CreateFleet on resource: .*launch-template/lt-")
+    refused(lambda: karpenter("ec2").delete_launch_template(LaunchTemplateName="other"), "ec2:DeleteLaunchTemplate")
+    refused(
+        lambda: karpenter("ec2").create_launch_template(LaunchTemplateName="plain", LaunchTemplateData=data),
+        "ec2:CreateLaunchTemplate",
+    )
+
+
+def test_only_its_own_instances_are_named_and_ended(
+    karpenter: Clients, operator: Clients, template: str, subnet: str
+) -> None:
+    ec2 = karpenter("ec2")
+    own = fleet(karpenter, template, subnet, OWNED)["Instances"][0]["InstanceIds"][0]
+    other = operator("ec2").run_instances(ImageId=IMAGE, InstanceType="m5.large", MinCount=1, MaxCount=1)
+    stranger = other["Instances"][0]["InstanceId"]
+    ec2.create_tags(Resources=[own], Tags=tags({"Name": "workers-1", "eks:eks-cluster-name": "demo"}))
+    refused(lambda: ec2.create_tags(Resources=[own], Tags=tags({CLUSTER: "shared"})), "ec2:CreateTags")
+    refused(lambda: ec2.create_tags(Resources=[stranger], Tags=tags({"Name": "mine"})), "ec2:CreateTags")
+    refused(lambda: ec2.terminate_instances(InstanceIds=[own, stranger]), "ec2:TerminateInstances")
+    ec2.terminate_instances(InstanceIds=[own])
+
+
+def test_an_instance_profile_is_made_and_deleted_with_its_role(karpenter: Clients, operator: Clients) -> None:
+    iam, name = karpenter("iam"), "demo_1"
+    refused(lambda: iam.create_instance_profile(InstanceProfileName=name), "iam:CreateInstanceProfile")
+    iam.create_instance_profile(InstanceProfileName=name, Path="/karpenter/demo/", Tags=tags(PROFILE))
+    refused(lambda: iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName="admin"), "iam:PassRole")
+    iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName="node")
+    iam.remove_role_from_instance_profile(InstanceProfileName=name, RoleName="node")
+    iam.delete_instance_profile(InstanceProfileName=name)
+    operator("iam").create_instance_profile(InstanceProfileName="core")
+    refused(lambda: iam.delete_instance_profile(InstanceProfileName="core"), "iam:DeleteInstanceProfile")
+
+
+def test_a_role_that_may_not_be_passed_is_not_given_to_instances(
+    karpenter: Clients, operator: Clients, subnet: str
+) -> None:
+    iam = operator("iam")
+    iam.create_instance_profile(InstanceProfileName="admin")
+    iam.add_role_to_instance_profile(InstanceProfileName="admin", RoleName="admin")
+    data = {
+        "ImageId": IMAGE,
+        "InstanceType": "m5.large",
+        "IamInstanceProfile": {"Name": "admin"},
+        "TagSpecifications": specified(OWNED, "network-interface"),
+    }
+    karpenter("ec2").create_launch_template(
+        LaunchTemplateName="admin", LaunchTemplateData=data, TagSpecifications=specified(OWNED, "launch-template")
+    )
+    refused(lambda: fleet(karpenter, "admin", subnet, OWNED), "iam:PassRole on resource: .*role/admin")
+
+
+def test_one_queue_and_awss_own_parameters_can_be_read(karpenter: Clients, operator: Clients, endpoint: str) -> None:
+    for name in ("demo", "other"):
+        operator("sqs").create_queue(QueueName=name)
+    url = karpenter("sqs").get_queue_url(QueueName="demo")["QueueUrl"]
+    assert "Messages" not in karpenter("sqs").receive_message(QueueUrl=url)
+    refused(lambda: karpenter("sqs").get_queue_url(QueueName="other"), "sqs:GetQueueUrl")
+    refused(lambda: karpenter("sqs").send_message(QueueUrl=url, MessageBody="invented"), "sqs:SendMessage")
+    image = "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/standard/recommended/image_id"
+    assert karpenter("ssm").get_parameter(Name=image)["Parameter"]["Value"] == IMAGE
+    refused(lambda: karpenter("ssm").get_parameter(Name="/secret"), "ssm:GetParameter")
+
+
+def test_other_regions_are_refused(karpenter: Clients, endpoint: str, operator: Clients) -> None:
+    assert karpenter("ec2").describe_instances()["Reservations"]
+    key = operator("iam").create_access_key(UserName="karpenter")["AccessKey"]
+    elsewhere: Any = boto3.client(
+        "ec2",
+        "eu-west-1",
+        endpoint_url=endpoint,
+        aws_access_key_id=key["AccessKeyId"],
+        aws_secret_access_key=key["SecretAccessKey"],
+    )
+    refused(elsewhere.describe_instances, "ec2:DescribeInstances")

@@ -1,0 +1,275 @@
+"""A real cluster of two nodes: what works on it, the effects of a power cut, and that stopping removes everything."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+import urllib.request
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from localcloud import kube, tools
+from localcloud.instance import Instance
+from localcloud.kube.draining import pods_on
+from localcloud.kube.nodes import cgroups
+
+from packages.localcloud.tests.kube.harness import ACCESS_POINT, FILE_SYSTEM, READY_SECONDS, Cluster, traces, wait_for
+
+pytestmark = pytest.mark.e2e
+
+SERVE = "import http.server as h; h.test(h.SimpleHTTPRequestHandler, port=8000)"
+FETCH = "import urllib.request, sys; print(urllib.request.urlopen(sys.argv[1], timeout=30).read().decode())"
+
+
+def web_pod(name: str, node: str) -> dict[str, Any]:
+    """Return a pod that serves the volume over HTTP."""
+    container = {
+        "name": "web",
+        "image": "localcloud/debian:12",
+        "command": ["python3", "-u", "-c", SERVE],
+        "workingDir": "/data",
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "terminationGracePeriodSeconds": 1,
+            "containers": [container],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        },
+    }
+
+
+def volume() -> list[dict[str, Any]]:
+    size = {"storage": "1Gi"}
+    common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    csi = {"driver": "efs.csi.aws.com", "volumeHandle": f"{FILE_SYSTEM}::{ACCESS_POINT}"}
+    claim = {**common, "volumeName": "data", "resources": {"requests": size}}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": "data"},
+            "spec": {**common, "capacity": size, "csi": csi},
+        },
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": claim},
+    ]
+
+
+def service(name: str) -> dict[str, Any]:
+    spec = {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": 8000}]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.fixture(scope="module")
+def web(cluster: Cluster) -> Cluster:
+    """One pod on each node, each with a service; both mount one volume."""
+    names = [node.spec.name for node in cluster.nodes]
+    cluster.apply(*volume(), web_pod("one", names[0]), web_pod("two", names[1]), service("one"), service("two"))
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/one", "pod/two", f"--timeout={READY_SECONDS}s")
+    wait_for("cluster DNS", lambda: cluster.addons.status("coredns") == "ACTIVE")
+    return cluster
+
+
+def test_nodes_have_the_provider_id_labels_and_address_of_eks(cluster: Cluster) -> None:
+    node = json.loads(cluster.kubectl("get", "node", cluster.nodes[0].spec.name, "-o", "json"))
+    assert node["spec"]["providerID"] == "aws:///us-west-2a/i-0123456789abcdef0"
+    assert node["metadata"]["labels"]["eks.amazonaws.com/nodegroup"] == "workers"
+    assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "us-west-2a"
+    assert node["status"]["addresses"][0] == {"type": "InternalIP", "address": "10.0.0.5"}
+
+
+def test_pods_on_two_nodes_share_an_efs_volume_with_the_access_points_owner(web: Cluster) -> None:
+    web.kubectl("exec", "one", "--", "sh", "-c", "echo from one > /data/note")
+    assert web.kubectl("exec", "two", "--", "cat", "/data/note") == "from one\n"
+    assert web.kubectl("exec", "two", "--", "stat", "-c", "%u:%g %a", "/data").strip() == "1000:1000 750"
+    assert (web.instance.state / "efs" / FILE_SYSTEM / "job" / "note").read_text() == "from one\n"
+
+
+def test_service_names_resolve_and_services_reach_pods_on_every_node(web: Cluster) -> None:
+    for name in ("one", "two"):
+        listing = web.kubectl("exec", "one", "--", "python3", "-c", FETCH, f"http://{name}.default.svc.cluster.local/")
+        assert "Directory listing" in listing
+
+
+def test_pods_reach_the_api_server_and_the_aws_endpoint_but_resolve_no_outside_name(web: Cluster) -> None:
+    # Without an answer it takes 40 s: 5 s, twice, for the name itself and with each of the 3 search domains.
+    probe = (
+        "import ssl, socket, time, urllib.request\n"
+        "c = socket.create_connection(('kubernetes.default', 443), 30)\n"
+        "context = ssl.create_default_context(cafile='/var/run/secrets/kubernetes.io/serviceaccount/ca.crt')\n"
+        "context.wrap_socket(c, server_hostname='kubernetes.default')\n"
+        f"urllib.request.urlopen('{web.instance.cloud_endpoint}/2015-02-01/file-systems', timeout=30)\n"
+        "started = time.monotonic()\n"
+        "try: socket.getaddrinfo('example.com', 80)\n"
+        "except socket.gaierror: print(f'refused in {time.monotonic() - started < 30}')\n"
+    )
+    assert web.kubectl("exec", "one", "--", "python3", "-c", probe) == "refused in True\n"
+
+
+def test_the_pod_identity_agent_gives_credentials_to_pods(web: Cluster) -> None:
+    probe = (
+        "import urllib.request as u\n"
+        "r = u.Request('http://169.254.170.23/v1/credentials', headers={'Authorization': 'token'})\n"
+        "print(u.urlopen(r, timeout=30).read().decode())"
+    )
+    credentials = json.loads(web.kubectl("exec", "two", "--", "python3", "-c", probe))
+    assert (credentials["AccessKeyId"], credentials["Token"]) == ("A", "C")
+
+
+def test_logs_describe_and_port_forward_work(web: Cluster) -> None:
+    web.kubectl("exec", "two", "--", "python3", "-c", FETCH, "http://one.default/")
+    wait_for("the log of the request", lambda: "GET / HTTP/1.1" in web.kubectl("logs", "one"))
+    assert re.search(r"Normal +Started ", web.kubectl("describe", "pod", "one"))
+    command = [str(tools.binary("kubectl")), "--kubeconfig", str(web.plane.admin_kubeconfig)]
+    forward = subprocess.Popen([*command, "port-forward", "pod/one", ":8000"], stdout=subprocess.PIPE)
+    try:
+        assert forward.stdout is not None
+        forwarding = re.match(rb"Forwarding from (127\.0\.0\.1:\d+) ", forward.stdout.readline())
+        assert forwarding
+        with urllib.request.urlopen(f"http://{forwarding[1].decode()}/", timeout=30) as response:
+            assert b"Directory listing" in response.read()
+    finally:
+        forward.terminate()
+        forward.wait()
+
+
+INTRUDE = """
+import json, os, pathlib, stat, sys
+mark, paths = sys.argv[1], sys.argv[2:]
+mounts = [pathlib.Path(f'/host/{number}') for number in range(len(paths))]
+for mount in mounts:
+    (mount / mark).write_text('written by a pod')
+shared = pathlib.Path('/host/0/var/lib/containerd')
+image = [next((shared / 'io.containerd.content.v1.content/blobs/sha256').iterdir())]
+layer = shared / 'io.containerd.snapshotter.v1.overlayfs/snapshots/1/fs'
+image += [next(path for path in layer.rglob('*') if path.is_file())]
+changed = []
+for path in image:
+    try:
+        with path.open('ab') as file:
+            file.write(mark.encode())
+        changed.append(path.name)
+    except OSError:
+        pass
+seen = [name for mount in (*mounts, pathlib.Path('/proc/1/root/root')) for name in os.listdir(mount)]
+try:
+    os.mknod('/tmp/disk', stat.S_IFBLK | 0o600, os.stat('/host/0/var').st_dev)
+    made = True
+except PermissionError:
+    made = False
+disks = [str(path) for path in pathlib.Path('/host/0/dev').iterdir() if path.is_block_device()]
+print(json.dumps({'seen': seen, 'disks': disks, 'made': made, 'changed': changed}))
+"""
+
+
+def intruder(node: str, paths: list[str]) -> dict[str, Any]:
+    """Return a privileged pod in its node's PID namespace that mounts these paths of the node."""
+    names = [f"path-{number}" for number in range(len(paths))]
+    container = {
+        "name": "intruder",
+        "image": "localcloud/debian:12",
+        "command": ["sleep", "600"],
+        "securityContext": {"privileged": True},
+        "volumeMounts": [{"name": name, "mountPath": f"/host/{number}"} for number, name in enumerate(names)],
+    }
+    spec = {
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "hostPID": True,
+        "terminationGracePeriodSeconds": 0,
+        "containers": [container],
+        "volumes": [{"name": name, "hostPath": {"path": path}} for name, path in zip(names, paths, strict=True)],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "intruder"}, "spec": spec}
+
+
+def test_a_privileged_pod_with_host_paths_writes_only_to_its_node(cluster: Cluster) -> None:
+    mark = f"localcloud-{uuid.uuid4().hex}"
+    paths = ["/", "/root", "/etc", "/home", "/var"]
+    of_the_user = Path("/root", f"{mark}-of-the-user")
+    of_the_user.touch()
+    try:
+        cluster.apply(intruder(cluster.nodes[0].spec.name, paths))
+        cluster.kubectl("wait", "--for=condition=Ready", "pod/intruder", f"--timeout={READY_SECONDS}s")
+        report = json.loads(cluster.kubectl("exec", "intruder", "--", "python3", "-c", INTRUDE, mark, *paths))
+        assert report["seen"].count(mark) == len(paths) + 1  # /proc/1/root/root is also the node's /root
+        assert of_the_user.name not in report["seen"]
+        assert [path for path in paths if Path(path, mark).exists()] == []
+        assert (report["disks"], report["made"]) == ([], False)
+        for name in report["changed"]:
+            assert [path for path in tools.node_image().rglob(name) if mark.encode() in path.read_bytes()] == []
+    finally:
+        cluster.kubectl("delete", "pod", "intruder", "--ignore-not-found")
+        of_the_user.unlink()
+        for path in paths:
+            Path(path, mark).unlink(missing_ok=True)
+
+
+def test_a_volume_without_mount_target_in_the_zone_is_refused_by_the_driver(cluster: Cluster) -> None:
+    from localcloud.kube.csi import efs
+    from localcloud.kube.csi.volume import Volume
+
+    ask = efs.api(cluster.instance.cloud_endpoint, "us-west-2", "key", "secret")
+    with pytest.raises(efs.NotMountable, match="no available mount target in us-west-2c"):
+        efs.check(ask, Volume(FILE_SYSTEM), "us-west-2c")
+
+
+def driver_of(node: kube.Node, instance: Instance) -> int:
+    """Return the process of a node's CSI driver."""
+    for pid in cgroups.processes(f"{instance.cgroup}/{node.spec.instance_id}"):
+        with contextlib.suppress(OSError):  # another process of the node may have ended
+            if b"localcloud.kube.csi" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return pid
+    raise AssertionError(f"{node.spec.name} has no CSI driver")
+
+
+def test_a_driver_that_starts_while_the_api_server_is_away_mounts_volumes_afterwards(web: Cluster) -> None:
+    node = web.nodes[1]
+    log = web.instance.state / "logs" / f"node-{node.spec.instance_id}-aws-efs-csi-driver.log"
+    web.supervisor.kill("demo-kube-apiserver")
+    os.kill(driver_of(node, web.instance), signal.SIGKILL)
+    wait_for("kubelet to refuse it", lambda: "kubelet refused the registration" in log.read_text())
+    web.plane.upgrade(web.plane.spec.version, time.monotonic() + READY_SECONDS)
+    web.kubectl("delete", "pod", "two")
+    web.apply(web_pod("two", node.spec.name))
+    web.kubectl("wait", "--for=condition=Ready", "pod/two", f"--timeout={READY_SECONDS}s")
+    assert web.kubectl("exec", "two", "--", "cat", "/data/note") == "from one\n"
+
+
+def test_a_power_cut_ends_a_node_and_its_pods_are_deleted_with_the_node_object(web: Cluster) -> None:
+    node = web.nodes[1]
+    started = time.monotonic()
+    node.power_off()
+    assert time.monotonic() - started < 60  # it waits for no drain, which has READY_SECONDS
+    assert not node.alive()
+    name = f"{web.instance.cgroup}/{node.spec.instance_id}"
+    assert cgroups.folders(name) == []
+    assert not Path(f"/run/netns/{web.instance.netns}-{node.spec.instance_id}").exists()
+    assert not (web.instance.state / "nodes" / node.spec.instance_id).exists()
+    wait_for("NotReady", lambda: not node.ready())
+    web.plane.delete_node(node.spec.name)
+    assert pods_on(web.plane.client, node.spec.name) == []
+    assert "from one" in (web.instance.state / "efs" / FILE_SYSTEM / "job" / "note").read_text()
+
+
+def test_draining_evicts_pods_and_stopping_removes_everything_from_the_host(web: Cluster) -> None:
+    node = web.nodes[0]
+    web.plane.drain(node.spec.name, time.monotonic() + READY_SECONDS)
+    assert pods_on(web.plane.client, node.spec.name) == []
+    node.stop()
+    web.plane.delete_node(node.spec.name)
+    web.plane.stop()
+    from localcloud.kube import Network
+
+    assert Network(web.instance).destroy() != []
+    wait_for("a clean host", lambda: traces(web.instance) == [])

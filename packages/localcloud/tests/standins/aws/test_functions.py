@@ -1,0 +1,127 @@
+"""The functions return what the official plug-in's return."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import warnings
+from typing import Any
+
+import pytest
+from localcloud.aws.eks_images import NEWEST, PARAMETERS, RELEASES, images
+from localcloud.standins.aws.functions import FUNCTIONS
+
+from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
+from packages.localcloud.tests.standins.aws.harness import CheckFailed, Engine
+
+
+def test_region_account_and_partition(engine: Engine) -> None:
+    assert engine.invoke("aws:index/getRegion:getRegion")["region"] == REGION
+    assert engine.invoke("aws:index/getCallerIdentity:getCallerIdentity")["accountId"] == ACCOUNT
+    assert engine.invoke("aws:index/getPartition:getPartition")["dnsSuffix"] == "amazonaws.com"
+
+
+def test_zones_are_sorted_and_can_be_left_out(engine: Engine) -> None:
+    token = "aws:index/getAvailabilityZones:getAvailabilityZones"
+    zones = engine.invoke(token, state="available", excludeNames=["us-west-2a"])
+    assert zones["names"] == ["us-west-2b", "us-west-2c", "us-west-2d"]
+    assert len(zones["zoneIds"]) == 3
+
+
+def test_offerings_say_in_which_zones_an_instance_type_is(engine: Engine) -> None:
+    token = "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings"
+    wanted = [{"name": "instance-type", "values": ["m5.large", "no.such"]}]
+    found = engine.invoke(token, filters=wanted, locationType="availability-zone")
+    assert set(found["instanceTypes"]) == {"m5.large"}
+    assert {"us-west-2a", "us-west-2b"} <= set(found["locations"])
+    assert set(found["locationTypes"]) == {"availability-zone"}
+    assert engine.invoke(token, filters=wanted)["locations"] == [REGION]
+
+
+def test_an_instance_type_is_described_as_ec2_describes_it(engine: Engine) -> None:
+    token = "aws:ec2/getInstanceType:getInstanceType"
+    gpus = engine.invoke(token, instanceType="p4d.24xlarge")
+    assert (gpus["id"], gpus["defaultVcpus"], gpus["memorySize"]) == ("p4d.24xlarge", 96, 1152 * 1024)
+    assert gpus["gpuses"] == [{"count": 8, "manufacturer": "NVIDIA", "memorySize": 40960, "name": "A100"}]
+    assert (gpus["efaSupported"], gpus["efaMaximumInterfaces"], gpus["maximumNetworkCards"]) == (True, 4, 4)
+    assert {card["index"] for card in gpus["networkCards"]} == {0, 1, 2, 3}
+    plain = engine.invoke(token, instanceType="m7g.large")
+    assert (plain["gpuses"], plain["totalGpuMemory"], plain["efaSupported"]) == ([], 0, False)
+    assert plain["supportedArchitectures"] == ["arm64"]
+    assert plain["supportedUsagesClasses"] == ["on-demand", "spot"]
+    with pytest.raises(Exception, match="InvalidInstanceType"):
+        engine.invoke(token, instanceType="m5.tiny")
+
+
+def test_a_quota_has_its_default_and_the_value_that_the_account_has(engine: Engine) -> None:
+    token = "aws:servicequotas/getServiceQuota:getServiceQuota"
+    by_code = engine.invoke(token, serviceCode="ec2", quotaCode="L-DB2E81BA")
+    assert (by_code["defaultValue"], by_code["value"]) == (0, 1152)
+    assert by_code["quotaName"] == "Running On-Demand G and VT instances"
+    assert by_code["usageMetrics"][0]["metricDimensions"][0]["class"] == "G/OnDemand"
+    assert engine.invoke(token, serviceCode="ec2", quotaName=by_code["quotaName"]) == by_code
+    with pytest.raises(Exception, match="NoSuchResource"):
+        engine.invoke(token, serviceCode="ec2", quotaCode="L-0")
+    with pytest.raises(Exception, match="give one of quotaCode and quotaName"):
+        engine.invoke(token, serviceCode="ec2")
+
+
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "aws:index/getRegion:getRegion": {},
+    "aws:index/getCallerIdentity:getCallerIdentity": {},
+    "aws:index/getPartition:getPartition": {},
+    "aws:index/getAvailabilityZones:getAvailabilityZones": {},
+    "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": {},
+    "aws:ec2/getInstanceType:getInstanceType": {"instanceType": "g5.xlarge"},
+    "aws:servicequotas/getServiceQuota:getServiceQuota": {"serviceCode": "ec2", "quotaCode": "L-DB2E81BA"},
+    "aws:eks/getAddonVersion:getAddonVersion": {"addonName": "vpc-cni", "kubernetesVersion": "1.34"},
+    "aws:ssm/getParameter:getParameter": {
+        "name": f"{PARAMETERS}/{NEWEST}/amazon-linux-2023/x86_64/standard/recommended/image_id"
+    },
+}
+
+
+@pytest.mark.parametrize("token", FUNCTIONS)
+def test_a_function_has_the_sdks_token_arguments_and_outputs(engine: Engine, token: str) -> None:
+    _, path, name = token.split(":")
+    package, file = path.split("/")
+    snake = re.sub("([A-Z])", r"_\1", file).lower()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        place = "pulumi_aws" if package == "index" else f"pulumi_aws.{package}"
+        module = importlib.import_module(f"{place}.{snake}")
+    source = inspect.getsource(getattr(module, snake))
+    assert f"'{token}'" in source
+    arguments = set(re.findall(r"__args__\['(\w+)'\]", source))
+    assert FUNCTIONS[token].arguments | {"region"} == arguments | {"region"}
+    result = getattr(module, f"{name[0].upper()}{name[1:]}Result")
+    outputs = {
+        getattr(each.fget, "_pulumi_name", key) for key, each in vars(result).items() if isinstance(each, property)
+    }
+    answered = {key for key, value in engine.invoke(token, **ARGUMENTS[token]).items() if value is not None}
+    assert answered <= outputs
+    assert outputs - answered <= arguments, "arguments that were not given come back as null"
+
+
+def test_the_newest_version_of_an_addon(engine: Engine) -> None:
+    token = "aws:eks/getAddonVersion:getAddonVersion"
+    newest = engine.invoke(token, addonName="vpc-cni", kubernetesVersion="1.34", mostRecent=True)["version"]
+    assert newest.startswith("v1.")
+    with pytest.raises(Exception, match="nope"):
+        engine.invoke(token, addonName="nope", kubernetesVersion="1.34")
+
+
+def test_an_unknown_argument_is_refused_by_name(engine: Engine) -> None:
+    with pytest.raises(CheckFailed) as caught:
+        engine.invoke("aws:index/getRegion:getRegion", regoin="x")
+    assert "does not know the argument regoin" in caught.value.failures["regoin"]
+
+
+def test_a_parameter_of_ssm_has_a_value_that_is_no_secret(engine: Engine) -> None:
+    (image,) = [each for each in images() if (each.variant, each.release) == ("nvidia", RELEASES[NEWEST][0])]
+    name = f"{PARAMETERS}/{NEWEST}/amazon-linux-2023/x86_64/nvidia/{image.name}/release_version"
+    found = engine.invoke("aws:ssm/getParameter:getParameter", name=name)
+    assert (found["insecureValue"], found["type"]) == (RELEASES[NEWEST][0], "String")
+    with pytest.raises(Exception, match=r"reading SSM Parameter \(no-such\): couldn't find resource"):
+        engine.invoke("aws:ssm/getParameter:getParameter", name="no-such")

@@ -1,0 +1,33 @@
+"""`schema.json` matches the installed SDK, and the entries match `schema.json`."""
+
+from __future__ import annotations
+
+import pytest
+from localcloud.standins.aws import schema, schema_from_sdk
+from localcloud.standins.aws.registry import ENTRIES
+
+
+def test_the_schema_file_matches_the_installed_sdk() -> None:
+    assert schema_from_sdk.SCHEMA_FILE.read_text() == schema_from_sdk.expected()
+
+
+@pytest.mark.parametrize("token", sorted(ENTRIES))
+def test_an_entry_names_only_inputs_of_the_sdk(token: str) -> None:
+    entry, inputs = ENTRIES[token], schema.input_names(token)
+    spoken = {name.partition(".")[0] for name in entry.replace_on - {"*"}}
+    spoken |= entry.covers | set(entry.defaults) | entry.ordered | entry.documents
+    for group in entry.one_of:
+        spoken |= group
+    if entry.naming:
+        spoken |= {entry.naming.property}
+    if entry.tags:
+        spoken |= {"tags"}
+    assert spoken <= inputs
+    spoken |= entry.computed
+    assert spoken - {"tags"} <= entry.covers
+    assert entry.recomputed | entry.secrets <= set(schema.outputs(token))
+
+
+@pytest.mark.parametrize("token", sorted(ENTRIES))
+def test_an_entry_covers_what_the_sdk_requires(token: str) -> None:
+    assert set(schema.load()["resources"][token]["required"]) <= ENTRIES[token].covers

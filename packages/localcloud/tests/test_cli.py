@@ -1,0 +1,159 @@
+"""The command line's promises that need neither root nor a daemon."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from localcloud import cli, preflight
+from localcloud.errors import CloudError, DiskFull, KernelFeature, NotRoot, PortInUse, ToolMissing
+from localcloud.instance import Instance
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Instance:
+    return Instance.create(tmp_path / "state")
+
+
+COMMANDS = ("start", "stop", "status", "logs", "env", "reset", "capacity", "serve")
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("record", [None, '{"version": 1, "id": "x", "state": "/"}'], ids=["files", "a foreign record"])
+def test_every_command_refuses_a_foreign_folder_with_one_line_and_leaves_it_alone(
+    tmp_path: Path,
+    command: str,
+    record: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    (tmp_path / "thesis.tex").write_text("years of work")
+    if record is not None:
+        (tmp_path / "instance.json").write_text(record)
+    before = contents(tmp_path)
+    assert cli.main([command, "--state", str(tmp_path)]) == 1
+    error = capsys.readouterr().err
+    assert str(tmp_path) in error
+    assert error.count("\n") == 1
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "start"])
+def test_only_start_makes_a_state_directory(tmp_path: Path, command: str) -> None:
+    cli.main([command, "--state", str(tmp_path / "state")])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_reset_keeps_the_addresses_and_drops_the_rest(instance: Instance) -> None:
+    (instance.state / "logs").mkdir()
+    assert cli.main(["reset", "--state", str(instance.state)]) == 0
+    assert [path.name for path in instance.state.iterdir()] == ["instance.json"]
+    assert Instance.load(instance.state) == instance
+
+
+def test_reset_empties_a_state_of_another_version(instance: Instance) -> None:
+    path = instance.state / "instance.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 0}))
+    (instance.state / "logs").mkdir()
+    assert cli.main(["reset", "--state", str(instance.state)]) == 0
+    assert list(instance.state.iterdir()) == []
+
+
+def test_env_gives_a_shell_what_it_needs(instance: Instance, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["env", "--state", str(instance.state)]) == 0
+    shown = 'echo "$AWS_ENDPOINT_URL $AWS_ACCESS_KEY_ID $AWS_SECRET_ACCESS_KEY $KUBECONFIG $NO_PROXY"'
+    script = f"{capsys.readouterr().out}\n{shown}"
+    said = subprocess.run(["sh", "-c", script], env={"NO_PROXY": "intra"}, capture_output=True, text=True, check=True)
+    operator = instance.credentials()
+    assert said.stdout.split() == [
+        *(instance.endpoint, operator.access_key, operator.secret_key, str(instance.state / "kubeconfig")),
+        f"intra,127.0.0.1,localhost,{instance.host_address},{instance.cloud_address}",
+    ]
+
+
+def test_status_without_a_daemon_says_how_to_start_one(instance: Instance, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["status", "--state", str(instance.state)]) == 1
+    error = capsys.readouterr().err
+    assert "python -m localcloud start" in error
+    assert error.count("\n") == 1
+
+
+def test_a_start_leaves_a_daemon_that_is_starting_alone(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr(cli, "LOCK_SECONDS", 0.0)
+    monkeypatch.setattr("localcloud.cleanup.sweep", lambda _: pytest.fail("swept while a daemon runs"))
+    with (instance.state / "daemon.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert cli.main(["start", "--state", str(instance.state)]) == 1
+    assert "a daemon is starting or stopping" in capsys.readouterr().err
+
+
+def test_an_unknown_log_is_answered_with_those_there_are(
+    instance: Instance, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = instance.state / "logs"
+    logs.mkdir()
+    (logs / "daemon.log").write_text("")
+    assert cli.main(["logs", "--state", str(instance.state), "demon"]) == 1
+    assert "the logs are: daemon" in capsys.readouterr().err
+
+
+def test_without_root_the_remedy_is_named() -> None:
+    with pytest.raises(NotRoot, match="sudo"):
+        preflight.check_root(1000)
+
+
+def test_a_full_disk_is_named_with_what_is_needed(tmp_path: Path) -> None:
+    with pytest.raises(DiskFull, match=r"0\.5 GiB free.*--state"):
+        preflight.check_disk(512 * 1024**2, tmp_path)
+
+
+def test_a_port_in_use_is_named(instance: Instance) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", instance.port))
+        other.listen()
+        with pytest.raises(PortInUse, match=str(instance.port)):
+            preflight.check_port(instance)
+
+
+def test_a_missing_tool_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CloudError, match=r"containerd.*make up"):
+        preflight.check_tools()
+
+
+def test_a_tool_that_was_not_built_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("shutil.which", lambda tool: f"/bin/{tool}")
+    monkeypatch.setenv("LOCALCLOUD_TOOLS", str(tmp_path))
+    with pytest.raises(ToolMissing, match=r"bin/etcd is missing.*make install"):
+        preflight.check_tools()
+
+
+@pytest.mark.parametrize(
+    ("failing", "text"),
+    [("modprobe", "overlay"), ("add", "namespaces"), ("veth", "veth"), ("nft", "nftables")],
+)
+def test_a_kernel_feature_that_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, instance: Instance, failing: str, text: str
+) -> None:
+    kinds = {"modprobe": "modprobe", "veth": "veth", "nft": "nft"}
+
+    def fails(command: list[str]) -> bool:
+        kind = next((kind for kind, word in kinds.items() if word in command), "add")
+        return kind == failing
+
+    monkeypatch.setattr(preflight, "_fails", fails)
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: None)
+    with pytest.raises(KernelFeature, match=text):
+        preflight.check_kernel(instance, "nodev\text4\n" if failing == "modprobe" else "nodev\toverlay\n")

@@ -1,0 +1,122 @@
+"""What the cluster says before anything is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tidewater_torchx.errors import Refused
+from tidewater_torchx.submit.job import Submission, elastic_job
+from tidewater_torchx.submit.options import Options
+from tidewater_torchx.submit.preflight import CLAIMS, CONFIG_MAPS, SERVICE_ACCOUNTS, check, facts_of
+from torchx.specs import AppDef, VolumeMount
+
+from packages.torchx.tests.doubles import FACTS, KubernetesInMemory, app, role
+from tidewater.cli.access.answers import refused
+from tidewater.cli.errors import Answer, Unreachable
+from tidewater.cli.kube import PRIORITY_CLASSES
+from tidewater.contract.stack import CONFIG_MAP
+from tidewater.elasticjob import names
+
+FORBIDDEN = refused(Answer(403, "Forbidden", 'pods is forbidden: User "me" cannot create resource "pods"'))
+
+
+def checked(cluster: KubernetesInMemory, given: AppDef, **options: Any) -> None:
+    found = Options(**options)
+    manifest = elastic_job(given, Submission(unique="kx3p", namespace="training", options=found))
+    check(cluster, manifest, given, found)
+
+
+def test_the_facts_are_those_of_the_stack_in_the_namespace(cluster: KubernetesInMemory) -> None:
+    assert facts_of(cluster, "training") is None
+    cluster.put_facts()
+    assert facts_of(cluster, "training") == FACTS
+    assert facts_of(cluster, "other") is None
+
+
+def test_facts_that_may_not_be_read_are_none(cluster: KubernetesInMemory) -> None:
+    cluster.failures["get", "ConfigMap"] = FORBIDDEN
+    assert facts_of(cluster, "training") is None
+
+
+def test_a_stack_of_another_version_is_named(cluster: KubernetesInMemory) -> None:
+    cluster.put(CONFIG_MAPS, {"metadata": {"name": CONFIG_MAP}, "data": {"bucket": "b"}})
+    with pytest.raises(Refused, match="ConfigMap tidewater in namespace training says nothing of 'serviceAccount'"):
+        facts_of(cluster, "training")
+
+
+def test_a_job_that_can_run_is_only_tried(cluster: KubernetesInMemory) -> None:
+    checked(cluster, app(role(), role("ps")))
+    assert [each["kind"] for each in cluster.created()] == [names.KIND, "Pod", "Pod"]
+    assert [each["metadata"]["name"] for each in cluster.created()[1:]] == ["app-kx3p-worker-0", "app-kx3p-ps-0"]
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "told"),
+    [
+        pytest.param(
+            app(role(mounts=[VolumeMount("claim", "/data")])),
+            {},
+            "role trainer: mount claim: namespace training has no PersistentVolumeClaim",
+            id="claim",
+        ),
+        pytest.param(app(), {"service_account": "sa"}, "option service_account=sa: namespace training", id="account"),
+        pytest.param(app(), {"priority_class": "high"}, "option priority_class=high: the cluster", id="priority"),
+    ],
+)
+def test_what_does_not_exist_is_named(
+    cluster: KubernetesInMemory, given: AppDef, options: dict[str, str], told: str
+) -> None:
+    with pytest.raises(Refused, match=told):
+        checked(cluster, given, **options)
+    assert cluster.sent == []
+
+
+def test_a_namespace_that_does_not_exist_is_the_options(cluster: KubernetesInMemory) -> None:
+    cluster.failures["create", names.KIND] = refused(Answer(404, "NotFound", 'namespaces "training" not found'))
+    with pytest.raises(Refused, match="option namespace=training: the cluster has no such namespace"):
+        checked(cluster, app())
+
+
+def test_what_exists_is_accepted(cluster: KubernetesInMemory) -> None:
+    cluster.put(CLAIMS, {"metadata": {"name": "claim"}})
+    cluster.put(SERVICE_ACCOUNTS, {"metadata": {"name": "sa"}})
+    cluster.put(PRIORITY_CLASSES, {"metadata": {"name": "high"}})
+    checked(cluster, app(role(mounts=[VolumeMount("claim", "/d")])), service_account="sa", priority_class="high")
+
+
+def test_what_may_not_be_read_is_no_mistake(cluster: KubernetesInMemory) -> None:
+    cluster.failures |= {("get", kind): FORBIDDEN for kind in ("PersistentVolumeClaim", "ServiceAccount")}
+    checked(cluster, app(role(mounts=[VolumeMount("claim", "/d")])), service_account="sa")
+
+
+def test_a_job_that_the_api_server_refuses_is_refused_with_its_words(cluster: KubernetesInMemory) -> None:
+    cluster.failures["create", names.KIND] = refused(Answer(422, "Invalid", "spec.x: Invalid value"))
+    with pytest.raises(Refused, match=r"Invalid job spec: spec\.x: Invalid value"):
+        checked(cluster, app())
+
+
+def test_a_pod_that_the_api_server_refuses_is_refused_with_its_role(cluster: KubernetesInMemory) -> None:
+    cluster.refused_pods["bad:1"] = 'pods "p" is forbidden: violates PodSecurity "restricted:latest": privileged'
+    with pytest.raises(Refused, match=r"role ps: the API server refuses its pods: .*violates PodSecurity"):
+        checked(cluster, app(role(), role("ps", image="bad:1")))
+
+
+@pytest.mark.parametrize("told", [FORBIDDEN.message, 'pods "p" is forbidden: exceeded quota: team, requested: cpu=2'])
+def test_what_is_no_mistake_of_the_application_is_accepted(cluster: KubernetesInMemory, told: str) -> None:
+    cluster.refused_pods["img:1"] = told
+    checked(cluster, app())
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda cluster: facts_of(cluster, "training"), lambda cluster: checked(cluster, app())]
+)
+def test_a_cluster_that_does_not_answer_is_an_error(
+    cluster: KubernetesInMemory, ask: Callable[[KubernetesInMemory], object]
+) -> None:
+    cluster.failures |= {
+        (verb, kind): Unreachable("gone") for verb in ("get", "create") for kind in ("ConfigMap", names.KIND)
+    }
+    with pytest.raises(Unreachable):
+        ask(cluster)

@@ -1,0 +1,83 @@
+"""The package as its users install it: built from a clone, beside the repository's own, and used by `torchx`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from torchx.schedulers import DEFAULT_SCHEDULER_MODULES
+
+ROOT = Path(__file__).parents[3]
+PLUGIN = ROOT / "packages" / "torchx"
+BUILD = "import sys; from setuptools.build_meta import build_wheel; print(build_wheel(sys.argv[1]))"
+
+
+def built(source: Path, work: Path) -> Path:
+    """Build a wheel without a network from a copy, since setuptools leaves its work in the sources."""
+    subprocess.run([sys.executable, "-c", BUILD, work], cwd=source, check=True, capture_output=True)
+    (wheel,) = work.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what `pip install '.[cli]' ./packages/torchx` installs of ours."""
+    work, target = tmp_path_factory.mktemp("build"), tmp_path_factory.mktemp("site-packages")
+    for name in ("tidewater", "packages/elasticdl", "packages/torchx"):
+        shutil.copytree(ROOT / name, work / "clone" / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for name in ("pyproject.toml", "LICENSE"):
+        shutil.copy(ROOT / name, work / "clone" / name)
+    for name, source in {"own": work / "clone", "plugin": work / "clone" / "packages" / "torchx"}.items():
+        (work / name).mkdir()
+        with zipfile.ZipFile(built(source, work / name)) as wheel:
+            wheel.extractall(target)
+    return target
+
+
+def said(installed: Path, *command: str | Path) -> str:
+    environ = {**os.environ, "PYTHONPATH": str(installed)}
+    done = subprocess.run(command, cwd=installed.parent, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_module_is_in_the_package(installed: Path) -> None:
+    def modules(folder: Path) -> set[str]:
+        return {path.relative_to(folder).as_posix() for path in folder.rglob("*.py")}
+
+    assert modules(installed / "tidewater_torchx") == modules(PLUGIN / "src" / "tidewater_torchx")
+
+
+def test_an_installation_keeps_torchx_own_schedulers(installed: Path) -> None:
+    script = "import torchx.schedulers as s; print(*s.get_scheduler_factories())"
+    names = said(installed, sys.executable, "-c", script).split()
+    assert set(names) == {"tidewater", *DEFAULT_SCHEDULER_MODULES}
+
+
+@pytest.mark.parametrize("command", ["run", "status", "describe", "list", "cancel", "log", "delete"])
+def test_a_command_whose_scheduler_refuses_can_end_with_a_sentence(installed: Path, command: str) -> None:
+    script = f"import torchx.cli.main as m; print(type(m.get_sub_cmds()[{command!r}]).__module__)"
+    assert said(installed, sys.executable, "-c", script).strip() == "tidewater_torchx.commands"
+
+
+def test_an_installation_runs_without_the_clone(installed: Path) -> None:
+    torchx = Path(sys.executable).with_name("torchx")
+    options = said(installed, torchx, "runopts")
+    assert "validate_spec=VALIDATE_SPEC" in options
+    assert "ray: No module named 'ray'" in options.replace("\x1b[0m", "")
+    script = "from tidewater_torchx import workspace as found; print(found.__file__, found.pack(None).key[:5])"
+    assert said(installed, sys.executable, "-c", script).split() == [
+        str(installed / "tidewater_torchx" / "workspace.py"),
+        "code/",
+    ]
+
+
+def test_the_package_requires_the_distribution_that_it_imports_and_torchx_of_one_release(installed: Path) -> None:
+    (metadata,) = installed.glob("tidewater_torchx-*.dist-info/METADATA")
+    required = {line.split()[1].rstrip(";") for line in metadata.read_text().splitlines() if "Requires-Dist:" in line}
+    assert {"torchx==0.7.*", "tidewater[cli]==0.1.0"} <= required

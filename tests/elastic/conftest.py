@@ -1,0 +1,104 @@
+"""Fixtures shared by the trainer's tests."""
+
+from __future__ import annotations
+
+import io
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts import toolchain
+from tests.elastic.schedules.forked import ZYGOTE, ForkedScript
+from tests.elastic.workers import Program, Worker, free_port, run_etcd
+from tests.farm import Farm
+from tidewater.elastic.observe.log import Log
+
+IMAGES = ("-m", "trainer.train")
+
+
+@pytest.fixture
+def quiet() -> Log:
+    """Return a log whose output is discarded."""
+    return Log("test", stream=io.StringIO())
+
+
+@pytest.fixture(scope="session")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Yield the URL of a real etcd."""
+    yield from run_etcd(toolchain.binary("etcd"), tmp_path_factory.mktemp("etcd"), free_port())
+
+
+@pytest.fixture(scope="session")
+def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
+    """Yield a farm of forked workers with a tiny model; they end with the farm."""
+    with Farm(ZYGOTE, tmp_path_factory.mktemp("farm")) as farm:
+        yield farm
+
+
+@pytest.fixture
+def start(
+    etcd: str, farm: Farm, digits: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Worker]]:
+    """Start workers of one job; kill those that still run at the end of the test.
+
+    The script that comes with the stack is forked from a process that has imported everything. Other scripts are
+    started as programs, and so are workers of several processes, which start their processes with their command line.
+    """
+    started: list[Worker] = []
+    common = ["--job", request.node.name, "--etcd", etcd, "--host", "127.0.0.1", "--report-every", "1"]
+    common += ["--data", str(digits), "--checkpoints", str(tmp_path / "checkpoints")]
+
+    def start_worker(name: str, *arguments: str, python: tuple[str, ...] = ()) -> Worker:
+        log, given = tmp_path / f"{name}-{time.monotonic_ns()}.log", [*common, *arguments]
+        if python or "--processes" in arguments:
+            started.append(Program(name, given, log, python or IMAGES))
+        else:
+            started.append(ForkedScript(farm, name, given, log))
+        started[-1].others = started
+        return started[-1]
+
+    yield start_worker
+    for worker in started:
+        worker.signal(signal.SIGKILL)
+        worker.wait()
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """Yield the endpoint of an S3 by moto."""
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import make_server
+
+    server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app), threaded=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def s3(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a client of an S3 with one empty bucket, ``there``; boto3 finds it through the environment."""
+    import boto3
+
+    for name, value in {
+        "AWS_ENDPOINT_URL": s3_endpoint,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    client = boto3.client("s3")
+    for bucket in client.list_buckets()["Buckets"]:
+        for each in client.list_objects_v2(Bucket=bucket["Name"]).get("Contents", ()):
+            client.delete_object(Bucket=bucket["Name"], Key=each["Key"])
+        for each in client.list_multipart_uploads(Bucket=bucket["Name"]).get("Uploads", ()):
+            client.abort_multipart_upload(Bucket=bucket["Name"], Key=each["Key"], UploadId=each["UploadId"])
+    client.create_bucket(Bucket="there")
+    return client

@@ -1,0 +1,118 @@
+"""The real etcd and the fake one behave as the trainer requires."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.elastic.etcd.fake_client import FakeStore
+from tests.elastic.workers import free_port
+from tidewater.elastic.errors import ConfigError, StoreError
+from tidewater.elastic.etcd.client import EtcdStore, Event, Store
+
+
+@pytest.fixture(params=["etcd", "fake"])
+def store(request: pytest.FixtureRequest) -> Store:
+    return open_store(request, idle_seconds=1)
+
+
+@pytest.fixture(params=["etcd", "fake"])
+def patient_store(request: pytest.FixtureRequest) -> Store:
+    """Return a store whose watches don't end while a busy machine delays the next event."""
+    return open_store(request, idle_seconds=30)
+
+
+def open_store(request: pytest.FixtureRequest, *, idle_seconds: float) -> Store:
+    if request.param == "fake":
+        return FakeStore(time.monotonic, idle_seconds=idle_seconds)
+    return EtcdStore((request.getfixturevalue("etcd"),), idle_seconds=idle_seconds)
+
+
+@pytest.fixture
+def prefix(request: pytest.FixtureRequest) -> str:
+    return f"/test/{request.node.name}/"
+
+
+def test_written_values_are_read_back_with_their_revisions(store: Store, prefix: str) -> None:
+    store.put(f"{prefix}a", b"1")
+    store.put(f"{prefix}a", b"zwei")
+    store.put(f"{prefix}b", bytes(range(256)))
+    snapshot = store.read(prefix)
+    a, b = snapshot.entries
+    assert (a.value, b.value) == (b"zwei", bytes(range(256)))
+    assert a.create_revision < a.mod_revision < b.mod_revision <= snapshot.revision
+
+
+def test_compare_and_set_succeeds_for_only_one_of_two_writers(store: Store, prefix: str) -> None:
+    assert store.put_if(f"{prefix}g", b"first", 0)
+    assert not store.put_if(f"{prefix}g", b"second", 0)
+    token = store.read(prefix).entries[0].mod_revision
+    assert store.put_if(f"{prefix}g", b"third", token)
+    assert not store.put_if(f"{prefix}g", b"fourth", token)
+    assert store.read(prefix).entries[0].value == b"third"
+
+
+def test_keys_of_a_lease_are_deleted_with_it(store: Store, prefix: str) -> None:
+    lease = store.grant(60)
+    store.put(f"{prefix}m", b"x", lease)
+    assert store.keep_alive(lease)
+    store.revoke(lease)
+    assert store.read(prefix).entries == ()
+    assert not store.keep_alive(lease)
+    store.revoke(lease)
+
+
+def test_a_watch_reports_every_change_from_its_revision_on(patient_store: Store, prefix: str) -> None:
+    store = patient_store
+    store.put(f"{prefix}a", b"before")
+    watch = store.watch(prefix, store.read(prefix).revision + 1)
+    seen: list[Event] = []
+
+    def read() -> None:
+        for events in watch:
+            seen.extend(events)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    store.put(f"{prefix}a", b"after")
+    store.put("/elsewhere", b"x")
+    store.delete(f"{prefix}a")
+    wait_until(lambda: len(seen) >= 2)
+    watch.close()
+    reader.join(20)  # shorter than the watch lasts without an event
+    assert not reader.is_alive()
+    assert [(event.key, event.entry and event.entry.value) for event in seen] == [
+        (f"{prefix}a", b"after"),
+        (f"{prefix}a", None),
+    ]
+
+
+def test_a_watch_without_events_ends_after_its_timeout(store: Store, prefix: str) -> None:
+    assert list(store.watch(prefix, store.read(prefix).revision + 1)) == []
+
+
+def test_a_dead_endpoint_is_skipped(etcd: str, prefix: str) -> None:
+    store = EtcdStore((f"http://127.0.0.1:{free_port()}", etcd))
+    store.put(f"{prefix}a", b"1")
+    assert len(store.read(prefix).entries) == 1
+
+
+def test_if_no_endpoint_answers_the_error_names_all_of_them() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    with pytest.raises(StoreError, match=url):
+        EtcdStore((url,)).read("/x/")
+
+
+def test_an_endpoint_that_is_not_a_url_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigError, match="etcd:2379"):
+        EtcdStore(("etcd:2379",))
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

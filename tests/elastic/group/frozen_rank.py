@@ -1,0 +1,92 @@
+"""Two ranks; one freezes while the other waits for it: python frozen_rank.py GROUP_TIMEOUT_SECONDS [unnoticed]
+
+Prints a line for each event at the waiting rank. With "unnoticed" its connections are not ended, so that its sums last
+as they do when gloo doesn't notice the end of a connection.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import sys
+import threading
+import time
+from multiprocessing.connection import Connection, Pipe
+from typing import Any
+
+import torch
+
+from tidewater.elastic.errors import GroupBroken
+from tidewater.elastic.group.addresses import Address
+from tidewater.elastic.group.gloo import Gloo
+from tidewater.elastic.group.group import Group, open_group
+from tidewater.elastic.launch.lifeline import bound_to
+from tidewater.elastic.peer.handshake import Identity
+from tidewater.elastic.peer.server import PeerServer
+
+UUID = 7
+COLLECTIVES = 5
+"""More than gloo has threads."""
+
+
+def form(group: Group, uuid: int, rank: int, ports: list[int]) -> None:
+    group.form(uuid, rank, tuple(Address("127.0.0.1", port) for port in ports), time.monotonic() + 60)
+
+
+def meet(rank: int, pipe: Connection, timeout_seconds: float) -> Group:
+    """Return the group of both ranks."""
+    peers = PeerServer(Identity(b"secret"))
+    peers.start()
+    group = open_group("127.0.0.1", torch.device("cpu"), timeout_seconds, peers)
+    form(group, secrets.randbits(40), 0, [peers.port])
+    pipe.send(peers.port)
+    ports = [pipe.recv()]
+    ports.insert(rank, peers.port)
+    form(group, UUID, rank, ports)
+    group.confirm()
+    return group
+
+
+def freeze(group: Group) -> None:
+    """Freeze until the process is killed."""
+    group.check()
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def go_on(group: Group, peer: int) -> None:
+    """Wait for the frozen peer, abandon it, and continue alone."""
+    os.waitpid(peer, os.WUNTRACED)
+    begun: list[Any] = [group.begin(torch.ones(3)) for _ in range(COLLECTIVES)]
+    threading.Timer(0.3, group.interrupt, ["lost"]).start()
+    try:
+        group.complete(begun[:1], timeout_seconds=1000)
+    except GroupBroken as error:
+        print("gave up:", error)
+    form(group, UUID + 1, 0, [0])
+    alone = torch.ones(3)
+    for _ in range(COLLECTIVES):
+        group.all_reduce(alone)
+    print("went on:", alone.tolist())
+    group.begin(torch.ones(3))
+    group.close()
+    assert isinstance(group._backend, Gloo)
+    print("left in flight:", sum(not work.is_completed() for work in begun) + len(group._backend.left_in_flight()))
+
+
+def main() -> None:
+    seconds = float(sys.argv[1])
+    if "unnoticed" in sys.argv:
+        Gloo.abort = lambda self: None  # type: ignore[method-assign]
+    mine, its = Pipe()
+    ends_with_this = bound_to(os.getpid())  # not before it: the end of the peer's connections ends the sums
+    peer = os.fork()
+    if peer:
+        go_on(meet(0, mine, seconds), peer)
+    else:
+        ends_with_this()
+        freeze(meet(1, its, seconds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""The kinds of group that the schedules of faults run on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from tests.elastic.group.nccl import double
+from tests.elastic.schedules import points
+from tidewater.elastic.group import gloo, group, rendezvous
+from tidewater.elastic.group.group import Group
+from tidewater.elastic.peer.server import PeerServer
+
+
+def _restarted(host: str, device: torch.device, timeout_seconds: float, peers: PeerServer | None = None) -> Group:
+    rendezvous.use_interface_of(host)
+    return Group(gloo.Restarted(device, timeout_seconds), peers)
+
+
+KINDS: dict[str, Callable[..., Group]] = {
+    "reconfigured": group.open_group,
+    "restarted": _restarted,
+    "nccl": double.open_group,
+}
+
+
+def use(kind: str) -> None:
+    """Make the trainer of this process open groups of that kind."""
+    points.replace(group.open_group, KINDS[kind])

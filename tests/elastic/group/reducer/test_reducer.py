@@ -1,0 +1,335 @@
+"""The gradients of a step are those of plain autograd, whatever parameters have one and however the last step ended."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import TensorDataset
+
+from tests.elastic.alone import form_alone, opened_alone
+from tidewater.elastic.data.loader import Micro, Prepared
+from tidewater.elastic.data.sampler import Cursor, Step
+from tidewater.elastic.errors import ConfigError, GroupBroken
+from tidewater.elastic.group import buckets
+from tidewater.elastic.group.group import Group
+from tidewater.elastic.state import State, kind_of
+from tidewater.elastic.step import Stepper
+from tidewater.elastic.training import Training
+
+WIDE = 600
+"""Of a layer: its 1.4 MB fill the first bucket."""
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64)
+Gradients = list[torch.Tensor | None]
+Loss = Callable[[nn.Module, Any], torch.Tensor]
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Group]:
+    yield from opened_alone()
+
+
+@pytest.fixture
+def group(opened: Group) -> Group:
+    form_alone(opened)
+    return opened
+
+
+def total(model: nn.Module, batch: Any) -> torch.Tensor:
+    result = model(batch)
+    return (torch.view_as_real(result) if result.is_complex() else result.float()).square().mean()
+
+
+class Steps:
+    """Makes steps with a model, next to a copy of it that plain autograd trains."""
+
+    def __init__(self, group: Group, model: nn.Module, loss: Loss = total) -> None:
+        self.model, self.plain, self._loss = model, copy.deepcopy(model), loss
+        self._optimizers = [
+            torch.optim.SGD(each.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1) for each in (model, self.plain)
+        ]
+        training = Training(
+            model=model, optimizer=self._optimizers[0], dataset=TensorDataset(torch.zeros(1)), loss=loss
+        )
+        state = State(training, kind_of(model), torch.amp.GradScaler("cpu", enabled=False))
+        self._stepper = Stepper(training, state, group, amp="off")
+
+    def step(self, *batches: Any) -> Gradients:
+        """Make a step of these micro-batches. Return the gradients."""
+        weight = 1 / len(batches)
+        parts = tuple(Micro(batch, weight, len(batch)) for batch in batches)
+        outcome = self._stepper.gradients(Prepared(Step((0,), Cursor()), parts), knows=False)
+        found = gradients(self.model)
+        self._stepper.apply(outcome, factor=1.0)
+        return found
+
+    def expected(self, *batches: Any) -> Gradients:
+        """Make the same step with plain autograd."""
+        self._optimizers[1].zero_grad()
+        for batch in batches:
+            loss = self._loss(self.plain, batch)
+            torch.autograd.backward(loss, torch.full_like(loss, 1 / len(batches)))
+        found = gradients(self.plain)
+        self._optimizers[1].step()
+        return found
+
+    def agree(self, *steps: Sequence[Any]) -> None:
+        """Make these steps both ways, and compare the gradients and parameters of each, bit for bit."""
+        for batches in steps:
+            mine, plain = self.step(*batches), self.expected(*batches)
+            assert [gradient is None for gradient in mine] == [gradient is None for gradient in plain]
+            for one, other in zip(mine, plain, strict=True):
+                assert one is None or other is None or torch.equal(one, other)
+                assert one is None or other is None or one.stride() == other.stride()
+            for one, other in zip(self.model.parameters(), self.plain.parameters(), strict=True):
+                assert torch.equal(one, other)
+
+
+def gradients(model: nn.Module) -> Gradients:
+    return [None if each.grad is None else each.grad.clone() for each in model.parameters()]
+
+
+def batch(samples: int = 4, width: int = WIDE, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(samples, width, dtype=dtype)
+
+
+class Branches(nn.Module):
+    """Uses one of its layers, depending on the sign of the batch's first value, and never ``unused``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(WIDE, WIDE)
+        self.branches = nn.ModuleList(nn.Linear(WIDE, WIDE) for _ in range(2))
+        self.unused = nn.Linear(3, 3)
+
+    def forward(self, batch: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.branches[int(batch[0, 0] > 0)](self.first(batch))
+        return result
+
+
+def signed(sign: int) -> torch.Tensor:
+    values = batch()
+    values[0, 0] = sign
+    return values
+
+
+def test_a_parameter_without_a_gradient_has_none_and_is_not_moved_by_momentum_and_weight_decay(group: Group) -> None:
+    Steps(group, Branches()).agree([signed(1)], [signed(-1)], [signed(1)], [signed(1)])
+
+
+def test_a_parameter_that_only_some_micro_batches_use_has_their_gradient(group: Group) -> None:
+    Steps(group, Branches()).agree([signed(1)], [signed(-1), signed(1)], [signed(1), signed(-1), signed(1)])
+
+
+def test_a_parameter_may_be_frozen_in_training_or_before(group: Group) -> None:
+    steps = Steps(group, Branches())
+    steps.agree([signed(1)])
+    for model in (steps.model, steps.plain):
+        model.first.requires_grad_(False)
+    steps.agree([signed(1)], [signed(-1)])
+
+
+def test_a_parameter_that_is_unfrozen_in_training_is_refused_by_name(group: Group) -> None:
+    model = Branches()
+    model.first.requires_grad_(False)
+    steps = Steps(group, model)
+    steps.agree([signed(1)])
+    model.first.requires_grad_(True)
+    with pytest.raises(ConfigError, match=r"first\.weight has a gradient, but did not require one when training began"):
+        steps.step(signed(1))
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64], ids=str
+)
+def test_gradients_of_several_buckets_are_those_of_autograd_bit_for_bit(group: Group, dtype: torch.dtype) -> None:
+    layers = [nn.Linear(WIDE, WIDE, dtype=dtype) for _ in range(4)]
+    steps = Steps(group, nn.Sequential(*layers, nn.Linear(WIDE, 2, dtype=dtype)))
+    steps.agree(*([batch(dtype=dtype), batch(dtype=dtype)] for _ in range(3)))
+
+
+def test_parameters_of_several_types_are_summed_in_their_types(group: Group) -> None:
+    class Mixed(nn.Sequential):
+        def forward(self, batch: Any) -> Any:
+            for layer in self:
+                batch = layer(batch.to(layer.weight.dtype))
+            return batch
+
+    layers = [nn.Linear(WIDE, WIDE, dtype=dtype) for dtype in (torch.bfloat16, torch.float64, torch.float32) * 2]
+    Steps(group, Mixed(*layers)).agree([batch()], [batch()], [batch()])
+
+
+def test_shared_and_strided_parameters_have_their_gradients(group: Group) -> None:
+    class Shared(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.other = nn.Linear(WIDE, WIDE), nn.Linear(WIDE, WIDE)
+            self.other.weight = self.one.weight
+            self.columns = nn.Parameter(torch.rand(WIDE, 6)[:, ::2] / WIDE)
+            self.transposed = nn.Parameter(torch.rand(5, WIDE).t() / WIDE)
+            self.scalar, self.empty = nn.Parameter(torch.tensor(2.0)), nn.Parameter(torch.zeros(0))
+
+        def forward(self, batch: torch.Tensor) -> torch.Tensor:
+            batch = self.other(self.one(batch))
+            return torch.cat([batch @ self.columns, batch @ self.transposed], 1) * self.scalar + self.empty.sum()
+
+    Steps(group, Shared()).agree([batch()], [batch()], [batch()])
+
+
+class InParts(nn.Module):
+    """Uses one layer in each of several segments, which are computed again in the backward pass."""
+
+    def __init__(self, last_segment: int = 2) -> None:
+        super().__init__()
+        self.first, self.layer = nn.Linear(WIDE, WIDE), nn.Linear(WIDE, WIDE)
+        self.segments = last_segment
+
+    def forward(self, batch: torch.Tensor) -> Any:
+        batch = self.first(batch)
+        for _ in range(self.segments):
+            batch = checkpoint(self.layer, batch, use_reentrant=True)
+        return batch
+
+
+def test_gradients_that_come_in_parts_are_complete(group: Group) -> None:
+    Steps(group, InParts()).agree([batch()], [batch()], [batch(), batch()], [batch()])
+
+
+def test_parts_that_come_after_the_sum_has_begun_are_added(group: Group) -> None:
+    steps = Steps(group, InParts(last_segment=1))
+    for segments in (1, 1, 2, 2, 3, 1):
+        steps.model.segments = steps.plain.segments = segments  # type: ignore[assignment]
+        values = batch()
+        for one, other in zip(steps.step(values), steps.expected(values), strict=True):
+            torch.testing.assert_close(one, other)
+
+
+def test_a_loss_that_depends_on_no_parameter_is_an_error(group: Group) -> None:
+    other = torch.ones(1, requires_grad=True)
+    steps = Steps(group, Branches(), lambda model, batch: other.sum())
+    with pytest.raises(RuntimeError, match="no gradient was computed: the loss depends on none of"):
+        steps.step(batch())
+
+
+def test_a_sparse_gradient_is_refused_by_name(group: Group) -> None:
+    model = nn.Sequential(nn.Embedding(10, 3, sparse=True), nn.Linear(3, 2))
+    with pytest.raises(ConfigError, match=r"the gradient of the parameter 0\.weight is sparse.*sparse=False"):
+        Steps(group, model).step(torch.tensor([1, 2]))
+
+
+class Failing(torch.autograd.Function):
+    """Fails in the backward pass when asked to."""
+
+    wanted = False
+
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor) -> torch.Tensor:
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        if Failing.wanted:
+            raise MemoryError("no memory")
+        return gradient
+
+
+class FailsInTheMiddle(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(WIDE, WIDE), nn.Linear(WIDE, WIDE)
+
+    def forward(self, batch: torch.Tensor) -> Any:
+        return self.second(Failing.apply(self.first(batch)))
+
+
+@pytest.mark.parametrize("micro", [1, 2])
+def test_the_step_after_a_backward_pass_that_failed_is_exact(
+    group: Group, monkeypatch: pytest.MonkeyPatch, micro: int
+) -> None:
+    steps = Steps(group, FailsInTheMiddle())
+    steps.agree([batch()], [batch()])
+    for _ in range(2):
+        monkeypatch.setattr(Failing, "wanted", True)
+        with pytest.raises(MemoryError):
+            steps.step(*[batch()] * micro)
+        monkeypatch.setattr(Failing, "wanted", False)
+        steps.agree([batch()] * micro)
+
+
+def test_an_abandoned_sum_that_ends_late_does_not_change_the_next_step(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = Steps(group, nn.Sequential(nn.Linear(WIDE, WIDE), nn.Linear(WIDE, WIDE)))
+    steps.agree([batch()], [batch()])
+    abandoned: list[torch.Tensor] = []
+    begin = group.begin
+
+    def begin_and_break(tensor: torch.Tensor) -> Any:
+        abandoned.append(tensor)
+        work = begin(tensor)
+        group.interrupt("lost b")
+        return work
+
+    monkeypatch.setattr(group, "begin", begin_and_break)
+    with pytest.raises(GroupBroken, match="lost b"):
+        steps.step(batch())
+    monkeypatch.setattr(group, "begin", begin)
+    form_alone(group)
+    values = batch()
+    expected = steps.expected(values)
+    steps._stepper.gradients(Prepared(Step((0,), Cursor()), (Micro(values, 1.0, 4),)), knows=False)
+    assert len(abandoned) > 1
+    for tensor in abandoned:
+        tensor.fill_(float("nan"))
+    for one, other in zip(gradients(steps.model), expected, strict=True):
+        assert torch.equal(one, other)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("dtype", "copies"), [(torch.float32, 0), (torch.bfloat16, 2)], ids=str)
+def test_a_step_needs_no_copy_of_its_gradients_but_two_buckets_of_16_bits(
+    group: Group, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, copies: int
+) -> None:
+    monkeypatch.setattr(buckets, "BYTES", 1 << 20)
+    steps = Steps(group, nn.Sequential(*[nn.Linear(WIDE, WIDE, dtype=dtype) for _ in range(8)]))
+    begin, complete = group.begin, group.complete
+    begun: list[Any] = []
+    most = 0
+
+    def begin_and_count(tensor: torch.Tensor) -> Any:
+        nonlocal most
+        begun.append(begin(tensor))
+        sums.append(tensor.untyped_storage().data_ptr())
+        most = max(most, len(begun))
+        return begun[-1]
+
+    def complete_and_count(works: Sequence[Any]) -> None:
+        complete(works)
+        for work in works:
+            begun.remove(work)
+
+    monkeypatch.setattr(group, "begin", begin_and_count)
+    monkeypatch.setattr(group, "complete", complete_and_count)
+    for _ in range(3):
+        sums: list[int] = []
+        steps.step(batch(dtype=dtype))
+        in_place = {
+            each.grad.untyped_storage().data_ptr() for each in steps.model.parameters() if each.grad is not None
+        }
+        assert len(sums) >= 3
+        assert (set(sums) == in_place) == (not copies)
+        assert most == (copies or len(sums))
+
+
+def test_buckets_are_in_reverse_order_of_registration_and_of_one_type() -> None:
+    def named(name: str, size: int, dtype: torch.dtype = torch.float32) -> buckets.Named:
+        return name, nn.Parameter(torch.zeros(size, dtype=dtype))
+
+    parameters = [named("a", 4), named("b", 4, torch.float64), named("c", 8), named("d", 1), named("e", 1)]
+    found = buckets.assign(parameters, torch.device("cpu"), first_bytes=8, most_bytes=40)
+    assert [bucket.names for bucket in found] == [["e", "d"], ["c", "a"], ["b"]]
+    assert [bucket.names for bucket in buckets.assign([], torch.device("cpu"), first_bytes=1, most_bytes=1)] == [[]]

@@ -1,0 +1,146 @@
+"""A collective is complete when its result has reached the host; whatever happens before breaks the group."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch._C._distributed_c10d import ErrorType
+
+from tests.elastic.group.nccl.double import Communicator, Device, Double
+from tidewater.elastic.errors import GroupBroken, TrainerError
+from tidewater.elastic.group import nccl
+from tidewater.elastic.group.addresses import Address
+from tidewater.elastic.group.group import Group
+
+CPU = torch.device("cpu")
+SOON = 0.05
+NEVER = 1e6
+
+
+@pytest.fixture
+def double() -> Iterator[Double]:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("GLOO_SOCKET_IFNAME", "lo")
+        double = Double(CPU, timeout_seconds=NEVER)
+        yield double
+        double.stream.release()
+
+
+@pytest.fixture
+def group(double: Double) -> Iterator[Group]:
+    group = Group(double)
+    form(group)
+    yield group
+    group.close()
+
+
+@pytest.fixture
+def stream(double: Double, group: Group) -> Device:
+    return double.stream
+
+
+@pytest.fixture
+def communicator(double: Double, group: Group) -> Communicator:
+    return double.communicator
+
+
+def form(group: Group) -> None:
+    address = Address("127.0.0.1", 0)
+    group.form(secrets.randbits(48), 0, (address,), time.monotonic() + 20)
+
+
+def soon(action: Callable[[], None]) -> None:
+    """Let another thread do this while the test's thread waits."""
+    threading.Timer(SOON, action).start()
+
+
+def test_a_sum_is_complete_when_its_result_has_arrived(group: Group, stream: Device) -> None:
+    stream.hold()
+    soon(stream.release)
+    tensor = torch.ones(3)
+    group.complete([group.begin(tensor), group.begin(tensor)])
+    assert stream.arrived == 2
+
+
+def test_confirm_returns_when_the_others_have_answered(group: Group, stream: Device) -> None:
+    stream.hold()
+    soon(stream.release)
+    group.confirm()
+    assert stream.arrived == 1
+
+
+def test_the_time_out_ends_the_wait_for_a_result(group: Group, stream: Device) -> None:
+    stream.hold()
+    with pytest.raises(GroupBroken, match=r"no answer from a peer within 0.05 s"):
+        group.all_reduce(torch.ones(3), timeout_seconds=SOON)
+
+
+def test_an_interruption_ends_the_wait_for_a_result(group: Group, stream: Device) -> None:
+    stream.hold()
+    soon(lambda: group.interrupt("lost b"))
+    with pytest.raises(GroupBroken, match="lost b"):
+        group.all_reduce(torch.ones(3))
+
+
+def test_an_error_that_only_the_watchdog_sees_ends_the_wait(
+    group: Group, stream: Device, communicator: Communicator
+) -> None:
+    def see() -> None:
+        communicator.state = ErrorType.REMOTE_ERROR
+
+    stream.hold()
+    soon(see)
+    with pytest.raises(GroupBroken, match="NCCL reports REMOTE_ERROR"):
+        group.all_reduce(torch.ones(3))
+
+
+def test_a_result_that_arrives_with_an_error_is_not_used(group: Group, communicator: Communicator) -> None:
+    communicator.state = ErrorType.COMM_ERROR
+    with pytest.raises(GroupBroken, match="NCCL reports COMM_ERROR"):
+        group.confirm()
+
+
+def test_what_an_abort_leaves_is_not_used(group: Group, stream: Device) -> None:
+    stream.hold()
+    work = group.begin(torch.ones(3))
+    group.interrupt("lost b")
+    with pytest.raises(GroupBroken, match="lost b"):
+        group.complete([work])
+
+
+def test_after_an_abort_the_group_is_formed_again(group: Group, stream: Device) -> None:
+    stream.hold()
+    group.begin(torch.ones(3))
+    group.interrupt("lost b")
+    stream.release()
+    form(group)
+    assert group.tally([7.0]) == [7.0]
+
+
+def test_an_interruption_while_a_group_is_formed_aborts_nothing(group: Group, communicator: Communicator) -> None:
+    def interrupt() -> bool:
+        group.interrupt("lost b")
+        assert communicator.allreduce(torch.ones(1), SOON)
+        return True
+
+    with pytest.raises(GroupBroken):
+        group.form(1, 0, (Address("127.0.0.1", 0),), time.monotonic() + 20, superseded=interrupt)
+
+
+def test_a_process_whose_abort_hangs_ends(
+    group: Group, communicator: Communicator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hanging = threading.Event()
+    with monkeypatch.context() as patch:
+        patch.setattr(nccl, "_ABORT_SECONDS", SOON)
+        patch.setattr(communicator, "abort", hanging.wait)
+        group.interrupt("lost b")
+        with pytest.raises(TrainerError, match="abort does not return") as raised:
+            form(group)
+    assert not isinstance(raised.value, GroupBroken)
+    hanging.set()

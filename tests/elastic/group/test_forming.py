@@ -1,0 +1,63 @@
+"""A group is formed again whatever became of the attempt before."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from tidewater.elastic.errors import GroupBroken
+from tidewater.elastic.group import gloo
+from tidewater.elastic.group.addresses import Address
+from tidewater.elastic.group.backend import Backend
+from tidewater.elastic.group.group import Group
+from tidewater.elastic.group.rendezvous import MeetingStore
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(params=[gloo.Reconfigured, gloo.Restarted])
+def group(request: pytest.FixtureRequest) -> Iterator[Group]:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("GLOO_SOCKET_IFNAME", "lo")
+        make: Callable[..., Backend] = request.param
+        group = Group(make(CPU, 20.0))
+        yield group
+        group.close()
+
+
+def form(group: Group, size: int = 1) -> None:
+    addresses = (Address("127.0.0.1", 0),) * size
+    group.form(secrets.randbits(48), 0, addresses, time.monotonic() + 20)
+
+
+def test_ranks_meet_under_the_same_names_after_one_of_them_could_not_connect(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: list[str] = []
+    write = MeetingStore.set
+
+    def note(store: MeetingStore, key: str, value: Any) -> None:
+        names.append(key.split("/")[0])
+        write(store, key, value)
+
+    def lost(*_: object) -> bytes:
+        raise GroupBroken("lost b")
+
+    form(group)
+    monkeypatch.setattr(MeetingStore, "set", note)
+    form(group)
+    usual = sorted(names)
+    with monkeypatch.context() as patch:
+        patch.setattr(MeetingStore, "assemble", lambda *_: None)  # the peer was there, and is gone now
+        patch.setattr(MeetingStore, "get", lost)
+        patch.setattr(MeetingStore, "wait", lost)
+        with pytest.raises(GroupBroken, match="lost b"):
+            form(group, size=2)
+    names.clear()
+    form(group)
+    assert sorted(names) == usual

@@ -1,0 +1,314 @@
+"""One process per GPU: only a lost one is restarted, and the worker's exit code is that of its processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.processes import is_alive
+from tidewater.contract import env, exit_codes
+from tidewater.elastic.config import Config
+from tidewater.elastic.errors import ConfigError
+from tidewater.elastic.launch import launcher
+from tidewater.elastic.launch.gpus import Visible
+from tidewater.elastic.launch.launcher import Then, Verdict
+from tidewater.elastic.observe.log import parse
+
+ROOT = Path(__file__).resolve().parents[3]
+REQUIRED = ["--job=digits", "--etcd=http://127.0.0.1:1", "--data=/data", "--checkpoints=/checkpoints"]
+CRASHED = 139
+LONG = launcher.QUICK_SECONDS + 1
+
+SCRIPT = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+from tidewater.elastic.launch import launcher
+from tidewater.elastic.config import Config
+
+{settings}
+config = launcher.share(Config.parse({required!r} + ["--worker=pod"] + sys.argv[1:], os.environ))
+if config.local_rank is None:
+    sys.exit(launcher.launch(config, launcher.plan(config.processes, os.environ)))
+rank, here = config.local_rank, Path({here!r})
+starts = len(list(here.glob(f"started.{{rank}}.*")))
+(here / f"started.{{rank}}.{{starts}}").write_text(str(os.getpid()))
+sys.stdout.write(f"step=1 loss=1 worker={{config.worker}}\\n")  # at once, as the trainer's log does
+sys.stdout.flush()
+
+def until_told(code=143):
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(code))
+    (here / f"ready.{{rank}}.{{starts}}").touch()
+    while True:
+        time.sleep(0.05)
+
+{body}
+"""
+"""A training script: the launcher's own command line is run again for each process, and there it does `body`."""
+
+SECOND_FAILS = """
+while rank == 1 and not (here / "ready.0.0").exists():
+    time.sleep(0.02)
+until_told() if rank == 0 else sys.exit({code})
+"""
+"""A body: not before the first has begun, or that would be stopped before it could leave a trace."""
+
+
+class Worker:
+    """A launcher, its script, and the files that its processes write to a directory."""
+
+    def __init__(self, here: Path, body: str, *arguments: str, processes: int = 2, quick_seconds: float = 60.0) -> None:
+        self.here = here
+        settings = f"launcher.QUICK_SECONDS, launcher.BACK_OFF_SECONDS = {quick_seconds}, 0.05"
+        script = here / "train.py"
+        script.write_text(SCRIPT.format(settings=settings, required=REQUIRED, here=str(here), body=body))
+        self.command = [sys.executable, str(script), f"--processes={processes}", *arguments]
+        self.environ = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+
+    @contextmanager
+    def running(self, *before: str) -> Iterator[subprocess.Popen[str]]:
+        """Run the launcher as a process; kill it at the end if it still runs."""
+        process = subprocess.Popen([*before, *self.command], env=self.environ, stdout=subprocess.PIPE, text=True)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    def run(self) -> subprocess.CompletedProcess[str]:
+        """Run the launcher until it ends."""
+        return subprocess.run(self.command, env=self.environ, capture_output=True, text=True, timeout=60, check=False)
+
+    def pid(self, rank: int, start: int = 0) -> int:
+        """Return the process id of process `rank` after its `start`-th start, once it is ready for signals."""
+        await_(lambda: (self.here / f"ready.{rank}.{start}").exists())
+        return int((self.here / f"started.{rank}.{start}").read_text())
+
+    def starts(self, rank: int) -> int:
+        """Return how often process `rank` was started."""
+        return len(list(self.here.glob(f"started.{rank}.*")))
+
+
+def await_(condition: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never came to pass"
+        time.sleep(0.02)
+
+
+def events(output: str, name: str) -> list[dict[str, str]]:
+    return [fields for fields in map(parse, output.splitlines()) if fields.get("event") == name]
+
+
+@pytest.mark.parametrize(
+    ("code", "ran", "failures", "leaving", "verdict"),
+    [
+        pytest.param(exit_codes.FINISHED, LONG, 0, False, Verdict(Then.REST), id="finished"),
+        pytest.param(exit_codes.USAGE, 1, 0, False, Verdict(Then.GIVE_UP), id="wrong-command-line"),
+        pytest.param(exit_codes.FAILED, LONG, 0, False, Verdict(Then.RESTART, 0, 1), id="failed"),
+        pytest.param(exit_codes.KILLED, LONG, 2, False, Verdict(Then.RESTART, 0, 1), id="a-long-run-forgives-the-past"),
+        pytest.param(exit_codes.LEFT, LONG, 0, False, Verdict(Then.RESTART, 0, 1), id="left-though-nobody-asked-us"),
+        pytest.param(CRASHED, 1, 0, False, Verdict(Then.RESTART, 1, 2), id="first-quick-failure"),
+        pytest.param(CRASHED, 1, 1, False, Verdict(Then.RESTART, 2, 4), id="second-waits-longer"),
+        pytest.param(CRASHED, 1, 2, False, Verdict(Then.GIVE_UP, 3), id="third-is-enough"),
+        pytest.param(CRASHED, 1, 2, True, Verdict(Then.REST), id="failed-while-leaving"),
+        pytest.param(exit_codes.LEFT, 1, 0, True, Verdict(Then.REST), id="left"),
+        pytest.param(exit_codes.USAGE, 1, 0, True, Verdict(Then.REST), id="wrong-command-line-while-leaving"),
+    ],
+)
+def test_the_launchers_reaction_to_the_end_of_a_process(
+    code: int, ran: float, failures: int, leaving: bool, verdict: Verdict
+) -> None:
+    assert launcher.decide(code, ran_seconds=ran, quick_failures=failures, leaving=leaving) == verdict
+
+
+@pytest.mark.parametrize(
+    ("codes", "outcome"),
+    [
+        ([0, 0], exit_codes.FINISHED),
+        ([143, 143], exit_codes.LEFT),
+        ([0, 143], exit_codes.LEFT),
+        ([0, 1, 143], exit_codes.FAILED),
+        ([139, 2], exit_codes.USAGE),
+        ([143, 137], exit_codes.KILLED),
+    ],
+)
+def test_the_workers_exit_code_is_that_of_its_processes(codes: list[int], outcome: int) -> None:
+    assert launcher.outcome(codes) == outcome
+
+
+def test_signals_are_reported_as_a_shell_does() -> None:
+    assert launcher.as_a_shell_does(-signal.SIGKILL) == exit_codes.KILLED
+    assert launcher.as_a_shell_does(-signal.SIGTERM) == exit_codes.LEFT
+    assert launcher.as_a_shell_does(3) == 3
+
+
+def of_process(rank: int, *arguments: str) -> Config:
+    config = Config.parse([*REQUIRED, "--worker=pod", *arguments], {env.LOCAL_RANK: str(rank), env.LOCAL_SIZE: "4"})
+    return launcher.share(config)
+
+
+def test_each_process_has_a_name_and_a_port_of_its_own_and_limits_count_processes() -> None:
+    config = of_process(2, "--metrics-port=9464", "--min-workers=2", "--max-workers=3")
+    assert (config.worker, config.metrics_port) == ("pod/2", 9466)
+    # With a minimum of 4, a single worker could train alone.
+    assert (config.least_members, config.most_members) == (5, 12)
+    assert of_process(2, "--min-workers=1").least_members == 1
+    assert of_process(2, "--metrics-port=0").metrics_port == 0
+
+
+def test_a_process_without_a_launcher_keeps_its_settings() -> None:
+    config = Config.parse([*REQUIRED, "--metrics-port=9464"], {})
+    assert launcher.share(config) is config
+
+
+def test_a_port_above_65535_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--metrics-port is 65534, which makes 65536 for process 2"):
+        of_process(2, "--metrics-port=65534")
+
+
+@pytest.mark.parametrize(
+    ("visible", "processes"), [("", 1), ("0", 1), ("0,1,2,3", 4), ("GPU-a,GPU-b", 2), ("1,-1,2", 1)]
+)
+def test_auto_is_one_process_per_visible_gpu_and_at_least_one(visible: str, processes: int) -> None:
+    planned = launcher.plan("auto", {"CUDA_VISIBLE_DEVICES": visible})
+    assert planned.processes == processes
+    assert planned.gpus.source == f"CUDA_VISIBLE_DEVICES={visible}"
+
+
+def test_a_given_number_of_processes_is_used_and_they_share_the_gpus() -> None:
+    planned = launcher.plan("3", {"CUDA_VISIBLE_DEVICES": "4,6"})
+    assert planned == launcher.Plan(3, Visible(("4", "6"), "CUDA_VISIBLE_DEVICES=4,6"))
+    assert [planned.gpus.only(rank)["CUDA_VISIBLE_DEVICES"] for rank in range(3)] == ["4", "6", "4"]
+    assert launcher.plan("1", {}).processes == 1
+
+
+def test_the_worker_finishes_when_all_processes_finish_and_their_logs_are_passed_on(tmp_path: Path) -> None:
+    done = Worker(tmp_path, "sys.exit(0)", processes=3).run()
+    assert done.returncode == exit_codes.FINISHED, done.stderr
+    told = [parse(line)["worker"] for line in done.stdout.splitlines() if line.startswith("step=")]
+    assert sorted(told) == ["pod/0", "pod/1", "pod/2"]
+    (launched,) = events(done.stdout, "launched")
+    assert (launched["processes"], launched["said_by"]) == ("3", "CUDA_VISIBLE_DEVICES=")
+
+
+def test_only_the_killed_process_is_restarted(tmp_path: Path) -> None:
+    worker = Worker(tmp_path, "until_told()")
+    with worker.running() as process:
+        other, lost = worker.pid(0), worker.pid(1)
+        os.kill(lost, signal.SIGKILL)
+        again = worker.pid(1, start=1)
+        assert again != lost
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=20)
+        assert process.returncode == exit_codes.LEFT
+    assert worker.starts(0) == 1
+    assert not is_alive(other)
+    (reported,) = events(output, "process_lost")
+    assert (reported["process"], reported["code"], reported["worker"]) == ("1", str(exit_codes.KILLED), "pod")
+
+
+def test_a_process_that_fails_repeatedly_ends_the_worker_with_its_exit_code(tmp_path: Path) -> None:
+    worker = Worker(tmp_path, SECOND_FAILS.format(code=7))
+    done = worker.run()
+    assert done.returncode == 7
+    assert (worker.starts(0), worker.starts(1)) == (1, launcher.MAX_QUICK_FAILURES)
+    (given_up,) = events(done.stdout, "process_given_up")
+    assert (given_up["process"], given_up["failures"]) == ("1", "3")
+
+
+def test_failures_after_long_runs_do_not_add_up(tmp_path: Path) -> None:
+    worker = Worker(tmp_path, "sys.exit(7 if rank == 1 and starts < 5 else 0)", quick_seconds=0.0)
+    assert worker.run().returncode == exit_codes.FINISHED
+    assert worker.starts(1) == 6
+
+
+def test_a_wrong_command_line_ends_the_worker_at_once(tmp_path: Path) -> None:
+    worker = Worker(tmp_path, SECOND_FAILS.format(code=2))
+    assert worker.run().returncode == exit_codes.USAGE
+    assert (worker.starts(0), worker.starts(1)) == (1, 1)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
+def test_on_a_stop_signal_all_processes_leave_gracefully(tmp_path: Path, how: signal.Signals) -> None:
+    worker = Worker(tmp_path, "until_told()")
+    with worker.running() as process:
+        children = [worker.pid(rank) for rank in range(2)]
+        process.send_signal(how)
+        assert process.wait(20) == exit_codes.LEFT
+    assert not [pid for pid in children if is_alive(pid)]
+    assert (worker.starts(0), worker.starts(1)) == (1, 1)
+
+
+def test_on_a_stop_signal_pending_restarts_are_cancelled(tmp_path: Path) -> None:
+    worker = Worker(tmp_path, SECOND_FAILS.format(code=7))
+    script = tmp_path / "train.py"
+    script.write_text(script.read_text().replace("= 60.0, 0.05", "= 60.0, 60.0"))
+    with worker.running() as process:
+        worker.pid(0)
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "event=process_lost" in line:
+                break
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == exit_codes.LEFT
+    assert worker.starts(1) == 1
+
+
+def test_a_second_ctrl_c_kills_processes_that_do_not_leave(tmp_path: Path) -> None:
+    ignoring = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    worker = Worker(tmp_path, f"{ignoring}\n(here / f'ready.{{rank}}.{{starts}}').touch()\ntime.sleep(600)")
+    with worker.running() as process:
+        children = [worker.pid(rank) for rank in range(2)]
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == exit_codes.KILLED
+    assert not [pid for pid in children if is_alive(pid)]
+
+
+def test_a_failure_during_shutdown_is_reported(tmp_path: Path) -> None:
+    worker = Worker(tmp_path, "until_told(1 if rank == 1 else 143)")
+    with worker.running() as process:
+        for rank in range(2):
+            worker.pid(rank)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == exit_codes.FAILED
+
+
+def test_the_processes_die_with_the_launcher(tmp_path: Path) -> None:
+    worker = Worker(tmp_path, "until_told()")
+    with worker.running() as process:
+        children = [worker.pid(rank) for rank in range(2)]
+        process.kill()
+        process.wait()
+        await_(lambda: not any(map(is_alive, children)))
+
+
+@pytest.mark.e2e
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be process 1 of a PID namespace")
+def test_as_process_1_the_launcher_reaps_orphaned_processes(tmp_path: Path) -> None:
+    orphan = "subprocess.run(['sh', '-c', '(sleep 0.2; exit 3) &'])\nuntil_told()"
+    worker = Worker(tmp_path, orphan)
+    with worker.running("unshare", "--pid", "--fork", "--mount-proc", "--kill-child") as unshare:
+        for rank in range(2):
+            worker.pid(rank)
+        (launched,) = children_of(unshare.pid)
+        time.sleep(0.5)
+        await_(lambda: len(children_of(launched)) == 2)
+        assert all(is_alive(child) for child in children_of(launched))
+        os.kill(launched, signal.SIGTERM)
+        assert unshare.wait(20) == exit_codes.LEFT
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the process ids of the children, including zombies."""
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))

@@ -1,0 +1,71 @@
+"""Members without a record get a grace period or are lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.elastic.membership.test_rules import inputs, member, view
+from tidewater.elastic.membership.missing import Missing, Sign, excused, heard, noted, unheard
+from tidewater.elastic.membership.rules import REST, View, decide, is_broken
+
+GRACE = 2.0
+WHOLE = view(4, "ab", member("a", 1), member("b", 2))
+GAP = replace(WHOLE, members=(member("a", 1),))
+
+
+def gap(now: float = 100) -> Missing:
+    """Return a state in which ``b`` is missing since ``now``."""
+    return noted(Missing(), GAP, WHOLE, now)
+
+
+def test_a_missing_record_is_kept_for_a_grace_period() -> None:
+    missing = noted(Missing(), WHOLE, View(), now=99)
+    assert missing == Missing(4)
+    missing = noted(noted(missing, GAP, WHOLE, now=100), GAP, GAP, now=101)
+    assert missing.since == {"b": 100}
+    kept = excused(GAP, missing, GRACE, now=101.9)
+    assert kept.member("b") == member("b", 2)
+    assert decide(kept, inputs("a"), now=101.9) == REST
+    assert excused(GAP, missing, GRACE, now=102) == GAP
+    assert noted(missing, WHOLE, GAP, now=103).since == {}
+
+
+def test_a_member_that_does_not_answer_has_no_grace_period() -> None:
+    for sign in (Sign.SILENT, Sign.ENDED):
+        missing = heard(gap(), {"b": sign})
+        assert excused(GAP, missing, GRACE, now=100) == GAP
+    assert missing.ended == {"b"}
+
+
+def test_a_member_that_has_ended_stays_removed() -> None:
+    missing = heard(heard(gap(), {"b": Sign.ENDED}), {"b": Sign.SILENT})
+    assert missing.ended == {"b"}
+
+
+def test_each_generation_has_its_own_grace_period() -> None:
+    later = noted(heard(gap(), {"b": Sign.SILENT}), view(5, "bc", member("c", 3)), View(), now=105)
+    assert (later.number, later.since, later.signs) == (5, {"b": 105}, {})
+
+
+def test_a_missing_record_keeps_its_last_value() -> None:
+    given_up = replace(WHOLE, members=(member("a", 1), member("b", 2, ready_after=4)))
+    assert is_broken(excused(GAP, noted(Missing(), GAP, given_up, now=100), GRACE, now=101))
+
+
+def test_a_leaving_member_has_no_grace_period() -> None:
+    leaving = replace(WHOLE, members=(member("a", 1), member("b", 2, leaving=True)))
+    missing = noted(Missing(), GAP, leaving, now=100)
+    assert excused(GAP, noted(missing, GAP, GAP, now=101), GRACE, now=101) == GAP
+
+
+def test_a_newcomer_does_not_take_over_the_job_while_all_records_are_missing() -> None:
+    empty = view(4, "ab", member("c", 9, ready_after=4, kind="t"))
+    kept = excused(empty, noted(Missing(), empty, View(), now=100), GRACE, now=101)
+    assert decide(kept, inputs("c"), now=900) == REST
+
+
+def test_members_are_asked_if_their_record_is_missing_or_they_are_silent_after_a_break() -> None:
+    assert unheard(WHOLE) == ()
+    assert [each.id for each in unheard(GAP)] == ["b", "a"]
+    given_up = replace(WHOLE, members=(member("a", 1), member("b", 2, ready_after=4)))
+    assert [each.id for each in unheard(given_up)] == ["a"]

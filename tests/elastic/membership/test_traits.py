@@ -1,0 +1,140 @@
+"""Workers with different traits are detected and get an error with the difference."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+from tests.elastic.workers import SECRET
+from tidewater.elastic.errors import RecordError
+from tidewater.elastic.membership.rules import Generation, Member, View
+from tidewater.elastic.membership.traits import Traits, code_digest, difference, refusal
+from tidewater.elastic.peer.handshake import Stranger
+
+
+def traits(width: int = 4, **more: str | int | float | bool | None) -> Traits:
+    model = nn.Sequential(nn.Linear(3, width), nn.BatchNorm1d(width))
+    return Traits.of(model, SECRET, **{"batch_size": 64, "seed": 0, "code": "1f", **more})
+
+
+def member(name: str, age: int, *, kind: Traits | None = None, ready_after: int = 0) -> Member:
+    return Member(name, name, "127.0.0.1", 1, (kind or traits()).digest(), ready_after, age=age)
+
+
+def test_equal_traits_have_equal_digests_and_no_difference() -> None:
+    assert traits() == traits()
+    assert traits().digest() == traits().digest()
+    assert len(traits().digest()) == 16
+    assert difference(traits(), traits(), peer="b") is None
+
+
+@pytest.mark.parametrize(
+    ("theirs", "words"),
+    [
+        pytest.param(traits(5), "the model's 0.weight is 4x3 of float32 here and 5x3 of float32 there", id="shape"),
+        pytest.param(traits(batch_size=32), "batch_size is 64 here and has another value there", id="batch-size"),
+        pytest.param(traits(code="2e"), "code is '1f' here and has another value there", id="code"),
+        pytest.param(traits(code="2e", seed=1), "seed is 0 here and has another value there", id="code-is-named-last"),
+        pytest.param(traits(extra=1), "extra is missing here", id="only-there"),
+        pytest.param(
+            Traits.of(nn.Linear(3, 4).half(), SECRET, batch_size=64, seed=0, code="1f"),
+            "the model's 0.weight is 4x3 of float32 here and missing there",
+            id="another-model",
+        ),
+    ],
+)
+def test_the_first_difference_is_named(theirs: Traits, words: str) -> None:
+    sentence = difference(traits(), theirs, peer="digits-1")
+    assert sentence is not None
+    assert f"can't train with digits-1: {words}. " in sentence
+    assert "--job" in sentence
+    assert theirs.digest() != traits().digest()
+
+
+def test_traits_arrive_at_a_peer_unchanged() -> None:
+    assert Traits.from_json(traits().to_json()) == traits()
+    for data in (b"{", b"[]", b'{"version": 99}', b'{"version": 2, "values": 3, "shapes": []}'):
+        with pytest.raises(RecordError):
+            Traits.from_json(data)
+
+
+def test_a_newcomer_with_other_traits_gets_an_error_that_names_the_difference() -> None:
+    view = View(Generation(4, 9, (member("a", 1),), "start"), 7, (member("a", 1),))
+    sentence = refusal(view, "c", traits(seed=7), lambda _: traits())
+    assert sentence is not None
+    assert "can't train with a: seed is 7 here and has another value there" in sentence
+
+
+def test_a_newcomer_with_equal_traits_is_not_refused() -> None:
+    view = View(Generation(4, 9, (member("a", 1),), "start"), 7, (member("a", 1),))
+    assert refusal(view, "c", traits(), lambda _: None) is None
+
+
+@pytest.mark.parametrize("answer", [pytest.param(None, id="none"), pytest.param(traits(seed=9), id="somebody-else")])
+def test_a_record_whose_process_does_not_answer_is_ignored_after_it_expires(answer: Traits | None) -> None:
+    """All workers were killed a moment ago and restart with other settings."""
+    view = View(Generation(4, 9, (member("a", 1),), "start"), 7, (member("a", 1),))
+    assert refusal(view, "c", traits(seed=7), lambda _: answer) is None
+
+
+def test_any_live_peer_can_report_the_difference() -> None:
+    a, b = member("a", 1), member("b", 2)
+    view = View(Generation(4, 9, (a, b), "start"), 7, (a, b))
+    assert refusal(view, "c", traits(seed=7), lambda asked: traits() if asked.id == "b" else None)
+
+
+def test_before_the_first_generation_the_oldest_applicant_decides() -> None:
+    view = View(members=(member("b", 2), member("a", 1, kind=traits(seed=7))))
+    assert refusal(view, "a", traits(seed=7), lambda _: None) is None
+    assert refusal(view, "b", traits(), lambda asked: traits(seed=7) if asked.id == "a" else None)
+
+
+def test_workers_with_changed_traits_can_continue_a_job_whose_workers_are_all_gone() -> None:
+    view = View(Generation(4, 9, (member("a", 1),), "start"), 7, ())
+    assert refusal(view, "c", traits(seed=7), lambda _: None) is None
+    taken_up = replace(view, members=(member("c", 3, ready_after=4),))
+    assert refusal(taken_up, "d", traits(seed=7), lambda _: traits())
+
+
+def test_the_code_digest_depends_on_contents_and_names_but_not_on_the_location(tmp_path: Path) -> None:
+    for place, text in (("one", "x = 1\n"), ("two", "x = 1\n"), ("three", "x = 2\n")):
+        (tmp_path / place / "sub").mkdir(parents=True)
+        (tmp_path / place / "sub" / "a.py").write_text(text)
+        (tmp_path / place / "notes.txt").write_text(place)
+    one, two, three = (code_digest(tmp_path / place) for place in ("one", "two", "three"))
+    assert one == two != three
+    assert code_digest(tmp_path / "one", tmp_path / "one" / "sub" / "a.py") != one
+
+
+def test_a_workers_values_are_neither_sent_nor_guessed_without_the_secret() -> None:
+    """A flag of the script may be a password."""
+    mine, theirs = traits(token="hunter2"), traits(token="other")
+    assert b"hunter2" not in mine.to_json()
+    sentence = difference(theirs, Traits.from_json(mine.to_json()), peer="b")
+    assert sentence is not None
+    assert "token is 'other' here and has another value there" in sentence
+    assert "hunter2" not in sentence
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+    said = {"batch_size": 64, "seed": 0, "code": "1f", "token": "hunter2"}
+    guessed = Traits.of(model, b"another secret", **said)  # type: ignore[arg-type]
+    assert not set(guessed.values) & set(mine.values)
+    assert guessed.digest() != mine.digest()
+
+
+def test_equal_values_of_different_flags_have_different_digests() -> None:
+    values = dict(traits(one="x", two="x").values)
+    assert values["one"] != values["two"]
+
+
+def test_a_worker_with_another_secret_is_refused_by_name() -> None:
+    def ask(_: Member) -> Traits | None:
+        raise Stranger
+
+    view = View(Generation(4, 9, (member("a", 1),), "start"), 7, (member("a", 1),))
+    sentence = refusal(view, "c", traits(seed=7), ask)
+    assert sentence is not None
+    assert "can't train with a: it has another secret" in sentence
+    assert "TIDEWATER_SECRET" in sentence

@@ -1,0 +1,104 @@
+"""What the runtime can't train is refused by name, with a remedy, before the worker joins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import OneCycleLR
+from torch.utils.data import Dataset, IterableDataset, TensorDataset
+
+from tidewater.contract import env
+from tidewater.elastic.config import Config
+from tidewater.elastic.errors import ConfigError
+from tidewater.elastic.method.checks import check
+from tidewater.elastic.training import Training
+
+
+def config(*flags: str) -> Config:
+    environ = {env.JOB: "j", env.ETCD: "http://e:2379", env.CHECKPOINTS: "/checkpoints"}
+    return Config.parse(["--epochs", "2", "--batch-size", "10", *flags], environ)
+
+
+CONFIG = config()
+
+
+class Stream(IterableDataset[int]):
+    """It can't continue anywhere but at its beginning."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(100))
+
+
+class Unsized(Stream):
+    def state_dict(self) -> dict[str, int]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        pass
+
+
+class Sized(Unsized):
+    def __len__(self) -> int:
+        return 101
+
+
+class Endless(Dataset[int]):
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+def training(dataset: Any, total_steps: int = 0, **more: Any) -> Training:
+    model = nn.Linear(1, 1)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    scheduler: Any = OneCycleLR(sgd, 0.1, total_steps=total_steps) if total_steps else ()
+    return Training(
+        model=model, optimizer=sgd, dataset=dataset, loss=lambda model, batch: batch, scheduler=scheduler, **more
+    )
+
+
+def test_a_dataset_without_a_length_is_refused_with_the_reason_and_the_remedy() -> None:
+    with pytest.raises(ConfigError, match=r"Endless, has no .* exactly once .* __len__ and __getit"):
+        check(training(Endless()), CONFIG)
+
+
+def test_a_stream_that_can_continue_is_accepted() -> None:
+    check(training(Unsized()), CONFIG)
+
+
+def test_a_stream_that_cannot_continue_is_refused_with_the_reason_and_the_remedy() -> None:
+    with pytest.raises(ConfigError, match=r"Stream, is a stream without state_dict and load_state_dict: .* middle"):
+        check(training(Stream()), CONFIG)
+
+
+def test_a_stream_is_read_by_one_process() -> None:
+    with pytest.raises(ConfigError, match=r"--data-workers is 2: one process must read .* use --data-workers 0"):
+        check(training(Unsized()), config("--data-workers", "2"))
+
+
+def test_a_schedule_needs_the_length_of_a_stream_or_of_the_job() -> None:
+    def half(_: float) -> float:
+        return 0.5
+
+    for more in ({"schedule": half}, {"total_steps": 22}):
+        check(training(Sized(), **more), CONFIG)
+        check(training(Unsized(), **more), config("--max-steps", "22"))
+        with pytest.raises(ConfigError, match=r"the training's schedule.* depends .* give --max-steps, or .* __len__"):
+            check(training(Unsized(), **more), CONFIG)
+    with pytest.raises(ConfigError, match=r"total_steps=22, and the job has 23 steps: give it config\.max_steps"):
+        check(training(Unsized(), total_steps=22), config("--max-steps", "23"))
+
+
+def test_validation_data_without_an_index_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"the training's validation, Sized, has no .* __len__ and __getitem__"):
+        check(training(TensorDataset(torch.zeros(1)), validation=Sized()), CONFIG)
+
+
+def test_a_one_cycle_schedule_shorter_than_the_job_is_refused_with_the_right_number() -> None:
+    dataset = TensorDataset(torch.zeros(101))
+    check(training(dataset, total_steps=22), CONFIG)
+    with pytest.raises(ConfigError, match=r"OneCycleLR, has total_steps=21, and the job has 22 steps: .*config\.steps"):
+        check(training(dataset, total_steps=21), CONFIG)

@@ -1,0 +1,34 @@
+"""The log format is an interface for people and tools."""
+
+from __future__ import annotations
+
+import io
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidewater.elastic.observe.log import Log, line, parse
+
+
+def test_a_report_begins_with_the_fields_of_the_design_in_order() -> None:
+    stream = io.StringIO()
+    log = Log("w-0", stream=stream, clock=lambda: 0.12)
+    log.progress(step=120, epoch=3, world_size=2, generation=4, loss=0.31212, samples_per_s=850)
+    assert stream.getvalue() == (
+        "step=120 epoch=3 world_size=2 generation=4 loss=0.3121 samples_per_s=850 "
+        "worker=w-0 time=1970-01-01T00:00:00.120Z\n"
+    )
+
+
+def test_events_begin_with_their_name_and_debug_events_are_off_by_default() -> None:
+    stream = io.StringIO()
+    log = Log("w-0", stream=stream, clock=lambda: 0.0)
+    log.event("peer_lost", peer="w 1")
+    log.debug("detail")
+    assert stream.getvalue().startswith('event=peer_lost peer="w 1" worker=w-0 ')
+    assert stream.getvalue().count("\n") == 1
+
+
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc"])))
+def test_any_text_is_logged_and_parsed_unchanged(text: str) -> None:
+    assert parse(line(value=text, next=1)) == {"value": text, "next": "1"}

@@ -1,0 +1,244 @@
+"""Peers that do not answer are detected in time, and no other peer is reported."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.elastic.workers import CHECKOUT, SECRET, free_port
+from tidewater.elastic.membership.rules import Member
+from tidewater.elastic.peer.handshake import HELLO, Identity, Responder
+from tidewater.elastic.peer.heartbeat import LATE_SECONDS, Heartbeat
+from tidewater.elastic.peer.server import PONG, PeerServer
+
+TIMEOUT = 3.0
+"""A peer that is only slow must answer in this time."""
+SLACK = 30.0
+"""For a busy machine."""
+
+Start = Callable[..., Heartbeat]
+
+
+def member(name: str, port: int) -> Member:
+    return Member(name, name, "127.0.0.1", port, "", 0)
+
+
+def living(name: str) -> Member:
+    server = PeerServer(Identity(SECRET, name))
+    server.start()
+    return member(name, server.port)
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    started = []
+
+    def start_heartbeat(*, timeout: float = TIMEOUT, **more: object) -> Heartbeat:
+        heartbeat = Heartbeat(Identity(SECRET, "me"), interval=0.1, timeout=timeout, **more)  # type: ignore[arg-type]
+        heartbeat.start()
+        started.append(heartbeat)
+        return heartbeat
+
+    yield start_heartbeat
+    for heartbeat in started:
+        heartbeat.stop()
+
+
+@pytest.fixture
+def frozen() -> Iterator[tuple[Member, subprocess.Popen[str]]]:
+    """Yield a peer's process that can be stopped; its kernel continues to accept connections."""
+    code = (
+        "import time\nfrom tidewater.elastic.peer.server import PeerServer\n"
+        f"from tidewater.elastic.peer.handshake import Identity\nserver = PeerServer(Identity({SECRET!r}, 'b'))\n"
+        "server.start()\nprint(server.port, flush=True)\ntime.sleep(600)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    yield member("b", int(process.stdout.readline())), process
+    process.kill()
+    process.wait()
+
+
+class Deaf:
+    """A peer that answers until it is disconnected; connections to it stay open."""
+
+    def __init__(self) -> None:
+        self.reachable = True
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            connection, _ = self._listener.accept()
+            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        responder = Responder(Identity(SECRET, "b"))
+        connection.sendall(responder.challenge)
+        connection.sendall(responder.answer(connection.recv(HELLO))[0])
+        while connection.recv(4096):
+            if self.reachable:
+                connection.sendall(PONG)
+
+
+def until(condition: Callable[[], object], seconds: float = TIMEOUT + SLACK) -> float:
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < seconds
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+def stays(condition: Callable[[], object], seconds: float = 1.5 * TIMEOUT) -> None:
+    began = time.monotonic()
+    while time.monotonic() - began < seconds:
+        assert condition()
+        time.sleep(0.05)
+
+
+def test_a_stopped_process_is_silent_until_it_continues(
+    start: Start, frozen: tuple[Member, subprocess.Popen[str]]
+) -> None:
+    peer, process = frozen
+    accused: list[str] = []
+    heartbeat = start(on_silent=lambda each: accused.append(each.id))
+    heartbeat.watch([peer, living("c")])
+    heartbeat.tense(True)
+    stays(lambda: not heartbeat.silent())
+    os.kill(process.pid, signal.SIGSTOP)
+    assert until(lambda: heartbeat.silent() == {"b"}) > TIMEOUT / 2
+    until(lambda: accused == ["b"])
+    heartbeat.tense(False)
+    stays(lambda: heartbeat.silent() == {"b"}, TIMEOUT / 2)
+    os.kill(process.pid, signal.SIGCONT)
+    until(lambda: not heartbeat.silent())
+    assert accused == ["b"]
+
+
+def test_an_unreachable_peer_is_silent_since_the_first_attempt(start: Start) -> None:
+    with socket.socket() as listener:  # its queue is full: connections are neither accepted nor refused
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        port = listener.getsockname()[1]
+        waiting = [socket.socket() for _ in range(3)]
+        for each in waiting:
+            each.setblocking(False)
+            each.connect_ex(("127.0.0.1", port))
+        heartbeat = start()
+        heartbeat.watch([member("b", port)])
+        heartbeat.tense(True)
+        assert until(lambda: heartbeat.silent() == {"b"}) > TIMEOUT / 2
+        for each in waiting:
+            each.close()
+
+
+def test_a_disconnected_peer_is_silent_although_its_connection_is_open(start: Start) -> None:
+    deaf = Deaf()
+    heartbeat = start()
+    heartbeat.watch([member("b", deaf.port)])
+    heartbeat.tense(True)
+    stays(lambda: not heartbeat.silent(), TIMEOUT)
+    deaf.reachable = False
+    until(lambda: heartbeat.silent() == {"b"})
+    deaf.reachable = True
+    until(lambda: not heartbeat.silent())
+
+
+def test_a_process_that_has_ended_is_not_waited_for(start: Start) -> None:
+    heartbeat = start(timeout=60)
+    heartbeat.watch([member("b", free_port())])
+    heartbeat.tense(True)
+    until(lambda: heartbeat.silent() == {"b"}, 30)
+
+
+def test_another_process_on_the_same_port_does_not_answer_for_the_peer(start: Start) -> None:
+    heartbeat = start()
+    stranger = living("b-of-today")
+    heartbeat.watch([member("b-of-yesterday", stranger.peer_port)])
+    heartbeat.tense(True)
+    until(lambda: heartbeat.silent())
+
+
+def test_a_peer_in_one_long_step_answers(start: Start) -> None:
+    peer, done = living("b"), threading.Event()
+
+    def work() -> None:
+        while not done.is_set():
+            sum(range(10_000))
+
+    heartbeat = start()
+    heartbeat.watch([peer])
+    heartbeat.tense(True)
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        stays(lambda: not heartbeat.silent())
+    finally:
+        done.set()
+
+
+def test_no_peer_is_pinged_before_a_step_is_late(start: Start) -> None:
+    began: list[float] = []
+    heartbeat = start(since=lambda: began[-1] if began else None)
+    heartbeat.watch([member("b", free_port())])
+    stays(lambda: not heartbeat.silent(), TIMEOUT)
+    began.append(time.monotonic())
+    assert until(lambda: heartbeat.silent()) >= LATE_SECONDS - 0.05
+
+
+def test_in_a_new_generation_no_member_counts_as_silent(start: Start) -> None:
+    gone = member("b", free_port())
+    heartbeat = start()
+    heartbeat.watch([gone])
+    heartbeat.tense(True)
+    until(lambda: heartbeat.silent() == {"b"})
+    heartbeat.watch([gone])
+    assert heartbeat.silent() == {"b"}
+    heartbeat.watch([living("c")])
+    assert heartbeat.silent() == set()
+    stays(lambda: not heartbeat.silent(), TIMEOUT)
+
+
+def test_a_worker_does_not_ping_itself(start: Start) -> None:
+    heartbeat = start()
+    heartbeat.watch([member("me", free_port())])
+    heartbeat.tense(True)
+    stays(lambda: not heartbeat.silent(), TIMEOUT / 2)
+
+
+def test_a_worker_that_was_stopped_reports_no_peer_as_silent(frozen: tuple[Member, subprocess.Popen[str]]) -> None:
+    """The watching process and its peer are both stopped. When both continue, neither counts as silent."""
+    peer, peer_process = frozen
+    code = (
+        "import sys, time\nfrom tidewater.elastic.peer.heartbeat import Heartbeat\n"
+        "from tidewater.elastic.membership.rules import Member\n"
+        "from tidewater.elastic.peer.handshake import Identity\n"
+        f"heartbeat = Heartbeat(Identity({SECRET!r}, 'me'), interval=0.1, timeout={TIMEOUT},"
+        " on_silent=lambda member: print('silent', flush=True))\n"
+        f"heartbeat.start()\nheartbeat.watch([Member('b', 'b', '127.0.0.1', {peer.peer_port}, '', 0)])\n"
+        "heartbeat.tense(True)\nprint('watching', flush=True)\ntime.sleep(600)\n"
+    )
+    watcher = subprocess.Popen([sys.executable, "-c", code], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert watcher.stdout
+        assert watcher.stdout.readline() == "watching\n"
+        time.sleep(TIMEOUT / 2)
+        for process in (peer_process, watcher):
+            os.kill(process.pid, signal.SIGSTOP)
+        time.sleep(1.5 * TIMEOUT)
+        for process in (watcher, peer_process):
+            os.kill(process.pid, signal.SIGCONT)
+        time.sleep(1.5 * TIMEOUT)
+        watcher.kill()
+        assert watcher.stdout.read() == ""
+    finally:
+        watcher.kill()
+        watcher.wait()

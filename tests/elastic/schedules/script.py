@@ -1,0 +1,313 @@
+"""The training script of the forked workers: a tiny regression that keeps a ledger of its samples.
+
+It has every kind of state: parameters, momentum, buffers that the forward pass changes, and an average of the weights
+that changes in ``on_step``.
+
+    exit_code = main(Options(...), argv)
+
+The dataset returns each sample's index as part of the sample, so that the loss function knows which samples it really
+gets. Timing and randomness are controlled: steps take about a millisecond, and all workers compute the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import Dataset, IterableDataset
+
+import tidewater
+from tests.elastic.group import kinds
+from tests.elastic.schedules import breakages
+from tests.elastic.schedules.ledger import SUFFIX, Attempt, Final, Restored, Scribe
+from tests.elastic.schedules.points import Points
+from tidewater.elastic.checkpoint import Checkpoints
+from tidewater.elastic.membership.rules import Generation
+from tidewater.elastic.parts import Parts
+from tidewater.elastic.peer import handover
+from tidewater.elastic.state import State
+from tidewater.elastic.training import Report, Training
+
+TOTAL = 50
+BATCH_SIZE = 7
+"""50 is no multiple: an epoch's last step has one sample, so most ranks have none."""
+HELD_OUT = 300
+"""Validation samples: some rounds of an evaluation, the last of which not all ranks have a sample in."""
+_FEATURES = 6
+_EPOCH_SEEDS = 20261121
+
+
+@dataclass(frozen=True)
+class Options:
+    """A test's settings for one worker, in addition to its command line."""
+
+    folder: Path
+    """Of this worker: its log, and the files that arm its points."""
+    ledgers: Path
+    process: str
+    breakage: str = ""
+    """One of ``breakages.ALL``."""
+    hidden: int = 4
+    """Width of the model."""
+    nan_at: int = 0
+    """The loss of this step is not a number."""
+    overflow_at: int = 0
+    """The gradients of this step are infinite in this worker."""
+    memory: int = 1000
+    """Samples that fit in one pass."""
+    flip_at: int = 0
+    """A bit of a parameter is flipped after this step."""
+    clock_skew_seconds: float = 0.0
+    group: str = "reconfigured"
+    """One of ``kinds.KINDS``."""
+    stream: bool = False
+    """The dataset is a stream."""
+
+
+class Numbers(Dataset[tuple[torch.Tensor, torch.Tensor, int]]):
+    """Samples of an input, a noisy function of it, and its index."""
+
+    def __init__(self) -> None:
+        generator = torch.Generator().manual_seed(_EPOCH_SEEDS)
+        self._inputs = torch.randn(TOTAL, _FEATURES, generator=generator)
+        weights = torch.randn(_FEATURES, 1, generator=generator)
+        self._targets = self._inputs @ weights + torch.randn(TOTAL, 1, generator=generator)
+
+    def __len__(self) -> int:
+        return TOTAL
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor, int]:
+        return self._inputs[index], self._targets[index], index
+
+
+class Stream(IterableDataset[tuple[torch.Tensor, torch.Tensor, int]]):
+    """The same samples in their order, without an index."""
+
+    def __init__(self) -> None:
+        self._numbers, self._next = Numbers(), 0
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor, int]]:
+        while self._next < TOTAL:
+            self._next += 1
+            yield self._numbers[self._next - 1]
+        self._next = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"next": self._next}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self._next = state["next"]
+
+
+class Keys(Dataset[int]):
+    """Numbers whose sum shows whether one of them is missing or was added twice."""
+
+    def __init__(self) -> None:
+        generator = torch.Generator().manual_seed(_EPOCH_SEEDS)
+        self._keys: list[int] = torch.randint(1, 2**40, (HELD_OUT,), generator=generator).tolist()
+
+    def __len__(self) -> int:
+        return HELD_OUT
+
+    def __getitem__(self, index: int) -> int:
+        return self._keys[index]
+
+    def mean(self) -> float:
+        """Return the correct result of every evaluation."""
+        return sum(self._keys) / HELD_OUT
+
+
+class Means(nn.Module):
+    """Tracks the mean of its input in a buffer, as batch normalization does, and doesn't change the input.
+
+    So the loss is the same at any number of workers.
+    """
+
+    mean: torch.Tensor
+    passes: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(_FEATURES))
+        self.register_buffer("passes", torch.zeros((), dtype=torch.long))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.mean.lerp_(inputs.detach().mean(0), 0.1)
+            self.passes += 1
+        return inputs
+
+
+class Average:
+    """An exponential average of a model's parameters, and the number of steps in it."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._values = [parameter.detach().clone() for parameter in model.parameters()]
+        self._steps = 0
+
+    def update(self) -> None:
+        for mine, now in zip(self._values, self._model.parameters(), strict=True):
+            mine.lerp_(now.detach(), 0.1)
+        self._steps += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"values": self._values, "steps": self._steps}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._values, self._steps = list(state["values"]), state["steps"]
+
+
+class Witness:
+    """Records what this process does."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._scribe = Scribe(options.ledgers / f"{options.process}{SUFFIX}")
+        self._points = Points(options.folder)
+        self._state: State | None = None
+        self._average: Average
+        self._generation: Generation | None = None
+        self._rank = 0
+        self._restored_from = 0
+        """Generation that applied the last step of the checkpoint that was read; 0: there was none."""
+
+    def install(self) -> None:
+        """Record every generation at its start, and install the named moments."""
+        synchronise, restore, load = handover.synchronise, handover._restore, Checkpoints.load
+
+        @functools.wraps(synchronise)
+        def witnessed(parts: Parts, generation: Generation, rank: int, *more: Any) -> Any:
+            self._state, self._generation, self._rank = parts.state, generation, rank
+            return synchronise(parts, generation, rank, *more)
+
+        @functools.wraps(restore)
+        def restored(parts: Parts, generation: Generation, *more: Any) -> None:
+            state = parts.state
+            applied_in, runs = state.applied_in, state.runs
+            restore(parts, generation, *more)
+            # Before the state is sent: this process, or its generation, may end during the transfer.
+            base = applied_in if state.runs is runs else self._restored_from
+            self._scribe.write(Restored(state.step, generation.number, base))
+
+        @functools.wraps(load)
+        def loaded(checkpoints: Checkpoints, *more: Any) -> Any:
+            found = load(checkpoints, *more)
+            self._restored_from = found.tree["applied_in"] if found else 0
+            return found
+
+        handover.synchronise = witnessed  # type: ignore[assignment]
+        handover._restore = restored  # type: ignore[assignment]
+        Checkpoints.load = loaded  # type: ignore[assignment, method-assign]
+        self._points.install()
+
+    def loss(self, model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        """Return the mean squared error; the ledger records its backward pass."""
+        inputs, targets, samples = batch
+        self._need_memory(len(samples))
+        loss = nn.functional.mse_loss(model(inputs), targets)
+        if loss.requires_grad and self._state is not None:
+            ids = tuple(int(sample) for sample in samples)
+            # Called with the weight of this mean in the whole step, before any parameter has its gradient.
+            hookable: Any = loss
+            hookable.register_hook(lambda weight: self._attempted(ids, float(weight)))
+            if self._state.step + 1 == self._options.nan_at:
+                loss = loss * float("nan")
+            if self._state.step + 1 == self._options.overflow_at:
+                hookable.register_hook(lambda weight: weight * float("inf"))
+        return loss
+
+    def _need_memory(self, samples: int) -> None:
+        if samples > self._options.memory:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    def _attempted(self, samples: tuple[int, ...], weight: float) -> None:
+        state, generation = self._state, self._generation
+        assert state is not None
+        assert generation is not None
+        cursor = state.cursor
+        self._scribe.write(
+            Attempt(
+                step=state.step + 1,
+                generation=generation.number,
+                rank=self._rank,
+                size=len(generation.members),
+                epoch=cursor.epoch,
+                base=state.applied_in,
+                weight=weight,
+                samples=samples,
+            )
+        )
+        self._points.reach("gradients")
+        if cursor.offset + BATCH_SIZE >= TOTAL:
+            self._points.reach("epoch-gradients")
+
+    def score(self, model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+        """Return the sum of the keys."""
+        self._points.reach("score")
+        self._need_memory(len(batch))
+        return batch.sum().double()
+
+    def on_step(self, report: Report) -> None:
+        """Update the average, and record a final step."""
+        state = self._state
+        assert state is not None
+        self._average.update()
+        self._scribe.write(
+            Final(
+                step=report.step,
+                generation=report.generation,
+                rank=report.rank,
+                size=report.world_size,
+                loss=report.loss,
+                digest=state.digest() if state.step == report.step else "",
+                at=time.monotonic(),
+                samples=report.samples,
+                scale=state.scaler.get_scale(),
+            )
+        )
+        if report.step == self._options.flip_at:
+            next(state.model.parameters()).detach().view(torch.int32)[0, 0] ^= 1
+        self._points.reach("final")
+        if state.cursor.offset == 0:
+            self._points.reach("epoch-final")
+
+    def training(self, _: tidewater.Config) -> Training:
+        """Return the workers' training."""
+        torch.manual_seed(_EPOCH_SEEDS)
+        hidden = self._options.hidden
+        model = nn.Sequential(Means(), nn.Linear(_FEATURES, hidden), nn.Tanh(), nn.Linear(hidden, 1))
+        self._average = Average(model)
+        # Low enough that rounding errors vanish: at ten times this rate they grow, and runs differ.
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.002, momentum=0.9, weight_decay=1e-3)
+        optimizer.register_step_pre_hook(lambda *_: self._points.reach("apply"))
+        optimizer.register_step_post_hook(lambda *_: self._points.reach("applied"))
+        return Training(
+            model=model,
+            optimizer=optimizer,
+            dataset=Stream() if self._options.stream else Numbers(),
+            loss=self.loss,
+            validation=Keys(),
+            score=self.score,
+            stateful={"average": self._average},
+            on_step=self.on_step,
+        )
+
+
+def main(options: Options, argv: list[str]) -> int:
+    """Train as one worker."""
+    if options.clock_skew_seconds:
+        real = time.time
+        time.time = lambda: real() + options.clock_skew_seconds
+    kinds.use(options.group)
+    witness = Witness(options)
+    witness.install()
+    if options.breakage:
+        breakages.ALL[options.breakage]()
+    return tidewater.run(witness.training, argv)

@@ -1,0 +1,166 @@
+"""Random schedules of kills, freezes, joins and leaves: no sample is lost or repeated, replicas stay equal.
+
+    pytest tests/elastic/schedules/test_schedules.py                                # one schedule per named moment
+    TIDEWATER_SCHEDULES=0:100 pytest tests/elastic/schedules/test_schedules.py      # a hundred, as `make soak` does
+    TIDEWATER_SCHEDULES=17:18 pytest tests/elastic/schedules/test_schedules.py      # one, on its own job
+    … test_schedules.py -k nccl                                                     # only on the double of NCCL
+
+Real processes, gloo and etcd. All schedules run one after the other on one long-lived job, so that each starts with the
+result of the previous one. After a failure, and for another kind of group, the next schedule gets a new job. Seeds that
+are asked for run on each kind of group; one schedule per moment takes the kinds in turns.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.elastic.group.kinds import KINDS as KINDS_OF_GROUP
+from tests.elastic.schedules import points
+from tests.elastic.schedules.arena import COMMON, MOST_CHANGES, Aim, Arena
+from tests.elastic.schedules.forked import Job
+from tests.elastic.schedules.ledger import Book
+from tests.elastic.schedules.plan import KINDS, ONE_PER_MOMENT, schedule
+from tests.elastic.schedules.script import TOTAL
+from tests.farm import Farm
+from tidewater.contract import exit_codes
+
+ASKED_FOR = os.environ.get("TIDEWATER_SCHEDULES")
+SCHEDULES = [
+    (kind, seed)
+    for turn, kind in enumerate(KINDS_OF_GROUP)
+    for seed in (range(*map(int, ASKED_FOR.split(":"))) if ASKED_FOR else ONE_PER_MOMENT[turn :: len(KINDS_OF_GROUP)])
+]
+HIT_RATE = 0.8
+"""Of the strikes at named moments, at least so many must find their victim there."""
+CALM_SECONDS = 300.0
+NOISE = 1e-4
+"""Of the mean loss of an epoch, relative. Other world sizes add in another order, and nothing else differs."""
+
+
+class Ring:
+    """The current arena."""
+
+    def __init__(self, make: Callable[[str], Arena]) -> None:
+        self._make = make
+        self.arena: Arena | None = None
+        self.pauses: list[float] = []
+        self.changes: list[float] = []
+        self.aims: list[Aim] = []
+
+    def enter(self, group: str) -> Arena:
+        if self.arena is not None and self.arena.group != group:
+            self.discard()
+        if self.arena is None:
+            self.arena = self._make(group)
+        return self.arena
+
+    def discard(self) -> None:
+        if self.arena:
+            self.arena.job.kill()
+        self.arena = None
+
+
+@pytest.fixture(scope="module")
+def ring(farm: Farm, etcd: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ring]:
+    numbers = itertools.count()
+    ring = Ring(lambda group: Arena(farm, tmp_path_factory.mktemp(f"arena{next(numbers)}"), etcd, group))
+    yield ring
+    ring.discard()
+
+
+def test_every_kind_of_fault_and_every_named_moment_occurs() -> None:
+    moves = [move for seed in range(100) for move in schedule(seed).moves]
+    for point in points.ALL:
+        kinds = {move.kind for move in moves if move.point == point}
+        assert {"kill", "freeze", "leave"} <= kinds, f"at {point} only {kinds}"
+    assert {move.kind for move in moves if not move.point} == set(KINDS)
+    together = sum(not move.gap_seconds for seed in range(100) for move in schedule(seed).moves[1:])
+    assert together >= 20
+    assert schedule(17) == schedule(17)
+
+
+def test_one_schedule_per_moment_covers_every_moment_and_every_fault() -> None:
+    first = [schedule(seed).moves[0] for seed in ONE_PER_MOMENT]
+    assert [move.point for move in first] == list(points.ALL)
+    assert [move.kind for move in first[:6]] == ["kill", "freeze", "leave"] * 2
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(("group", "seed"), SCHEDULES, ids=[f"{group}-schedule-{seed}" for group, seed in SCHEDULES])
+def test_no_sample_is_lost_or_repeated_and_all_replicas_stay_equal(ring: Ring, group: str, seed: int) -> None:
+    planned = schedule(seed)
+    print(planned)
+    arena = ring.enter(group)
+    try:
+        arena.play(planned)
+    except BaseException:
+        ring.discard()
+        raise
+    ring.pauses.append(arena.pauses[-1])
+    ring.changes.append(arena.changes[-1])
+    ring.aims += arena.aims
+    arena.aims.clear()
+
+
+@pytest.mark.e2e
+def test_most_faults_hit_their_worker_at_the_named_moment(ring: Ring) -> None:
+    if not ring.aims:  # only this test was selected
+        test_no_sample_is_lost_or_repeated_and_all_replicas_stay_equal(ring, *SCHEDULES[0])
+    missed = Counter(aim.point for aim in ring.aims if not aim.hit)
+    hits = sum(aim.hit for aim in ring.aims)
+    print(f"{hits} of {len(ring.aims)} strikes came at their moment; missed: {dict(missed)}")
+    assert hits >= HIT_RATE * len(ring.aims), f"{hits} of {len(ring.aims)}; missed: {dict(missed)}"
+
+
+@pytest.mark.e2e
+def test_the_membership_settles_after_every_fault(ring: Ring) -> None:
+    if not ring.changes:  # only this test was selected
+        test_no_sample_is_lost_or_repeated_and_all_replicas_stay_equal(ring, *SCHEDULES[0])
+    assert statistics.mean(ring.changes) <= MOST_CHANGES, ring.changes
+
+
+@pytest.mark.e2e
+def test_the_loss_equals_that_of_an_undisturbed_run(ring: Ring, farm: Farm, etcd: str) -> None:
+    if ring.arena is None:  # only this test was selected, or the last schedule has failed
+        test_no_sample_is_lost_or_repeated_and_all_replicas_stay_equal(ring, *SCHEDULES[0])
+    assert ring.arena is not None
+    ring.arena.job.kill()
+    disturbed = ring.arena.job.book
+    disturbed.refresh()
+    steps = -(-TOTAL // 7)
+    epochs = disturbed.reached // steps
+    flags = ("--epochs", str(epochs), "--checkpoint-every", "100000", "--report-every", "1000")
+    calm = Job(farm, ring.arena.job.folder.with_name("calm"), etcd, *COMMON, *flags)
+    assert calm.start("calm").wait(CALM_SECONDS) == exit_codes.FINISHED
+    calm.book.refresh()
+    calm.book.refresh()  # the newest entries count only after another refresh
+    assert samples(disturbed, epochs * steps) == samples(calm.book, epochs * steps)
+    pairs = [(epoch_loss(disturbed, epoch, steps), epoch_loss(calm.book, epoch, steps)) for epoch in range(epochs)]
+    worst = max(abs(one - other) / other for one, other in pairs)
+    print(f"{len(ring.pauses)} schedules over {disturbed.reached} steps, {len(ring.arena.job.workers)} workers")
+    print(f"generations per event: mean {statistics.mean(ring.changes):.2f}, worst {max(ring.changes):.2f}")
+    print(f"longest pause: median {statistics.median(ring.pauses):.2f} s, worst {max(ring.pauses):.2f} s")
+    print(f"loss of the last epoch {pairs[-1][0]:.6f}, undisturbed {pairs[-1][1]:.6f}, worst difference {worst:.2e}")
+    assert worst < NOISE
+
+
+def samples(book: Book, steps: int) -> list[list[int]]:
+    """Return the samples that each step really consumed."""
+    history = book.history()
+    return [
+        sorted(sample for attempt in history[step] if attempt.weight for sample in attempt.samples)
+        for step in range(1, steps + 1)
+    ]
+
+
+def epoch_loss(book: Book, epoch: int, steps: int) -> float:
+    """Return the mean loss over the samples of an epoch."""
+    finals = [next(iter(book.finals[step].values())) for step in range(epoch * steps + 1, (epoch + 1) * steps + 1)]
+    sizes = [min(7, TOTAL - 7 * index) for index in range(steps)]
+    return sum(final.loss * size for final, size in zip(finals, sizes, strict=True)) / TOTAL

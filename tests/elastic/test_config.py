@@ -1,0 +1,95 @@
+"""All settings are checked together."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from tidewater.contract import env
+from tidewater.elastic.config import Config, no_flags
+from tidewater.elastic.errors import ConfigError
+from tidewater.elastic.flags import parser
+
+ENVIRON = {
+    env.JOB: "digits", env.ETCD: "http://e1:2379, http://e2:2379", env.WORKER: "w-0", env.HOST: "10.0.0.7",
+    env.MIN_WORKERS: "2", env.MAX_WORKERS: "5", env.DATA: "/data/digits", env.CHECKPOINTS: "/data/checkpoints/digits",
+}  # fmt: skip
+
+
+def test_the_environment_of_a_manifest_is_a_complete_configuration() -> None:
+    config = Config.parse([], ENVIRON)
+    assert (config.job, config.worker, config.host) == ("digits", "w-0", "10.0.0.7")
+    assert config.etcd == ("http://e1:2379", "http://e2:2379")
+    assert (config.min_workers, config.max_workers) == (2, 5)
+    assert config.data == Path("/data/digits")
+
+
+def test_a_flag_takes_precedence_over_the_environment() -> None:
+    assert Config.parse(["--job", "other", "--max-workers", "9"], ENVIRON).job == "other"
+
+
+def test_all_mistakes_are_reported_together() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Config.parse(
+            ["--epochs", "0", "--heartbeat-seconds", "0", "--max-workers", "1", "--metrics-port", "65536"],
+            {env.MIN_WORKERS: "3"},
+        )
+    for words in (
+        "--job",
+        "--etcd",
+        "--checkpoints",
+        "--epochs is 0",
+        "--heartbeat-seconds is 0",
+        "--max-workers is 1",
+    ):
+        assert words in str(caught.value)
+    assert "--metrics-port is 65536, the last port is 65535" in str(caught.value)
+
+
+def test_help_names_every_environment_variable() -> None:
+    text = parser({}, no_flags).format_help()
+    for name, value in vars(env).items():
+        if name.isupper() and not name.startswith("LOCAL_"):
+            assert value in text
+
+
+def test_etcd_credentials_come_from_flags_and_the_password_only_from_the_environment() -> None:
+    config = Config.parse(["--etcd-user", "trainer"], {**ENVIRON, env.ETCD_PASSWORD: "secret"})
+    assert (config.etcd_access.user, config.etcd_access.password) == ("trainer", "secret")
+    assert "secret" not in repr(config)
+    with pytest.raises(ConfigError, match="belong together"):
+        Config.parse(["--etcd-user", "trainer"], ENVIRON)
+    with pytest.raises(ConfigError, match=r"--etcd-cacert /nowhere\.pem"):
+        Config.parse(["--etcd-cacert", "/nowhere.pem"], ENVIRON)
+
+
+def test_a_script_can_add_its_own_flags_to_the_common_ones() -> None:
+    config = Config.parse(["--lr", "0.5", "--epochs", "3"], ENVIRON, lambda group: _add_lr(group))
+    assert (config.user.lr, config.epochs) == (0.5, 3)
+
+
+def _add_lr(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--lr", type=float, default=0.1)
+
+
+@pytest.mark.parametrize(("policy", "samples", "factor"), [("keep", 64, 1.0), ("scale", 192, 3.0)])
+def test_the_batch_policy_determines_the_batch_of_three_workers(policy: str, samples: int, factor: float) -> None:
+    config = Config.parse(["--batch-size", "64", "--batch-policy", policy], ENVIRON)
+    assert (config.step_size(3), config.lr_factor(3)) == (samples, factor)
+
+
+def test_the_jobs_secret_comes_only_from_the_environment_and_is_long_enough() -> None:
+    secret = 32 * "s"
+    config = Config.parse([], {**ENVIRON, env.SECRET: secret})
+    assert config.secret == secret
+    assert secret not in repr(config)
+    assert Config.parse([], ENVIRON).secret == ""
+    with pytest.raises(ConfigError, match="TIDEWATER_SECRET has 5 characters, the least is 32") as error:
+        Config.parse([], {**ENVIRON, env.SECRET: "short"})
+    assert "short" not in str(error.value)
+
+
+def test_the_brackets_of_an_ipv6_address_are_optional() -> None:
+    assert Config.parse(["--host", "[fd00::5]"], ENVIRON).host == Config.parse(["--host", "fd00::5"], ENVIRON).host

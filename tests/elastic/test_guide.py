@@ -1,0 +1,60 @@
+"""The script in the guide to training runs as printed.
+
+It has batch normalization, whose last feature maps have one pixel, clips gradients and uses a scheduler of torch.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.elastic.workers import CHECKOUT, Worker
+from tidewater.contract import exit_codes
+
+pytestmark = pytest.mark.e2e
+
+MOST_LINES = 40
+BATCH = 64
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    """Return the script in docs/training.md."""
+    found = re.search(r"```python\n(.*?)```", (CHECKOUT / "docs" / "training.md").read_text(), re.DOTALL)
+    assert found
+    path = tmp_path / "my_script.py"
+    path.write_text(found[1])
+    return path
+
+
+def test_a_users_script_has_at_most_40_lines(script: Path) -> None:
+    assert len(script.read_text().splitlines()) <= MOST_LINES
+
+
+@pytest.fixture
+def one_left_over(digits: Path, tmp_path: Path) -> Path:
+    """Return the digits without some images, so that an epoch's last step has a single sample."""
+    shutil.copytree(digits, tmp_path / "data")
+    images = sorted((tmp_path / "data" / "train").rglob("*.png"))
+    for image in images[: (len(images) - 1) % BATCH]:
+        image.unlink()
+    assert len(sorted((tmp_path / "data" / "train").rglob("*.png"))) % BATCH == 1
+    return tmp_path / "data"
+
+
+def test_a_users_script_continues_when_a_worker_is_killed_and_finishes(
+    start: Callable[..., Worker], script: Path, one_left_over: Path
+) -> None:
+    arguments = ("--epochs", "3", "--evaluate-every", "1", "--batch-size", str(BATCH), "--data", str(one_left_over))
+    a, b = (start(name, *arguments, python=(str(script),)) for name in "ab")
+    a.wait_for_world(2)
+    b.signal(signal.SIGKILL)
+    a.wait_for(lambda worker: worker.events("recovered"))
+    assert a.wait() == exit_codes.FINISHED
+    assert len(a.events("evaluated")) == 3
+    assert float(a.events("finished")[0]["accuracy"]) > 0.5

@@ -1,7 +1,0 @@
-"""Fixtures of the tests of scripts of one's own."""
-
-from __future__ import annotations
-
-from tests.trainer.conftest import etcd
-
-__all__ = ["etcd"]

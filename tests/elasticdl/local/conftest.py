@@ -1,7 +1,0 @@
-"""The fixtures of the worker's tests."""
-
-from __future__ import annotations
-
-from tests.elasticdl.worker.conftest import _one_thread, clicks_records, digits_records
-
-__all__ = ["_one_thread", "clicks_records", "digits_records"]

@@ -1,0 +1,152 @@
+"""The manifests of the controller: complete, confined, and with no more rights than it needs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tidewater.elasticjob import install, names
+from tidewater.elasticjob.install import access, pods
+
+PROGRAM = install.Program({"__main__.py": b"", "tidewater/controller/requirements.txt": b"x==1\n"})
+WANTED = install.Installation(program=PROGRAM)
+
+
+def kinds() -> list[str]:
+    return [each["kind"] for each in install.manifests(WANTED)]
+
+
+def one(kind: str) -> dict[str, Any]:
+    (found,) = [each for each in install.manifests(WANTED) if each["kind"] == kind]
+    return found
+
+
+def allowed(verb: str, resource: str) -> bool:
+    return any(verb in rule["verbs"] and resource in rule["resources"] for rule in access.CLUSTER_RULES)
+
+
+def test_what_others_need_comes_first() -> None:
+    assert kinds()[:3] == ["CustomResourceDefinition", "Namespace", "ServiceAccount"]
+    assert kinds()[-1] == "Deployment"
+
+
+def test_all_objects_of_the_namespace_are_in_it() -> None:
+    everywhere = {"CustomResourceDefinition", "Namespace", "ClusterRole", "ClusterRoleBinding"}
+    for each in install.manifests(install.Installation(program=PROGRAM, namespace="elsewhere")):
+        namespace = each["metadata"].get("namespace")
+        assert (namespace is None) if each["kind"] in everywhere else (namespace == "elsewhere"), each["kind"]
+
+
+def test_two_replicas_prefer_different_nodes_and_a_drain_takes_one_at_a_time() -> None:
+    spec = one("Deployment")["spec"]
+    assert spec["replicas"] == 2
+    (first, _) = spec["template"]["spec"]["affinity"]["podAntiAffinity"][
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    ]
+    assert first["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    assert one("PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+    labels = spec["template"]["metadata"]["labels"]
+    assert spec["selector"]["matchLabels"] == one("PodDisruptionBudget")["spec"]["selector"]["matchLabels"] == labels
+
+
+def test_its_pods_pass_the_restricted_standard() -> None:
+    assert one("Namespace")["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    spec = one("Deployment")["spec"]["template"]["spec"]
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in spec["containers"] + spec["initContainers"]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert container["resources"]["requests"]
+        assert container["resources"]["limits"]["memory"]
+
+
+def test_containers_mount_only_volumes_that_the_pod_has() -> None:
+    spec = one("Deployment")["spec"]["template"]["spec"]
+    volumes = {volume["name"] for volume in spec["volumes"]}
+    for container in spec["containers"] + spec["initContainers"]:
+        assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+
+
+def test_the_roles_are_bound_to_the_account_of_the_pods() -> None:
+    account = one("Deployment")["spec"]["template"]["spec"]["serviceAccountName"]
+    assert account == one("ServiceAccount")["metadata"]["name"]
+    for kind in ("ClusterRole", "Role"):
+        binding = one(f"{kind}Binding")
+        assert binding["roleRef"]["kind"] == kind
+        assert binding["roleRef"]["name"] == one(kind)["metadata"]["name"]
+        (subject,) = binding["subjects"]
+        assert subject == {"kind": "ServiceAccount", "name": account, "namespace": WANTED.namespace}
+
+
+def test_only_the_pods_mount_the_accounts_token() -> None:
+    assert one("ServiceAccount")["automountServiceAccountToken"] is False
+    assert one("Deployment")["spec"]["template"]["spec"]["automountServiceAccountToken"] is True
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource"),
+    [
+        pytest.param("watch", names.PLURAL, id="sees-jobs"),
+        pytest.param("patch", f"{names.PLURAL}/status", id="writes-their-status"),
+        pytest.param("create", "pods", id="makes-pods"),
+        pytest.param("delete", "pods", id="deletes-pods"),
+        pytest.param("create", "services", id="makes-the-service"),
+        pytest.param("watch", "nodes", id="sees-doomed-nodes"),
+        pytest.param("create", "events", id="writes-events"),
+        pytest.param("watch", "events", id="hears-why-no-node-comes"),
+        pytest.param("watch", "nodeclaims", id="hears-why-the-cloud-gives-no-instance"),
+        pytest.param("watch", "nodepools", id="hears-why-none-can-be-asked-for"),
+        pytest.param("watch", "ec2nodeclasses", id="hears-which-subnet-or-image-is-missing"),
+    ],
+)
+def test_it_may_do_its_work(verb: str, resource: str) -> None:
+    assert allowed(verb, resource)
+
+
+def test_it_may_do_nothing_else() -> None:
+    for rule in (*access.CLUSTER_RULES, *access.OWN_RULES):
+        assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"]
+    for verb in ("create", "update", "patch"):
+        assert not allowed(verb, names.PLURAL)
+        assert not allowed(verb, "nodes")
+    for verb in ("get", "list", "delete"):
+        assert not allowed(verb, "events")
+    for verb in ("get", "list", "create", "update", "patch", "delete"):
+        assert not any(allowed(verb, kind) for kind in ("nodeclaims", "nodepools", "ec2nodeclasses"))
+    for resource in ("secrets", "configmaps", "pods/exec", "leases"):
+        assert not any(allowed(verb, resource) for verb in ("get", "list", "watch", "create", "update"))
+
+
+def test_the_probes_and_the_metrics_have_one_port() -> None:
+    template = one("Deployment")["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    (port,) = container["ports"]
+    for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert container[name]["httpGet"]["port"] == port["name"]
+    assert template["metadata"]["annotations"]["prometheus.io/port"] == str(port["containerPort"])
+
+
+def test_a_changed_program_gets_another_config_map_and_replaces_the_pods() -> None:
+    changed = install.Installation(program=install.Program({**PROGRAM.files, "controller/new.py": b"x = 1\n"}))
+    assert changed.program_map != WANTED.program_map
+    (volume,) = [
+        each for each in install.deployment(changed)["spec"]["template"]["spec"]["volumes"] if each["name"] == "program"
+    ]
+    assert volume["configMap"]["name"] == pods.program_map(changed)["metadata"]["name"] == changed.program_map
+
+
+def test_settings_of_the_pods_are_left_out_where_they_have_no_value() -> None:
+    assert {"nodeSelector", "priorityClassName"} & pods.pod_spec(WANTED).keys() == set()
+    chosen = install.Installation(program=PROGRAM, node_selector={"a": "b"}, priority_class="high")
+    assert pods.pod_spec(chosen)["nodeSelector"] == {"a": "b"}
+    assert pods.pod_spec(chosen)["priorityClassName"] == "high"
+
+
+def test_it_is_json_and_the_same_every_time() -> None:
+    assert json.dumps(install.manifests(WANTED)) == json.dumps(install.manifests(WANTED))

@@ -1,0 +1,22 @@
+"""The command line `tidewater`: elastic jobs for people who don't write YAML. Needs a kubeconfig and nothing else.
+
+    tidewater job submit digits --image my/image --workers 2 --max 4 -- --epochs 10
+    tidewater job logs digits -f
+
+__main__   `python -m tidewater.cli`
+app        the root command, its options, and how an error reaches the user
+errors     every error that a command may end with, and the exit codes
+session    what a command has at hand
+options    commands whose options come in groups
+kube       the API server as the commands see it: a Protocol, and kinds
+access/    how the API server is reached: kubeconfig, login plug-ins, HTTP
+job/       `tidewater job …`
+top/       `tidewater top`: a live view of jobs
+doctor/    `tidewater doctor`: what is missing or wrong, and how to mend it
+install    `tidewater install`: the manifests of CRD and controller
+show       tables, colours, ages, JSON and YAML
+kubeyaml   YAML as kubectl reads it
+durations  10m, 1h30m
+naming     names of jobs and namespaces, checked before anything is sent
+parallel   several questions at the same time
+"""

@@ -1,0 +1,69 @@
+"""What a check says.
+
+return mend("kubectl is not installed", "Install it: https://kubernetes.io/docs/tasks/tools/")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from tidewater.cli.doctor.place import Place
+
+
+class Outcome(Enum):
+    """How it stands."""
+
+    FINE = "fine"
+    NOTE = "note"
+    """Worth knowing: it limits what can be done, but nothing that is there is broken."""
+    MEND = "mend"
+    """It must be mended. The command's exit code is 1."""
+    SKIPPED = "skipped"
+    """Not needed here, or it could not be checked."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """The end of a check: a sentence, and what to do about it."""
+
+    outcome: Outcome
+    text: str
+    remedy: str = ""
+
+
+def fine(text: str) -> Result:
+    """Return that nothing is wrong."""
+    return Result(Outcome.FINE, text)
+
+
+def note(text: str, remedy: str = "") -> Result:
+    """Return something worth knowing."""
+    return Result(Outcome.NOTE, text, remedy)
+
+
+def mend(text: str, remedy: str) -> Result:
+    """Return something that must be mended, and how."""
+    return Result(Outcome.MEND, text, remedy)
+
+
+def skipped(text: str) -> Result:
+    """Return why there is nothing to say."""
+    return Result(Outcome.SKIPPED, text)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check.
+
+    Args:
+        needs: The name of the check without whose success this one can't be done.
+        seconds: Its time limit.
+    """
+
+    section: str
+    name: str
+    run: Callable[[Place], Result]
+    needs: str = ""
+    seconds: float = 5.0

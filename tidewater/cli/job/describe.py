@@ -1,0 +1,197 @@
+"""What `job describe` prints: the job, its conditions, its workers, and what has happened to it. Pure.
+
+described(View(job, pods, events), now)      # rich Text, one block under another
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from rich.text import Text
+
+from tidewater.cli.job import waiting
+from tidewater.cli.job.lookup import last_seen, worker_of
+from tidewater.cli.kube import Object
+from tidewater.cli.show import columns, since, style
+from tidewater.elasticjob import names
+from tidewater.elasticjob.choices import Launcher
+
+MOST_EVENTS = 15
+_NONE = "<none>"
+_LABEL_WIDTH = 18
+
+
+@dataclass(frozen=True)
+class View:
+    """A job with its pods and its events. Text instead of a list: why they can't be read."""
+
+    job: Object
+    pods: Sequence[Object] | str
+    events: Sequence[Object] | str
+
+
+def described(view: View, now: datetime) -> Text:
+    """Return everything as one text."""
+    blocks = [
+        Text("\n").join(_head(view.job, now)),
+        _block("Conditions:", _conditions(view.job, now)),
+        _block("Replica Statuses:", _replicas(view.job)),
+        _block("Pods:", _unreadable(view.pods) or _pods(view, now)),
+        _block("Events:", _unreadable(view.events) or _events(view.events, now)),
+    ]
+    return Text("\n").join(blocks)
+
+
+def pod_state(pod: Mapping[str, Any]) -> str:
+    """Return a pod's state as `kubectl get pods` shows it: the phase, or the reason why it waits or has ended."""
+    status = pod.get("status") or {}
+    if pod["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    for each in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
+        state = each.get("state") or {}
+        waits = (state.get("waiting") or {}).get("reason")
+        if waits and waits != "PodInitializing":
+            return str(waits)
+    if status.get("reason"):
+        return str(status["reason"])
+    ended = _ended(status)
+    if ended and status.get("phase") == "Failed":
+        return f"{ended.get('reason') or 'Error'} ({ended.get('exitCode')})"
+    if status.get("phase") == "Pending" and _unschedulable(status):
+        return "Unschedulable"
+    return str(status.get("phase") or "Unknown")
+
+
+def _head(job: Object, now: datetime) -> Iterator[Text]:
+    metadata, spec, status = job["metadata"], job["spec"], waiting.status_of(job)
+    low, high = waiting.bounds(job)
+    state = waiting.state_of(job)
+    yield _line("Name:", str(metadata["name"]))
+    yield _line("Namespace:", str(metadata.get("namespace", "")))
+    yield _line("Created:", f"{since(metadata.get('creationTimestamp'), now)} ago")
+    yield _line("State:", state, style(state))
+    if status.get("waiting"):
+        yield _line("Waiting:", str(status["waiting"]), "yellow")
+    aim = status.get("desired", waiting.replicas(job))
+    own = f", {waiting.replicas(job)} wanted" if aim != waiting.replicas(job) else ""
+    yield _line("Workers:", f"{waiting.active(job)} active, {aim} aimed for{own}, from {low} to {high}")
+    launcher = spec.get("launcher") or (metadata.get("annotations") or {}).get(names.ANNOTATION_LAUNCHER)
+    yield _line("Launcher:", str(launcher or Launcher.TORCHELASTIC))
+    yield _line("Rendezvous:", str(spec.get("rdzvEndpoint", _NONE)))
+    yield from _policies(spec)
+    yield _line("Restarts:", f"{status.get('restarts', 0)} of at most {spec.get('backoffLimit', 20)}")
+    if status.get("startTime"):
+        yield _line("Started:", f"{since(status['startTime'], now)} ago")
+    if status.get("completionTime"):
+        yield _line("Completed:", f"{since(status['completionTime'], now)} ago")
+    if status.get("queuedSince"):
+        yield _line("Queued:", f"for {since(status['queuedSince'], now)}")
+
+
+def _policies(spec: Mapping[str, Any]) -> Iterator[Text]:
+    """Yield lines of what only some jobs have."""
+    if spec.get("suspend"):
+        yield _line("Suspended:", "`tidewater job resume` starts it again")
+    if spec.get("autoscale"):
+        yield _line("Autoscale:", f"towards {spec.get('maxReplicas', _NONE)} while there is room")
+    policy = spec.get("schedulingPolicy") or {}
+    if policy.get("queue"):
+        yield _line("Queue:", f"{policy['queue']}, priority {policy.get('priority', 0)}")
+
+
+def _conditions(job: Object, now: datetime) -> Text | None:
+    rows = [
+        [
+            str(each.get("type", "")),
+            str(each.get("status", "")),
+            since(each.get("lastTransitionTime"), now),
+            str(each.get("reason", "")),
+            str(each.get("message", "")),
+        ]
+        for each in waiting.status_of(job).get("conditions") or []
+    ]
+    return columns(["Type", "Status", "Since", "Reason", "Message"], rows, "  ") if rows else None
+
+
+def _replicas(job: Object) -> Text | None:
+    """Return the counts of each type, in the shape of `kubectl describe`."""
+    lines: list[str] = []
+    for type, counts in (waiting.status_of(job).get("replicaStatuses") or {}).items():
+        lines.append(f"  {type}:")
+        lines += [f"    {name.capitalize() + ':':<11}{counts.get(name, 0)}" for name in _counted(counts)]
+    return Text("\n".join(lines)) if lines else None
+
+
+def _counted(counts: Mapping[str, Any]) -> list[str]:
+    return [name for name in ("active", "pending", "succeeded", "failed") if name == "active" or counts.get(name)]
+
+
+def _pods(view: View, now: datetime) -> Text | None:
+    low, _ = waiting.bounds(view.job)
+    rows = [_pod_row(pod, low, now) for pod in view.pods if not isinstance(pod, str)]
+    heads = ["Name", "Role", "State", "Node", "Restarts", "Age"]
+    return columns(heads, rows, "  ") if rows else None
+
+
+def _pod_row(pod: Object, low: int, now: datetime) -> list[str]:
+    type, index = worker_of(pod)
+    status = pod.get("status") or {}
+    restarts = sum(int(each.get("restartCount") or 0) for each in status.get("containerStatuses") or [])
+    tier = pod["metadata"]["labels"].get(names.LABEL_TIER) or (names.CORE if index < low else names.SURGE)
+    return [
+        str(pod["metadata"]["name"]),
+        tier if type == names.WORKER.lower() else type,
+        pod_state(pod),
+        str((pod.get("spec") or {}).get("nodeName") or _NONE),
+        str(restarts),
+        since(pod["metadata"].get("creationTimestamp"), now),
+    ]
+
+
+def _events(events: Sequence[Object] | str, now: datetime) -> Text | None:
+    rows = []
+    for each in events[-MOST_EVENTS:]:
+        if isinstance(each, str):
+            continue
+        count = int((each.get("series") or {}).get("count") or each.get("count") or 1)
+        often = f" (x{count})" if count > 1 else ""
+        rows.append(
+            [
+                str(each.get("type", "")),
+                str(each.get("reason", "")),
+                f"{since(last_seen(each), now)}{often}",
+                str(each.get("message") or each.get("note") or "").strip().replace("\n", " "),
+            ]
+        )
+    return columns(["Type", "Reason", "Age", "Message"], rows, "  ") if rows else None
+
+
+def _block(title: str, content: Text | None) -> Text:
+    return Text.assemble(title, " ", _NONE) if content is None else Text.assemble(title, "\n", content)
+
+
+def _unreadable(found: Sequence[Object] | str) -> Text | None:
+    return Text(f"  {found}", style="yellow") if isinstance(found, str) else None
+
+
+def _line(label: str, value: str, colour: str = "") -> Text:
+    return Text.assemble(label.ljust(_LABEL_WIDTH), (value, colour))
+
+
+def _ended(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return how the container that trains has ended, else the first one that has failed."""
+    ended = [
+        (each.get("name") != names.WORKER_CONTAINER, (each.get("state") or {}).get("terminated") or {})
+        for each in status.get("containerStatuses") or []
+    ]
+    failed = [(other, end) for other, end in ended if end.get("exitCode")]
+    return min(failed, key=lambda each: each[0])[1] if failed else None
+
+
+def _unschedulable(status: Mapping[str, Any]) -> bool:
+    return any(
+        each.get("type") == "PodScheduled" and each.get("status") == "False" for each in status.get("conditions") or []
+    )

@@ -1,0 +1,162 @@
+"""The API server as the commands see it. Objects are plain dicts, as in JSON.
+
+    for pod in session.cluster.list(PODS, Selection(labels="job-name=digits")).items: ...
+
+Commands take a `Cluster`, a Protocol, so that tests run them against a fake that keeps state. It is synchronous: one
+command does one thing at a time, and those that follow several streams use one thread for each. Every method may be
+called from any thread. Every method raises `errors.ClusterError` and nothing else when the cluster does not answer
+or refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tidewater.elasticjob import names
+
+Object = dict[str, Any]
+
+ALL_NAMESPACES = "*"
+"""As a namespace: the objects of all of them. Only for `list`, `watch` and `table`."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of object, and where the API server serves it."""
+
+    group: str
+    version: str
+    name: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """Return the `apiVersion` of its objects."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+JOBS = Kind(names.GROUP, names.VERSION, names.KIND, names.PLURAL)
+PODS = Kind("", "v1", "Pod", "pods")
+SERVICES = Kind("", "v1", "Service", "services")
+EVENTS = Kind("", "v1", "Event", "events")
+NODES = Kind("", "v1", "Node", "nodes", namespaced=False)
+NAMESPACES = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
+DEPLOYMENTS = Kind("apps", "v1", "Deployment", "deployments")
+LEASES = Kind("coordination.k8s.io", "v1", "Lease", "leases")
+PRIORITY_CLASSES = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False)
+DEFINITIONS = Kind(
+    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
+)
+ACCESS_REVIEWS = Kind(
+    "authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False
+)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which objects of a kind: a namespace (empty: the cluster's own default), label and field selectors."""
+
+    namespace: str = ""
+    labels: str = ""
+    fields: str = ""
+
+
+EVERYTHING = Selection()
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Objects, and the resource version from which a watch goes on."""
+
+    items: Sequence[Object]
+    version: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """One event of a watch: ADDED, MODIFIED or DELETED, and the object."""
+
+    type: str
+    object: Object
+
+
+@dataclass(frozen=True)
+class Table:
+    """Objects as `kubectl get` prints them: the API server makes the cells from the CRD's printer columns."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    names: Sequence[tuple[str, str]]
+    """Namespace and name of the object of each row."""
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """Which part of a container's log. None: no such limit."""
+
+    container: str = ""
+    follow: bool = False
+    tail: int | None = None
+    since_seconds: int | None = None
+    since_time: str = ""
+    """RFC 3339."""
+    timestamps: bool = False
+    """Begin each line with its time, RFC 3339, and a space."""
+
+
+class Cluster(Protocol):
+    """One cluster, with the rights of one user. An empty `namespace` means `self.namespace`."""
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace of the flag, else of the kubeconfig's context, else `default`."""
+
+    @property
+    def server(self) -> str:
+        """Return the URL of the API server, for messages."""
+
+    def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
+        """Return an object. Raises: NotFound."""
+
+    def list(self, kind: Kind, selection: Selection = EVERYTHING) -> Listing:
+        """Return the selected objects."""
+
+    def table(self, kind: Kind, selection: Selection = EVERYTHING) -> Table:
+        """Return the selected objects as a table."""
+
+    def watch(self, kind: Kind, selection: Selection, since: str, seconds: float) -> Iterator[Change]:
+        """Yield changes after resource version `since`; end after `seconds`, or earlier when the server ends it.
+
+        Raises:
+            Expired: the version is too old. The caller lists again.
+        """
+
+    def create(self, kind: Kind, object: Object, *, dry_run: bool = False) -> Object:
+        """Create the object (in its own namespace, else in the default one) and return what the server stored."""
+
+    def patch(self, kind: Kind, name: str, change: Object, *, subresource: str = "", namespace: str = "") -> Object:
+        """Apply a JSON merge patch; return the object, or the subresource that was changed."""
+
+    def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
+        """Begin to delete an object; what it owns is deleted by Kubernetes afterwards."""
+
+    def log(self, pod: str, options: LogOptions, namespace: str = "") -> Iterator[str]:
+        """Yield the lines of a container's log, without line ends."""
+
+    def proxy(self, pod: str, port: int, path: str, namespace: str = "") -> str:
+        """Return what a pod's HTTP server answers, asked through the API server. It needs `get` on `pods/proxy`."""
+
+    def read(self, path: str) -> str:
+        """Return the API server's answer to a GET of a path that is no object: `/version`, `/readyz`."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """The flags that say which cluster is meant; empty: as kubectl would choose."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    namespace: str = ""

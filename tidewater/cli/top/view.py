@@ -1,0 +1,227 @@
+"""The model as what rich prints: tables, sparklines and the last changes. Pure.
+
+    console.print(screen(model, Size(columns=100, lines=30)))
+
+One job is shown with its workers; several are shown with one line for each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tidewater.cli.show import age, style
+from tidewater.cli.top.changes import Line, Mood
+from tidewater.cli.top.columns import Shape, fitted
+from tidewater.cli.top.model import Followed, Model
+from tidewater.cli.top.samples import Job, Worker
+from tidewater.cli.top.scrape import Reading, Recoveries
+
+_BARS = "▁▂▃▄▅▆▇█"
+_NONE = "-"
+_MOOD_STYLES = {Mood.GOOD: "green", Mood.BAD: "red", Mood.PLAIN: ""}
+_WORKER_STYLES = {"Running": "green", "Succeeded": "green", "Pending": "yellow", "Ending": "yellow"}
+_WORKER_COLUMNS = ("WORKER", "STATE", "KIND", "RESTARTS", "RANK", "GENERATION", "STEP", "NODE")
+_WORKERS_SHAPE = Shape(leave=("GENERATION", "RESTARTS", "KIND", "NODE"), flexible="NODE")
+_JOB_COLUMNS = ("JOB", "STATE", "ACTIVE", "STEP", "LOSS", "SAMPLES/S", "RECOVERIES", "GOODPUT", "AGE")
+_JOBS_SHAPE = Shape(leave=("AGE", "RECOVERIES", "GOODPUT", "SAMPLES/S", "LOSS", "STEP", "NAMESPACE"))
+_CURVE_COLUMNS = 60
+_SHORT_CURVE_COLUMNS = 12
+_MESSAGE_LINES = 3
+"""Lines of what a job waits for, at most."""
+_JOB_LINES = 13
+"""Lines of one job besides its workers and changes, at most, with one line of what it waits for."""
+_TABLE_LINES = 3
+"""Lines of a table of jobs besides the jobs and changes, at most."""
+_FEWEST_LINES = 3
+"""Changes that are shown however low the terminal is."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """The room on the terminal, in characters."""
+
+    columns: int
+    lines: int
+
+
+def screen(model: Model, size: Size) -> RenderableType:
+    """Return everything that is shown."""
+    if not model.jobs:
+        shown: list[RenderableType] = [Text("There are no jobs here.", style="yellow")]
+    elif len(model.jobs) == 1:
+        shown = _one_job(model.jobs[0], model.at, size)
+    else:
+        shown = [_jobs_table(model, size)]
+    if len(model.jobs) == 1:
+        job = model.jobs[0].job
+        used = len(job.workers) + _JOB_LINES + len(_message(job, size)) // size.columns
+    else:
+        used = len(model.jobs) + _TABLE_LINES
+    lines = model.lines[-max(_FEWEST_LINES, size.lines - used) :]
+    shown += [Text(), *map(_change, lines)] if lines else []
+    if model.trouble:
+        shown.append(Text(f"as of {_clock(model.at)}: {model.trouble}", style="bold red"))
+    return Group(*shown)
+
+
+def sparkline(values: Sequence[float], columns: int, *, from_zero: bool = False) -> str:
+    """Return the newest values as bars, one character each, from the lowest value (or 0) to the highest.
+
+    Values that are not finite are shown as `!`.
+    """
+    newest = values[-columns:]
+    finite = [value for value in newest if math.isfinite(value)]
+    if not finite:
+        return "!" * len(newest)
+    low, high = (min(0.0, *finite) if from_zero else min(finite)), max(finite)
+    return "".join(_bar(value, low, high) for value in newest)
+
+
+def _bar(value: float, low: float, high: float) -> str:
+    if not math.isfinite(value):
+        return "!"
+    share = (value - low) / (high - low) if high > low else 0.0
+    return _BARS[min(len(_BARS) - 1, int(share * len(_BARS)))]
+
+
+def _one_job(followed: Followed, at: datetime, size: Size) -> list[RenderableType]:
+    job, lead = followed.job, followed.lead
+    heading = Text.assemble(
+        (job.name, "bold"),
+        f"  {job.namespace}  ",
+        (job.state, style(job.state)),
+        f"  desired {job.desired} ({job.minimum} to {job.maximum})  active {job.active}"
+        f"  failures {job.failures}  {age(_seconds(job, at))}  {_clock(at)}",
+    )
+    shown: list[RenderableType] = [heading]
+    if message := _message(job, size):
+        shown.append(Text(message, style="yellow" if job.waiting else style(job.state)))
+    shown += [Text(), _figures(followed, lead, size), Text(), _workers_table(job.workers, size)]
+    return shown
+
+
+def _message(job: Job, size: Size) -> str:
+    """Return why a job doesn't run, or not with all its workers; empty if it does."""
+    if job.state == "Running" and not job.waiting:
+        return ""
+    room = _MESSAGE_LINES * size.columns
+    return job.message if len(job.message) <= room else f"{job.message[: room - 1]}…"
+
+
+def _figures(followed: Followed, lead: Reading | None, size: Size) -> RenderableType:
+    """Return the curves and numbers of the training, or why there are none."""
+    if lead is None:
+        return Text(_without_metrics(followed.job.workers), style="dim")
+    columns = max(10, min(_CURVE_COLUMNS, size.columns - 30))
+    loss = _curve(followed.loss.points, columns)
+    throughput = _curve(followed.throughput.points, columns, from_zero=True)
+    rows = (
+        ("training", f"step {_number(lead.step)}  epoch {_number(lead.epoch)}"),
+        ("membership", f"world size {_number(lead.world_size)}  generation {_number(lead.generation)}"),
+        ("loss", Text.assemble(loss, f"  {_number(lead.loss)}")),
+        ("samples/s", Text.assemble(throughput, f"  {_rate(followed)}")),
+        ("goodput", _percent(followed.goodput)),
+        ("recoveries", _recoveries(followed.recoveries.items())),
+    )
+    return Group(*(Text.assemble((f"{label:<12}", "dim"), value, no_wrap=True) for label, value in rows))
+
+
+def _without_metrics(workers: Sequence[Worker]) -> str:
+    """Return why there are no numbers."""
+    silent = next((worker.scraped.silence for worker in workers if worker.scraped.silence), "")
+    if silent:
+        return f"no metrics: {silent}"
+    if any(worker.scraped.readings for worker in workers):
+        return "no step yet"
+    running = any(worker.state == "Running" for worker in workers)
+    return "no metrics: its pods declare no port named metrics" if running else "no worker runs"
+
+
+def _workers_table(workers: Iterable[Worker], size: Size) -> Table:
+    rows = []
+    for worker in workers:
+        trained = [each for each in worker.scraped.readings.values() if each.steps]
+        rows.append(
+            [
+                Text(worker.name),
+                Text(worker.state, style=_WORKER_STYLES.get(worker.state, "red")),
+                Text("core" if worker.core else "surge"),
+                Text(str(worker.restarts)),
+                Text(_ranks([each.rank for each in trained if each.rank is not None])),
+                Text(_number(max((each.generation or 0 for each in trained), default=None))),
+                Text(_number(max((each.step or 0 for each in trained), default=None))),
+                Text(worker.node or _NONE),
+            ]
+        )
+    return fitted(_WORKER_COLUMNS, rows, _WORKERS_SHAPE, size.columns)
+
+
+def _jobs_table(model: Model, size: Size) -> Table:
+    several = len({each.job.namespace for each in model.jobs}) > 1
+    rows = []
+    for each in model.jobs:
+        job, lead = each.job, each.lead
+        loss = _curve(each.loss.points, _SHORT_CURVE_COLUMNS)
+        throughput = _curve(each.throughput.points, _SHORT_CURVE_COLUMNS, from_zero=True)
+        rows.append(
+            [
+                *([Text(job.namespace)] if several else []),
+                Text(job.name),
+                Text(job.state, style=style(job.state)),
+                Text(f"{job.active}/{job.desired}"),
+                Text(_number(lead.step if lead else None)),
+                Text.assemble(loss, " ", _number(lead.loss if lead else None)),
+                Text.assemble(throughput, " ", _rate(each)),
+                Text(str(sum(found.count for cause, found in each.recoveries.items() if cause != "start"))),
+                Text(_percent(each.goodput)),
+                Text(age(_seconds(job, model.at))),
+            ]
+        )
+    return fitted([*(["NAMESPACE"] if several else []), *_JOB_COLUMNS], rows, _JOBS_SHAPE, size.columns)
+
+
+def _curve(points: Sequence[float], columns: int, *, from_zero: bool = False) -> Text:
+    return Text(sparkline(points, columns, from_zero=from_zero), style="cyan")
+
+
+def _change(line: Line) -> Text:
+    return Text(f"{_clock(line.at)}  {line.text}", style=_MOOD_STYLES[line.mood], no_wrap=True, overflow="ellipsis")
+
+
+def _recoveries(found: Iterable[tuple[str, Recoveries]]) -> str:
+    """Return the recoveries by cause, with their mean time: `lost 2 (0.12 s)`."""
+    parts = [f"{cause} {each.count} ({each.seconds / each.count:.2f} s)" for cause, each in sorted(found)]
+    return "  ".join(parts) or "none"
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    """Return the ranks of a worker's processes: `2`, or `0,1,3`."""
+    return ",".join(map(str, sorted(ranks))) or _NONE
+
+
+def _rate(followed: Followed) -> str:
+    last = followed.throughput.last
+    return _NONE if last is None else f"{last:.0f}"
+
+
+def _percent(share: float | None) -> str:
+    return _NONE if share is None else f"{share:.1%}"
+
+
+def _number(value: float | None) -> str:
+    return _NONE if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _seconds(job: Job, at: datetime) -> float:
+    return ((job.ended or at) - job.since).total_seconds()
+
+
+def _clock(at: datetime) -> str:
+    return f"{at:%H:%M:%S}"

@@ -1,0 +1,83 @@
+"""What a stack tells the tools that submit jobs to it: a ConfigMap in its training namespace, with names only.
+
+    Facts.of(config_map["data"]).bucket        # where a job's code goes, so that its pods can fetch it
+
+The Pulumi program writes it (`workloads/exports.py`). TorchX's plug-in and ElasticDL's client read it, so that people
+don't repeat outputs of the stack as options. It holds no secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from tidewater.contract import labels
+from tidewater.contract.pod_defaults import lost_node_tolerations
+
+CONFIG_MAP = "tidewater"
+"""The ConfigMap's name."""
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names of the stack's parts. In the ConfigMap a field is `camelCase`.
+
+    Attributes:
+        bucket: the stack's bucket; its folder `code/` can be read by pods of the service account.
+        service_account: of the namespace, with the AWS role of the training pods.
+        fetch_image: image with the AWS CLI, which downloads code.
+        image: the trainer's image, with PyTorch.
+        etcd: `host:port` of the etcd in which workers meet.
+        data_claim: PersistentVolumeClaim of the shared file system.
+        posix_id: user and group that own the files on it, as which the pods of the namespace run.
+    """
+
+    bucket: str
+    service_account: str
+    fetch_image: str
+    image: str
+    etcd: str
+    data_claim: str
+    posix_id: str
+
+    @classmethod
+    def of(cls, data: Mapping[str, str]) -> Facts:
+        """Return the facts in the data of the ConfigMap.
+
+        Raises:
+            KeyError: a fact is absent: the ConfigMap is of another version of the stack.
+        """
+        return cls(**{each.name: data[_camel(each.name)] for each in fields(cls)})
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """Return the data of the ConfigMap."""
+        return {_camel(each.name): getattr(self, each.name) for each in fields(self)}
+
+
+WORKER_NODES: Mapping[str, str] = {labels.NODE_ROLE: labels.NODE_ROLE_WORKER}
+"""`nodeSelector` of pods that train: the stack's worker nodes."""
+
+
+def tolerations() -> list[Manifest]:
+    """Return the tolerations of pods on the stack's worker nodes, which leave a lost node soon."""
+    own: Manifest = {"key": labels.TAINT_WORKER, "operator": "Exists", "effect": "NoSchedule"}
+    return [own, *lost_node_tolerations()]
+
+
+def non_root(posix_id: int) -> Manifest:
+    """Return the `securityContext` of a pod in the training namespace, which accepts only pods without privileges."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": posix_id,
+        "runAsGroup": posix_id,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)

@@ -1,0 +1,23 @@
+"""The controller of ElasticJobs. It runs in the cluster, and imports `contract` and third parties.
+
+    python -m tidewater.controller --workers 16
+
+Whatever changes makes the jobs that it concerns due (`store`, `work`); for each job that is due, `decide` says what to
+do, without doing it, and `act` does it; `loop` repeats this until there is nothing left to do. None of it remembers
+anything that it could not find out again, so that the process may be killed at any time.
+
+__main__      `python -m tidewater.controller`
+start         makes the packages available that the image lacks
+main          the command line and the process: probes, election, controller
+loop          reconciles every job that is due
+decide/       what to do about one job: pure functions
+act           carries out what was decided
+objects       the pods and the service of a job, as pure functions
+launchers     how a worker learns of its job
+store         what is known: jobs, pods, services, nodes
+queues        which job of a queue may have pods
+work          the queue of jobs that are due
+provisioning/ why no node comes for a pod, in Karpenter's words
+cluster/      the door to the Kubernetes API: requests, mirrors, leader election
+observe/      log, Kubernetes events, metrics, probes
+"""

@@ -1,0 +1,5 @@
+"""`python -m tidewater.controller`: see `main`."""
+
+from tidewater.controller.main import main
+
+main()

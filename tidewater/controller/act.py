@@ -1,0 +1,287 @@
+"""Carries out what was decided about a job: one request per action, and one for the status.
+
+    hands = Hands(cluster, store, recorder)
+    await hands.carry_out(job, decision.actions)
+    await hands.write_status(job, manifest, decision.status)
+
+Actions of the same kind that follow each other are carried out together, a few at a time. What the API server returns
+goes into the mirrors at once, so that the next decision counts it. Every action may be repeated: an action says the
+pod's name, so a second creation finds the first one's pod; a deletion names the uid; a status names the
+resourceVersion.
+
+Numbers that no pod may have twice are reserved in the status before. The ones that were reserved and certainly given
+to no pod, because no request was sent or the API server refused it, are noted for the next decision: otherwise every
+attempt under a quota would use up others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import defaultdict
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from tidewater.controller import objects
+from tidewater.controller.cluster.client import JOBS, PODS, SERVICES, Cluster, Kind, Manifest, Ref
+from tidewater.controller.cluster.errors import Conflict, Exists, NotFound, Refused, Unavailable
+from tidewater.controller.cluster.mirror import Key, Mirror
+from tidewater.controller.decide.actions import Action, CreatePod, CreateService, DeleteJob, DeletePod, Emit
+from tidewater.controller.observe.events import About, Recorder, about
+from tidewater.controller.observe.log import Log
+from tidewater.controller.store import Store
+from tidewater.elasticjob import codec, names
+from tidewater.elasticjob.model import ElasticJob, Status
+
+AT_A_TIME = 8
+"""Requests for one job at the same time."""
+
+T = TypeVar("T")
+
+
+class ServiceRefused(Refused):
+    """The API server does not accept the service. The job's pods were created all the same."""
+
+
+class NameTaken(Unavailable):
+    """An object of an earlier job, which is being deleted, still has the name."""
+
+
+class Hands:
+    """Carries out actions.
+
+    Args:
+        cluster: A fenced one.
+        store: Its mirrors take over what is written.
+        recorder: Where to record what was done.
+        log: Where to log it.
+        domain: The cluster's DNS domain.
+    """
+
+    def __init__(
+        self, cluster: Cluster, store: Store, recorder: Recorder, log: Log, domain: str = objects.CLUSTER_DOMAIN
+    ) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._recorder = recorder
+        self._log = log
+        self._domain = domain
+
+    async def carry_out(self, job: ElasticJob, actions: Sequence[Action]) -> None:
+        """Carry out the actions in order. What comes after an action that failed is left for the next decision.
+
+        Raises:
+            Refused: The API server does not accept a pod; the message is for people.
+            ServiceRefused: It does not accept the service. All other actions have been carried out.
+            ClusterError: Anything else that may succeed the next time.
+        """
+        refused: ServiceRefused | None = None
+        self._store.note_unused(job, [action for action in actions if isinstance(action, CreatePod)])
+        for kind, same in itertools.groupby(actions, type):
+            group = list(same)
+            if kind is CreatePod:
+                await self._create_pods(job, [each for each in group if isinstance(each, CreatePod)])
+            elif kind is DeletePod:
+                await self._delete_pods(job, [each for each in group if isinstance(each, DeletePod)])
+            elif kind is CreateService:
+                refused = await self._create_service(job)
+            elif kind is DeleteJob:
+                await self._delete_job(job)
+        if refused is not None:
+            raise refused
+
+    def emit(self, job: ElasticJob, events: Iterable[Emit]) -> None:
+        """Record events that a decision asks for."""
+        for event in events:
+            self._recorder.record(about(job), event.type, event.reason, event.message)
+            self._log.info("job_event", job=f"{job.namespace}/{job.name}", reason=event.reason, message=event.message)
+
+    async def write_status(self, job: ElasticJob, status: Status) -> None:
+        """Write the status if it differs from the job's.
+
+        Raises:
+            Conflict: The job has changed since it was read.
+        """
+        if status != job.status:
+            # A new job has no status, not even the zeros that an empty one reads as: somebody may wait for one of them.
+            old = codec.status_object(job.status) if job.status.observed_generation else {}
+            new = codec.status_object(status)
+            await self.patch_status(about(job), job.resource_version, old, new)
+
+    async def patch_status(self, job: About, version: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        """Write the difference between two statuses of a job.
+
+        Args:
+            job: The job.
+            version: Its resourceVersion when it had the old status.
+            old: What it says.
+            new: What it shall say.
+
+        Raises:
+            Conflict: The job has changed since.
+            Refused: The job was stored under another definition, and breaks a rule of this one. The API server then
+                accepts no change that doesn't mend it; it compares a spec with the stored one only if the definition
+                describes every field of it, and templates are not described.
+                https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-ratcheting
+        """
+        patch = {"metadata": {"resourceVersion": version}, "status": difference(old, new)}
+        try:
+            found = await self._cluster.patch(Ref(JOBS, job.namespace, job.name), patch, "status")
+        except NotFound:
+            return  # deleted: its event is on the way
+        except Refused as error:
+            self._recorder.record(job, "Warning", names.Reason.INVALID, str(error))
+            raise
+        self._store.jobs.wrote(found)
+
+    async def _create_pods(self, job: ElasticJob, actions: Sequence[CreatePod]) -> None:
+        done: list[str] = []
+        try:
+            for batch in batches(actions):
+                await together(self._create_pod(job, action, done) for action in batch)
+        except Refused as error:
+            self._recorder.record(about(job), "Warning", names.Reason.FAILED_CREATE_POD, str(error))
+            self._log.warning("pod_refused", job=f"{job.namespace}/{job.name}", reason=str(error))
+            raise
+        finally:
+            if done:
+                message = f"Created pod{'s' if len(done) > 1 else ''}: {', '.join(sorted(done))}"
+                self._recorder.record(about(job), "Normal", names.Reason.SUCCESSFUL_CREATE_POD, message)
+                self._log.info("pods_created", job=f"{job.namespace}/{job.name}", pods=",".join(sorted(done)))
+
+    async def _create_pod(self, job: ElasticJob, action: CreatePod, done: list[str]) -> None:
+        manifest = objects.pod(
+            job,
+            action.type,
+            action.index,
+            core=action.core,
+            job_restarts=action.job_restarts,
+            domain=self._domain,
+        )
+        self._store.note_used(job, action)
+        try:
+            await self._create(PODS, manifest, job, self._store.pods, done)
+        except (Refused, NameTaken):
+            self._store.note_unused(job, [action])
+            raise
+
+    async def _create_service(self, job: ElasticJob) -> ServiceRefused | None:
+        """Create the service. Return a refusal rather than raise it, since pods are useful without the service."""
+        try:
+            await self._create(SERVICES, objects.service(job), job, self._store.services, [])
+        except Refused as error:
+            self._recorder.record(about(job), "Warning", names.Reason.FAILED_CREATE_SERVICE, str(error))
+            self._log.warning("service_refused", job=f"{job.namespace}/{job.name}", reason=str(error))
+            self._store.service_refused(job, str(error))
+            return ServiceRefused(str(error), status=error.status)
+        return None
+
+    async def _create(
+        self, kind: Kind, manifest: Manifest, job: ElasticJob, mirror: Mirror[T], done: list[str]
+    ) -> None:
+        """Create an object, or adopt it if an earlier request has created it; add its name to `done` if it is new."""
+        name = manifest["metadata"]["name"]
+        try:
+            found = await self._cluster.create(kind, manifest)
+            done.append(name)
+        except Exists:
+            found = await self._adopted(Ref(kind, job.namespace, name), job)
+        mirror.wrote(found)
+
+    async def _adopted(self, ref: Ref, job: ElasticJob) -> Manifest:
+        """Return the object of that name if it is the job's.
+
+        Raises:
+            Refused: It belongs to something else.
+            NameTaken: It belongs to a job of the same name that was deleted, or is itself being deleted.
+        """
+        try:
+            found = await self._cluster.get(ref)
+        except NotFound as error:
+            raise Unavailable(f"{ref.kind.kind} {ref.name} was deleted just now") from error
+        if objects.owned_by(found, job.uid):
+            return found
+        references = found["metadata"].get("ownerReferences") or ()
+        former = any(each.get("kind") == names.KIND and each.get("name") == job.name for each in references)
+        if former or found["metadata"].get("deletionTimestamp"):
+            raise NameTaken(f"{ref.kind.kind} {ref.name} of an earlier job is being deleted")
+        raise Refused(
+            f"{ref.kind.kind} {ref.name} exists and does not belong to this job: delete it, or give the job another"
+            f" name"
+        )
+
+    async def _delete_pods(self, job: ElasticJob, actions: Sequence[DeletePod]) -> None:
+        done: list[DeletePod] = []
+        try:
+            for batch in batches(actions):
+                await together(self._delete_pod(job, action, done) for action in batch)
+        except Refused as error:
+            self._recorder.record(about(job), "Warning", names.Reason.FAILED_DELETE_POD, str(error))
+            raise
+        finally:
+            by_reason: dict[str, list[str]] = defaultdict(list)
+            for action in done:
+                by_reason[action.reason].append(action.name)
+            for reason, pods in by_reason.items():
+                message = f"Deleted pod{'s' if len(pods) > 1 else ''} {', '.join(sorted(pods))}: {reason}"
+                self._recorder.record(about(job), "Normal", names.Reason.SUCCESSFUL_DELETE_POD, message)
+                self._log.info(
+                    "pods_deleted", job=f"{job.namespace}/{job.name}", pods=",".join(sorted(pods)), reason=reason
+                )
+
+    async def _delete_pod(self, job: ElasticJob, action: DeletePod, done: list[DeletePod]) -> None:
+        key = Key(job.namespace, action.name)
+        try:
+            found = await self._cluster.delete(Ref(PODS, *key), uid=action.uid, grace=action.grace)
+        except (NotFound, Conflict):  # it is gone, and there may be another pod of that name
+            self._store.pods.gone(key, action.uid)
+            return
+        done.append(action)
+        if found is None:
+            self._store.pods.gone(key, action.uid)
+        else:
+            self._store.pods.deleted(found)
+
+    async def _delete_job(self, job: ElasticJob) -> None:
+        key = Key(job.namespace, job.name)
+        try:
+            found = await self._cluster.delete(Ref(JOBS, *key), uid=job.uid)
+        except (NotFound, Conflict):
+            found = None
+        if found is None:
+            self._store.jobs.gone(key, job.uid)
+        else:
+            self._store.jobs.deleted(found)
+        self._log.info("job_deleted", job=f"{job.namespace}/{job.name}", reason="its time to live is over")
+
+
+async def together(requests: Iterable[Awaitable[None]]) -> None:
+    """Wait for all of the requests, also if one fails; then raise the first error."""
+    results = await asyncio.gather(*requests, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+
+
+def batches(items: Sequence[T]) -> Iterable[Sequence[T]]:
+    """Return the items in order, `AT_A_TIME` together."""
+    return (items[start : start + AT_A_TIME] for start in range(0, len(items), AT_A_TIME))
+
+
+def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> Manifest:
+    """Return the JSON merge patch (RFC 7386) that turns `old` into `new`."""
+    patch: Manifest = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        before = old.get(key)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            if inner := difference(before, value):
+                patch[key] = inner
+        elif value != before:
+            patch[key] = value
+    return patch
+
+
+def stamp(moment: datetime) -> str:
+    """Return a time as the API server writes it."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,221 @@
+"""Copies of objects in memory, kept current by list and watch, so that decisions cost no request.
+
+    pods = Mirror(cluster, Source(PODS, selector="group-name=elastic.pytorch.org"), read_pod, changed)
+    task = asyncio.create_task(pods.run())
+    await pods.synced.wait()
+    pods.entries[Key("default", "imagenet-worker-0")].value
+
+A mirror keeps of each object only what ``read`` returns. The caller passes on what its own writes return (``wrote``),
+so that a mirror never shows less than the caller has already done: an object that was created counts at once, not
+when its event arrives. Events and answers arrive in any order; the one with the higher resourceVersion wins.
+Resource versions are compared as integers, as Kubernetes allows for objects of one kind:
+https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
+
+A watch ends for many reasons: the API server ends each after some minutes, restarts, or the connection dies. The next
+one continues from the last resourceVersion; only if that one is too old are all objects listed again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from tidewater.controller.cluster.client import Cluster, Manifest, Source
+from tidewater.controller.cluster.errors import ClusterError, Gone, Refused
+
+T = TypeVar("T")
+
+FIRST_PAUSE_SECONDS = 0.25
+LONGEST_PAUSE_SECONDS = 8.0
+"""Pause before a failed list or watch is tried again: doubled with each failure in a row, and jittered."""
+
+FORBIDDEN_SECONDS = 300.0
+"""Pause before optional objects that may not be read are tried again."""
+
+_GRAVES = 4096
+
+
+class Key(NamedTuple):
+    """Namespace (empty for kinds without) and name of an object."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[T]):
+    """What a mirror keeps of one object. ``owner`` is the uid of the controlling owner, empty without one."""
+
+    key: Key
+    uid: str
+    version: int
+    owner: str
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[T]):
+    """An object before and after a change (None: it does not exist). ``mine``: made by a write of this process."""
+
+    old: Entry[T] | None
+    new: Entry[T] | None
+    mine: bool = False
+
+
+Report = Callable[[str, ClusterError | None], None]
+"""Called with a kind's plural when its watch has ended: with the error, or None if the API server ended it."""
+
+
+class Mirror(Generic[T]):
+    """The objects of one source, by key. Only ``run`` and the caller's own writes change them.
+
+    Args:
+        cluster: Where to list and watch.
+        source: Which objects.
+        read: Returns what to keep of an object. It must not raise, whatever users write into objects.
+        changed: Called for every object that appears, disappears, or of which ``read`` now returns something else.
+        report: Called when a watch has ended.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        source: Source,
+        read: Callable[[Manifest], T],
+        changed: Callable[[Change[T]], None],
+        report: Report = lambda plural, error: None,
+    ) -> None:
+        self.entries: dict[Key, Entry[T]] = {}
+        self.synced = asyncio.Event()
+        self._cluster = cluster
+        self._source = source
+        self._read = read
+        self._changed = changed
+        self._report = report
+        self._version: str | None = None
+        self._failures = 0
+        # Deleted objects and the version of the deletion: an answer to an earlier write may still arrive after it.
+        self._graves: dict[Key, int] = {}
+
+    async def run(self) -> None:
+        """List, then watch, for ever. Errors of the API server are reported and tried again."""
+        while True:
+            error: ClusterError | None = None
+            try:
+                if self._version is None:
+                    self._version = await self._list()
+                await self._watch(self._version)
+            except Gone as gone:
+                error, self._version = gone, None
+            except ClusterError as failure:
+                error = failure
+            self._report(self._source.kind.plural, error)
+            if self._source.optional and isinstance(error, Refused):
+                self.synced.set()
+                await asyncio.sleep(FORBIDDEN_SECONDS)
+            else:
+                await asyncio.sleep(pause(self._failures))
+                self._failures += 1  # reset as soon as anything arrives
+
+    def wrote(self, manifest: Manifest) -> None:
+        """Take over what a create, patch or delete of the caller returned."""
+        entry = self._entry(manifest)
+        if entry.version > self._graves.get(entry.key, 0):
+            self._put(entry, mine=True)
+
+    def deleted(self, manifest: Manifest) -> None:
+        """Take over what a deletion returned: the object as it ends, or as it was before it was removed at once."""
+        if manifest["metadata"].get("deletionTimestamp"):
+            self.wrote(manifest)
+        else:
+            self.gone(
+                Key(manifest["metadata"].get("namespace", ""), manifest["metadata"]["name"]),
+                manifest["metadata"]["uid"],
+            )
+
+    def gone(self, key: Key, uid: str) -> None:
+        """Forget an object that the API server says does not exist any more."""
+        known = self.entries.get(key)
+        if known is not None and known.uid == uid:
+            self._remove(known, known.version, mine=True)
+
+    async def _list(self) -> str:
+        """Replace everything by what the API server lists, and return the version to watch from."""
+        page = await self._cluster.list(self._source)
+        version = int(page.version)
+        listed = {entry.key: entry for entry in map(self._entry, page.items)}
+        while page.token:
+            page = await self._cluster.list(self._source, page.token)
+            listed.update((entry.key, entry) for entry in map(self._entry, page.items))
+        for entry in listed.values():
+            self._put(entry)
+        for known in [entry for key, entry in self.entries.items() if key not in listed]:
+            # What this process has created since is newer than the list.
+            if known.version <= version:
+                self._remove(known, version)
+        self._failures = 0
+        self.synced.set()
+        return str(version)
+
+    async def _watch(self, version: str) -> None:
+        """Apply events until the API server ends the watch."""
+        async with contextlib.aclosing(self._cluster.watch(self._source, version)) as events:
+            async for event in events:
+                if event.type == "BOOKMARK":
+                    self._version = event.object["metadata"]["resourceVersion"]
+                else:
+                    self._apply(event.object, deleted=event.type == "DELETED")
+                self._failures = 0
+
+    def _apply(self, manifest: Manifest, *, deleted: bool) -> None:
+        entry = self._entry(manifest)
+        self._version = str(entry.version)
+        if not deleted:
+            self._put(entry)
+            return
+        known = self.entries.get(entry.key)
+        if known is not None and known.version <= entry.version:
+            self._remove(known, entry.version)
+        else:
+            self._bury(entry.key, entry.version)
+
+    def _put(self, entry: Entry[T], *, mine: bool = False) -> None:
+        known = self.entries.get(entry.key)
+        if known is not None and entry.version <= known.version:
+            return
+        self.entries[entry.key] = entry
+        if known is None or (known.uid, known.owner, known.value) != (entry.uid, entry.owner, entry.value):
+            self._changed(Change(known, entry, mine))
+
+    def _remove(self, known: Entry[T], version: int, *, mine: bool = False) -> None:
+        del self.entries[known.key]
+        self._bury(known.key, version)
+        self._changed(Change(known, None, mine))
+
+    def _bury(self, key: Key, version: int) -> None:
+        self._graves.pop(key, None)  # so that the oldest come first
+        self._graves[key] = version
+        if len(self._graves) > _GRAVES:
+            del self._graves[next(iter(self._graves))]
+
+    def _entry(self, manifest: Manifest) -> Entry[T]:
+        meta = manifest["metadata"]
+        owner = next((each["uid"] for each in meta.get("ownerReferences", ()) if each.get("controller")), "")
+        key = Key(meta.get("namespace", ""), meta["name"])
+        return Entry(key, meta["uid"], int(meta["resourceVersion"]), owner, self._read(manifest))
+
+
+def pause(failures: int) -> float:
+    """Return the seconds to wait after a list or watch has ended, `failures` times in a row without an event.
+
+    It is random, so that the mirrors of all controllers don't come back to a restarted API server together.
+    """
+    longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(failures, 10))
+    return random.uniform(longest / 2, longest)

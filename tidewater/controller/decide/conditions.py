@@ -1,0 +1,244 @@
+"""States and conditions of a job, with the sentences that `kubectl describe` shows.
+
+    state = state_of(situation, counts)
+    conditions = conditions_of(situation.job, state, sentence(...), now)
+
+Of Running, Restarting, Suspended, Succeeded and Failed at most one is true. Types, reasons and the sentence
+"ElasticJob NAME is running." are the old controller's. A condition changes only if something in it does, so that a
+status that is made again equals the one before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from tidewater.controller.decide.crews import Crew
+from tidewater.controller.decide.observed import PodView
+from tidewater.controller.decide.situation import Situation
+from tidewater.elasticjob import names
+from tidewater.elasticjob.choices import State
+from tidewater.elasticjob.model import ElasticJob
+from tidewater.elasticjob.names import NODE_STARTING, ConditionType, Reason
+from tidewater.elasticjob.status import Condition, ReplicaStatus
+
+PATIENCE = timedelta(seconds=5)
+"""So long a pod without room counts as one that starts, unless Karpenter says something of it. Karpenter collects pods
+for a second and more before it does (its BATCH_IDLE_DURATION), and nobody needs a warning on each resize."""
+
+LONGEST_QUOTE = 1000
+"""Characters of what the API server or Karpenter says that go into a condition."""
+
+TYPES = {
+    State.RUNNING: ConditionType.RUNNING,
+    State.RESTARTING: ConditionType.RESTARTING,
+    State.SUSPENDED: ConditionType.SUSPENDED,
+    State.SUCCEEDED: ConditionType.SUCCEEDED,
+    State.FAILED: ConditionType.FAILED,
+}
+REASONS = {
+    State.CREATED: Reason.CREATED,
+    State.QUEUED: Reason.QUEUED,
+    State.RUNNING: Reason.RUNNING,
+    State.RESTARTING: Reason.RESTARTING,
+    State.SUSPENDED: Reason.SUSPENDED,
+    State.SUCCEEDED: Reason.SUCCEEDED,
+    State.FAILED: Reason.FAILED,
+}
+
+
+def state_of(situation: Situation, counts: Mapping[str, ReplicaStatus]) -> State:
+    """Return the state of a job that has not finished.
+
+    A job runs if it has at least its minimum of each type, of which one pod or more still runs. If it did and no longer
+    does, it restarts.
+    """
+    if situation.job.spec.suspend:
+        return State.SUSPENDED
+    queued = situation.job.spec.scheduling_policy.queue is not None
+    if queued and situation.standing.whole_since is None:
+        return State.QUEUED
+    enough = all(counts[type].active + counts[type].succeeded >= crew.low for type, crew in situation.crews.items())
+    if enough and any(count.active for count in counts.values()):
+        return State.RUNNING
+    ran = situation.job.status.state in (State.RUNNING, State.RESTARTING)
+    return State.RESTARTING if ran else State.CREATED
+
+
+def sentence(situation: Situation, state: State, crews: Mapping[str, Crew]) -> str:
+    """Return what a person should know of a job that has not finished.
+
+    Args:
+        situation: the job's.
+        state: as `state_of` returns it.
+        crews: the pods that are left after the decision's deletions.
+    """
+    job = situation.job.name
+    if state is State.SUSPENDED:
+        return f"ElasticJob {job} is suspended."
+    short = shortfall(situation, crews)
+    if state is State.RUNNING:
+        return f"ElasticJob {job} is running.{short}"
+    if state is State.RESTARTING and (time := situation.restart.time) is not None:
+        return f"ElasticJob {job} is restarting: all pods are made anew at {time:%H:%M:%S} UTC."
+    if state is State.RESTARTING:
+        return f"ElasticJob {job} is restarting.{short}"
+    if state is State.QUEUED:
+        queue, missed = situation.job.spec.scheduling_policy.queue, situation.standing.turns_missed
+        turns = f" It found no room in {missed} turns." if missed else ""
+        if situation.standing.turn_since is None:
+            return f"ElasticJob {job} waits in queue {queue}.{turns}"
+        return f"ElasticJob {job} is the first of queue {queue} and waits for room for its minimum.{turns}{short}"
+    return f"ElasticJob {job} is starting.{short}"
+
+
+def shortfall(situation: Situation, crews: Mapping[str, Crew]) -> str:
+    """Return sentences on what keeps the job from the number of pods aimed for; empty if it has them."""
+    parts = []
+    for crew in crews.values():
+        if short := _short(crew, situation):
+            parts += [short, *_quotes(crew, situation.now)]
+    if situation.view.refusal:
+        parts.append(f" The API server refuses a pod: {situation.view.refusal[:LONGEST_QUOTE]}")
+    if situation.view.service_refusal:
+        parts.append(f" The API server refuses the service: {situation.view.service_refusal[:LONGEST_QUOTE]}")
+    return "".join(parts)
+
+
+def waiting(situation: Situation, crews: Mapping[str, Crew]) -> str:
+    """Return in one word what the job waits for, as `kubectl get` shows it; empty if all pods run or only start.
+
+    Args:
+        situation: the job's.
+        crews: the pods that are left after the decision's deletions.
+    """
+    if situation.job.spec.suspend:
+        return ""
+    if situation.view.refusal:
+        return Reason.FAILED_CREATE_POD.value
+    short = [crew for crew in crews.values() if len(crew.active) + len(crew.done) < situation.size(crew)]
+    words = [pod.stuck for crew in short for pod in _stuck(crew)]
+    roomless = [pod for crew in short for pod in _roomless(crew, situation.now)]
+    words += [pod.unschedulable_reason or Reason.UNSCHEDULABLE.value for pod in roomless]
+    # That a node is on its way is the better news, and mends itself.
+    return min(words, key=lambda word: word == NODE_STARTING, default="")
+
+
+def warnings(situation: Situation, crews: Mapping[str, Crew]) -> dict[Reason, str]:
+    """Return sentences on the pods that the spec asks for and that find no room, or that a kubelet can't start.
+
+    Workers that `autoscale` adds beyond that are not among them: it is for them to try. Nor are those for which a node
+    is on its way.
+    """
+    found: defaultdict[Reason, list[str]] = defaultdict(list)
+    for crew in crews.values():
+        if len(crew.active) + len(crew.done) >= min(crew.wanted, situation.size(crew)):
+            continue
+        short = _short(crew, situation).strip()
+        roomless = [pod for pod in _roomless(crew, situation.now) if pod.unschedulable_reason != NODE_STARTING]
+        if roomless:
+            quotes = "".join(_quotes(crew, situation.now)).strip() or roomless[0].unschedulable_why
+            found[Reason.UNSCHEDULABLE].append(f"{short} {quotes}".strip())
+        if stuck := _stuck(crew):
+            found[Reason.PODS_NOT_STARTING].append(f"{short} {stuck[0].stuck_why}".strip())
+    return {reason: " ".join(parts) for reason, parts in found.items()}
+
+
+def next_told(crews: Mapping[str, Crew], now: datetime) -> datetime | None:
+    """Return when another pod will no longer count as one that starts; None if there is no such time."""
+    times = [_told_at(pod) for crew in crews.values() for pod in crew.unplaced]
+    return min((time for time in times if time is not None and time > now), default=None)
+
+
+def _told_at(pod: PodView) -> datetime | None:
+    if pod.unschedulable_since is None or pod.unschedulable_reason:
+        return pod.unschedulable_since
+    return pod.unschedulable_since + PATIENCE
+
+
+def _roomless(crew: Crew, now: datetime) -> list[PodView]:
+    told = [pod for pod in crew.unplaced if (time := _told_at(pod)) is not None and time <= now]
+    return sorted(told, key=lambda pod: pod.index)
+
+
+def _stuck(crew: Crew) -> list[PodView]:
+    return [pod for pod in crew.live if pod.stuck]
+
+
+def _short(crew: Crew, situation: Situation) -> str:
+    size, active, done = situation.size(crew), len(crew.active), len(crew.done)
+    if active + done >= size:
+        return ""
+    roomless = Counter(_lacks(pod) for pod in _roomless(crew, situation.now))
+    numbers = {
+        **roomless,
+        **{f"can't start ({cause})": number for cause, number in Counter(pod.stuck for pod in _stuck(crew)).items()},
+        "failed for good": len(crew.permanent),
+        "failed and will be replaced": len(crew.ended),
+    }
+    causes = [f"{number} {cause}" for cause, number in numbers.items() if number]
+    starting = size - active - done - sum(numbers.values())
+    if starting > 0:
+        causes.append(f"{starting} starting")
+    pods = "workers" if crew.type == names.WORKER else f"pods of type {crew.type}"
+    return f" {active} of {size} {pods} run: {', '.join(causes)}."
+
+
+def _lacks(pod: PodView) -> str:
+    """Return what a pod lacks that no node has room for."""
+    if pod.unschedulable_reason == NODE_STARTING:
+        return "waiting for a new node"
+    return f"found no room ({pod.unschedulable_reason})" if pod.unschedulable_reason else "found no room"
+
+
+def _quotes(crew: Crew, now: datetime) -> list[str]:
+    """Return what Karpenter says of the pods for which it brings no node, once for each reason.
+
+    The scheduler's words are not quoted here: they change with every pod in the cluster, and the status with them.
+    """
+    why = {pod.unschedulable_reason: pod.unschedulable_why for pod in reversed(_roomless(crew, now))}
+    told = [(reason, why[reason]) for reason in sorted(why) if reason not in ("", NODE_STARTING)]
+    return [f" Karpenter: {text[:LONGEST_QUOTE].rstrip()}" + ("" if text.endswith(".") else ".") for _, text in told]
+
+
+def conditions_of(job: ElasticJob, state: State, message: str, now: datetime) -> tuple[Condition, ...]:
+    """Return the job's conditions.
+
+    Created and Running are always there, the others from when they are true for the first time.
+    """
+    old = {condition.type: condition for condition in job.status.conditions}
+    reason = REASONS[state]
+    made = [_updated(old.get(ConditionType.CREATED), ConditionType.CREATED, True, _created(job), job.generation, now)]
+    for of, type in TYPES.items():
+        holds = of is state
+        if holds or type in old or of is State.RUNNING:
+            told = holds or of is State.RUNNING
+            why = (reason, message if told else f"The state of ElasticJob {job.name} is {state}.")
+            if type == ConditionType.SUSPENDED and not holds:
+                why = (Reason.RESUMED, f"ElasticJob {job.name} is resumed.")
+            made.append(_updated(old.get(type), type, holds, why, job.generation, now))
+    known = {condition.type for condition in made}
+    return (*made, *(condition for condition in job.status.conditions if condition.type not in known))
+
+
+def _created(job: ElasticJob) -> tuple[Reason, str]:
+    return Reason.CREATED, f"ElasticJob {job.name} is created."
+
+
+def _updated(
+    old: Condition | None, type: str, holds: bool, why: tuple[str, str], generation: int, now: datetime
+) -> Condition:
+    status = "True" if holds else "False"
+    if old is not None and (old.status, old.reason, old.message, old.observed_generation) == (status, *why, generation):
+        return old
+    turned = None if old is None or old.status != status else old.last_transition_time
+    return Condition(
+        type=type,
+        status=status,
+        reason=why[0],
+        message=why[1],
+        observed_generation=generation,
+        last_update_time=now,
+        last_transition_time=turned or now,
+    )

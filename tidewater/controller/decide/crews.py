@@ -1,0 +1,172 @@
+"""The pods of a job, by replica type and by what their state means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+
+from tidewater.controller.decide.exits import Verdict, verdict
+from tidewater.controller.decide.observed import JobView, PodView
+from tidewater.elasticjob import names
+from tidewater.elasticjob.choices import PodNames
+from tidewater.elasticjob.model import ElasticJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crew:
+    """The pods of one replica type. Each pod is in exactly one of the lists, except that `live` contains `active`.
+
+    Attributes:
+        low: fewest pods with which the job can run.
+        high: most pods.
+        wanted: pods that the spec asks for, within the bounds.
+        naming: how they are named.
+        live: pods that wait, run, or may run.
+        active: of these, those that run.
+        ended: pods to be replaced, with the verdict REPLACE or RETRY.
+        permanent: pods that failed for good.
+        ending: pods that are being deleted, or are to be because of their node, whatever they did before.
+        next_index: with podNames Successive, the lowest number that no pod has had or is about to get.
+        spare: lower numbers that no pod has had either, in order.
+    """
+
+    type: str
+    low: int
+    high: int
+    wanted: int
+    naming: PodNames
+    live: list[PodView]
+    active: list[PodView]
+    done: list[PodView]
+    ended: list[tuple[PodView, Verdict]]
+    permanent: list[PodView]
+    ending: list[PodView]
+    next_index: int = 0
+    spare: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Return the number of pods that hold an index and keep it: all but those that are being deleted."""
+        return len(self.live) + len(self.done) + len(self.ended) + len(self.permanent)
+
+    @property
+    def placed(self) -> int:
+        """Return the number of pods that need no room: they have one, or have done their work."""
+        return len(self.live) - len(self.unplaced) + len(self.done)
+
+    @property
+    def unplaced(self) -> list[PodView]:
+        """Return the pods that no node has room for, or that the scheduler has not seen yet."""
+        if len(self.active) == len(self.live):
+            return []
+        return [pod for pod in self.live if pod.phase == "Pending" and pod.node is None]
+
+    def staying(self) -> Iterator[PodView]:
+        """Yield all pods that are not being deleted."""
+        yield from self.live
+        yield from self.done
+        yield from (pod for pod, _ in self.ended)
+        yield from self.permanent
+
+    def cores(self) -> Callable[[PodView], bool]:
+        """Return the function that says whether a pod that stays belongs to the job's minimum.
+
+        With podNames Successive the index says nothing of that, but the pod itself does. After the minimum was lowered
+        there may be too many of them; then those with the lowest indices count.
+        """
+        low = self.low
+        if self.naming is not PodNames.SUCCESSIVE:
+            return lambda pod: pod.index < low
+        made = sorted((pod for pod in self.staying() if pod.core), key=lambda pod: pod.index)
+        uids = {pod.uid for pod in made[:low]}
+        return lambda pod: pod.uid in uids
+
+    def without(self, gone: Collection[str]) -> Crew:
+        """Return the same pods after those with these uids were deleted."""
+        if not gone:
+            return self
+        return replace(
+            self,
+            live=[pod for pod in self.live if pod.uid not in gone],
+            active=[pod for pod in self.active if pod.uid not in gone],
+            done=[pod for pod in self.done if pod.uid not in gone],
+            ended=[each for each in self.ended if each[0].uid not in gone],
+            permanent=[pod for pod in self.permanent if pod.uid not in gone],
+        )
+
+    def departed(self, gone: Collection[str]) -> Crew:
+        """Return the same pods with the live ones among these uids counted as ending."""
+        if not gone:
+            return self
+        return replace(self.without(gone), ending=[*self.ending, *(pod for pod in self.live if pod.uid in gone)])
+
+    def judged(self) -> Iterator[tuple[PodView, Verdict]]:
+        """Yield all pods with what their state means."""
+        yield from ((pod, Verdict.LIVE) for pod in self.live)
+        yield from self.ended
+        yield from ((pod, Verdict.PERMANENT) for pod in self.permanent)
+        yield from ((pod, Verdict.DONE) for pod in self.done)
+        yield from ((pod, Verdict.LIVE) for pod in self.ending)
+
+
+def crews(view: JobView) -> tuple[dict[str, Crew], list[PodView]]:
+    """Return the pods by replica type, and those that have no place in the job: of no type or without an index."""
+    job = view.job
+    sorted_ = {type: _crew(job, type) for type in job.spec.replica_specs}
+    strays = []
+    for pod in view.pods:
+        crew = sorted_.get(pod.type)
+        if crew is None or pod.index < 0:
+            strays.append(pod)
+        else:
+            _put(crew, pod, job)
+    return {type: _numbered(crew, view) for type, crew in sorted_.items()}, strays
+
+
+def _numbered(crew: Crew, view: JobView) -> Crew:
+    """Return the crew with the numbers that its new pods get."""
+    if crew.naming is not PodNames.SUCCESSIVE:
+        return crew
+    status = view.job.status.replica_statuses.get(crew.type)
+    taken = {pod.index for pod in (*crew.staying(), *crew.ending)}
+    following = max((status and status.next_index) or 0, max(taken, default=-1) + 1)
+    unused = (index for type, index in view.unused if type == crew.type and index not in taken and index < following)
+    return replace(crew, next_index=following, spare=tuple(sorted(unused)))
+
+
+def _crew(job: ElasticJob, type: str) -> Crew:
+    low, high = job.bounds(type)
+    if type == names.WORKER:
+        low = max(1, low)
+    high = max(low, high)
+    wanted = max(low, min(high, job.spec.replica_specs[type].replicas))
+    return Crew(
+        type=type,
+        low=low,
+        high=high,
+        wanted=wanted,
+        naming=job.spec.replica_specs[type].pod_names,
+        live=[],
+        active=[],
+        done=[],
+        ended=[],
+        permanent=[],
+        ending=[],
+    )
+
+
+def _put(crew: Crew, pod: PodView, job: ElasticJob) -> None:
+    if pod.terminating:
+        crew.ending.append(pod)
+        return
+    meaning = verdict(pod, job.spec.replica_specs[pod.type])
+    if meaning is Verdict.LIVE:
+        crew.live.append(pod)
+        if pod.phase == "Running":
+            crew.active.append(pod)
+    elif meaning is Verdict.DONE:
+        crew.done.append(pod)
+    elif meaning is Verdict.PERMANENT:
+        crew.permanent.append(pod)
+    else:
+        crew.ended.append((pod, meaning))

@@ -1,0 +1,307 @@
+"""The whole decision about one job.
+
+    decision = decide(view, now)
+
+In this order: a job that is being deleted is left alone; a finished one is cleaned up; a job that has just succeeded or
+failed ends; a suspended job, or one that waits in its queue, gives up its pods; a job of which a template has changed,
+or that restarts as a whole, is made anew; every other job gets the pods that it aims for.
+
+To decide again after the actions were carried out gives no further action: a controller may be stopped between any two
+of them, and another one goes on from what it observes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from tidewater.controller.decide.actions import Action, CreatePod, CreateService, Decision, DeleteJob, DeletePod, Emit
+from tidewater.controller.decide.conditions import (
+    REASONS,
+    conditions_of,
+    next_told,
+    sentence,
+    state_of,
+    waiting,
+    warnings,
+)
+from tidewater.controller.decide.crews import Crew, crews
+from tidewater.controller.decide.finish import Outcome, cleaning, deadline, outcome
+from tidewater.controller.decide.moving import departures
+from tidewater.controller.decide.observed import JobView, is_finished, lost
+from tidewater.controller.decide.pods import abandon, delete_all, fill, inherited
+from tidewater.controller.decide.queue import Standing
+from tidewater.controller.decide.restart import REASON, following
+from tidewater.controller.decide.situation import Situation, situation_of
+from tidewater.controller.decide.sizes import settled
+from tidewater.elasticjob import names
+from tidewater.elasticjob.choices import PodNames, State
+from tidewater.elasticjob.model import ElasticJob
+from tidewater.elasticjob.names import ConditionType, Reason
+from tidewater.elasticjob.status import Condition, ReplicaStatus, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The changes to the job's pods, and when to look again."""
+
+    deletes: tuple[DeletePod, ...]
+    creates: tuple[CreatePod, ...] = ()
+    again: tuple[datetime | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What of a job's status depends on whether it goes on or has ended."""
+
+    state: State
+    conditions: tuple[Condition, ...]
+    settled: int | None
+    start_time: datetime | None
+    completion_time: datetime | None = None
+    waiting: str = ""
+
+
+def decide(view: JobView, now: datetime) -> Decision:
+    """Return what to do about the job now."""
+    if view.job.deleting:
+        return Decision(view.job.status)
+    if is_finished(view.job.status):
+        return _after(view, now.replace(microsecond=0))
+    situation = situation_of(view, now)
+    end = outcome(situation)
+    if end is not None:
+        return _finished(situation, end)
+    situation = replace(situation, restart=following(situation))
+    return _ongoing(situation, _plan(situation))
+
+
+def _plan(situation: Situation) -> Plan:
+    sorted_, nodes = situation.crews.values(), situation.view.nodes
+    lost = tuple(delete for crew in sorted_ for delete in abandon(crew, nodes))
+    lost += delete_all(situation.strays, "it belongs to no replica type of the job")
+    lost += departures(sorted_, nodes)
+    staying = (pod for crew in sorted_ for pod in crew.staying())
+    if situation.job.spec.suspend:
+        return Plan(lost + delete_all(staying, "the job is suspended"))
+    if situation.outdated:
+        return Plan(lost + delete_all(staying, "a template of the job has changed"), again=(deadline(situation),))
+    if situation.restart.under_way:
+        return Plan(lost + delete_all(staying, REASON), again=(situation.restart.time, deadline(situation)))
+    if situation.waits:
+        kept = {pod.uid for crew in situation.kept.values() for pod in crew.staying()}
+        rest = (pod for pod in staying if pod.uid not in kept)
+        return Plan(lost + delete_all(rest, "the job waits in its queue"))
+    if situation.standing.admission is None:
+        return Plan(lost, again=(deadline(situation),))  # the queue decides next, when it sees that the job is short
+    if situation.restart.time is not None:
+        return Plan(lost, again=(situation.restart.time, situation.standing.again, deadline(situation)))
+    site = situation.site
+    changes = [fill(crew, situation.goal(crew), site, situation.now) for crew in sorted_]
+    return Plan(
+        deletes=lost + tuple(delete for change in changes for delete in change.deletes),
+        creates=tuple(create for change in changes for create in change.creates),
+        again=(
+            *(change.again for change in changes),
+            situation.aim.again,
+            situation.standing.again,
+            situation.again,
+            deadline(situation),
+            *(pod.unschedulable_until for crew in sorted_ for pod in crew.unplaced),
+        ),
+    )
+
+
+def _ongoing(situation: Situation, plan: Plan) -> Decision:
+    """Return the decision about a job that goes on, with the status that holds once the plan is carried out."""
+    job, view, old = situation.job, situation.view, situation.job.status
+    gone = {delete.uid for delete in plan.deletes}
+    left = {type: crew.without(gone) for type, crew in situation.crews.items()}
+    counts = {type: _count(crew, plan.creates) for type, crew in left.items()}
+    state = state_of(situation, counts)
+    now = situation.now
+    fate = Fate(
+        state=state,
+        conditions=conditions_of(job, state, sentence(situation, state, left), now),
+        # Not the size that it had or will have: whoever resumes the job and waits for that would not wait at all.
+        settled=0 if job.spec.suspend else settled(job, left[names.WORKER], situation.aim),
+        start_time=situation.start_time,
+        waiting=waiting(situation, left),
+    )
+    rows = situation.tally.out_of_memory
+    for crew in left.values():
+        rows = inherited(rows, job.name, crew, plan.creates)
+    status = replace(_status(situation, situation.standing, counts, fate), out_of_memory=rows)
+    serviceless = names.service_name(job.name) not in view.services
+    service = serviceless and (plan.creates or any(crew.live for crew in left.values()))
+    first: tuple[Action, ...] = (CreateService(),) if service else ()
+    events = (*_events(situation, state), *_warnings(situation, left, status))
+    actions = (*first, *_forced(plan.deletes, view), *plan.creates, *events)
+    times = [time for time in (*plan.again, next_told(left, now)) if time is not None]
+    return Decision(_dated(status, old, now), actions, min(times, default=None))
+
+
+def _finished(situation: Situation, end: Outcome) -> Decision:
+    """Return the decision about a job that has just succeeded or failed."""
+    job, now = situation.job, situation.now
+    found, _ = crews(situation.view)  # a node's end no longer matters
+    deletes = cleaning(job, found.values(), failed=not end.succeeded)
+    gone = {delete.uid for delete in deletes}
+    counts = {type: _last(_count(crew), _count(crew.without(gone))) for type, crew in found.items()}
+    state = State.SUCCEEDED if end.succeeded else State.FAILED
+    message = f"ElasticJob {job.name} has {state.lower()}{f' because {end.why}' if end.why else ''}."
+    fate = Fate(
+        state=state,
+        conditions=conditions_of(job, state, message, now),
+        settled=job.spec.worker.replicas if end.succeeded else job.status.settled_replicas,
+        start_time=job.status.start_time or now,
+        completion_time=now,
+    )
+    if end.succeeded:
+        events = [Emit("Normal", Reason.SUCCEEDED, message)]
+    else:
+        why = f"{end.why[:1].upper()}{end.why[1:]}."
+        events = [Emit("Warning", end.reason, why), Emit("Warning", Reason.FAILED, message)]
+    ended = _status(situation, Standing(None), counts, fate)
+    status = _dated(replace(ended, job_restarts=job.status.job_restarts, restart_time=None), job.status, now)
+    actions: tuple[Action, ...] = (*_forced(deletes, situation.view), *situation.tally.events, *events)
+    return Decision(status, actions, _expiry(job, now))
+
+
+def _after(view: JobView, now: datetime) -> Decision:
+    """Return the decision about a job that finished earlier: its pods are cleaned up, and in the end it is deleted."""
+    job, old = view.job, view.job.status
+    completed = old.completion_time or now
+    expiry = _expiry(job, completed)
+    if expiry is not None and expiry <= now:
+        return Decision(old, (DeleteJob(),))
+    sorted_, _ = crews(view)
+    failed = any(each.type == ConditionType.FAILED and each.status == "True" for each in old.conditions)
+    deletes = cleaning(job, sorted_.values(), failed=failed)
+    gone = {delete.uid for delete in deletes}
+    counts = {type: _last(old.replica_statuses.get(type), _count(crew.without(gone))) for type, crew in sorted_.items()}
+    worker = counts[names.WORKER]
+    status = replace(
+        old,
+        state=State.FAILED if failed else State.SUCCEEDED,  # the old controller wrote none
+        waiting="",
+        replica_statuses=counts,
+        replicas=worker.active + worker.pending,
+        completion_time=completed,
+        observed_generation=job.generation,
+        settled_replicas=old.settled_replicas if failed else job.spec.worker.replicas,
+    )
+    return Decision(_dated(status, old, now), _forced(deletes, view), expiry)
+
+
+def _forced(deletes: tuple[DeletePod, ...], view: JobView) -> tuple[DeletePod, ...]:
+    """Return the deletions, those of pods on lost nodes without a grace period: nobody there would end it."""
+    if not deletes:
+        return deletes
+    unheard = {pod.uid for pod in view.pods if lost(pod, view.nodes)}
+    return tuple(replace(delete, grace=0) if delete.uid in unheard else delete for delete in deletes)
+
+
+def _status(situation: Situation, standing: Standing, counts: Mapping[str, ReplicaStatus], fate: Fate) -> Status:
+    job, tally, aim, worker = situation.job, situation.tally, situation.aim, counts[names.WORKER]
+    labels = names.type_labels(job.name, names.WORKER)
+    return Status(
+        state=fate.state,
+        waiting=fate.waiting,
+        conditions=fate.conditions,
+        replica_statuses=counts,
+        replicas=worker.active + worker.pending,
+        selector=",".join(f"{key}={value}" for key, value in labels.items()),
+        desired=aim.size,
+        settled_replicas=fate.settled,
+        restarts=tally.restarts,
+        counted=tally.counted,
+        out_of_memory=tally.out_of_memory,
+        job_restarts=situation.restart.number or None,
+        restart_time=situation.restart.time,
+        observed_generation=job.generation,
+        start_time=fate.start_time,
+        completion_time=fate.completion_time,
+        last_reconcile_time=job.status.last_reconcile_time,
+        last_failure_time=tally.last_failure_time,
+        snoozed_until=aim.snoozed_until,
+        whole_since=standing.whole_since,
+        queued_since=standing.queued_since,
+        turn_since=standing.turn_since,
+        turns_missed=standing.turns_missed,
+    )
+
+
+def _count(crew: Crew, creates: Iterable[CreatePod] = ()) -> ReplicaStatus:
+    created = [create.index for create in creates if create.type == crew.type]
+    successive = crew.naming is PodNames.SUCCESSIVE
+    return ReplicaStatus(
+        active=len(crew.active),
+        pending=len(crew.live) - len(crew.active) + len(created),
+        succeeded=len(crew.done),
+        failed=len(crew.ended) + len(crew.permanent),
+        next_index=max(crew.next_index, max(created, default=-1) + 1) if successive else None,
+    )
+
+
+def _last(old: ReplicaStatus | None, new: ReplicaStatus) -> ReplicaStatus:
+    """Return the counts of a finished job, which keeps those of ended pods after the pods are gone."""
+    if old is None:
+        return new
+    return replace(new, succeeded=max(old.succeeded, new.succeeded), failed=max(old.failed, new.failed))
+
+
+def _events(situation: Situation, state: State) -> tuple[Emit, ...]:
+    job, old = situation.job, situation.job.status
+    events = list(situation.tally.events)
+    size = situation.aim.size
+    if old.desired and old.desired != size:
+        events.append(Emit("Normal", Reason.RESIZED, f"Resized from {old.desired} to {size} workers."))
+    if situation.standing.turns_missed > old.turns_missed:
+        timeout = job.spec.scheduling_policy.queue_timeout_seconds
+        events.append(Emit("Normal", Reason.QUEUED, f"Found no room in {timeout} s. It is the next job's turn."))
+    if state is not State.CREATED and old.state is not state:
+        events.append(
+            Emit(
+                "Warning" if state is State.RESTARTING else "Normal",
+                REASONS[state],
+                f"ElasticJob {job.name} is {state.lower()}.",
+            )
+        )
+    if state is not State.SUSPENDED and old.state is State.SUSPENDED:
+        events.append(Emit("Normal", Reason.RESUMED, f"ElasticJob {job.name} is resumed."))
+    return tuple(events)
+
+
+def _warnings(situation: Situation, left: Mapping[str, Crew], status: Status) -> tuple[Emit, ...]:
+    """Return the events on pods without room, and on pods that can't start, each time that their numbers change.
+
+    They are also what `pulumi up` shows while it waits for the job's size.
+    """
+    if situation.job.spec.suspend or _told(status) == _told(situation.job.status):
+        return ()
+    return tuple(Emit("Warning", reason, why) for reason, why in warnings(situation, left).items())
+
+
+def _told(status: Status) -> str:
+    """Return what the job's condition says of its pods."""
+    return next((each.message for each in status.conditions if each.type == ConditionType.RUNNING), "")
+
+
+def _expiry(job: ElasticJob, completed: datetime) -> datetime | None:
+    """Return when a finished job is to be deleted."""
+    seconds = job.spec.ttl_seconds_after_finished
+    return None if seconds is None else completed + timedelta(seconds=seconds)
+
+
+def _dated(status: Status, old: Status, now: datetime) -> Status:
+    """Return the old status if nothing changes, else the new one with the time of the change.
+
+    That a pod is gone whose failures were counted is no change: it is forgotten with the next one.
+    """
+    if status.counted != old.counted and status.counted.items() <= old.counted.items():
+        kept = replace(status, counted=old.counted)
+    else:
+        kept = status
+    return old if kept == old else replace(status, last_reconcile_time=now)

@@ -1,0 +1,151 @@
+"""What the end of a pod means: the work is done, or the pod is replaced, or it has failed for good.
+
+    verdict(pod, replica)         # Verdict.RETRY
+    tally(status, crews, now)     # the failures that count, each once
+
+A pod that was evicted or preempted, or whose node was lost, did not fail: it is replaced under any restart policy, and
+it is not counted. That includes a pod without any container status, which is what such pods often look like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import Enum
+
+from tidewater.contract.exit_codes import NOT_THE_WORKERS_FAULT
+from tidewater.controller.decide.actions import Emit
+from tidewater.controller.decide.observed import PodView
+from tidewater.elasticjob.choices import RestartPolicy
+from tidewater.elasticjob.model import ReplicaSpec
+from tidewater.elasticjob.names import Reason
+from tidewater.elasticjob.status import Status
+
+RETRYABLE = frozenset({130, 138})
+"""Exit codes that ExitCode retries and counts: SIGINT and SIGUSR1. It also retries SIGKILL and SIGTERM, uncounted."""
+
+BACKOFF = timedelta(seconds=10)
+LONGEST_BACKOFF = timedelta(seconds=300)
+LONG_RUN = timedelta(minutes=10)
+"""After a run of this length the back-off starts again at its shortest, as the kubelet's does."""
+
+MOST_OUT_OF_MEMORY = 5
+"""The job fails when pods of one name have used more memory than their limit so many times in a row.
+
+What a program needs in its first minutes it needs at every start, so more attempts would only cost nodes. Each of the
+five waits twice as long as the one before, in case that memory is short only for a while. A pod that ran for LONG_RUN
+before begins a new row, as does one that ended otherwise, and then backoffLimit is what ends the job.
+"""
+
+SHORTEST_LIFE = timedelta(seconds=5)
+"""A disrupted pod is not replaced earlier than this after its creation, if a kubelet refuses each pod at once."""
+
+
+class Verdict(Enum):
+    """What a pod's state means for the job."""
+
+    LIVE = "waits, runs, or may run"
+    DONE = "has finished its work"
+    REPLACE = "was disrupted: replaced at once, not counted"
+    RETRY = "failed: counted, replaced after a back-off"
+    PERMANENT = "failed for good: not replaced"
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The failures that count against backoffLimit, after the present pods are taken into account."""
+
+    restarts: int
+    counted: dict[str, int]
+    last_failure_time: datetime | None
+    events: tuple[Emit, ...]
+    out_of_memory: Mapping[str, int] = field(default_factory=dict)
+    """By name of a pod: see `MOST_OUT_OF_MEMORY`."""
+
+
+def verdict(pod: PodView, replica: ReplicaSpec) -> Verdict:
+    """Return what the pod's state means under its type's restart policy."""
+    if pod.phase == "Succeeded":
+        return Verdict.DONE
+    if pod.phase != "Failed":
+        return Verdict.LIVE
+    if pod.disrupted:
+        return Verdict.REPLACE
+    if pod.exit_code == 0:
+        return Verdict.DONE  # the container that trains has finished; another one of the pod failed
+    if replica.restart_policy is RestartPolicy.NEVER:
+        return Verdict.REPLACE if pod.exit_code is None else Verdict.PERMANENT
+    if pod.oom_killed:
+        return Verdict.RETRY
+    if pod.exit_code is None or pod.exit_code in NOT_THE_WORKERS_FAULT:
+        return Verdict.REPLACE
+    if replica.restart_policy is not RestartPolicy.EXIT_CODE:
+        return Verdict.RETRY
+    retried = pod.exit_code in RETRYABLE or pod.exit_code in replica.retryable_exit_codes
+    return Verdict.RETRY if retried else Verdict.PERMANENT
+
+
+def tally(status: Status, judged: Iterable[tuple[PodView, Verdict]], now: datetime) -> Tally:
+    """Return the failures that count, each once for as long as its pod exists.
+
+    Args:
+        status: the job's present status, which says what has been counted.
+        judged: the job's pods. A pod that is being deleted is LIVE, since what it does from then on is not counted.
+        now: in whole seconds.
+    """
+    restarts, counted, events = status.restarts, dict[str, int](), list[Emit]()
+    exhausted = dict(status.out_of_memory)
+    for pod, meaning in judged:
+        known = status.counted.get(pod.uid)
+        failures = pod.restarts + (meaning is Verdict.RETRY)
+        if known is None and not failures and meaning is not Verdict.PERMANENT:
+            continue
+        if pod.terminating:
+            failures = known or 0
+        elif known is None or failures > known:
+            events.append(_event(pod, meaning))
+            _count_memory(exhausted, pod)
+        counted[pod.uid] = max(failures, known or 0)
+        restarts += max(0, failures - (known or 0))
+    failed = restarts > status.restarts
+    return Tally(restarts, counted, now if failed else status.last_failure_time, tuple(events), exhausted)
+
+
+def _count_memory(exhausted: dict[str, int], pod: PodView) -> None:
+    """Add the pod's failure, which has not been counted before, to the row of its name, or end the row.
+
+    A pod whose node was lost says nothing about memory and leaves the row as it is. Nor does one that exited with 137
+    and without the reason: containerd sometimes learns too late why a container ended
+    (https://github.com/containerd/containerd/issues/8180).
+    """
+    row = exhausted.pop(pod.name, 0)
+    if pod.oom_killed:
+        long = pod.started is not None and pod.finished is not None and pod.finished - pod.started >= LONG_RUN
+        exhausted[pod.name] = 1 if long else row + 1
+
+
+def due(pod: PodView, meaning: Verdict, earlier: int, last_failure: datetime | None) -> datetime:
+    """Return when the failed pod is to be replaced.
+
+    Args:
+        pod: a pod to REPLACE or to RETRY.
+        meaning: which of the two.
+        earlier: failures of the job that were counted before those of the pods that wait to be replaced now. Workers
+            often fail together, when one of them does, and then they wait as after one failure.
+        last_failure: when a failure was last counted, for a pod that does not say when it ended.
+    """
+    if meaning is not Verdict.RETRY:
+        return pod.created + SHORTEST_LIFE
+    ended = pod.finished or last_failure or pod.created
+    if pod.started is not None and ended - pod.started >= LONG_RUN:
+        earlier = 0
+    return ended + min(LONGEST_BACKOFF, BACKOFF * (1 << min(earlier, 10)))
+
+
+def _event(pod: PodView, meaning: Verdict) -> Emit:
+    if meaning not in (Verdict.RETRY, Verdict.PERMANENT):
+        return Emit("Warning", Reason.EXITED_WITH_CODE, f"A container of pod {pod.name} failed and was restarted.")
+    code = "because it used more memory than its limit" if pod.oom_killed else f"with code {pod.exit_code}"
+    after = "It is not restarted." if meaning is Verdict.PERMANENT else "It will be restarted."
+    return Emit("Warning", Reason.EXITED_WITH_CODE, f"Pod {pod.name} exited {code}. {after}")

@@ -1,0 +1,161 @@
+"""When a job has succeeded or failed, and what is left to do after that.
+
+    outcome(situation)              # Outcome(succeeded=False, reason=..., why="...") or None
+    cleaning(job, crews, failed)    # pods to delete
+
+A job has succeeded when its success policy is met, even if other pods still run. By default that is the success of
+pod 0. If pod 0 has failed for good, or has left by shrinking, it is that of the lowest index that is left: in elastic
+training the others go on without it.
+
+With `AllPods` every pod must have succeeded. One that has failed for good doesn't count, if its type has its minimum
+without it.
+
+A job has failed when fewer pods of a type than its minimum can ever run again, when a pod exhausts its memory again and
+again, at its back-off limit, and at its deadline. A failed job keeps no pod running, whatever `cleanPodPolicy` says,
+and of no finished job a pod starts: both would hold machines, or begin a training that has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from tidewater.controller.decide.actions import DeletePod
+from tidewater.controller.decide.crews import Crew
+from tidewater.controller.decide.exits import MOST_OUT_OF_MEMORY
+from tidewater.controller.decide.observed import PodView
+from tidewater.controller.decide.pods import delete_all
+from tidewater.controller.decide.situation import Situation
+from tidewater.elasticjob import names
+from tidewater.elasticjob.choices import CleanPodPolicy, PodNames, SuccessPolicy
+from tidewater.elasticjob.model import ElasticJob
+from tidewater.elasticjob.names import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a job ended. `why` is the end of a sentence that begins with "because"; empty for a success."""
+
+    succeeded: bool
+    reason: Reason
+    why: str = ""
+
+
+def outcome(situation: Situation) -> Outcome | None:
+    """Return how the job has ended; None if it goes on."""
+    if succeeded(situation):
+        return Outcome(True, Reason.SUCCEEDED)
+    if situation.job.spec.suspend:
+        return None
+    if (memory := _out_of_memory(situation)) is not None:
+        return memory
+    spec, restarts = situation.job.spec, situation.tally.restarts
+    if restarts and restarts >= spec.backoff_limit:
+        why = f"{restarts} failures were retried and backoffLimit is {spec.backoff_limit}"
+        return Outcome(False, Reason.BACKOFF_LIMIT, why)
+    end = deadline(situation)
+    if end is not None and end <= situation.now:
+        why = f"it was active for activeDeadlineSeconds ({spec.active_deadline_seconds})"
+        return Outcome(False, Reason.DEADLINE, why)
+    if situation.anew:
+        return None
+    return next((short for crew in situation.kept.values() if (short := _too_few(situation, crew))), None)
+
+
+def succeeded(situation: Situation) -> bool:
+    """Return whether the job's success policy is met, by all pods or by those that are kept."""
+    return _is_met(situation, situation.crews) or (
+        situation.kept != situation.crews and _is_met(situation, situation.kept)
+    )
+
+
+def _is_met(situation: Situation, crews: Mapping[str, Crew]) -> bool:
+    policy, worker = situation.job.spec.success_policy, crews[names.WORKER]
+    if policy is SuccessPolicy.ANY_WORKER:
+        return bool(worker.done)
+    if policy is SuccessPolicy.ALL_WORKERS:
+        rest = worker.live or worker.ended or _awaited(situation, worker)
+        return bool(worker.done) and not rest
+    if policy is SuccessPolicy.ALL_PODS:
+        return all(_all_are_done(situation, crew) for crew in crews.values())
+    master = crews.get(names.MASTER)
+    return _lead_is_done(situation, master if master is not None and master.wanted else worker)
+
+
+def deadline(situation: Situation) -> datetime | None:
+    """Return when the job will have been active for too long; None if it may be active for ever, or is not active."""
+    start, seconds = situation.start_time, situation.job.spec.active_deadline_seconds
+    return None if start is None or seconds is None else start + timedelta(seconds=seconds)
+
+
+def cleaning(job: ElasticJob, crews: Iterable[Crew], failed: bool) -> tuple[DeletePod, ...]:
+    """Return the deletion of the pods that a finished job does not keep."""
+    policy = job.spec.clean_pod_policy
+    pods: list[PodView] = []
+    for crew in crews:
+        if policy is CleanPodPolicy.ALL:
+            pods += crew.staying()
+        elif policy is CleanPodPolicy.RUNNING or failed:
+            pods += crew.live
+            pods += (pod for pod in crew.staying() if pod.lingers)
+        else:
+            pods += (pod for pod in crew.live if pod.phase == "Pending")
+    return delete_all(pods, "the job has failed" if failed else "the job has succeeded")
+
+
+def _lead_is_done(situation: Situation, crew: Crew) -> bool:
+    if not crew.done:
+        return False
+    first = min(pod.index for pod in crew.done)
+    if any(pod.index < first for pod in crew.live):
+        return False
+    if crew.naming is PodNames.SUCCESSIVE:
+        return True  # pods that are still to be created, or to replace others, have higher indices
+    if any(pod.index < first for pod, _ in crew.ended):
+        return False
+    if not _awaited(situation, crew):
+        return True
+    held = {pod.index for pod in crew.staying()}
+    return all(index in held for index in range(first))
+
+
+def _all_are_done(situation: Situation, crew: Crew) -> bool:
+    """Return whether all pods of the type have exited with 0, or failed for good if its minimum is left."""
+    ended = len(crew.done) + len(crew.permanent)
+    return len(crew.done) >= crew.low and ended == crew.size == situation.size(crew)
+
+
+def _awaited(situation: Situation, crew: Crew) -> bool:
+    """Return whether pods of the type are still to be created, now or when the queue allows it."""
+    return crew.size < situation.size(crew)
+
+
+def _out_of_memory(situation: Situation) -> Outcome | None:
+    """Return the failure of a job of which a pod uses more memory than its limit again and again."""
+    row = situation.tally.out_of_memory
+    name = max(row, key=lambda name: row[name], default="")
+    if not name or row[name] < MOST_OUT_OF_MEMORY:
+        return None
+    types = situation.job.spec.replica_specs
+    heirs = [type for type, replica in types.items() if replica.pod_names is PodNames.SUCCESSIVE]
+    inherits = any(name.startswith(names.pod_name(situation.job.name, type, 0)[:-1]) for type in heirs)
+    pods = f"{name} and the pods that it replaced" if inherits else name
+    why = f"pod {pods} used more memory than {'their' if inherits else 'its'} limit {row[name]} times in a row"
+    return Outcome(False, Reason.OUT_OF_MEMORY, f"{why}; raise the limit in its template, or let its program use less")
+
+
+def _too_few(situation: Situation, crew: Crew) -> Outcome | None:
+    """Return the failure of a job of which fewer pods than the minimum can ever run again."""
+    size, lost, worker = situation.size(crew), len(crew.permanent), crew.type == names.WORKER
+    if not lost or size - lost >= crew.low:
+        return None
+    name = crew.permanent[0].name
+    if crew.low == size == 1:
+        return Outcome(False, Reason.PERMANENT_FAILURE, f"pod {name} failed for good")
+    why = f"{lost} of {size} pods of type {crew.type} failed for good, among them {crew.permanent[-1].name}: at most"
+    return Outcome(
+        False,
+        Reason.TOO_FEW_WORKERS if worker else Reason.PERMANENT_FAILURE,
+        f"{why} {size - lost} can run and at least {crew.low} are needed",
+    )

@@ -1,0 +1,174 @@
+"""Which pods of one replica type are created and deleted, to have as many as are aimed for.
+
+    change = fill(crew, size, site, now)
+
+An index is free when no pod has it any more: a pod that is being deleted holds its index until it is gone, and its
+successor is created then. A pod that has ended, or has no node, is gone at once, so that its successor is created in
+the same decision, unless a sidecar of it still runs. The lowest free indices are created first. After a lower pod has
+left, the others keep their indices: no pod is moved.
+
+With `podNames: Successive` a pod gets the next number that no pod has had, so it never waits for one that is being
+deleted. Whether it is a core pod depends on how many of those are left: so a core pod is replaced by a core pod.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from tidewater.controller.decide.actions import CreatePod, DeletePod
+from tidewater.controller.decide.crews import Crew
+from tidewater.controller.decide.exits import Verdict, due
+from tidewater.controller.decide.observed import NodeView, PodView, lost
+from tidewater.controller.decide.shrink import leaving
+from tidewater.elasticjob import names
+from tidewater.elasticjob.choices import PodNames
+
+REPLACED = {
+    Verdict.REPLACE: "it was disrupted, and is replaced",
+    Verdict.RETRY: "it failed, and is replaced",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What `fill` must know of the rest of the job.
+
+    Attributes:
+        nodes: by name.
+        endpoint: the rendezvous endpoint.
+        earlier: failures of the job that were counted before those of the pods that wait to be replaced.
+        last_failure: when a failure was last counted.
+        job_restarts: how many times all pods of the job have been made anew.
+    """
+
+    nodes: Mapping[str, NodeView]
+    endpoint: str
+    earlier: int
+    last_failure: datetime | None
+    job_restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """How many pods a type is to have.
+
+    Attributes:
+        size: number of pods, those included that have ended.
+        waiting: how many of them may wait for room or be replaced; None: all.
+    """
+
+    size: int
+    waiting: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Pods to delete and to create, and when to look again."""
+
+    deletes: tuple[DeletePod, ...] = ()
+    creates: tuple[CreatePod, ...] = ()
+    again: datetime | None = None
+
+
+def fill(crew: Crew, goal: Goal, site: Site, now: datetime) -> Change:
+    """Return the change that gives the type the pods that it is to have."""
+    if crew.size == goal.size == len(crew.active):
+        return Change()
+    excess = crew.size - goal.size
+    gone = leaving(crew, excess, site.nodes, site.endpoint) if excess > 0 else []
+    deletes = delete_all(gone, f"the job is resized to {goal.size} pods of type {crew.type}")
+    left = crew.without({pod.uid for pod in gone})
+    out = barred(left, goal)
+    deletes += delete_all(out, "it waits for room that another job of the queue needs first")
+    left = left.without({pod.uid for pod in out})
+    times = {pod.uid: due(pod, meaning, site.earlier, site.last_failure) for pod, meaning in left.ended}
+    replaced = {uid for uid, time in times.items() if time <= now}
+    deletes += tuple(DeletePod(pod.name, pod.uid, REPLACED[how]) for pod, how in left.ended if pod.uid in replaced)
+    left = left.without(replaced)
+    successive = crew.naming is PodNames.SUCCESSIVE
+    creates = _successors(left, goal) if successive else _creates(crew, left, goal, site)
+    return Change(
+        deletes=deletes,
+        creates=tuple(replace(create, job_restarts=site.job_restarts) for create in creates),
+        again=min((time for time in times.values() if time > now), default=None),
+    )
+
+
+def _creates(crew: Crew, left: Crew, goal: Goal, site: Site) -> tuple[CreatePod, ...]:
+    """Return the creations: of the lowest indices that are free when only `left` and what still ends remains."""
+    stays = {pod.uid for pod in left.staying()}
+    lingering = (pod for pod in crew.staying() if pod.lingers and pod.uid not in stays)
+    ending = {pod.index for pod in (*crew.ending, *lingering) if not lost(pod, site.nodes)}
+    number = missing(left, goal) - sum(index < goal.size for index in ending)
+    if number <= 0:
+        return ()
+    taken = ending | {pod.index for pod in left.staying()}
+    # A pod that runs ends only after a while.
+    taken.update(pod.index for pod in crew.live if pod.node is not None)
+    free = [index for index in range(goal.size) if index not in taken][:number]
+    return tuple(CreatePod(crew.type, index, index < crew.low) for index in free)
+
+
+def _successors(left: Crew, goal: Goal) -> tuple[CreatePod, ...]:
+    """Return the creations of pods with podNames Successive, beside those that are `left`."""
+    lacking = left.low - sum(pod.core for pod in left.staying())
+    numbers = itertools.chain(left.spare, itertools.count(left.next_index))
+    fresh = itertools.islice(numbers, missing(left, goal))
+    return tuple(CreatePod(left.type, index, place < lacking) for place, index in enumerate(fresh))
+
+
+def inherited(rows: Mapping[str, int], job: str, left: Crew, creates: Iterable[CreatePod]) -> Mapping[str, int]:
+    """Return how many times in a row pods exhausted their memory, after new pods took over from those before them.
+
+    With podNames Successive a row goes on under the name of another pod, the longest one first.
+
+    Args:
+        rows: By name of a pod.
+        job: The job's name.
+        left: The pods that stay.
+        creates: The pods that are created.
+    """
+    if left.naming is not PodNames.SUCCESSIVE or not rows:
+        return rows
+    own, present = names.pod_name(job, left.type, 0)[:-1], {pod.name for pod in left.staying()}
+    former = [name for name in rows if name.startswith(own) and name not in present]
+    former.sort(key=lambda name: -rows[name])
+    made = [names.pod_name(job, left.type, create.index) for create in creates if create.type == left.type]
+    heirs = dict(zip(former, made, strict=False))
+    return {heirs.get(name, name): row for name, row in rows.items()}
+
+
+def missing(crew: Crew, goal: Goal) -> int:
+    """Return how many pods are to be created, some of them perhaps only after others are gone."""
+    number = goal.size - crew.size
+    if goal.waiting is not None:
+        number = min(number, goal.waiting - len(crew.unplaced) - len(crew.ended))
+    return max(0, number)
+
+
+def barred(crew: Crew, goal: Goal) -> list[PodView]:
+    """Return the pods that wait for room, or to be replaced, although they may not: the surge first."""
+    if goal.waiting is None:
+        return []
+    waiting = [*crew.unplaced, *(pod for pod, _ in crew.ended)]
+    core = crew.cores()
+    waiting.sort(key=lambda pod: (core(pod), -pod.index))
+    return waiting[: max(0, len(waiting) - goal.waiting)]
+
+
+def delete_all(pods: Iterable[PodView], reason: str) -> tuple[DeletePod, ...]:
+    """Return the deletion of all of these pods."""
+    return tuple(DeletePod(pod.name, pod.uid, reason) for pod in pods)
+
+
+def abandon(crew: Crew, nodes: Mapping[str, NodeView]) -> tuple[DeletePod, ...]:
+    """Return the deletion of pods that are being deleted and whose node will never confirm it.
+
+    Kubernetes keeps such a pod for ever, or as long as the node is silent, and its name is not free. A process that
+    still runs on a silent node can do no harm: the rendezvous has removed it, and its kubelet ends it on its return.
+    """
+    reason = "its node is lost and can't confirm that the pod has ended"
+    return tuple(DeletePod(pod.name, pod.uid, reason, grace=0) for pod in crew.ending if lost(pod, nodes))

@@ -1,0 +1,162 @@
+"""The objects that the controller creates, as pure functions: pods and the service of a job.
+
+    objects.pod(job, "Worker", 0, core=True)
+    objects.service(job)
+
+A pod is the user's template with: the labels of the old controller and `indexLabel`, a host name and a subdomain, a DNS
+search entry, what the launcher adds, the restart policy, and the priority class. Everything else stays as the user
+wrote it.
+
+Each pod is reachable under its bare name from the other pods of the job, as it was when every pod had a service of its
+own: the headless service gives it the name `<pod>.<job>.<namespace>.svc.<cluster domain>`, and the search entry
+completes the bare name to that.
+https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-s-hostname-and-subdomain-fields
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tidewater.contract import labels
+from tidewater.controller.decide.actions import CreatePod
+from tidewater.controller.launchers import launched
+from tidewater.elasticjob import names
+from tidewater.elasticjob.model import ElasticJob, Launcher, PodNames, ReplicaSpec, RestartPolicy, RestartScope
+
+Manifest = dict[str, Any]
+
+CLUSTER_DOMAIN = "cluster.local"
+
+_HASH_LENGTH = 16
+# What a controller takes over from a pod template's metadata, as Kubernetes' own controllers do.
+_TEMPLATE_METADATA = ("finalizers",)
+
+
+def template_hash(template: Mapping[str, object]) -> str:
+    """Return a hash that differs for templates that differ in anything but the order of their fields."""
+    canonical = json.dumps(template, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:_HASH_LENGTH]
+
+
+def template_hashes(job: ElasticJob) -> dict[str, str]:
+    """Return the hashes of a job's templates by replica type."""
+    return {type: template_hash(replica.template) for type, replica in job.spec.replica_specs.items()}
+
+
+def pod(
+    job: ElasticJob, type: str, index: int, *, core: bool, job_restarts: int = 0, domain: str = CLUSTER_DOMAIN
+) -> Manifest:
+    """Return a pod.
+
+    Args:
+        job: The job.
+        type: The replica type, a key of spec.replicaSpecs.
+        index: Which of this type's pods.
+        core: Whether it belongs to the job's minimum; it then gets the core priority class, else that of the surge.
+        job_restarts: How many times all pods of the job have been made anew.
+        domain: The cluster's DNS domain.
+    """
+    which = CreatePod(type, index, core, job_restarts)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _pod_metadata(job, which),
+        "spec": _pod_spec(job, which, domain),
+    }
+
+
+def service(job: ElasticJob) -> Manifest:
+    """Return the headless service that gives the job's pods DNS names, also before they are ready."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": names.service_name(job.name),
+            "namespace": job.namespace,
+            "labels": dict(names.job_labels(job.name)),
+            "ownerReferences": [owner_reference(job)],
+        },
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": dict(names.job_labels(job.name)),
+        },
+    }
+
+
+def owner_reference(job: ElasticJob) -> Manifest:
+    """Return the reference by which the garbage collector deletes an object after its job."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "name": job.name,
+        "uid": job.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def owned_by(manifest: Mapping[str, Any], uid: str) -> bool:
+    """Return whether the object's controlling owner has this uid."""
+    references = manifest["metadata"].get("ownerReferences") or ()
+    return any(each.get("controller") and each.get("uid") == uid for each in references)
+
+
+def _pod_metadata(job: ElasticJob, which: CreatePod) -> Manifest:
+    template: Mapping[str, Any] = job.spec.replica_specs[which.type].template
+    given = template.get("metadata") or {}
+    restarts = {names.ANNOTATION_JOB_RESTARTS: str(which.job_restarts)} if which.job_restarts else {}
+    return {
+        **{key: given[key] for key in _TEMPLATE_METADATA if key in given},
+        "name": job.pod_name(which.type, which.index),
+        "namespace": job.namespace,
+        "labels": {**(given.get("labels") or {}), **_pod_labels(job, which)},
+        "annotations": {
+            **(given.get("annotations") or {}),
+            names.ANNOTATION_TEMPLATE_HASH: template_hash(template),
+            **restarts,
+        },
+        "ownerReferences": [owner_reference(job)],
+    }
+
+
+def _pod_labels(job: ElasticJob, which: CreatePod) -> dict[str, str]:
+    """Return the labels that the controller sets; its own come last."""
+    replica = job.spec.replica_specs[which.type]
+    found = {} if replica.index_label is None else {replica.index_label: str(which.index)}
+    found |= {**names.pod_labels(job.name, which.type, which.index), names.LABEL_JOB_UID: job.uid}
+    if replica.pod_names is PodNames.SUCCESSIVE:
+        found[names.LABEL_TIER] = names.CORE if which.core else names.SURGE
+    if job.launcher is Launcher.TIDEWATER and which.type == names.WORKER:
+        found |= labels.worker_pods(job.name)
+    return found
+
+
+def _restart_policy(job: ElasticJob, replica: ReplicaSpec) -> str:
+    """Return what the kubelet does after a failure: nothing where the controller is to replace pods."""
+    if replica.restart_policy is RestartPolicy.EXIT_CODE or job.spec.restart_scope is RestartScope.JOB:
+        return RestartPolicy.NEVER.value
+    return replica.restart_policy.value
+
+
+def _pod_spec(job: ElasticJob, which: CreatePod, domain: str) -> Manifest:
+    replica = job.spec.replica_specs[which.type]
+    template: Mapping[str, Any] = replica.template
+    given: Mapping[str, Any] = template.get("spec") or {}
+    policy = job.spec.scheduling_policy
+    priority = policy.core_priority_class_name if which.core else policy.surge_priority_class_name
+    containers = given.get("containers") or []
+    dns = given.get("dnsConfig") or {}
+    search = f"{names.service_name(job.name)}.{job.namespace}.svc.{domain}"
+    return {
+        **given,
+        **({"priorityClassName": priority} if priority else {}),
+        "containers": launched(containers, job) if which.type == names.WORKER else containers,
+        "restartPolicy": _restart_policy(job, replica),
+        "hostname": job.pod_name(which.type, which.index),
+        "subdomain": names.service_name(job.name),
+        "dnsConfig": {**dns, "searches": [search, *(dns.get("searches") or ())]},
+    }

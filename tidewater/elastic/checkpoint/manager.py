@@ -1,0 +1,359 @@
+"""The checkpoints of one job: when to write, which to keep, which to load. See ``lineage`` for which one counts, and
+``places`` and ``format`` for the rest.
+
+One thread writes one checkpoint at a time, to one place after another. An error in a place is logged as an event and
+affects neither the other places nor training.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidewater.elastic.checkpoint.lineage import History, Undecided, ranked, superseded
+from tidewater.elastic.checkpoint.manifest import Manifest
+from tidewater.elastic.checkpoint.places import MANIFEST, Missing, Place, Stored
+from tidewater.elastic.errors import ConfigError, RecordError, TrainerError
+from tidewater.elastic.observe.log import Log
+
+if TYPE_CHECKING:
+    from tidewater.elastic.checkpoint.layout import Layout
+    from tidewater.elastic.checkpoint.snapshot import Snapshot, Snapshots
+
+_FINISHED = "finished.json"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Unreadable(TrainerError):
+    """It is unknown whether a checkpoint exists, so a new start could lose everything. A retry may succeed."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A complete checkpoint."""
+
+    history: History
+    tree: dict[str, Any]
+    """The saved state, on the CPU."""
+    path: str
+
+    @property
+    def step(self) -> int:
+        """Return the number of applied steps."""
+        return self.history.step
+
+
+Candidate = tuple[Stored, Place]
+
+
+class Checkpoints:
+    """Writes and loads checkpoints. Only one process (rank 0) writes at a time, from one thread; any may read.
+
+    Args:
+        places: Every checkpoint is written to each of them.
+        keep: Number of checkpoints that each place keeps.
+        log: Gets the events ``checkpoint_saved``, ``_failed`` (with place and reason), ``_dropped`` (the previous one
+        was still being written), ``_skipped`` (on loading) and ``_kept`` (an old one could not be removed).
+    """
+
+    def __init__(self, places: Sequence[Place], *, keep: int, log: Log) -> None:
+        self._places, self._keep, self._log = tuple(places), keep, log
+        self._snapshots: Snapshots | None = None
+        self._layout: Layout
+        self._writer: threading.Thread | None = None
+        self._writing: History | None = None
+        """The state that is being written or was written last."""
+        self._holders: list[Place] = []
+        """The places that have it whole."""
+        self._failures: dict[str, str] = {}
+        """By place, why it could not be written there."""
+        self._histories: dict[str, dict[Stored, History]] = {}
+        """By place, what the manifests say, so that each is read once."""
+        self._broken: dict[str, set[str]] = {place.text: set() for place in self._places}
+        self._complaints: dict[str, str] = {}
+
+    def prepare(self) -> None:
+        """Import what writing needs, so that the first ``save`` does not have to (about a second)."""
+        self._prepared()
+
+    def save(self, history: History, tree: Mapping[str, Any], *, wait: bool = False) -> bool:
+        """Copy the tensors at once and write in the background. Errors of a place or of the state are not raised.
+
+        While a checkpoint is being written, another one is dropped. With ``wait``, it is not dropped, and this returns
+        when both are written, which may take minutes if a bucket does not answer.
+
+        Args:
+            history: Of the state; its last step names the checkpoint.
+            tree: The state.
+            wait: Whether to wait until it is written.
+
+        Returns:
+            Whether it is being written; with ``wait``, whether at least one place has it.
+        """
+        step = history.step
+        if wait:
+            self.flush()
+        elif self._writing and self._busy():
+            reason = f"step {self._writing.step} is still being written"
+            self._log.event("checkpoint_dropped", step=step, reason=reason)
+            return False
+        started = time.monotonic()
+        try:
+            snapshot = self._prepared().take(tree)
+        except (ConfigError, MemoryError, RuntimeError) as error:  # torch raises RuntimeError if memory is short
+            self._fail(step, ",".join(place.text for place in self._places), error)
+            return False
+        self._writing, self._holders, self._failures = history, [], {}
+        arguments = (history, snapshot, time.monotonic() - started)
+        self._writer = threading.Thread(target=self._write, args=arguments, name="checkpoint", daemon=True)
+        self._writer.start()
+        if wait:
+            self.flush()
+        return bool(self._holders) or not wait
+
+    def flush(self, deadline: float | None = None) -> bool:
+        """Wait for the checkpoint in progress until ``deadline`` (monotonic). Return whether it is finished."""
+        if self._writer:
+            self._writer.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        return not self._busy()
+
+    def close(self, deadline: float) -> None:
+        """Wait for the checkpoint in progress until ``deadline`` (monotonic). Log it if it is not finished then."""
+        if self._writing and not self.flush(deadline):
+            reason = "it was still being written when this worker ended"
+            self._log.event("checkpoint_failed", step=self._writing.step, place=self.slow, reason=reason)
+
+    @property
+    def slow(self) -> str:
+        """Return the places that have neither stored nor refused the checkpoint in progress."""
+        places = [each.text for each in self._places if each not in self._holders and each.text not in self._failures]
+        return ",".join(places)
+
+    def whole(self, history: History) -> bool:
+        """Return whether this process has written that state last, and at least one place has it whole."""
+        return self._writing == history and bool(self._holders)
+
+    def failure(self) -> str:
+        """Return why the places do not have the last checkpoint, with their names."""
+        return "; ".join(f"{place}: {reason}" for place, reason in self._failures.items())
+
+    def load(self, lineage: str) -> Found | None:
+        """Return the complete checkpoint that counts in all places; None if there is none.
+
+        Args:
+            lineage: The lineage that etcd knows.
+
+        Raises:
+            Unreadable: None was found, and a place could not be read.
+            RecordError: All checkpoints are damaged or of another version. They are not ignored, because a repair or
+            the code that wrote them may still be able to read them. Or it is unknown which of two lineages counts.
+        """
+        stored, unreadable = self._stored()
+        # Of equal ones the first place counts: a directory before a bucket.
+        candidates, damaged, unread = self._with_history(stored)
+        unreadable = unreadable or unread
+        try:
+            for index in ranked([history for history, _ in candidates], lineage):
+                history, (each, place) = candidates[index]
+                path = f"{place.text}/{each.name}"
+                try:
+                    return Found(history, self._read(place, each), path)
+                except RecordError as error:
+                    self._damaged(place, each, error)
+                    damaged = damaged or f"{path}: {error}"
+                except OSError as error:
+                    self._skip(path, error)
+                    unreadable = unreadable or f"{path}: {error}"
+        except Undecided as error:
+            heads = [candidates[index][1] for index in error.indices]
+            paths = " and ".join(f"{place.text}/{each.name}" for each, place in heads)
+            raise RecordError(
+                f"{paths} are of different lines of training, neither continues the other, and etcd knows neither: "
+                "move away what must not count, or give the job a new name"
+            ) from error
+        if unreadable:
+            raise Unreadable(
+                f"no checkpoint was found, but {unreadable}: make it readable, or name another place in --checkpoints"
+            )
+        if damaged:
+            raise RecordError(
+                f"none of the checkpoints can be used, the newest is {damaged}: "
+                "repair them, or start again: move them away or give the job a new name"
+            )
+        return None
+
+    def newest(self, lineage: str) -> History | None:
+        """Return the history of the checkpoint that counts, of those whose manifest can be read; None if there is none
+        or if it is unknown which one counts."""
+        candidates, _, _ = self._with_history(self._stored()[0])
+        histories = [history for history, _ in candidates]
+        try:
+            return next((histories[index] for index in ranked(histories, lineage)), None)
+        except Undecided:
+            return None
+
+    def before(self, step: int) -> int:
+        """Return the step of the newest checkpoint that a place lists, up to that step; 0 if there is none."""
+        return max((stored.step for stored, _ in self._stored()[0] if stored.step <= step), default=0)
+
+    def finish(self, record: bytes) -> None:
+        """Record that the job is finished, in every place that has the last checkpoint that this process wrote.
+
+        A place without the final checkpoint must not say that the job is finished: if only this place is left, training
+        continues from its older checkpoint. Raise OSError if no place has recorded the end.
+        """
+        errors = {place.text: "it does not have the final checkpoint" for place in self._places}
+        for place in self._holders:
+            try:
+                place.put(_FINISHED, record)
+                del errors[place.text]
+            except OSError as error:
+                errors[place.text] = str(error)
+        if len(errors) == len(self._places):
+            raise OSError("; ".join(f"{place}: {reason}" for place, reason in errors.items()))
+        for text, reason in errors.items():
+            self._log.event("checkpoint_failed", place=text, reason=f"the end of the job is not recorded: {reason}")
+
+    def finished(self) -> bool:
+        """Return whether the job is finished according to one of the places. Unreadable places are ignored."""
+        for place in self._places:
+            try:
+                if place.has(_FINISHED):
+                    return True
+            except OSError as error:
+                self._skip(f"{place.text}/{_FINISHED}", error)
+        return False
+
+    def _prepared(self) -> Snapshots:
+        if self._snapshots is None:
+            from tidewater.elastic.checkpoint.layout import Layout
+            from tidewater.elastic.checkpoint.snapshot import Snapshots
+
+            self._snapshots, self._layout = Snapshots(), Layout()
+        return self._snapshots
+
+    def _busy(self) -> bool:
+        return self._writer is not None and self._writer.is_alive()
+
+    def _stored(self) -> tuple[list[Candidate], str]:
+        """Return the checkpoints that the places list, and the first reason why one can't be read, if any."""
+        unreadable = ""
+        found: list[Candidate] = []
+        for place in self._places:
+            try:
+                found += [(stored, place) for stored in place.stored()]
+            except Missing as error:
+                self._skip(place.text, error)
+            except OSError as error:
+                self._skip(place.text, error)
+                unreadable = unreadable or f"{place.text}: {error}"
+        return found, unreadable
+
+    def _with_history(self, stored: Sequence[Candidate]) -> tuple[list[tuple[History, Candidate]], str, str]:
+        """Read the manifests. Return what could be read, and the first damaged and the first unreadable one, if any."""
+        found: list[tuple[History, Candidate]] = []
+        damaged = unreadable = ""
+        for each, place in stored:
+            path = f"{place.text}/{each.name}"
+            try:
+                found.append((self._history(place, each), (each, place)))
+            except RecordError as error:
+                self._damaged(place, each, error)
+                damaged = damaged or f"{path}: {error}"
+            except OSError as error:
+                self._skip(path, error)
+                unreadable = unreadable or f"{path}: {error}"
+        return found, damaged, unreadable
+
+    def _history(self, place: Place, stored: Stored) -> History:
+        """Return the history of a checkpoint. Raise RecordError if its manifest is damaged, OSError if unreadable."""
+        known = self._histories.setdefault(place.text, {})
+        if stored not in known:
+            try:
+                known[stored] = Manifest.decode(place.manifest(stored.name)).history
+            except FileNotFoundError as error:
+                raise RecordError(f"it has no {MANIFEST}: it was removed just now") from error
+        return known[stored]
+
+    def _read(self, place: Place, stored: Stored) -> dict[str, Any]:
+        from tidewater.elastic.checkpoint import format as dcp
+
+        with place.fetched(stored.name) as folder:
+            found = dcp.read(folder)
+        if not isinstance(found, dict):
+            raise RecordError(f"it holds a {type(found).__name__} instead of a dict")
+        return found
+
+    def _write(self, history: History, snapshot: Snapshot, stall_seconds: float) -> None:
+        """Write checkpoints; this runs in the thread."""
+        from tidewater.elastic.checkpoint import format as dcp
+
+        step = history.step
+        for place in self._places:
+            started = time.monotonic()
+            try:
+                snapshot.wait()
+                name, size = dcp.write(place.begin(step), history, snapshot.parts, self._layout)
+            # Any error in this thread must become an event, because nothing else reports it.
+            except Exception as error:
+                self._fail(step, place.text, error)
+                continue
+            self._holders.append(place)
+            self._broken[place.text].discard(name)
+            self._log.event(
+                "checkpoint_saved",
+                step=step,
+                path=f"{place.text}/{name}",
+                bytes=size,
+                seconds=time.monotonic() - started,
+                stall_seconds=stall_seconds,
+            )
+            self._tidy(place, history)
+
+    def _tidy(self, place: Place, written: History) -> None:
+        broken = self._broken[place.text]
+        try:
+            place.tidy(lambda stored: self._doomed(place, stored, written))
+        except OSError as error:
+            # Logged once, not with every checkpoint: a person has to correct it.
+            if self._complaints.get(place.text) != str(error):
+                self._log.event("checkpoint_kept", place=place.text, reason=str(error))
+            self._complaints[place.text] = str(error)
+        else:
+            broken.clear()
+
+    def _doomed(self, place: Place, stored: Sequence[Stored], written: History) -> set[str]:
+        """Return the names of checkpoints that are not needed any more, and of damaged ones."""
+        broken = self._broken[place.text]
+        names, histories = [], []
+        for each in stored:
+            # An unreadable one stays: a repair, or the code that wrote it, may still be able to read it.
+            with contextlib.suppress(RecordError, OSError):
+                if each.name not in broken:
+                    histories.append(self._history(place, each))
+                    names.append(each.name)
+        known = self._histories.get(place.text, {})
+        self._histories[place.text] = {each: known[each] for each in stored if each in known}
+        return {names[index] for index in superseded(histories, written, self._keep)} | {
+            each.name for each in stored if each.name in broken
+        }
+
+    def _damaged(self, place: Place, stored: Stored, error: RecordError) -> None:
+        self._skip(f"{place.text}/{stored.name}", error)
+        self._broken[place.text].add(stored.name)
+
+    def _fail(self, step: int, place: str, error: Exception) -> None:
+        known = isinstance(error, OSError | TrainerError) and str(error)
+        reason = str(error) if known else f"{type(error).__name__}: {error}"
+        if isinstance(error, OSError) and error.errno in _FULL:
+            reason += ": make room, or keep fewer with --keep-checkpoints"
+        self._failures[place] = reason
+        self._log.event("checkpoint_failed", step=step, place=place, reason=reason)
+
+    def _skip(self, path: str, error: Exception) -> None:
+        self._log.event("checkpoint_skipped", path=path, reason=str(error))

@@ -1,0 +1,197 @@
+"""The settings of a worker: command-line flags, and environment variables for those that a manifest sets.
+
+    config = Config.parse(argv, os.environ, flags=add_own_flags)
+
+A flag takes precedence over its environment variable. One ConfigError reports everything that is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from tidewater.contract import env
+from tidewater.elastic import flags as common
+from tidewater.elastic.errors import ConfigError
+from tidewater.elastic.etcd.access import Access
+from tidewater.elastic.group.addresses import bare
+
+_LAST_PORT = 65535
+_LEAST_SECRET = 32
+_OPEN = Access()
+
+AddFlags = Callable[[argparse._ArgumentGroup], None]
+
+
+def no_flags(group: argparse._ArgumentGroup) -> None:
+    """Add no flags: the training script has none of its own."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """One worker's settings, validated."""
+
+    job: str
+    etcd: tuple[str, ...]
+    worker: str
+    host: str
+    min_workers: int
+    max_workers: int
+    processes: str
+    data: Path
+    checkpoints: str
+    """Places, comma-separated; see ``checkpoints.places``."""
+    epochs: int
+    max_steps: int
+    """Training ends after this number of steps at the latest; 0: after the epochs."""
+    batch_size: int
+    batch_policy: str
+    micro_batch: int
+    seed: int
+    amp: str
+    fresh_optimizer: bool
+    data_workers: int
+    prefetch: int
+    evaluate_every: int
+    threads: int
+    min_step_seconds: float
+    report_every: int
+    checkpoint_every: int
+    keep_checkpoints: int
+    lease_seconds: int
+    heartbeat_seconds: float
+    peer_timeout_seconds: float
+    group_timeout_seconds: float
+    compare_every: int
+    on_drift: str
+    metrics_port: int
+    debug: bool
+    user: argparse.Namespace
+    """The training script's own flags."""
+    local_rank: int | None = None
+    """Index of this process among the processes of its worker; None for a single process and for the launcher."""
+    local_size: int = 1
+    """Number of processes of its worker."""
+    etcd_access: Access = _OPEN
+    """How to authenticate to etcd."""
+    secret: str = field(default="", repr=False)
+    """By which the job's workers authenticate to each other; empty: the one in etcd."""
+
+    @classmethod
+    def parse(cls, argv: Sequence[str], environ: Mapping[str, str], flags: AddFlags = no_flags) -> Config:
+        """Return the settings. Raise ConfigError that names every setting that is wrong."""
+        given = vars(common.parser(environ, flags).parse_args(argv))
+        given["etcd"] = _parts(given["etcd"])
+        secrets = {name: given.pop(f"etcd_{name}") for name in ("user", "cacert", "cert", "key")}
+        given["etcd_access"] = Access.of(**secrets, password=environ.get(env.ETCD_PASSWORD, ""))
+        given["secret"] = environ.get(env.SECRET, "")
+        given["host"] = bare(given["host"])
+        given["data"] = Path(given["data"])
+        known = {each.name for each in fields(cls)}
+        own = {name: given.pop(name) for name in list(given) if name not in known}
+        given |= _local(environ)
+        config = cls(**given, user=argparse.Namespace(**own))
+        problems = config.problems()
+        if problems:
+            raise ConfigError("; ".join(problems))
+        return config
+
+    @property
+    def least_members(self) -> int:
+        """The number of processes below which training waits: the least that `min_workers` workers can be.
+
+        It does not require all processes of these workers; otherwise the loss of one process would stop all others of a
+        job that is at its minimum.
+        """
+        return (self.min_workers - 1) * self.local_size + 1
+
+    @property
+    def most_members(self) -> int:
+        """The number of processes beyond which further processes wait in line."""
+        return self.max_workers * self.local_size
+
+    def step_size(self, world_size: int) -> int:
+        """Return the number of samples in one step, over all processes."""
+        return self.batch_size * (world_size if self.batch_policy == "scale" else 1)
+
+    def lr_factor(self, world_size: int) -> float:
+        """Return the factor on the learning rate by the linear scaling rule (arXiv 1706.02677)."""
+        return float(world_size) if self.batch_policy == "scale" else 1.0
+
+    def steps(self, samples: int) -> int:
+        """Return the number of steps of a job with ``samples`` in an epoch, for a schedule that depends on it.
+
+        Raise ConfigError under ``--batch-policy scale`` without ``--max-steps``: then the number of workers decides.
+        """
+        if self.batch_policy == "scale" and not self.max_steps:
+            raise ConfigError(
+                "the number of steps depends on the number of workers with --batch-policy scale, and the training's "
+                "schedule needs it: give --max-steps, or use --batch-policy keep or a schedule by progress"
+            )
+        if self.batch_policy == "scale":
+            return self.max_steps
+        steps = self.epochs * math.ceil(samples / self.batch_size)
+        return min(steps, self.max_steps) if self.max_steps else steps
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with these settings, one sentence each."""
+        required = {
+            f"--job (or {env.JOB})": self.job,
+            f"--etcd (or {env.ETCD})": self.etcd,
+            f"--checkpoints (or {env.CHECKPOINTS})": self.checkpoints,
+        }
+        at_least: dict[str, tuple[float, float]] = {
+            "--min-workers": (self.min_workers, 1),
+            "--epochs": (self.epochs, 1),
+            "--max-steps": (self.max_steps, 0),
+            "--batch-size": (self.batch_size, 1),
+            "--micro-batch": (self.micro_batch, 0),
+            "--data-workers": (self.data_workers, 0),
+            "--prefetch": (self.prefetch, 1),
+            "--evaluate-every": (self.evaluate_every, 0),
+            "--report-every": (self.report_every, 1),
+            "--checkpoint-every": (self.checkpoint_every, 1),
+            "--keep-checkpoints": (self.keep_checkpoints, 1),
+            "--min-step-seconds": (self.min_step_seconds, 0),
+            "--lease-seconds": (self.lease_seconds, 2),
+            "--heartbeat-seconds": (self.heartbeat_seconds, 0.2),
+            "--peer-timeout-seconds": (self.peer_timeout_seconds, 0.1),
+            "--group-timeout-seconds": (self.group_timeout_seconds, 1),
+            "--compare-every": (self.compare_every, 0),
+            "--threads": (self.threads, 1),
+            "--metrics-port": (self.metrics_port, 0),
+        }
+        problems = [f"{name} is required" for name, value in required.items() if not value]
+        problems += [
+            f"{name} is {value:g}, the least is {least:g}" for name, (value, least) in at_least.items() if value < least
+        ]
+        if self.max_workers < self.min_workers:
+            problems.append(f"--max-workers is {self.max_workers}, less than --min-workers, {self.min_workers}")
+        if self.metrics_port > _LAST_PORT:
+            problems.append(f"--metrics-port is {self.metrics_port}, the last port is {_LAST_PORT}")
+        if 0 < len(self.secret) < _LEAST_SECRET:
+            problems.append(
+                f"{env.SECRET} has {len(self.secret)} characters, the least is {_LEAST_SECRET}: openssl rand -hex 32"
+            )
+        if "/" in self.job:
+            problems.append(f"--job is {self.job!r}, it must not contain a slash")
+        return problems
+
+
+def _local(environ: Mapping[str, str]) -> dict[str, int]:
+    """Return the settings that the launcher gives to a process that it starts."""
+    rank, size = environ.get(env.LOCAL_RANK), environ.get(env.LOCAL_SIZE)
+    if rank is None and size is None:
+        return {}
+    if not (rank and size and rank.isdecimal() and size.isdecimal() and int(rank) < int(size)):
+        raise ConfigError(
+            f"{env.LOCAL_RANK} is {rank!r} and {env.LOCAL_SIZE} is {size!r}: they are the launcher's; unset them both"
+        )
+    return {"local_rank": int(rank), "local_size": int(size)}
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())

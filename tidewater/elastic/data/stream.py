@@ -1,0 +1,214 @@
+"""The steps of a dataset that can only be read from a place on: an IterableDataset.
+
+    loader = open_loader(training, LoaderSettings(seed=0), device)      # a StreamLoader if the dataset is a stream
+
+A stream has no index, so a worker can't read only its samples. Every rank reads the whole stream, in the same order,
+and keeps its share of each step. The stream must be able to continue where another process was: its ``state_dict()``
+after n samples, given to ``load_state_dict()``, makes ``iter(dataset)`` begin with the next one. torchdata's
+StatefulDataLoader expects the same of a dataset:
+https://github.com/pytorch/data/blob/main/torchdata/stateful_dataloader/README.md
+
+The state after the last sample of a step is part of the cursor after the step, and so of the training state: newcomers
+and checkpoints have it. Where the stream is really, because the next step was read ahead, is not.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils.data import Dataset, IterableDataset, default_collate
+
+from tidewater.elastic.data.loader import Collate, Loader, LoaderSettings, Micro, Prepared, requests_of
+from tidewater.elastic.data.sampler import Cursor, Step
+from tidewater.elastic.data.seeds import generators_kept, seed_generators
+from tidewater.elastic.errors import ConfigError
+from tidewater.elastic.training import Training
+from tidewater.elastic.tree import split
+
+_END = object()
+
+
+def is_stream(dataset: object) -> bool:
+    """Return whether torch would iterate over the dataset, instead of asking for samples by their index."""
+    return isinstance(dataset, IterableDataset)
+
+
+def length(dataset: Any) -> int | None:
+    """Return the number of samples; None if it is not known."""
+    return len(dataset) if hasattr(dataset, "__len__") else None
+
+
+def open_loader(training: Training, settings: LoaderSettings, device: torch.device) -> Loader:
+    """Return the loader for the training's kind of dataset. Raise ConfigError if a stream can't continue in it."""
+    kind = StreamLoader if is_stream(training.dataset) else Loader
+    return kind(training.dataset, settings, collate=training.collate, device=device, validation=training.validation)
+
+
+class Stream:
+    """Reads steps of a stream from any cursor on.
+
+    Each pass begins with the state that the stream has now, and with ``set_epoch(epoch)`` if it has this method. The
+    generators are seeded by seed, epoch and number of the sample before each sample is read.
+    """
+
+    def __init__(self, dataset: Any, seed: int) -> None:
+        self._dataset, self._seed = dataset, seed
+        self._name = type(dataset).__name__
+        self._first = self._state()
+        self._samples: Iterator[Any] = iter(())
+        self._ahead: list[Any] = []
+        self._at: Cursor | None = None
+        """The place of the next sample, ``_ahead`` included; None: unknown."""
+
+    def take(self, cursor: Cursor, most: int, *, rank: int = 0, size: int = 1) -> tuple[Step, dict[int, Any]]:
+        """Return the step of at most ``most`` samples at ``cursor``, and the samples of this rank by their numbers.
+
+        The samples of a step are numbered from the beginning of the pass. The step's first sample is always returned.
+        Raise ConfigError if there is no sample at ``cursor``.
+        """
+        if cursor is not self._at:
+            self._seek(cursor)
+        self._at = None  # until all has gone well
+        items: dict[int, Any] = {}
+        end = cursor.offset
+        while end < cursor.offset + most:
+            item = self._read(cursor.epoch, end)
+            if item is _END:
+                break
+            index = end - cursor.offset
+            if index == 0 or index % size == rank:
+                items[end] = item
+            end += 1
+        if end == cursor.offset:
+            raise ConfigError(
+                f"the training's dataset, {self._name}, has no sample {end} in pass {cursor.epoch}, where training "
+                "continues (both count from 0): the stream must be the same in all workers and after a restart, and "
+                "its first state must begin each pass"
+            )
+        after = Cursor(cursor.epoch, end, self._state())
+        if end < cursor.offset + most or self._is_over(after):
+            after = Cursor(cursor.epoch + 1, 0)
+        return Step(tuple(range(cursor.offset, end)), after), items
+
+    def refuse_if_it_cannot_continue(self) -> None:
+        """Raise ConfigError if the stream doesn't continue after its first sample, or its state can't be stored."""
+        step, _ = self.take(Cursor(), 1)
+        after = step.after
+        split({"dataset": after.stream}, lambda _, tensor: tensor)
+        if after.epoch:
+            return
+        _, read_on = self.take(after, 1)
+        _, sought = self.take(replace(after), 1)
+        if not _same(read_on, sought):
+            raise ConfigError(
+                f"the training's dataset, {self._name}, doesn't continue where its state_dict() says: after "
+                "load_state_dict(), iter() must begin with the sample that follows (count a sample before it is "
+                "yielded, and don't begin anew in __iter__ or set_epoch)"
+            )
+
+    def _is_over(self, after: Cursor) -> bool:
+        """Return whether the pass has no more samples; read one of the next step to find out."""
+        try:
+            item = self._read(after.epoch, after.offset)
+        except Exception:  # it belongs to the next step, which reads the sample again
+            return False
+        if item is _END:
+            return True
+        self._ahead, self._at = [item], after
+        return False
+
+    def _read(self, epoch: int, number: int) -> Any:
+        if self._ahead:
+            return self._ahead.pop()
+        seed_generators(self._seed, epoch, number)
+        return next(self._samples, _END)
+
+    def _seek(self, cursor: Cursor) -> None:
+        self._samples, self._ahead = iter(()), []  # before all else: a generator that is closed may change the dataset
+        self._dataset.load_state_dict(copy.deepcopy(self._first if cursor.stream is None else cursor.stream))
+        if hasattr(self._dataset, "set_epoch"):
+            self._dataset.set_epoch(cursor.epoch)
+        seed_generators(self._seed, cursor.epoch, cursor.offset)
+        self._samples = iter(self._dataset)
+
+    def _state(self) -> Any:
+        return copy.deepcopy(self._dataset.state_dict())  # it may be what the dataset goes on to change
+
+
+class StreamLoader(Loader):
+    """The batches of one rank, from a stream that this process reads.
+
+    Raises ConfigError if the stream can't continue where it was (see ``Stream``); otherwise used like a Loader. What
+    ``collate`` draws depends only on the samples of its batch.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset[Any],
+        settings: LoaderSettings,
+        *,
+        collate: Collate | None,
+        device: torch.device,
+        validation: Dataset[Any] | None = None,
+    ) -> None:
+        nothing_by_index = cast("Dataset[Any]", ())
+        super().__init__(nothing_by_index, settings, collate=collate, device=device, validation=validation)
+        self._stream, self._collate = Stream(dataset, settings.seed), collate or default_collate
+        with generators_kept():
+            self._stream.refuse_if_it_cannot_continue()
+
+    def batch(self, samples: Sequence[int], epoch: int) -> Any:
+        """Return a batch of the first samples of the pass, as many as ``samples``: repeated if the pass is shorter."""
+        with generators_kept():
+            step, items = self._stream.take(Cursor(epoch), len(samples))
+            found = [items[number] for number in step.samples]
+            return self._collate([found[index % len(found)] for index in range(len(samples))])
+
+    def _draw(self) -> Prepared | Exception | None:
+        place = self._place
+        if place.cursor.epoch >= place.epochs:
+            return None
+        try:
+            with generators_kept():
+                return self._read(place.cursor)
+        except BaseException as error:
+            self._place = replace(place, epochs=0)  # continuing would skip the samples of this step
+            if isinstance(error, Exception):
+                return error
+            raise
+
+    def _read(self, cursor: Cursor) -> Prepared:
+        place, micro = self._place, []
+        step, items = self._stream.take(cursor, place.batch_size, rank=place.rank, size=place.size)
+        for request in requests_of(step, cursor.epoch, place, tag=0):
+            # A negative number is that of no sample.
+            seed_generators(self._settings.seed, cursor.epoch, -1 - request.samples[-1])
+            batch = self._collate([items[number] for number in request.samples])
+            micro.append(Micro(batch, request.weight, len(request.samples)))
+        return Prepared(step, tuple(micro))
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two samples have equal values, as far as their parts can be compared."""
+    mine, theirs = pytree.tree_leaves(one), pytree.tree_leaves(other)
+    return len(mine) == len(theirs) and all(map(_equal, mine, theirs))
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, torch.Tensor):
+        return one.layout is not torch.strided or (
+            (one.dtype, one.shape) == (other.dtype, other.shape)
+            and torch.equal(*(each.detach().contiguous().view(-1).view(torch.uint8) for each in (one, other)))
+        )
+    if isinstance(one, np.ndarray):
+        same = (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
+        return bool(one.dtype.hasobject) or same  # what an object array contains are addresses
+    return not isinstance(one, int | float | str | bytes) or repr(one) == repr(other)  # NaN is equal to itself

@@ -1,0 +1,150 @@
+"""gloo: sums on CPUs.
+
+A work of gloo is done when its result is there, and it reports its own failure. But gloo ends a collective only when it
+times out or a connection ends (see ``connections``), so an abort ends the connections. Rarely gloo misses even that, if
+it is sending (it goes on waiting in UnboundBuffer::waitSend), and the destructor of a group waits for its collectives.
+So a group is not destroyed before they have ended.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from tidewater.elastic.group import backend, connections
+from tidewater.elastic.group.backend import Backend
+from tidewater.elastic.group.rendezvous import MeetingStore, SwitchedStore
+
+_SOON = timedelta(milliseconds=50)
+_CLOSE_SECONDS = 2.0
+"""Longest wait for pending collectives to fail after their connections were ended."""
+_CLOSE_POLL_SECONDS = 0.005
+_CONNECT_SECONDS = 0.6
+"""Connection time-out for gloo. gloo waits five times as long for its peers' connections and can't be interrupted.
+Three seconds allow two retries of a lost SYN."""
+
+
+class Gloo(Backend):
+    """What both ways to form the group have in common."""
+
+    name = "gloo"
+
+    def __init__(self, device: torch.device, timeout_seconds: float) -> None:
+        super().__init__(device, timeout_seconds)
+        self.connect_seconds = min(timeout_seconds, _CONNECT_SECONDS)
+        self._in_flight: list[Any] = []
+        """Collectives that have begun and are not known to have succeeded."""
+        self._listens: frozenset[connections.End] = frozenset()
+        """The addresses at which gloo listens."""
+        self._ends: frozenset[connections.End] = frozenset()
+        """The addresses of all ranks: each connection of the generation has one of them."""
+        self._former: list[dist.ProcessGroup] = []
+        """Groups that aren't used any more, but may have collectives in flight."""
+
+    def leave(self) -> None:
+        """Forget the collectives that have ended."""
+        self._in_flight = self.left_in_flight()
+
+    def begin(self, tensor: torch.Tensor, seconds: float) -> Any:
+        """Start a sum, and keep its work until it has ended."""
+        work = super().begin(tensor, seconds)
+        self._in_flight.append(work)
+        return work
+
+    def finish(self, works: Sequence[Any], check: Callable[[], None], deadline: float) -> bool:
+        """Wait in slices of 50 ms that can't be interrupted: most collectives take no longer than one."""
+        for work in works:
+            if not _done_soon(work):
+                # Not by a callback: it would run in gloo's thread, possibly after the end of the interpreter.
+                while not work.is_completed():
+                    check()
+                    if time.monotonic() > deadline:
+                        return False
+                    _done_soon(work)
+                work.wait()  # raises if it has failed
+            self._in_flight.remove(work)
+        return True
+
+    def error(self) -> str:
+        """Return nothing: each work reports its own failure."""
+        return ""
+
+    def abort(self) -> None:
+        """End the connections. The collectives that use them fail at once."""
+        connections.sever(self._ends)
+
+    def close(self) -> None:
+        """Wait for the end of pending collectives.
+
+        gloo's threads release Python objects when a collective ends. If that happens while the interpreter ends, the
+        process aborts and its exit code is lost. The end of the process must not wait for those that last, either.
+        """
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        while self.left_in_flight() and time.monotonic() < deadline:
+            time.sleep(_CLOSE_POLL_SECONDS)
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        if self.left_in_flight():
+            for group in (*self._former, self.pg):
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))  # it is never destroyed
+
+    def left_in_flight(self) -> list[Any]:
+        """Return the works that have begun and not ended."""
+        return [work for work in self._in_flight if not work.is_completed()]
+
+    def _exchange(self, store: MeetingStore, rank: int, size: int, word: str = "") -> list[str]:
+        """Exchange the addresses of gloo and ``word`` with all peers, in one round. Return the words by rank."""
+        store.set(f"word/{rank}", json.dumps([word, *sorted(self._listens)]))
+        told = [json.loads(store.get(f"word/{each}")) for each in range(size)]
+        self._ends = frozenset((host, port) for _, *ends in told for host, port in ends)
+        return [word for word, *_ in told]
+
+    def _initialize(self, store: Any, rank: int, size: int, **more: Any) -> None:
+        before = connections.listening()
+        super()._initialize(store, rank, size, **more)
+        self._listens = connections.listening() - before
+
+
+class Reconfigured(Gloo):
+    """One ProcessGroup object for the whole process; torch's ``_reconfigure`` gives it new peers."""
+
+    def __init__(self, device: torch.device, timeout_seconds: float) -> None:
+        super().__init__(device, timeout_seconds)
+        self._store = SwitchedStore()
+        self._initialize(self._store, 0, 1, enable_reconfigure=True)
+
+    def connect(self, uuid: int, store: MeetingStore, rank: int, size: int) -> None:
+        """Give the group its new peers."""
+        self._store.current = store
+        handles = self._exchange(store, rank, size, backend.handle())
+        backend.reconfigure(uuid, handles, self.connect_seconds)
+
+
+class Restarted(Gloo):
+    """A new default process group for every generation."""
+
+    def connect(self, uuid: int, store: MeetingStore, rank: int, size: int) -> None:
+        """Replace the group by one with the new peers."""
+        if dist.is_initialized():
+            dist.destroy_process_group()
+            self._former = [*self._former, self.pg] if self.left_in_flight() else []
+        self._initialize(store, rank, size)
+        self._exchange(store, rank, size)
+
+
+def _done_soon(work: Any) -> bool:
+    """Return whether the work has succeeded, after a short wait that can't be interrupted.
+
+    A callback would need another switch of threads.
+    """
+    try:
+        return bool(work.wait(_SOON))
+    except RuntimeError:  # it takes longer, or has failed
+        return False

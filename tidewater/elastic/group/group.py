@@ -1,0 +1,192 @@
+"""The process group, formed again in the running process whenever the membership changes.
+
+    group = open_group("10.0.0.7", torch.device("cpu"), timeout_seconds=30, peers=server)
+    group.form(uuid=..., rank=0, addresses=(Address("10.0.0.7", 4711, "w-0-1f"), ...), deadline=...)
+    group.all_reduce(tensor)                # raises GroupBroken
+    work = group.begin(tensor); group.complete([work])      # the same
+    group.interrupt("peer lost")            # from another thread: abandons pending collectives
+    group.close()                           # before the interpreter ends
+
+``backend`` says what differs between gloo on CPUs and NCCL on GPUs. There are two ways to form a group. The installed
+torch decides which one is used:
+
+* ``Reconfigured``: torch's private ``_reconfigure``, of 2.14 and 2.15, gives a ProcessGroup object new peers within
+  milliseconds. That private API is used only in ``backend``.
+* ``Restarted``: a new default process group.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from tidewater.elastic.errors import GroupBroken
+from tidewater.elastic.group import ballot, gloo, nccl, nccl_environment, rendezvous
+from tidewater.elastic.group.addresses import Address
+from tidewater.elastic.group.backend import Backend, can_reconfigure, supports_reconfigure
+from tidewater.elastic.group.rendezvous import MeetingStore
+from tidewater.elastic.peer.keyvalue import Keys, LocalKeys
+from tidewater.elastic.peer.server import PeerServer
+
+
+class Group:
+    """The ranks of one generation. Only one thread uses it, but any thread may call ``interrupt``."""
+
+    def __init__(self, backend: Backend, peers: PeerServer | None = None) -> None:
+        self.device = backend.device
+        self.rank = 0
+        self.size = 1
+        self.uuid = 0
+        """Of the generation; see ``ballot.seal``."""
+        self._backend = backend
+        self._peers = peers
+        self._failure: str | None = None
+        self._lock = threading.Lock()
+
+    def form(
+        self,
+        uuid: int,
+        rank: int,
+        addresses: tuple[Address, ...],
+        deadline: float,
+        *,
+        peers_are_there: Callable[[], None] = lambda: None,
+        superseded: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Join the group ``uuid`` as ``rank``. Every member must call this with the same addresses.
+
+        Args:
+            addresses: That of each rank's ``PeerServer``.
+            deadline: Monotonic. After it, or after ``interrupt``, GroupBroken is raised and no group is joined.
+            peers_are_there: Called several times a second while waiting for peers; raises GroupBroken if one is gone.
+            superseded: Returns whether there is a newer generation; then GroupBroken is raised on all ranks or on none.
+        """
+        with self._lock:
+            self._failure = None
+            self._backend.leave()
+        self.uuid, self.rank, self.size = uuid, rank, len(addresses)
+
+        def check() -> None:
+            self.check()
+            peers_are_there()
+
+        try:
+            store = MeetingStore(self._keys(uuid, rank, addresses, check, deadline), check, deadline)
+            store.assemble(rank, self.size, superseded)
+            self._backend.connect(uuid, store, rank, self.size)
+        except (RuntimeError, ValueError) as error:  # torch's own errors are RuntimeErrors
+            raise GroupBroken(f"could not connect to the other workers: {_brief(error)}") from error
+
+    def _keys(
+        self, uuid: int, rank: int, addresses: tuple[Address, ...], check: Callable[[], None], deadline: float
+    ) -> Keys:
+        """Return the keys at which the ranks meet, in the process of rank 0."""
+        if self._peers is None:
+            return LocalKeys()
+        if rank == 0:
+            return self._peers.board.at(uuid)
+        return rendezvous.join(self._peers.identity, addresses[0], uuid, check, deadline)
+
+    def interrupt(self, reason: str) -> None:
+        """Abandon pending collectives. They and all later calls raise GroupBroken until the next ``form``."""
+        with self._lock:  # held to the end: connections of the next generation have the same ends
+            self._failure = self._failure or reason  # first: an aborted collective may seem to have succeeded
+            self._backend.abort()
+
+    def close(self) -> None:
+        """Abandon pending collectives and wait for their end. The group can't be used afterwards."""
+        self.interrupt("it is closed")
+        self._backend.close()
+
+    def check(self) -> None:
+        """Raise GroupBroken if anything has failed since ``form``."""
+        if self._failure:
+            raise GroupBroken(self._failure)
+
+    def blame(self, error: RuntimeError) -> None:
+        """Raise GroupBroken if a collective of the model itself caused the error, such as one of SyncBatchNorm."""
+        if isinstance(error, dist.DistError) or "gloo" in str(error):
+            self.interrupt(_brief(error))
+            self.check()
+
+    def all_reduce(self, tensor: torch.Tensor, *, timeout_seconds: float | None = None) -> None:
+        """Sum over all ranks, in place. Raise GroupBroken on failure, interruption or time-out."""
+        self.complete([self.begin(tensor, timeout_seconds=timeout_seconds)], timeout_seconds=timeout_seconds)
+
+    def begin(self, tensor: torch.Tensor, *, timeout_seconds: float | None = None) -> Any:
+        """Start a sum, in place, and return its work for ``complete``. Never raises: a failure shows in ``complete``.
+
+        All ranks must begin the same sums in the same order.
+        """
+        if self._failure:
+            return None
+        try:
+            return self._backend.begin(tensor, timeout_seconds or self._backend.timeout_seconds)
+        except RuntimeError as error:
+            self.interrupt(_brief(error))
+            return None
+
+    def complete(self, works: Sequence[Any], *, timeout_seconds: float | None = None) -> None:
+        """Return when the results of all these sums have reached the host. Raise GroupBroken like ``all_reduce``."""
+        seconds = timeout_seconds or self._backend.timeout_seconds
+        self.check()
+        try:
+            if not self._backend.finish(works, self.check, time.monotonic() + seconds):
+                self.interrupt(f"no answer from a peer within {seconds:g} s")
+            elif error := self._backend.error():
+                self.interrupt(error)
+        except RuntimeError as error:
+            self.interrupt(_brief(error))
+        self.check()
+
+    def confirm(self, *, timeout_seconds: float | None = None) -> None:
+        """Return when every rank has called this and so has done everything before it. Raise like ``all_reduce``."""
+        self.tally([], timeout_seconds=timeout_seconds)
+
+    def tally(self, values: Sequence[float], *, timeout_seconds: float | None = None) -> Sequence[float]:
+        """Return the sums of some numbers over all ranks, in 64 bits, to decide by. Raise like ``all_reduce``."""
+        sealed = torch.tensor([*ballot.seal(self.uuid), *values], dtype=torch.float64, device=self.device)
+        self.all_reduce(sealed, timeout_seconds=timeout_seconds)
+        return self.opened(sealed.tolist())
+
+    def opened(self, sums: Sequence[float]) -> Sequence[float]:
+        """Return sums without their seal (see ``ballot``). Raise GroupBroken if it is not of this generation."""
+        try:
+            return ballot.opened(sums, self.uuid, self.size)
+        except GroupBroken as error:
+            self.interrupt(str(error))
+            raise
+
+
+def open_group(host: str, device: torch.device, timeout_seconds: float, peers: PeerServer | None = None) -> Group:
+    """Return the best kind of group that this torch supports, not formed yet.
+
+    Args:
+        host: Address of this process.
+        device: Where the tensors are.
+        timeout_seconds: Longest wait for a peer within a collective.
+        peers: Server at which the others meet this process when it has rank 0. None: it is always alone in its group.
+    """
+    rendezvous.use_interface_of(host)
+    on_gpu = device.type == "cuda"
+    if on_gpu:
+        os.environ.update(nccl_environment.needed(os.environ))
+    library = nccl if on_gpu else gloo
+    if can_reconfigure("nccl" if on_gpu else "gloo"):
+        backend = library.Reconfigured(device, timeout_seconds)
+        if supports_reconfigure():
+            return Group(backend, peers)
+        backend.close()
+    return Group(library.Restarted(device, timeout_seconds), peers)
+
+
+def _brief(error: Exception) -> str:
+    """Return the first line of an error. torch's messages have many lines and name files of its build machine."""
+    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return text.split("] ", 1)[-1].split(". This", 1)[0][:200]

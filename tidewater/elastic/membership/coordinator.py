@@ -1,0 +1,380 @@
+"""Applies the decisions of ``rules`` to etcd, in its own threads, while training runs.
+
+    coordinator = Coordinator(store, "digits", member, limits, log)
+    coordinator.start()
+    coordinator.announce()                    # from now on this worker may be put into a generation
+    coordinator.wait_for_news(view, deadline); generation = coordinator.view.generation
+
+When etcd has been unavailable for longer than a lease, all records are missing for a moment, although no worker is
+lost. So a record that disappears stays in the view while its process answers pings, for one round of renewals (see
+``missing``). Each worker writes its own record again at once.
+
+There are three threads: one renews the lease, one keeps the view of etcd current, one decides. The training thread only
+reads the view and reports its own changes: ``ready_after``, ``synced``, ``leave``, ``finish``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from tidewater.contract import keys
+from tidewater.elastic.errors import Compacted, RecordError, StoreError, TrainerError
+from tidewater.elastic.etcd.client import Store, Watch
+from tidewater.elastic.membership import records, rules
+from tidewater.elastic.membership.missing import Missing, Sign, excused, heard, members_of, noted, unheard
+from tidewater.elastic.membership.rules import Generation, Inputs, Kind, Limits, Member, View
+from tidewater.elastic.observe.log import Log
+
+_RETRY_SECONDS = 0.3
+_RENEWALS_IN_A_LEASE = 5
+_LEAST_GRACE_SECONDS = 1.0
+_LOOK_SECONDS = 0.5
+_TOUCH_LEASES = 3
+_TAKEOVER_LEASES = 4
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """Functions that the coordinator calls from its own threads."""
+
+    changed: Callable[[View], None] = field(default=lambda view: None)
+    """Called for every new view, so it must be quick."""
+    is_dead: Callable[[Member], bool] = field(default=lambda member: False)
+    """Returns whether waiting for a member is pointless. Called for silent members of a broken generation."""
+    look: Callable[[Member], Sign] = field(default=lambda member: Sign.SILENT)
+    """Returns the result of a ping. Called for members whose record is missing, or that are silent."""
+    unreachable: Callable[[], frozenset[str]] = field(default=frozenset)
+    """Returns the ids of members that do not answer this worker."""
+    returning: Callable[[], None] = field(default=lambda: None)
+    """Called before this worker returns after the loss of its lease: etcd may have lost its data. Raises StoreError to
+    be called again, and another TrainerError if this worker can't return."""
+
+
+class Coordinator:
+    """One worker's part in the membership of one job."""
+
+    def __init__(  # its five parts; the work begins in `start`
+        self, store: Store, job: str, me: Member, *, limits: Limits, lease_seconds: int, log: Log
+    ) -> None:
+        self._store, self._job, self._me, self._log = store, job, me, log
+        self._limits = replace(limits, takeover_seconds=_TAKEOVER_LEASES * lease_seconds)
+        self._lease_seconds = lease_seconds
+        self._grace_seconds = max(lease_seconds / _RENEWALS_IN_A_LEASE, _LEAST_GRACE_SECONDS)
+        self._confirmed_at = self._read_at = self._lost_at = -math.inf
+        self.leases_lost = 0
+        """How often this worker lost its lease, so that others may have continued without it."""
+        self._watch: Watch | None = None
+        self._lease = 0
+        self._announced = False
+        self._stored = View()
+        self._view = View()
+        self._missing = Missing()
+        self._looked_at = 0.0
+        self._stuck = False
+        self._changed_at: tuple[int, float] | None = None
+        self._ready = False
+        self._stopping = False
+        self._unpublished = False
+        self._renew = threading.Event()
+        self._fatal: TrainerError | None = None
+        self._condition = threading.Condition()
+        self._me_lock = threading.Lock()
+        self._record_lock = threading.Lock()
+        self._hooks = Hooks()
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def view(self) -> View:
+        """The last known state of the job in etcd, including records that are missing only for a moment."""
+        return self._view
+
+    def start(self, hooks: Hooks) -> None:
+        """Start following etcd. Return at once; use ``wait`` for the first view."""
+        self._hooks = hooks
+        for work in (self._follow, self._keep_lease, self._decide):
+            thread = threading.Thread(target=work, name=work.__name__.strip("_"), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def stop(self) -> None:
+        """Withdraw this worker's record and end the threads. Safe to call twice."""
+        with self._condition:
+            self._stopping = True
+            self._condition.notify_all()
+        with contextlib.suppress(StoreError):
+            if self._lease:
+                # The other workers must not treat this record as missing only for a moment.
+                record = records.member_to_json(replace(self._me, leaving=True))
+                self._store.put(keys.member(self._job, self._me.id), record, self._lease)
+                self._store.revoke(self._lease)
+        self._lease = 0
+
+    def announce(self) -> None:
+        """Announce that this worker is prepared: it may become a member of any generation after the current one."""
+        self._change(ready_after=self._view.number)
+        self._announced = True
+        self._publish()
+
+    def ready_after(self, number: int) -> None:
+        """Report that this worker is in no process group of a generation up to ``number``.
+
+        Survivors of a failure and workers in line report this; only then can the next generation include them.
+        """
+        if number > self._me.ready_after:
+            self._change(ready_after=number, unreachable=self._unreachable())
+            self._publish()
+
+    def synced(self, number: int) -> None:
+        """Report, before the first step, that this worker has the job's state as of the beginning of generation
+        ``number``.
+
+        Return at once: the record is written by another thread.
+        """
+        self._change(state_of=number)
+        self._unpublished = True
+        self._renew.set()
+
+    def leave(self) -> None:
+        """Ask for a generation without this worker."""
+        self._change(leaving=True)
+        if self._announced:
+            self._publish()
+
+    def finish(self, record: bytes) -> None:
+        """Record that the job is done; only the first such record is kept. Raise StoreError."""
+        self._store.put_if(keys.finished(self._job), record, 0)
+
+    def in_touch(self) -> bool:
+        """Return whether this worker may take part in a step and make a step final.
+
+        It may not when etcd has been unreachable for so long that others may start again from a checkpoint. The limit
+        is three leases after the lease ended. The others wait for four leases after they noticed, so a clock may be
+        wrong by a quarter.
+        """
+        fresh = self._read_at > self._lost_at  # after the loss of a lease: read first what the others did meanwhile
+        return fresh and _clock() < self._confirmed_at + (1 + _TOUCH_LEASES) * self._lease_seconds
+
+    def wait(self, condition: Callable[[View], bool], deadline: float) -> bool:
+        """Wait until the view satisfies ``condition``. Return False at the (monotonic) deadline.
+
+        Raise RecordError if another version of the code has written a record that this one cannot read, and
+        TrainerError if this worker can't go on after etcd has lost its data.
+        """
+        with self._condition:
+            while not (self._ready and condition(self._view)):
+                if self._fatal:
+                    raise self._fatal
+                left = deadline - time.monotonic()
+                if left <= 0 or self._stopping:
+                    return False
+                self._condition.wait(left)
+            return True
+
+    def wait_for_news(self, seen: View, deadline: float) -> None:
+        """Wait until the view differs from ``seen``, or until the deadline."""
+        self.wait(lambda view: view is not seen, deadline)
+
+    def _change(self, **fields: Any) -> None:
+        # A separate lock: the other one is held during requests to etcd, and training must not wait for those.
+        with self._me_lock:
+            self._me = replace(self._me, **fields)
+
+    def _publish(self) -> None:
+        """Write this worker's record. If etcd is unavailable, the lease thread writes it later."""
+        with self._record_lock:
+            if not self._announced or self._stopping:
+                return
+            try:
+                self._renew_lease()
+                self._unpublished = False
+                record = records.member_to_json(self._me)
+                self._store.put(keys.member(self._job, self._me.id), record, self._lease)
+            except StoreError as error:
+                self._unpublished = True
+                self._log.event("etcd_unreachable", error=str(error))
+
+    def _renew_lease(self) -> None:
+        asked_at = _clock()
+        if self._lease and not self._store.keep_alive(self._lease):
+            self.leases_lost += 1  # first, so that `in_touch` is never true before this counts
+            self._lost_at = _clock()
+            self._log.event("lease_lost", member=self._me.id)
+            if self._watch:
+                self._watch.close()
+            self._lease = 0
+            self._unpublished = True
+        if not self._lease:
+            if self.leases_lost:
+                self._hooks.returning()
+            self._lease = self._store.grant(self._lease_seconds)
+        self._confirmed_at = asked_at
+
+    def _unreachable(self) -> tuple[str, ...]:
+        return tuple(sorted(self._hooks.unreachable()))
+
+    def _keep_lease(self) -> None:
+        away = False
+        while not self._stopping:
+            often = self._unpublished or away or self._me.unreachable
+            self._renew.wait(_RETRY_SECONDS if often else self._lease_seconds / _RENEWALS_IN_A_LEASE)
+            self._renew.clear()
+            if not self._announced or self._stopping:
+                continue
+            try:
+                with self._record_lock:
+                    self._renew_lease()
+                away = False
+            except StoreError:
+                # Retry often: when etcd is back, the others wait only a moment for this record.
+                away = True
+            except TrainerError as error:
+                return self._fail(error)
+            if self._me.unreachable and self._me.unreachable != self._unreachable():
+                self._change(unreachable=self._unreachable())
+                self._unpublished = True
+            if self._unpublished:
+                self._publish()
+
+    def _follow(self) -> None:
+        complained = 0.0
+        while not self._stopping:
+            try:
+                asked_at = _clock()
+                snapshot = self._store.read(keys.job(self._job))
+                self._update(partial(records.replaced, snapshot.entries))
+                self._read_at = asked_at
+                self._watch_from(snapshot.revision + 1)
+            except StoreError as error:
+                if time.monotonic() - complained > 10:
+                    self._log.event("etcd_unreachable", error=str(error))
+                    complained = time.monotonic()
+                time.sleep(_RETRY_SECONDS)
+            except RecordError as error:
+                return self._fail(error)
+
+    def _fail(self, error: TrainerError) -> None:
+        with self._condition:
+            self._fatal = error
+            self._condition.notify_all()
+
+    def _watch_from(self, revision: int) -> None:
+        """Follow events until everything must be read again. Raise StoreError when the connection breaks."""
+        while not self._stopping and self._read_at > self._lost_at:
+            try:
+                self._watch = self._store.watch(keys.job(self._job), revision)
+                for events in self._watch:
+                    # One at a time: the last content of a record before its deletion counts (see ``missing``).
+                    for event in events:
+                        revision = max(revision, event.revision + 1)
+                        self._update(partial(records.applied, event))
+            except Compacted:
+                return
+
+    def _update(self, change: Callable[[View], View]) -> None:
+        with self._condition:
+            self._stored = change(self._stored)
+            self._ready = True
+            if self._announced and self._stored.member(self._me.id) is None:
+                self._unpublished = True
+                self._renew.set()
+            view = self._refresh()
+            self._condition.notify_all()
+        self._hooks.changed(view)
+
+    def _refresh(self) -> View:
+        """Derive the view from the records in etcd. The caller holds the condition's lock."""
+        now = time.monotonic()
+        self._missing = noted(self._missing, self._stored, self._view, now)
+        view = excused(self._stored, self._missing, self._grace_seconds, now)
+        if view == self._view:
+            return self._view
+        self._view = view
+        if not rules.needs_change(view, self._limits):
+            self._changed_at = None
+        elif self._changed_at is None or self._changed_at[0] != view.number:
+            self._changed_at = (view.number, now)
+        self._condition.notify_all()
+        return view
+
+    def _decide(self) -> None:
+        while not self._stopping:
+            self._look()
+            with self._condition:
+                view, changed_at = self._view, self._changed_at
+            action = self._action(view, changed_at)
+            self._stuck = action.wake_at == math.inf
+            if action.kind is Kind.PROPOSE and action.generation and self._propose(view, action.generation):
+                continue
+            with self._condition:
+                if self._view is view and not self._stopping:
+                    # Silent and missing members are checked again before any deadline.
+                    self._condition.wait(0.1 if action.wake_at or self._missing.since else 60)
+
+    def _look(self) -> None:
+        """Ping members that are missing or silent, and remove lost ones from the view."""
+        with self._condition:
+            missing, last = self._missing, self._view
+            # Pings take time, so members with a record are pinged only if nothing can continue without them.
+            asked = [
+                member
+                for member in (unheard if self._stuck else members_of)(self._stored)
+                if member.id != self._me.id and member.id not in missing.ended
+            ]
+        if not missing.since and not asked:
+            return
+        signs: dict[str, Sign] = {}
+        if time.monotonic() - self._looked_at > _LOOK_SECONDS or not missing.signs.keys() >= missing.since.keys():
+            with ThreadPoolExecutor(max(len(asked), 1), "look") as pool:
+                signs = dict(zip((member.id for member in asked), pool.map(self._hooks.look, asked), strict=True))
+            self._looked_at = time.monotonic()
+        with self._condition:
+            if self._missing is missing:
+                self._missing = heard(missing, signs)
+            view = self._refresh()
+        if view.members != last.members:
+            self._hooks.changed(view)
+
+    def _action(self, view: View, changed_at: tuple[int, float] | None) -> rules.Action:
+        if changed_at is None or not self._announced:
+            return rules.REST
+        inputs = Inputs(
+            me=self._me.id,
+            limits=self._limits,
+            uuid=secrets.randbits(48),
+            changed_at=changed_at[1],
+            ended=self._missing.ended,
+            missing_since=self._missing.since,
+        )
+        action = rules.decide(view, inputs, time.monotonic())
+        if action.kind is Kind.WAIT and rules.is_broken(view):
+            dead = frozenset(member.id for member in rules.silent(view) if self._hooks.is_dead(member))
+            action = rules.decide(view, replace(inputs, dead=dead), time.monotonic())
+        return action
+
+    def _propose(self, view: View, generation: Generation) -> bool:
+        """Compare-and-set the next generation. Return False if the result is unknown; the view will show it."""
+        record = records.generation_to_json(generation)
+        try:
+            done = self._store.put_if(keys.generation(self._job), record, view.generation_revision)
+        except StoreError as error:
+            self._log.event("etcd_unreachable", error=str(error))
+            time.sleep(_RETRY_SECONDS)
+            return True
+        self._log.debug("proposed", generation=generation.number, cause=generation.cause, accepted=done)
+        with self._condition:
+            self._condition.wait_for(lambda: self._view is not view or self._stopping, timeout=1)
+        return True
+
+
+def _clock() -> float:
+    # Unlike time.monotonic, it continues while the machine sleeps.
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,0 +1,88 @@
+"""Members of the current generation that have no record in etcd: dead, or only unreachable for etcd.
+
+    missing = noted(missing, view, last, now)           # after each change in etcd
+    missing = heard(missing, {"w-1-3c": Sign.ENDED})    # after each ping of their processes
+    view = excused(view, missing, grace_seconds, now)
+
+When etcd has been unavailable for longer than a lease, all records are missing for a moment although no worker is lost.
+So a record that disappears stays in the view while its process answers pings, for one round of renewals. In this time
+each worker writes its record again. This is safe: it only delays the next generation, and no step is final without the
+gradients of all members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from tidewater.elastic.membership.rules import Member, View, is_broken, silent
+
+
+class Sign(Enum):
+    """The result of a ping."""
+
+    ANSWERS = "answers"
+    SILENT = "silent"
+    """No answer: the process may be dead, frozen or cut off."""
+    ENDED = "ended"
+    """The process has certainly ended: nothing, or another process, listens at its port."""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What is known of the missing members of generation ``number``, by member id."""
+
+    number: int = 0
+    since: Mapping[str, float] = field(default_factory=dict)
+    """Monotonic time since which a record is missing."""
+    records: Mapping[str, Member] = field(default_factory=dict)
+    """The last content of each missing record."""
+    signs: Mapping[str, Sign] = field(default_factory=dict)
+    """The result of the last ping of each process."""
+
+    @property
+    def ended(self) -> frozenset[str]:
+        """Ids of members whose process has certainly ended."""
+        return frozenset(member_id for member_id, sign in self.signs.items() if sign is Sign.ENDED)
+
+
+def members_of(view: View) -> tuple[Member, ...]:
+    """Return the current generation's members that have no record."""
+    members = view.generation.members if view.generation else ()
+    return tuple(member for member in members if view.member(member.id) is None)
+
+
+def unheard(view: View) -> tuple[Member, ...]:
+    """Return the members to ping: those without a record, and those that have not given up a broken generation."""
+    missing = members_of(view)
+    return (*missing, *silent(view)) if missing or is_broken(view) else ()
+
+
+def noted(before: Missing, view: View, last: View, now: float) -> Missing:
+    """Return the missing members of ``view``: newly missing ones since ``now``, with their records from ``last``."""
+    known = before if before.number == view.number else Missing()
+    gone = members_of(view)
+    since = {member.id: known.since.get(member.id, now) for member in gone}
+    records = {member.id: known.records.get(member.id) or last.member(member.id) or member for member in gone}
+    return Missing(view.number, since, records, known.signs)
+
+
+def heard(before: Missing, signs: Mapping[str, Sign]) -> Missing:
+    """Return ``missing`` with newer ``signs``. A process that has ended stays ended."""
+    return replace(before, signs={**before.signs, **signs, **dict.fromkeys(before.ended, Sign.ENDED)})
+
+
+def excused(view: View, missing: Missing, grace_seconds: float, now: float) -> View:
+    """Return the view of etcd, plus the last records of members that have grace. Members that were leaving have none.
+
+    A member that has not been pinged yet counts as answering.
+    """
+    kept = [
+        member
+        for member in missing.records.values()
+        if now < missing.since[member.id] + grace_seconds
+        and missing.signs.get(member.id, Sign.ANSWERS) is Sign.ANSWERS
+        and not member.leaving
+    ]
+    return replace(view, members=(*view.members, *kept))

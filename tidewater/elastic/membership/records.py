@@ -1,0 +1,97 @@
+"""Members and generations as records in etcd (JSON with a version), and the view that they form.
+
+    store.put(keys.member(job, me.id), member_to_json(me))
+    me = member_from_json(entry.value, age=entry.create_revision)
+
+An unknown version or shape raises RecordError: another version of the code takes part in the job.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from tidewater.contract import keys
+from tidewater.elastic.errors import RecordError
+from tidewater.elastic.etcd import codec
+from tidewater.elastic.etcd.client import Entry, Event
+from tidewater.elastic.membership.rules import Generation, Member, View
+
+
+def member_to_json(member: Member) -> bytes:
+    """Return the record under ``keys.member``."""
+    content = asdict(member)
+    del content["age"]
+    return codec.encode(content, version=keys.MEMBER_VERSION)
+
+
+def member_from_json(data: bytes, *, age: int) -> Member:
+    """Raise RecordError for a version or shape this code does not know."""
+    content = _content(data, "member", keys.MEMBER_VERSION)
+    return _member({**content, "age": age}, "member")
+
+
+def generation_to_json(generation: Generation) -> bytes:
+    """Return the record under ``keys.generation``."""
+    return codec.encode(asdict(generation), version=keys.GENERATION_VERSION)
+
+
+def generation_from_json(data: bytes) -> Generation:
+    """Raise RecordError for a version or shape this code does not know."""
+    content = _content(data, "generation", keys.GENERATION_VERSION)
+    members = content.get("members")
+    if not isinstance(members, list):
+        raise RecordError("generation record: members is not a list")
+    content["members"] = tuple(_member(member, "generation member") for member in members)
+    return codec.build(Generation, content, "generation")
+
+
+def replaced(entries: tuple[Entry, ...], _: View) -> View:
+    """Return the view that consists of these records of a job."""
+    view = View()
+    for entry in entries:
+        view = _with_entry(view, entry)
+    return view
+
+
+def applied(event: Event, view: View) -> View:
+    """Return ``view`` after this change."""
+    return _with_entry(view, event.entry) if event.entry else _without_key(view, event.key)
+
+
+def _with_entry(view: View, entry: Entry) -> View:
+    name = _name(entry.key)
+    if name == "generation":
+        generation = generation_from_json(entry.value)
+        return replace(view, generation=generation, generation_revision=entry.mod_revision)
+    if name == "finished":
+        return replace(view, finished=entry.value.decode())
+    if name.startswith("members/"):
+        member = member_from_json(entry.value, age=entry.create_revision)
+        others = tuple(other for other in view.members if other.id != member.id)
+        return replace(view, members=(*others, member))
+    return view
+
+
+def _without_key(view: View, key: str) -> View:
+    name = _name(key)
+    if name == "generation":
+        return replace(view, generation=None, generation_revision=0)
+    if name == "finished":
+        return replace(view, finished="")
+    return replace(view, members=tuple(member for member in view.members if f"members/{member.id}" != name))
+
+
+def _name(key: str) -> str:
+    """Return the key below the job's prefix ``/tidewater/<job>/``."""
+    return key.split("/", 3)[3]
+
+
+def _content(data: bytes, what: str, version: int) -> dict[str, Any]:
+    remedy = "let all workers run the same code, or give the job a new name"
+    return codec.decode(data, what, version=version, reader="worker", remedy=remedy)
+
+
+def _member(content: dict[str, Any], what: str) -> Member:
+    # JSON has no tuples.
+    return codec.build(Member, {**content, "unreachable": tuple(content.get("unreachable", ()))}, what)

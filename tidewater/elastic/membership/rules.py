@@ -1,0 +1,330 @@
+"""Which workers train together: frozen records, and one pure function that decides.
+
+    action = decide(view, Inputs(me="w-0-1f", limits=Limits(1, 8)), now=time.monotonic())
+    if action.kind is Kind.PROPOSE: ...   # compare-and-set action.generation on the generation record
+
+The rules, in full:
+
+* A *member* is one process, not one pod: a restarted pod is a new member. Its record exists as long as its lease.
+* A *generation* is a numbered list of members, in rank order. Only compare-and-set changes it, so there is one
+  sequence of generations, whoever proposes.
+* ``ready_after`` in a member's record says: "I am in no process group of a generation up to this number; put me into a
+  later one". A newcomer writes it when it is prepared. A member of generation g that writes ``ready_after=g`` has given
+  up g, because a peer failed. Both request a place in generation g+1.
+* A generation is broken when one of its members has given it up or lost its record. The next one consists of the
+  members that gave it up (they are alive and wait) and of newcomers. Other members get ``patience_seconds`` after the
+  break to give it up, unless they are known to be dead.
+* A generation that is not broken changes when a member leaves or there is room for a newcomer. Its members continue
+  training until all of them know of the next one, and switch at the same step.
+* Survivors keep their order, newcomers follow by age, and a generation has at most ``max_workers`` members.
+* A newcomer is admitted only if it has the signature of the job: that of the current generation while one of its
+  members lives, otherwise that of the oldest member that is ready.
+* Members that could not reach each other when a generation broke are not put into the next one together. The largest
+  group of survivors that reach each other continues. The others wait in line until they can reach it.
+* A broken generation has ended when a member that has its state has given it up, because no step is final without the
+  gradients of all its members. If no candidate for the next generation has the state, the members that have it may
+  still be training, frozen or cut off. Then the next generation waits until their processes have certainly ended, or
+  have been without a lease for so long (``takeover_seconds``) that they have stopped by themselves
+  (``Coordinator.in_touch``). So two generations never both make steps final.
+* All generations have the lineage of the first one. If etcd loses its data, the next generation begins a new lineage.
+* The oldest member that may be in the next generation proposes it. If it does not, the second oldest does so after
+  ``patience_seconds``, and so on. Two proposals do no harm: compare-and-set accepts only one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tidewater.elastic.group.addresses import Address
+
+
+@dataclass(frozen=True)
+class Member:
+    """One worker process, as in its record."""
+
+    id: str
+    worker: str
+    host: str
+    peer_port: int
+    """TCP port of its peer server, for pings, state, and the rendezvous of generations in which it has rank 0."""
+    signature: str
+    """Digest of what must be equal in all workers (model, data, schedule)."""
+    ready_after: int
+    leaving: bool = False
+    state_of: int = 0
+    """Number of the last generation in which it received or had the job's state; 0: never."""
+    unreachable: tuple[str, ...] = ()
+    """Ids of members that do not answer its pings."""
+    age: int = 0
+    """etcd's create revision of the record: smaller is older. Not part of the stored record."""
+
+    @property
+    def address(self) -> Address:
+        """Address of its peer server."""
+        return Address(self.host, self.peer_port, self.id)
+
+
+@dataclass(frozen=True)
+class Generation:
+    """The members that train together, in rank order."""
+
+    number: int
+    uuid: int
+    """Unique for every generation; names the process group."""
+    members: tuple[Member, ...]
+    cause: str
+    """Why it replaced the one before: ``start``, ``joined``, ``left`` or ``lost``."""
+    lineage: str = ""
+    """Random name of the sequence of generations that this one belongs to. If etcd loses its data, a new one begins."""
+
+    def rank(self, member_id: str) -> int | None:
+        """Return the rank of a member, or None if it is not in this generation."""
+        return next((rank for rank, member in enumerate(self.members) if member.id == member_id), None)
+
+
+@dataclass(frozen=True)
+class View:
+    """The records of one job in etcd, at one revision."""
+
+    generation: Generation | None = None
+    generation_revision: int = 0
+    """Mod revision of the generation record: the fencing token of the next proposal; 0 means there is none."""
+    members: tuple[Member, ...] = ()
+    finished: str = ""
+    """The record of the job's end, in JSON; empty while the job runs."""
+
+    @property
+    def number(self) -> int:
+        """Number of the current generation, 0 before the first."""
+        return self.generation.number if self.generation else 0
+
+    def member(self, member_id: str) -> Member | None:
+        """Return the living member of that id."""
+        return next((member for member in self.members if member.id == member_id), None)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How many workers may train together, and how long to wait for a silent member."""
+
+    min_workers: int
+    max_workers: int
+    patience_seconds: float = 3.0
+    takeover_seconds: float = 40.0
+    """Time after the loss of its record in which a member has certainly stopped by itself."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a process knows in addition to the view."""
+
+    me: str
+    limits: Limits
+    uuid: int = 0
+    """A unique number for a generation that this process may propose."""
+    dead: frozenset[str] = frozenset()
+    """Members whose process is known to have ended although their lease is still valid."""
+    changed_at: float = 0.0
+    """Monotonic time at which this process first saw that the current generation needs a successor."""
+    ended: frozenset[str] = frozenset()
+    """Members of the current generation whose process has certainly ended."""
+    missing_since: Mapping[str, float] = field(default_factory=dict)
+    """Monotonic time since which a member of the current generation has no record in etcd."""
+
+
+class Kind(Enum):
+    """What a process must do about the membership."""
+
+    REST = "rest"
+    PROPOSE = "propose"
+    WAIT = "wait"
+
+
+@dataclass(frozen=True)
+class Action:
+    """``PROPOSE`` has a generation, ``WAIT`` the monotonic time at which to decide again."""
+
+    kind: Kind
+    generation: Generation | None = None
+    wake_at: float | None = None
+
+
+REST = Action(Kind.REST)
+
+
+def decide(view: View, inputs: Inputs, now: float) -> Action:
+    """Return what ``inputs.me`` must do about the membership. Total and without side effects."""
+    if view.finished or not needs_change(view, inputs.limits):
+        return REST
+    waiting_until = inputs.changed_at + inputs.limits.patience_seconds
+    if is_broken(view) and silent(view, inputs.dead) and now < waiting_until:
+        return Action(Kind.WAIT, wake_at=waiting_until)
+    proposers = _proposers(view)
+    if inputs.me not in proposers:
+        return REST
+    my_turn = inputs.changed_at + proposers.index(inputs.me) * inputs.limits.patience_seconds
+    may_at = max(my_turn, _over_at(view, inputs))
+    if now < may_at:
+        return Action(Kind.WAIT, wake_at=may_at)
+    return Action(Kind.PROPOSE, generation=_successor(view, inputs))
+
+
+def needs_change(view: View, limits: Limits) -> bool:
+    """Return whether the current generation must or may be replaced."""
+    if view.generation is None:
+        return bool(_asking(view))
+    if is_broken(view):
+        return True
+    present = [view.member(member.id) for member in view.generation.members]
+    staying = [member for member in present if member and not member.leaving]
+    room = limits.max_workers - len(staying)
+    return len(staying) < len(present) or (room > 0 and bool(_newcomers(view)))
+
+
+def is_broken(view: View) -> bool:
+    """Return whether a member of the current generation has given up the generation or lost its record."""
+    return bool(view.generation) and any(
+        living is None or living.ready_after >= view.number
+        for living in (view.member(member.id) for member in (view.generation.members if view.generation else ()))
+    )
+
+
+def lost_members(view: View, generation: Generation, me: str) -> list[str]:
+    """Return the names of the other members of ``generation`` that can make no further step in it.
+
+    A member that a newer generation omits does not count: it left as planned.
+    """
+    newer = view.generation if view.number > generation.number else None
+    expected = [
+        member for member in generation.members if member.id != me and not (newer and newer.rank(member.id) is None)
+    ]
+    living = [(member, view.member(member.id)) for member in expected]
+    return [member.worker for member, now in living if now is None or now.ready_after >= generation.number]
+
+
+def has_heirs(view: View, generation: Generation) -> bool:
+    """Return whether a member of the current generation has the final state of ``generation`` or a later one."""
+    living = [(member, view.member(member.id)) for member in (view.generation.members if view.generation else ())]
+    return any(
+        generation.rank(member.id) is not None or (now is not None and now.state_of > generation.number)
+        for member, now in living
+    )
+
+
+def reference(view: View) -> Member | None:
+    """Return the member that defines the job's signature, which others must have; None if there is no member."""
+    for member in view.generation.members if view.generation else ():
+        living = view.member(member.id)
+        if living:
+            return living
+    ready = [member for member in view.members if member.ready_after >= view.number and not member.leaving]
+    return min(ready, key=lambda member: member.age, default=None)
+
+
+def silent(view: View, dead: frozenset[str] = frozenset()) -> list[Member]:
+    """Return the members of a broken generation that are not known to be dead and have not given it up yet."""
+    members = view.generation.members if view.generation else ()
+    living = [view.member(member.id) for member in members]
+    return [member for member in living if member and member.ready_after < view.number and member.id not in dead]
+
+
+def _over_at(view: View, inputs: Inputs) -> float:
+    """Return the monotonic time from which the current generation certainly makes no further step final."""
+    generation = view.generation
+    if generation is None or not generation.members:
+        return 0.0
+    living = [member for member in map(view.member, _ids(generation.members)) if member]
+    if not is_broken(view):
+        # A newcomer must not replace all members on its own: leaving members have not confirmed that they stopped.
+        staying = any(not member.leaving for member in living)
+        return 0.0 if staying or generation.rank(inputs.me) is not None else math.inf
+    # A member that already has the state of this generation has made no step in it without the others.
+    latest = max(min(member.state_of, view.number - 1) for member in (*generation.members, *living))
+    given_up = [member for member in living if member.ready_after >= view.number]
+    if any(member.state_of >= latest for member in given_up):
+        return 0.0
+    unheard = set(_ids(generation.members)) - set(_ids(given_up)) - inputs.ended - {inputs.me}
+    present = set(_ids(living))
+    return max(
+        (
+            math.inf if each in present else inputs.missing_since.get(each, math.inf) + inputs.limits.takeover_seconds
+            for each in unheard
+        ),
+        default=0.0,
+    )
+
+
+def _ids(members: Iterable[Member]) -> list[str]:
+    return [member.id for member in members]
+
+
+def _asking(view: View) -> list[Member]:
+    """Return the living members that are ready for the next generation and have its signature, oldest first."""
+    known = reference(view)
+    kind = known.signature if known else ""
+    ready = [member for member in view.members if member.ready_after >= view.number and not member.leaving]
+    return sorted((member for member in ready if member.signature == kind), key=lambda member: member.age)
+
+
+def _newcomers(view: View) -> list[Member]:
+    """Return the newcomers that may be added, oldest first. They must reach all members of an unbroken generation."""
+    before = view.generation.members if view.generation else ()
+    inside = [] if is_broken(view) else [member for member in map(view.member, _ids(before)) if member]
+    known = set(_ids(before))
+    return [member for member in _asking(view) if member.id not in known and _get_on(member, inside)]
+
+
+def _get_on(member: Member, others: Iterable[Member]) -> bool:
+    return not any(member.id in other.unreachable or other.id in member.unreachable for other in others)
+
+
+def _reachable(first: list[Member], candidates: Iterable[Member]) -> list[Member]:
+    """Return ``first`` and each candidate that can reach all members of the group so far."""
+    group = list(first)
+    for member in candidates:
+        if member not in group and _get_on(member, group):
+            group.append(member)
+    return group
+
+
+def _largest_group(survivors: list[Member]) -> list[Member]:
+    """Return the largest group of survivors that reach each other, if possible with the state; in rank order."""
+    latest = max((member.state_of for member in survivors), default=0)
+    groups = [_reachable([member], survivors) for member in survivors]
+    best = max(groups, key=lambda group: (any(each.state_of >= latest for each in group), len(group)), default=[])
+    return [member for member in survivors if member in best]
+
+
+def _proposers(view: View) -> list[str]:
+    """Return the ids of the members that may propose the next generation, in order."""
+    if view.generation is None or is_broken(view):
+        return [member.id for member in _asking(view)] or _leavers(view)
+    living = [view.member(member.id) for member in view.generation.members]
+    inside = sorted((member for member in living if member), key=lambda member: member.age)
+    return [member.id for member in inside] + [member.id for member in _newcomers(view)]
+
+
+def _leavers(view: View) -> list[str]:
+    leavers = sorted((member for member in view.members if member.leaving), key=lambda member: member.age)
+    return [member.id for member in leavers]
+
+
+def _successor(view: View, inputs: Inputs) -> Generation:
+    before = view.generation.members if view.generation else ()
+    living = [view.member(member.id) for member in before]
+    broken = is_broken(view)
+    survivors = [
+        member
+        for member in living
+        if member and not member.leaving and (not broken or member.ready_after >= view.number)
+    ]
+    together = _largest_group(survivors) if broken else survivors
+    members = _reachable(together, _newcomers(view))[: inputs.limits.max_workers]
+    cause = "start" if not before else "lost" if broken else "left" if len(survivors) < len(before) else "joined"
+    # If etcd has lost its data, the members still know the last number.
+    number = max([view.number, *(member.ready_after for member in members)]) + 1
+    lineage = view.generation.lineage if view.generation else f"{inputs.uuid:012x}"
+    return Generation(number=number, uuid=inputs.uuid, members=tuple(members), cause=cause, lineage=lineage)

@@ -1,0 +1,68 @@
+"""What a script's training must be like to be trained at all: checked before a worker joins.
+
+check(training, config)     # raises ConfigError; more of it, about optimizers, in ``optimizers``
+"""
+
+from __future__ import annotations
+
+from torch.optim.lr_scheduler import OneCycleLR
+
+from tidewater.elastic.config import Config
+from tidewater.elastic.data.stream import is_stream, length
+from tidewater.elastic.errors import ConfigError
+from tidewater.elastic.method.optimizers import several
+from tidewater.elastic.training import Training, constant
+
+
+def check(training: Training, config: Config) -> None:
+    """Raise ConfigError, which names the part of the training and the remedy, if the runtime can't train it."""
+    dataset = training.dataset
+    if is_stream(dataset):
+        _check_stream(training, config)
+    elif not _is_indexed(dataset):
+        raise ConfigError(
+            f"the training's dataset, {type(dataset).__name__}, has no length or no index: every sample is used "
+            "exactly once per epoch at any number of workers, for which the runtime must choose samples by their "
+            "index; give it __len__ and __getitem__, for example with a list of the records' places in their files"
+        )
+    if training.validation is not None and not _is_indexed(training.validation):
+        raise ConfigError(
+            f"the training's validation, {type(training.validation).__name__}, has no length or no index, by which the "
+            "workers divide it: give it __len__ and __getitem__"
+        )
+    for scheduler in several(training.scheduler):
+        if isinstance(scheduler, OneCycleLR):
+            samples = length(dataset)
+            steps = config.max_steps if samples is None else config.steps(samples)
+            if scheduler.total_steps < steps:
+                raise ConfigError(
+                    f"the training's scheduler, OneCycleLR, has total_steps={scheduler.total_steps}, and the job has "
+                    f"{steps} steps: give it {'config.max_steps' if samples is None else 'config.steps(len(dataset))'}"
+                )
+
+
+def _is_indexed(dataset: object) -> bool:
+    return not is_stream(dataset) and hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
+
+
+def _check_stream(training: Training, config: Config) -> None:
+    name = f"the training's dataset, {type(training.dataset).__name__}, is a stream"
+    missing = [each for each in ("state_dict", "load_state_dict") if not hasattr(training.dataset, each)]
+    if missing:
+        raise ConfigError(
+            f"{name} without {' and '.join(missing)}: workers that join, repeat a step or resume must continue in the "
+            "middle of it; give it both, as for torchdata's StatefulDataLoader, or __len__ and __getitem__ instead of "
+            "__iter__"
+        )
+    if config.data_workers:
+        raise ConfigError(
+            f"{name}, and --data-workers is {config.data_workers}: one process must read a stream in its order, so "
+            "use --data-workers 0 (the stream may have threads of its own)"
+        )
+    scheduled = training.schedule is not constant
+    one_cycle = any(isinstance(each, OneCycleLR) for each in several(training.scheduler))
+    if (scheduled or one_cycle) and length(training.dataset) is None and not config.max_steps:
+        raise ConfigError(
+            f"{name} without a length, and the training's {'schedule' if scheduled else 'scheduler, OneCycleLR,'} "
+            "depends on how much of the training is done: give --max-steps, or the dataset __len__"
+        )

@@ -1,0 +1,238 @@
+"""The optimizers of a training, their schedulers and the hook before a step, as one.
+
+    optimizers = Optimizers(training, scaler)
+    lr = optimizers.step(factor=0.5)                    # the gradients are in the parameters
+    optimizers.load(optimizers.tree())                  # exactly this state, from a peer
+    optimizers.resume(tree, step=7000, fresh=False)     # hyperparameters of the script, moments of the tree
+
+On resume a person may have changed the script: another learning rate, weight decay or schedule must take effect. So
+hyperparameters come from the script then, and schedulers are stepped forward from their beginning to the step where
+training continues. A worker that joins running training gets everything from its peer instead, also what ``on_step``
+has changed.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.optim import LBFGS, Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from tidewater.elastic.errors import ConfigError, RecordError
+from tidewater.elastic.passes.compiled import plain
+from tidewater.elastic.training import Training, constant
+from tidewater.elastic.tree import split
+
+Tree = dict[str, Any]
+
+
+class Optimizers:
+    """The optimizers and schedulers of ``training``. Raise ConfigError, with the remedy, if they can't be used."""
+
+    def __init__(self, training: Training, scaler: torch.amp.GradScaler) -> None:
+        self._optimizers: tuple[Optimizer, ...] = several(training.optimizer)
+        self._schedulers: tuple[LRScheduler, ...] = several(training.scheduler)
+        self._model, self._before_step, self._scaler = training.model, training.before_step, scaler
+        _check_optimizers(training, self._optimizers)
+        _check_schedulers(training, self._optimizers, self._schedulers)
+        for settings in self.groups():
+            settings.setdefault("initial_lr", settings["lr"])
+        self._names = {id(parameter): plain(name) for name, parameter in training.model.named_parameters()}
+        self._initial = copy.deepcopy(
+            (
+                [optimizer.state_dict()["param_groups"] for optimizer in self._optimizers],
+                [scheduler.state_dict() for scheduler in self._schedulers],
+            )
+        )
+        """The parameter groups and the schedulers as the script has made them."""
+        split(self.tree(), lambda name, tensor: tensor)  # raises ConfigError if it could not be stored later
+
+    def groups(self) -> Iterator[dict[str, Any]]:
+        """Yield the parameter groups of all optimizers."""
+        for optimizer in self._optimizers:
+            yield from optimizer.param_groups
+
+    def step(self, factor: float) -> float:
+        """Step every optimizer, then every scheduler. Return the first group's learning rate in this step.
+
+        Args:
+            factor: On the learning rates that the schedulers give, or on the initial ones if there are no schedulers.
+        """
+        given = "lr" if self._schedulers else "initial_lr"
+        rates = [(settings, settings[given]) for settings in self.groups()]
+        for settings, rate in rates:
+            settings["lr"] = rate * float(factor)  # a schedule may return a number of numpy's or torch's
+        used = float(rates[0][0]["lr"])
+        if self._before_step is not None:
+            for optimizer in self._optimizers:
+                self._scaler.unscale_(optimizer)
+            self._before_step(self._model)
+        for optimizer in self._optimizers:
+            self._scaler.step(optimizer)
+        self._scaler.update()
+        if self._schedulers:
+            for settings, rate in rates:  # many schedulers derive the next learning rate from this one
+                settings["lr"] = rate
+            self._step_schedulers()
+        return used
+
+    def tree(self) -> Tree:
+        """Return the state; it refers to the live tensors."""
+        return {
+            "optimizers": [self._tree_of(optimizer) for optimizer in self._optimizers],
+            "schedulers": [scheduler.state_dict() for scheduler in self._schedulers],
+        }
+
+    def load(self, tree: Tree) -> None:
+        """Load exactly this state. Raise RecordError, and change nothing, if it is of other optimizers."""
+        difference = self._difference(tree)
+        if difference or len(tree["schedulers"]) != len(self._schedulers):
+            raise RecordError(difference or "the state has another number of schedulers: start all with one script")
+        for optimizer, stored in zip(self._optimizers, tree["optimizers"], strict=True):
+            _load(optimizer, _as_torch_has_it(stored))
+        for scheduler, state in zip(self._schedulers, tree["schedulers"], strict=True):
+            scheduler.load_state_dict(_like(scheduler.state_dict(), state))
+
+    def resume(self, tree: Tree, *, step: int, fresh: bool) -> bool:
+        """Continue at ``step`` with the moments of ``tree`` and the hyperparameters of the script.
+
+        Return whether the moments were loaded. They are not if they are of other optimizers and ``fresh`` is set;
+        without it, raise RecordError and change nothing.
+        """
+        difference = self._difference(tree)
+        if difference and not fresh:
+            raise RecordError(
+                f"{difference}: go back to what the checkpoint was written with, or continue with fresh moments: "
+                "--fresh-optimizer"
+            )
+        groups, schedulers = copy.deepcopy(self._initial)
+        for index, optimizer in enumerate(self._optimizers):
+            stored = {} if difference else _as_torch_has_it(tree["optimizers"][index])
+            for own, theirs in zip(groups[index], stored.get("param_groups", ()), strict=False):
+                own.update({name: theirs[name] for name in theirs if _is_counted(optimizer, name, own)})
+            _load(optimizer, {"state": stored.get("state", {}), "param_groups": groups[index]})
+        for scheduler, state in zip(self._schedulers, schedulers, strict=True):
+            scheduler.load_state_dict(state)
+        with warnings.catch_warnings():  # torch warns of schedulers that are stepped before their optimizer
+            warnings.simplefilter("ignore", UserWarning)
+            for _ in range(step):
+                self._step_schedulers()
+        return not difference
+
+    def _step_schedulers(self) -> None:
+        for scheduler in self._schedulers:
+            try:
+                scheduler.step()
+            except ValueError as error:  # OneCycleLR after its total_steps
+                raise ConfigError(f"the training's scheduler, {type(scheduler).__name__}: {error}") from error
+
+    def _tree_of(self, optimizer: Optimizer) -> Tree:
+        state = optimizer.state_dict()
+        return {
+            "class": type(optimizer).__name__,
+            "parameters": self._parameters(optimizer),
+            "state": {str(index): value for index, value in state["state"].items()},
+            "param_groups": state["param_groups"],
+        }
+
+    def _parameters(self, optimizer: Optimizer) -> list[list[str]]:
+        """Return the names of the parameters in each group."""
+        return [[self._names[id(each)] for each in settings["params"]] for settings in optimizer.param_groups]
+
+    def _difference(self, tree: Tree) -> str:
+        """Return how the optimizers of ``tree`` differ from these, as the beginning of a sentence; "" if not."""
+        theirs = [stored["class"] for stored in tree["optimizers"]]
+        mine = [type(optimizer).__name__ for optimizer in self._optimizers]
+        if theirs != mine:
+            return f"the state is of {' and '.join(theirs)}, and the training's optimizer is {' and '.join(mine)}"
+        for optimizer, stored in zip(self._optimizers, tree["optimizers"], strict=True):
+            old, new = stored["parameters"], self._parameters(optimizer)
+            name = type(optimizer).__name__
+            if len(old) != len(new):
+                return f"{name} has {len(new)} parameter groups, and {len(old)} in the state"
+            for index, (before, now) in enumerate(zip(old, new, strict=True)):
+                if before != now:
+                    odd = sorted(set(before) ^ set(now))
+                    which = f"for example {odd[0]}" if odd else "in another order"
+                    return f"parameter group {index} of {name} has other parameters than in the state, {which}"
+        return ""
+
+
+def several(given: Any) -> tuple[Any, ...]:
+    """Return what a training gives as one object or as a sequence."""
+    return tuple(given) if isinstance(given, Sequence) else (given,)
+
+
+def _as_torch_has_it(stored: Tree) -> Tree:
+    state = {int(index): value for index, value in stored["state"].items()}
+    return {"state": state, "param_groups": stored["param_groups"]}
+
+
+def _load(optimizer: Optimizer, stored: Tree) -> None:
+    """Load a state without a change of its types: torch converts moments to the type of their parameter."""
+    optimizer.load_state_dict(stored)
+    parameters = [each for settings in optimizer.param_groups for each in settings["params"]]
+    for index, values in stored["state"].items():
+        mine = optimizer.state[parameters[index]]
+        for name, value in values.items():
+            if isinstance(value, torch.Tensor) and value.dtype != mine[name].dtype:
+                mine[name] = value.to(mine[name].device)
+
+
+def _is_counted(optimizer: Optimizer, name: str, settings: dict[str, Any]) -> bool:
+    """Return whether an entry of a parameter group is not a hyperparameter but something that the optimizer counts.
+
+    Some count steps there (apex's FusedAdam, ScheduleFree). A hyperparameter is an argument of the optimizer's class.
+    """
+    arguments = inspect.signature(type(optimizer)).parameters
+    return name not in settings or (name in optimizer.defaults and name not in arguments)
+
+
+def _like(mine: Any, stored: Any) -> Any:
+    """Return a scheduler's stored state with MultiStepLR's milestones as a Counter, which is stored as a dict."""
+    if isinstance(mine, Counter):
+        return Counter(stored)
+    if isinstance(mine, dict):
+        return {name: _like(mine.get(name), value) for name, value in stored.items()}
+    if isinstance(mine, list) and len(mine) == len(stored):
+        return list(map(_like, mine, stored))
+    return stored
+
+
+def _check_optimizers(training: Training, optimizers: Sequence[Optimizer]) -> None:
+    known = {id(parameter) for parameter in training.model.parameters()}
+    given = [id(each) for one in optimizers for settings in one.param_groups for each in settings["params"]]
+    if not given:
+        raise ConfigError("the training has no optimizer: give it at least one")
+    if not known.issuperset(given):  # their gradients aren't summed, so they would differ between ranks
+        raise ConfigError(
+            "the training's optimizer has a parameter that its model doesn't have: build it over the model's "
+            "parameters, after what replaces those, and make others (a loss's own, say) part of the model"
+        )
+    if len(set(given)) < len(given):
+        raise ConfigError("two of the training's optimizers have the same parameter: each needs its own")
+    if any(isinstance(each, LBFGS) for each in optimizers):
+        raise ConfigError(
+            "the training's optimizer is LBFGS, which evaluates the loss several times in a step: a step "
+            "has one pass here; use another optimizer"
+        )
+
+
+def _check_schedulers(training: Training, optimizers: Sequence[Optimizer], schedulers: Sequence[LRScheduler]) -> None:
+    if schedulers and training.schedule is not constant:
+        raise ConfigError("the training has a schedule and a scheduler: give one of them")
+    for scheduler in schedulers:
+        name = type(scheduler).__name__
+        if isinstance(scheduler, ReduceLROnPlateau):
+            raise ConfigError(
+                "the training's scheduler is a ReduceLROnPlateau, which needs a metric: schedulers are stepped after "
+                "every step, and there is no metric then; use another one"
+            )
+        if not any(scheduler.optimizer is each for each in optimizers):
+            raise ConfigError(f"the training's scheduler, {name}, is of another optimizer than the training's")

@@ -1,0 +1,353 @@
+"""A small TCP server in every worker, and its clients: it serves the training state and answers pings.
+
+    server = PeerServer(Identity(secret, me.id), traits); server.start()     # its port goes into the member record
+    server.offer(uuid, tree); …; server.withdraw()                   # in the process that has the state
+    tree = fetch(me, address, uuid, wanted, deadline)                # in a process that needs it
+    look(me, address); ask_traits(me, address)                       # in any process, at any time
+
+It is independent of the process group. So it is the same for gloo and NCCL, and a large state does not delay
+collectives. Each connection begins with a handshake (see ``handshake``); only then are requests read. A request is a
+line of JSON. One thread answers pings and does nothing else. So a process that is busy with a long step answers; a
+frozen process does not, although its kernel still accepts connections. State, traits and the keys at which a generation
+meets are sent by one thread per request.
+
+Whoever can't authenticate can only open connections, so their number and time are limited, and the oldest of the
+address with most of them make room for new ones.
+
+A transfer that breaks off, stalls or does not match its checksums raises GroupBroken, because the remedy is the same: a
+new generation. The tree is read in place, not copied, so it must not change from ``offer`` to ``withdraw``.
+``withdraw`` ends running transfers. A receiver never accepts a state that was withdrawn during the transfer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import selectors
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tidewater.elastic.errors import ConfigError, GroupBroken, RecordError
+from tidewater.elastic.group.addresses import Address, listen
+from tidewater.elastic.membership.missing import Sign
+from tidewater.elastic.membership.traits import Traits
+from tidewater.elastic.peer import handshake, keyvalue, transfer
+from tidewater.elastic.peer.handshake import Identity, Responder, Stranger
+from tidewater.elastic.tree import Tree
+
+PING = b'{"ping": true}\n'
+PONG = b"pong\n"
+
+_CONNECT_SECONDS = 0.5
+_STALL_SECONDS = 3.0
+_WAIT_SECONDS = 0.5
+"""Interval at which a sender without an offer tells the receiver that it is alive."""
+_REQUEST_SECONDS = 600.0
+_IDLE_SECONDS = 60.0
+_BACKLOG = 512
+_MOST_REQUEST = 4096
+_MOST_TRAITS = 1 << 26
+MOST_STRANGERS = 128
+"""Connections that have not authenticated. The most file descriptors of a process are often 1024."""
+STRANGER_SECONDS = 5.0
+"""Time to authenticate."""
+_MOST_CALLERS = 512
+"""Connections that have authenticated and wait for requests."""
+_MOST_REQUESTS = 256
+"""Requests that are answered by a thread at the same time."""
+_MOST_TRANSFERS = 16
+"""States that are sent at the same time; further receivers wait."""
+GONE = (errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ENETUNREACH)
+"""Errors of a connection attempt when nothing listens: the process has ended."""
+
+
+@dataclass(frozen=True)
+class _Offer:
+    uuid: int
+    parcel: transfer.Parcel
+
+
+@dataclass
+class _Caller:
+    """A connection whose next request has not arrived completely yet."""
+
+    host: str
+    responder: Responder | None
+    """None when it has authenticated."""
+    received: bytearray = field(default_factory=bytearray)
+    heard_at: float = field(default_factory=time.monotonic)
+    """Monotonic time of its last request, or of the beginning if it has not authenticated."""
+
+
+class PeerServer:
+    """Answers peers: pings in one thread, other requests in one thread each."""
+
+    def __init__(self, identity: Identity, traits: Traits | None = None) -> None:
+        self.identity = identity
+        """By which it authenticates to its clients, and they to it."""
+        self.board = keyvalue.Board()
+        """The keys of the generations in which this process has rank 0."""
+        self._traits = traits
+        self._listener = listen(_BACKLOG)
+        self._listener.setblocking(False)
+        self.port = int(self._listener.getsockname()[1])
+        self._offer: _Offer | None = None
+        self._condition = threading.Condition()
+        self._strangers: dict[socket.socket, _Caller] = {}
+        self._callers: dict[socket.socket, _Caller] = {}
+        self._requests: set[socket.socket] = set()
+        self._transfers: set[socket.socket] = set()
+        self._slots = threading.Semaphore(_MOST_TRANSFERS)
+
+    def start(self) -> None:
+        """Start answering."""
+        os.register_at_fork(after_in_child=self._close_in_child)
+        threading.Thread(target=self._answer, name="peer-server", daemon=True).start()
+
+    def offer(self, uuid: int, tree: Tree) -> None:
+        """Serve ``tree`` to the members of that generation. It must not change until ``withdraw``.
+
+        Raise ConfigError if the tree contains something that can't be sent.
+        """
+        offer = _Offer(uuid, transfer.Parcel.of(tree))
+        with self._condition:
+            self._offer = offer
+            self._condition.notify_all()
+
+    def withdraw(self) -> None:
+        """Stop serving the state and release it. Running transfers fail. Safe to call twice."""
+        with self._condition:
+            self._offer = None
+            for connection in self._transfers:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def _close_in_child(self) -> None:
+        # A data loader's process must not keep its parent's sockets open: the parent would seem alive after its end.
+        # Not through the selector: it is shared with the parent, which still needs its registrations.
+        for connection in [self._listener, *self._strangers, *self._callers, *self._requests]:
+            connection.close()
+
+    def _answer(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._listener, selectors.EVENT_READ)
+            while True:
+                for key, _ in selector.select(STRANGER_SECONDS / 5 if self._strangers else _IDLE_SECONDS):
+                    connection = key.fileobj
+                    if connection is self._listener:
+                        self._accept(selector)
+                    elif isinstance(connection, socket.socket) and connection in self._strangers:
+                        self._authenticate(selector, connection)
+                    elif isinstance(connection, socket.socket) and connection in self._callers:
+                        self._read(selector, connection)
+                self._sweep(selector)
+
+    def _accept(self, selector: selectors.BaseSelector) -> None:
+        if len(self._strangers) >= MOST_STRANGERS:
+            self._make_room(selector)
+        try:
+            connection, (host, *_) = self._listener.accept()
+        except OSError:  # the client has disconnected, or no file descriptor is left; in that case avoid a busy loop
+            if not self._make_room(selector):
+                time.sleep(0.01)
+            return
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        responder = Responder(self.identity)
+        self._strangers[connection] = _Caller(host, responder)
+        selector.register(connection, selectors.EVENT_READ)
+        with contextlib.suppress(OSError):
+            connection.send(responder.challenge)
+
+    def _make_room(self, selector: selectors.BaseSelector) -> bool:
+        """Close the oldest stranger of the address that has most of them. Return False if there is none."""
+        if not self._strangers:
+            return False
+        ((most, _),) = Counter(caller.host for caller in self._strangers.values()).most_common(1)
+        oldest = next(each for each, caller in self._strangers.items() if caller.host == most)
+        self._forget(selector, oldest).close()
+        return True
+
+    def _authenticate(self, selector: selectors.BaseSelector, connection: socket.socket) -> None:
+        caller = self._strangers[connection]
+        try:
+            data = connection.recv(handshake.HELLO - len(caller.received))
+            caller.received += data
+            if not data:
+                raise ConnectionResetError
+            if caller.responder is None or len(caller.received) < handshake.HELLO:
+                return
+            proof, known = caller.responder.answer(bytes(caller.received))
+            connection.send(proof)
+            if not known:
+                raise Stranger
+        except OSError:
+            self._forget(selector, connection).close()
+            return
+        del self._strangers[connection]
+        if len(self._callers) >= _MOST_CALLERS:
+            idle = min(self._callers, key=lambda each: self._callers[each].heard_at)
+            self._forget(selector, idle).close()
+        self._callers[connection] = _Caller(caller.host, None)
+
+    def _read(self, selector: selectors.BaseSelector, connection: socket.socket) -> None:
+        caller = self._callers[connection]
+        try:
+            seen = connection.recv(_MOST_REQUEST, socket.MSG_PEEK)
+            data = connection.recv(seen.find(b"\n") + 1 or len(seen))  # what follows may be for another thread
+        except OSError:
+            data = b""
+        caller.heard_at = time.monotonic()
+        caller.received += data
+        if not data or len(caller.received) > _MOST_REQUEST:
+            self._forget(selector, connection).close()
+        elif data.endswith(b"\n"):
+            line, caller.received = bytes(caller.received), bytearray()
+            self._reply(selector, connection, line)
+
+    def _reply(self, selector: selectors.BaseSelector, connection: socket.socket, line: bytes) -> None:
+        try:
+            request = dict(json.loads(line))
+            if "ping" in request:
+                connection.send(PONG)
+                return
+            if len(self._requests) >= _MOST_REQUESTS:
+                raise OSError("too many requests at the same time")
+            self._forget(selector, connection)
+            self._requests.add(connection)
+            threading.Thread(target=self._send, args=(connection, request), name="peer-send", daemon=True).start()
+        except (OSError, ValueError, TypeError):
+            self._forget(selector, connection).close()
+
+    def _sweep(self, selector: selectors.BaseSelector) -> None:
+        """Close what does not authenticate in time, and what a peer left open when it was cut off or powered off."""
+        now = time.monotonic()
+        for callers, seconds in ((self._strangers, STRANGER_SECONDS), (self._callers, _IDLE_SECONDS)):
+            for connection in [each for each, caller in callers.items() if caller.heard_at < now - seconds]:
+                self._forget(selector, connection).close()
+
+    def _forget(self, selector: selectors.BaseSelector, connection: socket.socket) -> socket.socket:
+        if self._callers.pop(connection, None) or self._strangers.pop(connection, None):
+            selector.unregister(connection)
+        return connection
+
+    def _send(self, connection: socket.socket, request: dict[str, object]) -> None:
+        try:
+            with connection, contextlib.suppress(OSError, ValueError, TypeError, IndexError):
+                connection.settimeout(_IDLE_SECONDS)
+                if "traits" in request and self._traits:
+                    connection.sendall(self._traits.to_json() + b"\n")
+                elif "meet" in request:
+                    keyvalue.serve(connection, self.board.at(int(str(request["meet"]))))
+                elif "state" in request:
+                    self._send_state(connection, int(str(request["state"])))
+        finally:
+            self._requests.discard(connection)
+
+    def _send_state(self, connection: socket.socket, uuid: int) -> None:
+        offer = self._wait_for_offer(connection, uuid)
+        while not self._slots.acquire(timeout=_WAIT_SECONDS):
+            transfer.send_wait(connection)
+        try:
+            with self._condition:
+                if self._offer is not offer:
+                    return
+                self._transfers.add(connection)
+            transfer.send(connection, offer.parcel, lambda: self._offer is offer)
+        finally:
+            self._slots.release()
+            with self._condition:
+                self._transfers.discard(connection)
+
+    def _wait_for_offer(self, connection: socket.socket, uuid: int) -> _Offer:
+        until = time.monotonic() + _REQUEST_SECONDS
+        while time.monotonic() < until:
+            with self._condition:
+                self._condition.wait_for(lambda: self._offer is not None and self._offer.uuid == uuid, _WAIT_SECONDS)
+                if self._offer is not None and self._offer.uuid == uuid:
+                    return self._offer
+            transfer.send_wait(connection)
+        raise OSError(f"no state was offered to generation {uuid}")
+
+
+def fetch(me: Identity, address: Address, uuid: int, wanted: Callable[[], None], deadline: float) -> Tree:
+    """Return the state that the peer offers to generation ``uuid``; its tensors are on the CPU.
+
+    Args:
+        me: This process.
+        address: The peer's.
+        uuid: Uuid of the generation.
+        wanted: Called several times a second; raises GroupBroken when the generation is not wanted any more.
+        deadline: Monotonic time after which GroupBroken is raised.
+    """
+
+    def check() -> None:
+        wanted()
+        if time.monotonic() > deadline:
+            raise OSError("it did not arrive in time")
+
+    try:
+        with _request(me, address, {"state": uuid}, _STALL_SECONDS, check) as connection:
+            return transfer.receive(connection, check, _STALL_SECONDS)
+    except (OSError, ValueError, KeyError, RecordError) as error:
+        raise GroupBroken(f"the state could not be fetched from {address}: {error}") from error
+
+
+def ask_traits(me: Identity, address: Address, *, seconds: float = 2.0) -> Traits | None:
+    """Return the traits of a peer; None if it does not answer within ``seconds``. Raise Stranger if it is another
+    process, or has another secret."""
+    until = time.monotonic() + seconds
+    try:
+        with _request(me, address, {"traits": True}, seconds) as connection:
+            received = bytearray()
+            while not received.endswith(b"\n"):
+                connection.settimeout(max(until - time.monotonic(), 0.001))
+                data = connection.recv(_MOST_REQUEST)
+                if not data or len(received) > _MOST_TRAITS or time.monotonic() > until:
+                    return None
+                received += data
+            return Traits.from_json(bytes(received))
+    except Stranger:
+        raise
+    except (OSError, ValueError, ConfigError, RecordError):
+        return None
+
+
+def look(me: Identity, address: Address, *, seconds: float = _CONNECT_SECONDS) -> Sign:
+    """Ping a member's process once. Return the result."""
+    try:
+        with handshake.connect(me, address, seconds=seconds) as connection:
+            connection.sendall(PING)
+            handshake.exactly(connection, len(PONG), time.monotonic() + seconds)
+    except (ConnectionError, Stranger):  # nothing, or another process, listens at its port
+        return Sign.ENDED
+    except OSError:  # includes EHOSTUNREACH, which an interrupted network causes
+        return Sign.SILENT
+    return Sign.ANSWERS
+
+
+def is_gone(address: Address) -> bool:
+    """Return whether nothing listens at the address, so the process has ended. A silent peer is not gone."""
+    try:
+        with socket.create_connection(address[:2], timeout=_CONNECT_SECONDS):
+            return False
+    except OSError as error:
+        return error.errno in GONE
+
+
+def _request(
+    me: Identity,
+    address: Address,
+    request: dict[str, object],
+    seconds: float,
+    check: Callable[[], None] | None = None,
+) -> socket.socket:
+    connection = handshake.connect(me, address, seconds=seconds, check=check)
+    connection.sendall(json.dumps(request).encode() + b"\n")
+    return connection

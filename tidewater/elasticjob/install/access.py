@@ -1,0 +1,69 @@
+"""What the controller may do: the least with which it can do its work.
+
+It can't read Secrets and ConfigMaps, run commands in pods, or change a job's spec. Leases it writes only in its own
+namespace. Whoever may create ElasticJobs in a namespace can start pods there, through the controller, with any of that
+namespace's service accounts: give the right to create them to those who may create pods.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidewater.contract import labels
+from tidewater.elasticjob import names
+
+Manifest = dict[str, Any]
+
+RBAC = "rbac.authorization.k8s.io"
+
+CLUSTER_RULES: tuple[Manifest, ...] = (
+    # `delete` is for ttlSecondsAfterFinished.
+    {"apiGroups": [names.GROUP], "resources": [names.PLURAL], "verbs": ["get", "list", "watch", "delete"]},
+    {"apiGroups": [names.GROUP], "resources": [f"{names.PLURAL}/status"], "verbs": ["patch"]},
+    # Needed to own pods in a way that delays the job's deletion, where the admission plug-in
+    # OwnerReferencesPermissionEnforcement is on.
+    {"apiGroups": [names.GROUP], "resources": [f"{names.PLURAL}/finalizers"], "verbs": ["update"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "create", "delete"]},
+    {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "list", "watch", "create"]},
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
+    # `watch` is for those of Karpenter, which say why a pod gets no node.
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch", "watch"]},
+    # Their conditions say so where there is no event. A cluster without Karpenter has no such kinds.
+    {"apiGroups": ["karpenter.sh"], "resources": ["nodeclaims", "nodepools"], "verbs": ["watch"]},
+    {"apiGroups": ["karpenter.k8s.aws"], "resources": ["ec2nodeclasses"], "verbs": ["watch"]},
+)
+"""In all namespaces."""
+
+OWN_RULES: tuple[Manifest, ...] = (
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
+)
+"""In the controller's namespace: the Lease by which one of the replicas leads."""
+
+
+def manifests(name: str, namespace: str) -> list[Manifest]:
+    """Return the service account, its roles, and their bindings."""
+    own = labels.component(labels.COMPONENT_CONTROLLER, instance=name)
+    subjects = [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]
+
+    def metadata(*, within: str | None) -> Manifest:
+        return {"name": name, "labels": own, **({"namespace": within} if within else {})}
+
+    def role(kind: str, rules: tuple[Manifest, ...], *, within: str | None) -> list[Manifest]:
+        return [
+            {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": metadata(within=within), "rules": list(rules)},
+            {
+                "apiVersion": f"{RBAC}/v1",
+                "kind": f"{kind}Binding",
+                "metadata": metadata(within=within),
+                "roleRef": {"apiGroup": RBAC, "kind": kind, "name": name},
+                "subjects": subjects,
+            },
+        ]
+
+    account = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": metadata(within=namespace),
+        "automountServiceAccountToken": False,  # the pods mount their own
+    }
+    return [account, *role("ClusterRole", CLUSTER_RULES, within=None), *role("Role", OWN_RULES, within=namespace)]

@@ -1,0 +1,386 @@
+"""What an ElasticJob is, as frozen dataclasses: the one place where its fields, defaults and bounds are written.
+
+The CustomResourceDefinition (`crd`), what `kubectl explain` prints and what the controller reads (`codec`) are all
+made from these classes. A field is `snake_case` here and `camelCase` in the API; None means that it is not set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated
+
+from tidewater.elasticjob import names, pod_template
+from tidewater.elasticjob.about import About
+from tidewater.elasticjob.choices import (
+    CleanPodPolicy,
+    Launcher,
+    PodNames,
+    RestartPolicy,
+    RestartScope,
+    State,
+    SuccessPolicy,
+)
+from tidewater.elasticjob.names import DNS_LABEL
+from tidewater.elasticjob.status import MOST_TYPES, Condition, ReplicaStatus, Status
+
+__all__ = [
+    "DNS_LABEL",
+    "LONGEST_SECONDS",
+    "LONGEST_TYPE",
+    "MOST_REPLICAS",
+    "MOST_TYPES",
+    "REPLICA_TYPE",
+    "CleanPodPolicy",
+    "Condition",
+    "ElasticJob",
+    "JobSpec",
+    "Launcher",
+    "PodNames",
+    "ReplicaSpec",
+    "ReplicaStatus",
+    "RestartPolicy",
+    "RestartScope",
+    "SchedulingPolicy",
+    "State",
+    "Status",
+    "SuccessPolicy",
+]
+
+MOST_REPLICAS = 5000
+"""Pods of one type: as many as Kubernetes supports nodes in a cluster, see
+https://kubernetes.io/docs/setup/best-practices/cluster-large/"""
+
+LONGEST_TYPE = 40
+LONGEST_SECONDS = 2**31 - 1
+"""68 years, so that any moment plus such a duration is a date that Python can represent."""
+
+REPLICA_TYPE = "^[A-Za-z][A-Za-z0-9]*$"
+"""Without a dash, which separates the parts of a pod's name. Roles of TorchX are in lower case."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaSpec:
+    """Pods of one type: how many, from which template, and what happens when one of them fails."""
+
+    replicas: Annotated[
+        int,
+        About(
+            "Number of pods that is wanted. For Worker, `kubectl scale` sets it, at any time and without an"
+            " interruption; it must be between spec.minReplicas and spec.maxReplicas.",
+            minimum=0,
+            maximum=MOST_REPLICAS,
+        ),
+    ] = 1
+    min_replicas: Annotated[
+        int | None,
+        About(
+            "Fewest pods of this type with which the job can run. Defaults to replicas. Not for Worker, whose"
+            " minimum is spec.minReplicas.",
+            minimum=0,
+            maximum=MOST_REPLICAS,
+        ),
+    ] = None
+    max_replicas: Annotated[
+        int | None,
+        About(
+            "Most pods of this type. Defaults to replicas. Not for Worker, whose maximum is spec.maxReplicas.",
+            minimum=0,
+            maximum=MOST_REPLICAS,
+        ),
+    ] = None
+    pod_names: Annotated[
+        PodNames,
+        About(
+            "How the pods are named. Indexed: JOB-TYPE-0 and so on; a replacement has the name of the pod that it"
+            " replaces. Successive: a replacement has the next number that no pod of this type has had. Single:"
+            " JOB-TYPE without a number, for at most one pod. Immutable.",
+            immutable=True,
+        ),
+    ] = PodNames.INDEXED
+    index_label: Annotated[
+        str | None,
+        About(
+            "Key of a further label that each pod has, with its index as the value; in addition to replica-index."
+            " Immutable.",
+            pattern=names.LABEL_KEY,
+            max_length=names.LONGEST_LABEL_KEY,
+        ),
+    ] = None
+    restart_policy: Annotated[
+        RestartPolicy,
+        About(
+            "What happens after a container fails. Always and OnFailure: the kubelet restarts it in its pod. Never:"
+            " its pod is not replaced. ExitCode: the pod is replaced if the exit code is 130, 137, 138, 143 or one of"
+            " retryableExitCodes; any other non-zero code is permanent. A pod that was evicted or preempted, or whose"
+            " node was lost, is always replaced. Overrides the template's own restartPolicy."
+        ),
+    ] = RestartPolicy.EXIT_CODE
+    retryable_exit_codes: Annotated[
+        tuple[int, ...],
+        About(
+            "Further exit codes after which restartPolicy ExitCode replaces a pod.",
+            minimum=1,
+            maximum=255,
+            most=255,
+            list_type="set",
+        ),
+    ] = ()
+    template: Annotated[
+        Mapping[str, object],
+        About(
+            "The pods' template, as of a Deployment. The container that trains is named elasticjob-worker, or is the"
+            " only one. After a change of the template all pods are replaced.",
+            schema=pod_template.schema,
+        ),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchedulingPolicy:
+    """How the job shares a cluster with others."""
+
+    min_available: Annotated[
+        int | None,
+        About(
+            "Number of workers for which there must be room before a job of a queue starts. Defaults to"
+            " spec.minReplicas; at most spec.maxReplicas.",
+            minimum=1,
+            maximum=MOST_REPLICAS,
+        ),
+    ] = None
+    queue: Annotated[
+        str | None,
+        About(
+            "Name of the queue in which the job waits until all of its minimum can start, every replica type"
+            " included. A job without a queue starts at once.",
+            pattern=DNS_LABEL,
+            max_length=names.LONGEST_NAME,
+        ),
+    ] = None
+    core_priority_class_name: Annotated[
+        str | None,
+        About(
+            "Priority class of the workers below spec.minReplicas and of all pods of other types. Defaults to the"
+            " template's.",
+            min_length=1,
+            max_length=253,
+        ),
+    ] = None
+    surge_priority_class_name: Annotated[
+        str | None,
+        About(
+            "Priority class of the workers above spec.minReplicas, which pods of a higher priority may displace while"
+            " the job goes on. Defaults to the template's.",
+            min_length=1,
+            max_length=253,
+        ),
+    ] = None
+    priority: Annotated[
+        int,
+        About(
+            "Order within the queue: a higher number first, then the older job.",
+            minimum=-1_000_000_000,
+            maximum=1_000_000_000,
+        ),
+    ] = 0
+    queue_timeout_seconds: Annotated[
+        int,
+        About(
+            "How long a job of a queue may hold pods while its minimum cannot start. After that it gives its room back"
+            " and the next job of the queue is tried.",
+            minimum=1,
+            maximum=7 * 86400,
+        ),
+    ] = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSpec:
+    """What is wanted of a job."""
+
+    rdzv_endpoint: Annotated[
+        str,
+        About(
+            "Where the workers meet, as host:port. Of launcher torchelastic an etcd server. Immutable.",
+            pattern=r"^\S+$",
+            max_length=1024,
+            immutable=True,
+        ),
+    ]
+    replica_specs: Annotated[
+        Mapping[str, ReplicaSpec],
+        About(
+            "The job's pods by type. Worker is required and elastic; others, such as Master, PS or a role of TorchX,"
+            " may be added. The set of types is immutable.",
+            pattern=REPLICA_TYPE,
+            max_length=LONGEST_TYPE,
+            most=MOST_TYPES,
+        ),
+    ]
+    min_replicas: Annotated[
+        int | None,
+        About(
+            "Fewest workers with which the training can run. Defaults to replicaSpecs.Worker.replicas.",
+            minimum=1,
+            maximum=MOST_REPLICAS,
+        ),
+    ] = None
+    max_replicas: Annotated[
+        int | None,
+        About("Most workers. Defaults to replicaSpecs.Worker.replicas.", minimum=1, maximum=MOST_REPLICAS),
+    ] = None
+    launcher: Annotated[
+        Launcher | None,
+        About(
+            "How a worker learns of its job. torchelastic: --rdzv_backend=etcd, --rdzv_endpoint, --rdzv_id and --nnodes"
+            " are put before the arguments of its containers. torchrun: the same for today's torchrun, --rdzv-backend"
+            " and so on. tidewater: environment variables TIDEWATER_*. none: nothing is added. Defaults to the"
+            " annotation tidewater.dev/launcher, then to torchelastic. Immutable."
+        ),
+    ] = None
+    rdzv_backend: Annotated[
+        str,
+        About(
+            "Rendezvous backend of launcher torchrun; the other launchers do not use it. Immutable.",
+            pattern=r"^[A-Za-z0-9][-_.A-Za-z0-9]*$",
+            max_length=names.LONGEST_NAME,
+            immutable=True,
+        ),
+    ] = "c10d"
+    success_policy: Annotated[
+        SuccessPolicy,
+        About(
+            "Whose exit with 0 is the job's success. Rank0: that of pod 0 of type Master if there is one, else of"
+            " Worker. AnyWorker: that of any worker. AllWorkers: that of every worker. AllPods: that of every pod of"
+            " every type, but for those that failed for good if their type has its minimum without them."
+        ),
+    ] = SuccessPolicy.RANK0
+    restart_scope: Annotated[
+        RestartScope,
+        About(
+            "What is made anew when a pod is replaced because it failed or was disrupted. Pod: that pod. Job: all pods"
+            " of the job, including those that have exited with 0; this counts once against backoffLimit, and the"
+            " kubelet restarts no container."
+        ),
+    ] = RestartScope.POD
+    clean_pod_policy: Annotated[
+        CleanPodPolicy,
+        About(
+            "Which pods a finished job loses. None: those that are Pending; if it has failed, also those that run."
+            " Running: those that are Pending or run. All: all."
+        ),
+    ] = CleanPodPolicy.NONE
+    ttl_seconds_after_finished: Annotated[
+        int | None,
+        About(
+            "The job is deleted this many seconds after it has finished. Default: never.",
+            minimum=0,
+            maximum=LONGEST_SECONDS,
+        ),
+    ] = None
+    active_deadline_seconds: Annotated[
+        int | None,
+        About(
+            "The job fails when it has run for this many seconds; the time in which it is suspended or waits in a"
+            " queue does not count. Default: never.",
+            minimum=1,
+            maximum=LONGEST_SECONDS,
+        ),
+    ] = None
+    backoff_limit: Annotated[
+        int,
+        About(
+            "The job fails after this many failures that were retried. Evictions, preemptions and lost nodes do not"
+            " count.",
+            minimum=0,
+            maximum=2**31 - 1,
+        ),
+    ] = 20
+    suspend: Annotated[
+        bool, About("Delete all pods and keep the job. Setting it back to false resumes the training.")
+    ] = False
+    autoscale: Annotated[
+        bool,
+        About(
+            "Grow above replicaSpecs.Worker.replicas, towards maxReplicas, while there is room in the cluster, and"
+            " give the room back when others wait for it."
+        ),
+    ] = False
+    sizes: Annotated[
+        tuple[int, ...],
+        About(
+            "Numbers of workers with which the training may run, each between minReplicas and maxReplicas. The largest"
+            " that is not above the wanted number is used; minReplicas is always allowed. Excludes sizeStep.",
+            minimum=1,
+            maximum=MOST_REPLICAS,
+            most=64,
+            list_type="set",
+        ),
+    ] = ()
+    size_step: Annotated[
+        int | None,
+        About(
+            "The training may run with minReplicas workers, or with that number and a multiple of this one. Excludes"
+            " sizes.",
+            minimum=1,
+            maximum=MOST_REPLICAS,
+        ),
+    ] = None
+    snooze_seconds: Annotated[
+        int,
+        About(
+            "With autoscale: how long to wait before growing again after an added worker found no room.",
+            minimum=1,
+            maximum=86400,
+        ),
+    ] = 60
+    scheduling_policy: Annotated[SchedulingPolicy, About("How the job shares a cluster with others.")] = (
+        SchedulingPolicy()
+    )
+
+    @property
+    def worker(self) -> ReplicaSpec:
+        """Return the spec of type Worker, which every job has."""
+        return self.replica_specs[names.WORKER]
+
+    def bounds(self, type: str) -> tuple[int, int]:
+        """Return the fewest and the most pods of a replica type, with the defaults taken into account."""
+        replica = self.replica_specs[type]
+        limits = self if type == names.WORKER else replica
+        low = replica.replicas if limits.min_replicas is None else limits.min_replicas
+        high = replica.replicas if limits.max_replicas is None else limits.max_replicas
+        return low, high
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElasticJob:
+    """A job as the API server has it."""
+
+    name: str
+    namespace: str
+    spec: JobSpec
+    uid: str = ""
+    generation: int = 0
+    resource_version: str = ""
+    created: datetime | None = None
+    deleting: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    status: Status = field(default_factory=Status)
+
+    @property
+    def launcher(self) -> Launcher:
+        """Return the launcher: the spec's, else the annotation's, else the old one."""
+        return self.spec.launcher or Launcher(self.annotations.get(names.ANNOTATION_LAUNCHER, Launcher.TORCHELASTIC))
+
+    def bounds(self, type: str) -> tuple[int, int]:
+        """Return the fewest and the most pods of a replica type, with the defaults taken into account."""
+        return self.spec.bounds(type)
+
+    def pod_name(self, type: str, index: int) -> str:
+        """Return the name of the pod of a replica type with this index."""
+        if self.spec.replica_specs[type].pod_names is PodNames.SINGLE:
+            return names.single_pod_name(self.name, type)
+        return names.pod_name(self.name, type, index)

@@ -1,0 +1,110 @@
+"""The status of an ElasticJob: the part of the model that the controller writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated
+
+from tidewater.elasticjob.about import About
+from tidewater.elasticjob.choices import State
+
+MOST_TYPES = 8
+"""Replica types of a job."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaStatus:
+    """Numbers of one type's pods, by state."""
+
+    active: Annotated[int, About("Pods that run and are not being deleted.")] = 0
+    pending: Annotated[int, About("Pods that have not started, for example because no node has room.")] = 0
+    succeeded: Annotated[int, About("Pods that exited with 0.")] = 0
+    failed: Annotated[int, About("Pods that failed and still exist.")] = 0
+    next_index: Annotated[
+        int | None,
+        About("With podNames Successive: the lowest number that no pod of this type has had or is about to get."),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """One thing that is true or false of the job, since when and why."""
+
+    type: Annotated[
+        str, About("Created, Running, Restarting, Suspended, Succeeded or Failed.", min_length=1, max_length=316)
+    ]
+    status: Annotated[str, About("True, False or Unknown.", pattern="^(True|False|Unknown)$", max_length=7)]
+    reason: Annotated[str, About("Why, in one word for programs.", max_length=1024)] = ""
+    message: Annotated[str, About("Why, in a sentence for people.", max_length=32768)] = ""
+    observed_generation: Annotated[int, About("The job's metadata.generation that the condition is about.")] = 0
+    last_update_time: Annotated[datetime | None, About("When anything of the condition last changed.")] = None
+    last_transition_time: Annotated[datetime | None, About("When the condition last became true or false.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """What the controller has seen and done. It alone writes it."""
+
+    state: Annotated[State | None, About("Where the job is in its life, in one word.")] = None
+    waiting: Annotated[
+        str,
+        About("Why pods that the job aims for don't run, in one word; empty if they do, or only have to start."),
+    ] = ""
+    conditions: Annotated[
+        tuple[Condition, ...], About("What is true of the job, by type.", most=16, list_type="map", list_key="type")
+    ] = ()
+    replica_statuses: Annotated[
+        Mapping[str, ReplicaStatus], About("Numbers of pods by type and state.", most=MOST_TYPES)
+    ] = field(default_factory=dict)
+    replicas: Annotated[int, About("Workers that exist and are not ending, as the scale subresource shows.")] = 0
+    selector: Annotated[str, About("Label selector of the workers, for autoscalers.")] = ""
+    desired: Annotated[int, About("Number of workers that the controller aims for now.")] = 0
+    settled_replicas: Annotated[
+        int | None,
+        About("The wanted number of workers that was last reached, or with which the job finished; 0 while suspended."),
+    ] = None
+    restarts: Annotated[int, About("Failures that count against backoffLimit.")] = 0
+    counted: Annotated[
+        Mapping[str, int], About("Of pods that still exist, by uid: how many of their failures are in restarts.")
+    ] = field(default_factory=dict)
+    out_of_memory: Annotated[
+        Mapping[str, int],
+        About(
+            "By pod: how many times in a row it used more memory than its limit, each within ten minutes. With podNames"
+            " Successive it counts for the pods that it replaced, too."
+        ),
+    ] = field(default_factory=dict)
+    job_restarts: Annotated[
+        int | None,
+        About(
+            "With restartScope Job: how many times all pods were deleted to be made anew, or because the job was"
+            " suspended or waited in its queue."
+        ),
+    ] = None
+    restart_time: Annotated[
+        datetime | None, About("With restartScope Job: not before this time are the pods made anew.")
+    ] = None
+    observed_generation: Annotated[int, About("The metadata.generation that this status is about.")] = 0
+    start_time: Annotated[
+        datetime | None, About("Since when the job is active: has been neither suspended nor queued.")
+    ] = None
+    completion_time: Annotated[datetime | None, About("When the job succeeded or failed.")] = None
+    last_reconcile_time: Annotated[datetime | None, About("When this status was last changed.")] = None
+    last_failure_time: Annotated[
+        datetime | None, About("When the last failure was counted; the back-off starts then.")
+    ] = None
+    snoozed_until: Annotated[datetime | None, About("With autoscale: not to grow before this time.")] = None
+    whole_since: Annotated[
+        datetime | None, About("Since when a job of a queue has had room for all of its minimum.")
+    ] = None
+    queued_since: Annotated[
+        datetime | None, About("Since when the job waits in the queue; if it missed a turn, since the end of the last.")
+    ] = None
+    turn_since: Annotated[
+        datetime | None, About("Since when it is the job's turn in the queue, while its minimum has no room.")
+    ] = None
+    turns_missed: Annotated[
+        int, About("Turns in the queue in which the job found no room for its minimum, since it last had it.")
+    ] = 0
