@@ -26,7 +26,7 @@ from tidewater.controller.cluster.client import JOBS, NODES, PODS, SERVICES, Clu
 from tidewater.controller.cluster.mirror import Change, Entry, Key, Mirror, Report
 from tidewater.controller.decide.actions import CreatePod
 from tidewater.controller.decide.observed import JobView, NodeView, PodView, node_view, pod_view, type_keys
-from tidewater.controller.provisioning.hearing import Hearing
+from tidewater.controller.provisioning.event_watch import EventWatch
 from tidewater.controller.queues import Queues
 from tidewater.elasticjob import codec, names
 from tidewater.elasticjob.model import ElasticJob, PodNames
@@ -115,7 +115,7 @@ class Store:
         self._unused: dict[str, set[tuple[str, int]]] = {}
         self._decoded: OrderedDict[tuple[str, int], tuple[ElasticJob, Mapping[str, str]]] = OrderedDict()
         self._queues = Queues(due)
-        self._hearing = Hearing(cluster, namespace, self._provisioning_changed, report)
+        self._hearing = EventWatch(cluster, namespace, self._provisioning_changed, report)
         self.jobs = Mirror(cluster, Source(JOBS, namespace), read_job, self._job_changed, report)
         self.pods = Mirror(cluster, Source(PODS, namespace, SELECTOR), read_pod, self._pod_changed, report)
         self.services = Mirror(

@@ -27,7 +27,7 @@ from tidewater.contract import exit_codes, keys
 from tidewater.elastic.config import AddFlags, Config, no_flags
 from tidewater.elastic.errors import ConfigError, Diverged, Drifted, RecordError, Refused, StoreError, TrainerError
 from tidewater.elastic.etcd.client import EtcdStore
-from tidewater.elastic.etcd.contact import WHERE, first_contact
+from tidewater.elastic.etcd.probe import WHERE, first_contact
 from tidewater.elastic.etcd.secret import obtain, restore
 from tidewater.elastic.group.addresses import route_to
 from tidewater.elastic.launch import launcher

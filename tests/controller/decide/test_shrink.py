@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.controller.decide.world import NOW, created, deleted, job, nodes, pod, running, view
-from tidewater.controller.decide.crews import Crew, crews
 from tidewater.controller.decide.decision import decide
 from tidewater.controller.decide.observed import PodView
+from tidewater.controller.decide.replica_groups import Crew, crews
 from tidewater.controller.decide.shrink import leaving
 from tidewater.elasticjob.choices import PodNames
 

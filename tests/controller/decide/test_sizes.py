@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decide.world import NOW, ago, created, deleted, job, later, pod, running, view
-from tidewater.controller.decide.crews import crews
 from tidewater.controller.decide.decision import decide
 from tidewater.controller.decide.observed import Admission, PodView
+from tidewater.controller.decide.replica_groups import crews
 from tidewater.controller.decide.sizes import above, floor
 from tidewater.elasticjob.model import ElasticJob
 from tidewater.elasticjob.status import Status

@@ -9,7 +9,7 @@ import pytest
 from tests.controller.fakes import karpenter
 from tests.controller.fakes.karpenter import LAUNCHED, NO_SUBNETS, POOL_UNREADY, READY, REFUSED, UNTRIED, condition
 from tidewater.controller.provisioning.conditions import NOT_READY, launch, node_class, unready
-from tidewater.controller.provisioning.told import Told
+from tidewater.controller.provisioning.messages import Told
 
 
 @pytest.mark.parametrize(

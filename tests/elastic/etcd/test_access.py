@@ -16,7 +16,7 @@ from tests.elastic.workers import free_port
 from tidewater.elastic.errors import ConfigError, StoreError
 from tidewater.elastic.etcd.access import Access
 from tidewater.elastic.etcd.client import EtcdStore
-from tidewater.elastic.etcd.contact import first_contact
+from tidewater.elastic.etcd.probe import first_contact
 
 KEY = "/tidewater/digits/x"
 

@@ -12,8 +12,8 @@ from tidewater.elastic.errors import ConfigError
 from tidewater.elastic.etcd.access import Endpoint
 from tidewater.elastic.group.addresses import Address, bare, everywhere, listen, route_to
 from tidewater.elastic.group.rendezvous import _interface_of
-from tidewater.elastic.membership.missing import Sign
 from tidewater.elastic.membership.rules import Member
+from tidewater.elastic.membership.suspects import Sign
 from tidewater.elastic.peer.handshake import Identity
 from tidewater.elastic.peer.heartbeat import Heartbeat
 from tidewater.elastic.peer.server import PeerServer, look

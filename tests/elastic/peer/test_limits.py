@@ -15,8 +15,8 @@ import pytest
 from tests.elastic.workers import CHECKOUT, SECRET
 from tidewater.elastic.group.addresses import Address
 from tidewater.elastic.group.rendezvous import MeetingStore, join
-from tidewater.elastic.membership.missing import Sign
 from tidewater.elastic.membership.rules import Member
+from tidewater.elastic.membership.suspects import Sign
 from tidewater.elastic.peer import server as peer_server
 from tidewater.elastic.peer.handshake import Identity
 from tidewater.elastic.peer.heartbeat import Heartbeat

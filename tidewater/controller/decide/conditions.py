@@ -14,9 +14,9 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from tidewater.controller.decide.crews import Crew
+from tidewater.controller.decide.assessment import Assessment
 from tidewater.controller.decide.observed import PodView
-from tidewater.controller.decide.situation import Situation
+from tidewater.controller.decide.replica_groups import Crew
 from tidewater.elasticjob import names
 from tidewater.elasticjob.choices import State
 from tidewater.elasticjob.model import ElasticJob
@@ -48,7 +48,7 @@ REASONS = {
 }
 
 
-def state_of(situation: Situation, counts: Mapping[str, ReplicaStatus]) -> State:
+def state_of(situation: Assessment, counts: Mapping[str, ReplicaStatus]) -> State:
     """Return the state of a job that has not finished.
 
     A job runs if it has at least its minimum of each type, of which one pod or more still runs. If it did and no longer
@@ -66,7 +66,7 @@ def state_of(situation: Situation, counts: Mapping[str, ReplicaStatus]) -> State
     return State.RESTARTING if ran else State.CREATED
 
 
-def sentence(situation: Situation, state: State, crews: Mapping[str, Crew]) -> str:
+def sentence(situation: Assessment, state: State, crews: Mapping[str, Crew]) -> str:
     """Return what a person should know of a job that has not finished.
 
     Args:
@@ -93,7 +93,7 @@ def sentence(situation: Situation, state: State, crews: Mapping[str, Crew]) -> s
     return f"ElasticJob {job} is starting.{short}"
 
 
-def shortfall(situation: Situation, crews: Mapping[str, Crew]) -> str:
+def shortfall(situation: Assessment, crews: Mapping[str, Crew]) -> str:
     """Return sentences on what keeps the job from the number of pods aimed for; empty if it has them."""
     parts = []
     for crew in crews.values():
@@ -106,7 +106,7 @@ def shortfall(situation: Situation, crews: Mapping[str, Crew]) -> str:
     return "".join(parts)
 
 
-def waiting(situation: Situation, crews: Mapping[str, Crew]) -> str:
+def waiting(situation: Assessment, crews: Mapping[str, Crew]) -> str:
     """Return in one word what the job waits for, as `kubectl get` shows it; empty if all pods run or only start.
 
     Args:
@@ -125,7 +125,7 @@ def waiting(situation: Situation, crews: Mapping[str, Crew]) -> str:
     return min(words, key=lambda word: word == NODE_STARTING, default="")
 
 
-def warnings(situation: Situation, crews: Mapping[str, Crew]) -> dict[Reason, str]:
+def warnings(situation: Assessment, crews: Mapping[str, Crew]) -> dict[Reason, str]:
     """Return sentences on the pods that the spec asks for and that find no room, or that a kubelet can't start.
 
     Workers that `autoscale` adds beyond that are not among them: it is for them to try. Nor are those for which a node
@@ -166,7 +166,7 @@ def _stuck(crew: Crew) -> list[PodView]:
     return [pod for pod in crew.live if pod.stuck]
 
 
-def _short(crew: Crew, situation: Situation) -> str:
+def _short(crew: Crew, situation: Assessment) -> str:
     size, active, done = situation.size(crew), len(crew.active), len(crew.done)
     if active + done >= size:
         return ""

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from tidewater.controller.decide.actions import Action, CreatePod, CreateService, Decision, DeleteJob, DeletePod, Emit
+from tidewater.controller.decide.assessment import Assessment, assessed
 from tidewater.controller.decide.conditions import (
     REASONS,
     conditions_of,
@@ -26,14 +27,13 @@ from tidewater.controller.decide.conditions import (
     waiting,
     warnings,
 )
-from tidewater.controller.decide.crews import Crew, crews
+from tidewater.controller.decide.displacement import departures
 from tidewater.controller.decide.finish import Outcome, cleaning, deadline, outcome
-from tidewater.controller.decide.moving import departures
 from tidewater.controller.decide.observed import JobView, is_finished, lost
 from tidewater.controller.decide.pods import abandon, delete_all, fill, inherited
 from tidewater.controller.decide.queue import Standing
+from tidewater.controller.decide.replica_groups import Crew, crews
 from tidewater.controller.decide.restart import REASON, following
-from tidewater.controller.decide.situation import Situation, situation_of
 from tidewater.controller.decide.sizes import settled
 from tidewater.elasticjob import names
 from tidewater.elasticjob.choices import PodNames, State
@@ -69,7 +69,7 @@ def decide(view: JobView, now: datetime) -> Decision:
         return Decision(view.job.status)
     if is_finished(view.job.status):
         return _after(view, now.replace(microsecond=0))
-    situation = situation_of(view, now)
+    situation = assessed(view, now)
     end = outcome(situation)
     if end is not None:
         return _finished(situation, end)
@@ -77,7 +77,7 @@ def decide(view: JobView, now: datetime) -> Decision:
     return _ongoing(situation, _plan(situation))
 
 
-def _plan(situation: Situation) -> Plan:
+def _plan(situation: Assessment) -> Plan:
     sorted_, nodes = situation.crews.values(), situation.view.nodes
     lost = tuple(delete for crew in sorted_ for delete in abandon(crew, nodes))
     lost += delete_all(situation.strays, "it belongs to no replica type of the job")
@@ -113,7 +113,7 @@ def _plan(situation: Situation) -> Plan:
     )
 
 
-def _ongoing(situation: Situation, plan: Plan) -> Decision:
+def _ongoing(situation: Assessment, plan: Plan) -> Decision:
     """Return the decision about a job that goes on, with the status that holds once the plan is carried out."""
     job, view, old = situation.job, situation.view, situation.job.status
     gone = {delete.uid for delete in plan.deletes}
@@ -142,7 +142,7 @@ def _ongoing(situation: Situation, plan: Plan) -> Decision:
     return Decision(_dated(status, old, now), actions, min(times, default=None))
 
 
-def _finished(situation: Situation, end: Outcome) -> Decision:
+def _finished(situation: Assessment, end: Outcome) -> Decision:
     """Return the decision about a job that has just succeeded or failed."""
     job, now = situation.job, situation.now
     found, _ = crews(situation.view)  # a node's end no longer matters
@@ -203,7 +203,7 @@ def _forced(deletes: tuple[DeletePod, ...], view: JobView) -> tuple[DeletePod, .
     return tuple(replace(delete, grace=0) if delete.uid in unheard else delete for delete in deletes)
 
 
-def _status(situation: Situation, standing: Standing, counts: Mapping[str, ReplicaStatus], fate: Fate) -> Status:
+def _status(situation: Assessment, standing: Standing, counts: Mapping[str, ReplicaStatus], fate: Fate) -> Status:
     job, tally, aim, worker = situation.job, situation.tally, situation.aim, counts[names.WORKER]
     labels = names.type_labels(job.name, names.WORKER)
     return Status(
@@ -252,7 +252,7 @@ def _last(old: ReplicaStatus | None, new: ReplicaStatus) -> ReplicaStatus:
     return replace(new, succeeded=max(old.succeeded, new.succeeded), failed=max(old.failed, new.failed))
 
 
-def _events(situation: Situation, state: State) -> tuple[Emit, ...]:
+def _events(situation: Assessment, state: State) -> tuple[Emit, ...]:
     job, old = situation.job, situation.job.status
     events = list(situation.tally.events)
     size = situation.aim.size
@@ -274,7 +274,7 @@ def _events(situation: Situation, state: State) -> tuple[Emit, ...]:
     return tuple(events)
 
 
-def _warnings(situation: Situation, left: Mapping[str, Crew], status: Status) -> tuple[Emit, ...]:
+def _warnings(situation: Assessment, left: Mapping[str, Crew], status: Status) -> tuple[Emit, ...]:
     """Return the events on pods without room, and on pods that can't start, each time that their numbers change.
 
     They are also what `pulumi up` shows while it waits for the job's size.

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from tidewater.controller.decide.actions import DeletePod
-from tidewater.controller.decide.crews import Crew
+from tidewater.controller.decide.assessment import Assessment
 from tidewater.controller.decide.exits import MOST_OUT_OF_MEMORY
 from tidewater.controller.decide.observed import PodView
 from tidewater.controller.decide.pods import delete_all
-from tidewater.controller.decide.situation import Situation
+from tidewater.controller.decide.replica_groups import Crew
 from tidewater.elasticjob import names
 from tidewater.elasticjob.choices import CleanPodPolicy, PodNames, SuccessPolicy
 from tidewater.elasticjob.model import ElasticJob
@@ -42,7 +42,7 @@ class Outcome:
     why: str = ""
 
 
-def outcome(situation: Situation) -> Outcome | None:
+def outcome(situation: Assessment) -> Outcome | None:
     """Return how the job has ended; None if it goes on."""
     if succeeded(situation):
         return Outcome(True, Reason.SUCCEEDED)
@@ -63,14 +63,14 @@ def outcome(situation: Situation) -> Outcome | None:
     return next((short for crew in situation.kept.values() if (short := _too_few(situation, crew))), None)
 
 
-def succeeded(situation: Situation) -> bool:
+def succeeded(situation: Assessment) -> bool:
     """Return whether the job's success policy is met, by all pods or by those that are kept."""
     return _is_met(situation, situation.crews) or (
         situation.kept != situation.crews and _is_met(situation, situation.kept)
     )
 
 
-def _is_met(situation: Situation, crews: Mapping[str, Crew]) -> bool:
+def _is_met(situation: Assessment, crews: Mapping[str, Crew]) -> bool:
     policy, worker = situation.job.spec.success_policy, crews[names.WORKER]
     if policy is SuccessPolicy.ANY_WORKER:
         return bool(worker.done)
@@ -83,7 +83,7 @@ def _is_met(situation: Situation, crews: Mapping[str, Crew]) -> bool:
     return _lead_is_done(situation, master if master is not None and master.wanted else worker)
 
 
-def deadline(situation: Situation) -> datetime | None:
+def deadline(situation: Assessment) -> datetime | None:
     """Return when the job will have been active for too long; None if it may be active for ever, or is not active."""
     start, seconds = situation.start_time, situation.job.spec.active_deadline_seconds
     return None if start is None or seconds is None else start + timedelta(seconds=seconds)
@@ -104,7 +104,7 @@ def cleaning(job: ElasticJob, crews: Iterable[Crew], failed: bool) -> tuple[Dele
     return delete_all(pods, "the job has failed" if failed else "the job has succeeded")
 
 
-def _lead_is_done(situation: Situation, crew: Crew) -> bool:
+def _lead_is_done(situation: Assessment, crew: Crew) -> bool:
     if not crew.done:
         return False
     first = min(pod.index for pod in crew.done)
@@ -120,18 +120,18 @@ def _lead_is_done(situation: Situation, crew: Crew) -> bool:
     return all(index in held for index in range(first))
 
 
-def _all_are_done(situation: Situation, crew: Crew) -> bool:
+def _all_are_done(situation: Assessment, crew: Crew) -> bool:
     """Return whether all pods of the type have exited with 0, or failed for good if its minimum is left."""
     ended = len(crew.done) + len(crew.permanent)
     return len(crew.done) >= crew.low and ended == crew.size == situation.size(crew)
 
 
-def _awaited(situation: Situation, crew: Crew) -> bool:
+def _awaited(situation: Assessment, crew: Crew) -> bool:
     """Return whether pods of the type are still to be created, now or when the queue allows it."""
     return crew.size < situation.size(crew)
 
 
-def _out_of_memory(situation: Situation) -> Outcome | None:
+def _out_of_memory(situation: Assessment) -> Outcome | None:
     """Return the failure of a job of which a pod uses more memory than its limit again and again."""
     row = situation.tally.out_of_memory
     name = max(row, key=lambda name: row[name], default="")
@@ -145,7 +145,7 @@ def _out_of_memory(situation: Situation) -> Outcome | None:
     return Outcome(False, Reason.OUT_OF_MEMORY, f"{why}; raise the limit in its template, or let its program use less")
 
 
-def _too_few(situation: Situation, crew: Crew) -> Outcome | None:
+def _too_few(situation: Assessment, crew: Crew) -> Outcome | None:
     """Return the failure of a job of which fewer pods than the minimum can ever run again."""
     size, lost, worker = situation.size(crew), len(crew.permanent), crew.type == names.WORKER
     if not lost or size - lost >= crew.low:

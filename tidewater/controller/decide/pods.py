@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tidewater.controller.decide.actions import CreatePod, DeletePod
-from tidewater.controller.decide.crews import Crew
 from tidewater.controller.decide.exits import Verdict, due
 from tidewater.controller.decide.observed import NodeView, PodView, lost
+from tidewater.controller.decide.replica_groups import Crew
 from tidewater.controller.decide.shrink import leaving
 from tidewater.elasticjob import names
 from tidewater.elasticjob.choices import PodNames

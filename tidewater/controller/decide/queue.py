@@ -25,8 +25,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from tidewater.controller.decide.crews import Crew
 from tidewater.controller.decide.observed import Admission, JobView, is_finished
+from tidewater.controller.decide.replica_groups import Crew
 from tidewater.elasticjob import names
 from tidewater.elasticjob.model import ElasticJob
 

@@ -16,17 +16,17 @@ that still end when it goes on would be taken for pods that somebody has deleted
 
 from __future__ import annotations
 
-from tidewater.controller.decide.crews import Crew
+from tidewater.controller.decide.assessment import Assessment, Restart
 from tidewater.controller.decide.exits import due
 from tidewater.controller.decide.pods import Goal, missing
-from tidewater.controller.decide.situation import Restart, Situation
+from tidewater.controller.decide.replica_groups import Crew
 from tidewater.elasticjob.choices import RestartScope
 
 REASON = "a pod of the job failed or was disrupted, and restartScope is Job"
 """Why the pods leave, as the events about them say."""
 
 
-def following(situation: Situation) -> Restart:
+def following(situation: Assessment) -> Restart:
     """Return where a job that goes on is in its restarts, after what is observed now."""
     before, job = situation.restart, situation.job
     admission = situation.standing.admission

@@ -21,8 +21,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 
-from tidewater.controller.decide.crews import Crew
 from tidewater.controller.decide.observed import NodeView, PodView, doomed
+from tidewater.controller.decide.replica_groups import Crew
 
 FAILED, SUCCEEDED, UNPLACED, STARTING, DOOMED, SOUND = range(6)
 

@@ -20,8 +20,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from tidewater.controller.decide.crews import Crew
 from tidewater.controller.decide.observed import Admission, JobView
+from tidewater.controller.decide.replica_groups import Crew
 from tidewater.controller.decide.shrink import shrunk
 from tidewater.elasticjob.model import ElasticJob, JobSpec
 

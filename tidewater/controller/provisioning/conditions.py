@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidewater.controller.cluster.client import Manifest
-from tidewater.controller.provisioning.told import Told
+from tidewater.controller.provisioning.messages import Told
 
 NOT_READY = "NodePoolNotReady"
 """Our word if Karpenter doesn't know yet whether a NodePool, or its node class, is ready."""

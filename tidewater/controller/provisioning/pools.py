@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tidewater.controller.cluster.client import NODE_CLASSES, NODE_POOLS, Manifest
 from tidewater.controller.provisioning.conditions import dynamic, node_class, unready
-from tidewater.controller.provisioning.told import FAILED_SCHEDULING, Told
+from tidewater.controller.provisioning.messages import FAILED_SCHEDULING, Told
 
 
 class Pools:

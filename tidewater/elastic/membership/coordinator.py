@@ -30,8 +30,8 @@ from tidewater.contract import keys
 from tidewater.elastic.errors import Compacted, RecordError, StoreError, TrainerError
 from tidewater.elastic.etcd.client import Store, Watch
 from tidewater.elastic.membership import records, rules
-from tidewater.elastic.membership.missing import Missing, Sign, excused, heard, members_of, noted, unheard
 from tidewater.elastic.membership.rules import Generation, Inputs, Kind, Limits, Member, View
+from tidewater.elastic.membership.suspects import Missing, Sign, excused, heard, members_of, noted, unheard
 from tidewater.elastic.observe.log import Log
 
 _RETRY_SECONDS = 0.3

@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 
 from tidewater.elastic.errors import ConfigError, GroupBroken, RecordError
 from tidewater.elastic.group.addresses import Address, listen
-from tidewater.elastic.membership.missing import Sign
+from tidewater.elastic.membership.suspects import Sign
 from tidewater.elastic.membership.traits import Traits
 from tidewater.elastic.peer import handshake, keyvalue, transfer
 from tidewater.elastic.peer.handshake import Identity, Responder, Stranger

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from elasticdl.client.flags import commandline
-from elasticdl.client.flags.asked import Asked
+from elasticdl.client.flags.request import Asked
 from elasticdl.job import JobMode
 
 from tests.cli.fake import FakeCluster

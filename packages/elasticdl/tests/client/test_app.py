@@ -11,8 +11,8 @@ import pytest
 from elasticdl.client.app import app
 from elasticdl.client.commands import Tools, connected
 from elasticdl.client.flags import commandline, table
-from elasticdl.client.flags.asked import Target
 from elasticdl.client.flags.refused import REFUSED
+from elasticdl.client.flags.request import Target
 from elasticdl.client.job.preflight import CLAIMS
 from elasticdl.client.job.submit import Steps
 from elasticdl.data.opening import open_reader

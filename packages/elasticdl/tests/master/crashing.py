@@ -23,7 +23,7 @@ from typing import Any
 import grpc
 from elasticdl.job import JobArgs
 from elasticdl.master.program import Place, run
-from elasticdl.master.telling import log_to
+from elasticdl.master.progress_log import log_to
 
 from tidewater.elastic.etcd.client import EtcdStore
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from elasticdl.job import JobArgs
-from elasticdl.master.acting import Actor, Checkpoints
-from elasticdl.master.beginning import prepared, resumed
 from elasticdl.master.coordinator import Coordinator
+from elasticdl.master.executor import Actor, Checkpoints
+from elasticdl.master.resume import prepared, resumed
 from elasticdl.master.scores import Scores
 from elasticdl.master.store import Fenced, Fields, MemoryStore
 from elasticdl.master.tasks.decide import Action

@@ -11,9 +11,9 @@ import grpc
 import pytest
 from elasticdl.errors import ElasticDLError
 from elasticdl.job import JobArgs
-from elasticdl.master.beginning import prepared, resumed
 from elasticdl.master.coordinator import Coordinator
 from elasticdl.master.program import Place, run
+from elasticdl.master.resume import prepared, resumed
 from elasticdl.master.service import MasterService, serve
 from elasticdl.master.store import EtcdStateStore, Fenced, Key, MemoryStore, StateStore
 from elasticdl.master.tasks import transitions

@@ -8,7 +8,7 @@ import torch
 from elasticdl.data.opening import open_reader
 from elasticdl.data.reader import Shard
 from elasticdl.job import JobArgs
-from elasticdl.master.beginning import prepared
+from elasticdl.master.resume import prepared
 from elasticdl.worker.assembly import model_of, spec_of
 from elasticdl.worker.batches import records
 from elasticdl.zoo.spec import Mode, ModelSpec

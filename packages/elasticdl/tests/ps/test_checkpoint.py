@@ -29,7 +29,7 @@ from elasticdl.ps.checkpoint import (
 )
 from elasticdl.ps.errors import BadCheckpoint, PushRefused
 from elasticdl.ps.format import Reader
-from elasticdl.ps.model.counted import Minibatch
+from elasticdl.ps.model.deduplication import Minibatch
 from elasticdl.ps.model.gradients import Gradient
 from elasticdl.ps.model.part import Contents, Part
 from elasticdl.ps.model.policy import Policy

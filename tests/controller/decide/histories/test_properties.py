@@ -19,9 +19,9 @@ from tests.controller.decide.histories import promises
 from tests.controller.decide.histories.random_worlds import disturb, random_job, random_view, simulate
 from tests.controller.decide.histories.simulation import Simulation
 from tests.controller.decide.world import NOW
-from tidewater.controller.decide.crews import crews
 from tidewater.controller.decide.decision import decide
 from tidewater.controller.decide.observed import NodeView, is_finished
+from tidewater.controller.decide.replica_groups import crews
 from tidewater.controller.decide.sizes import floor
 from tidewater.elasticjob import names
 from tidewater.elasticjob.choices import State

@@ -15,6 +15,6 @@ settings     the job's flags as those of the trainer
 assembly     the model of the zoo as a `tidewater.Training`
 records      the records of a reader by index
 tables       embedding tables as ordinary parameters
-following    what is said and done while the model is trained: the loss, evaluations, the final model
+hooks        what is said and done while the model is trained: the loss, evaluations, the final model
 evaluating   the metrics of a copy of the model
 """

@@ -13,7 +13,7 @@ import torch
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from elasticdl.allreduce.evaluating import Evaluator
-from elasticdl.allreduce.following import End, Following, Plan
+from elasticdl.allreduce.hooks import End, Following, Plan
 from elasticdl.allreduce.records import Item, Records, fed
 from elasticdl.allreduce.tables import hold_tables, whole
 from elasticdl.job import JobArgs

@@ -28,7 +28,7 @@ from tidewater.elastic.checkpoint import Checkpoints, places
 from tidewater.elastic.data.loader import Loader, LoaderSettings
 from tidewater.elastic.errors import Refused, StoreError
 from tidewater.elastic.etcd.client import EtcdStore
-from tidewater.elastic.etcd.contact import WHERE
+from tidewater.elastic.etcd.probe import WHERE
 from tidewater.elastic.etcd.secret import obtain, restore
 from tidewater.elastic.group.addresses import Address, route_to
 from tidewater.elastic.group.group import Group, open_group

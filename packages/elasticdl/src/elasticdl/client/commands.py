@@ -17,8 +17,8 @@ from typing import Annotated, Any
 import typer
 
 from elasticdl.client.flags import commandline, table
-from elasticdl.client.flags.asked import Asked, Target
 from elasticdl.client.flags.mistakes import WrongCommand
+from elasticdl.client.flags.request import Asked, Target
 from elasticdl.client.job import models, submit
 from elasticdl.job import JobArgs, JobMode, Strategy
 from tidewater.cli import session
@@ -44,7 +44,7 @@ def run_here(args: JobArgs) -> int:
     """Run a job in this process, with its log on standard output; return its exit code."""
     # Without torch, which takes seconds to import, everything but this works.
     from elasticdl import local
-    from elasticdl.master.telling import log_to
+    from elasticdl.master.progress_log import log_to
 
     log_to(sys.stdout, args.log_level)
     return local.run(args)

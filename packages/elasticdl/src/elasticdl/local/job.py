@@ -14,8 +14,8 @@ from elasticdl.errors import ElasticDLError, InputError
 from elasticdl.job import JobArgs, JobMode
 from elasticdl.local.parameters import Here, held, opened
 from elasticdl.local.tasks import LocalTasks
-from elasticdl.master.beginning import prepared
-from elasticdl.master.telling import tell_end
+from elasticdl.master.progress_log import tell_end
+from elasticdl.master.resume import prepared
 from elasticdl.ps import checkpoint
 from elasticdl.ps.model.part import Contents
 from elasticdl.rpc import elasticdl_pb2 as pb

@@ -13,7 +13,7 @@ import torch
 
 from elasticdl import layers
 from elasticdl.ps.checkpoint import Model, TableRows
-from elasticdl.ps.model.counted import Minibatch
+from elasticdl.ps.model.deduplication import Minibatch
 from elasticdl.ps.model.gradients import Gradient
 from elasticdl.ps.model.part import Contents, Part
 from elasticdl.ps.model.policy import Policy

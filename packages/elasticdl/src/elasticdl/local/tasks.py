@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable
 
 from elasticdl.job import JobArgs, JobMode
-from elasticdl.master.acting import Actor, Checkpoints
-from elasticdl.master.beginning import Job, resumed
 from elasticdl.master.coordinator import Assignment, Coordinator
+from elasticdl.master.executor import Actor, Checkpoints
+from elasticdl.master.resume import Job, resumed
 from elasticdl.master.store import MemoryStore
 from elasticdl.master.tasks.decide import Action, decide
 from elasticdl.master.tasks.state import JobState

@@ -6,9 +6,9 @@ store        where the state is saved: etcd, with fencing by compare-and-set, or
 leadership   which of several masters leads: by a lease
 scores       the metrics of an evaluation, combined exactly
 servers      what the master asks of all parameter servers at once
-acting       does what `tasks.decide` says
+executor     does what `tasks.decide` says
 service      the gRPC service
-beginning    from flags, zoo and data to plans, rules and the first state
-telling      the log, and how far the job is
+resume       from flags, zoo and data to plans, rules and the first state
+progress_log the log, and how far the job is
 program      the process: command line, signals, the order of start and end
 """

@@ -26,15 +26,15 @@ import grpc
 
 from elasticdl.errors import ElasticDLError, InputError
 from elasticdl.job import JobArgs
-from elasticdl.master.acting import Actor, Checkpoints
-from elasticdl.master.beginning import Job, prepared, resumed
 from elasticdl.master.coordinator import Coordinator
+from elasticdl.master.executor import Actor, Checkpoints
 from elasticdl.master.leadership import Leadership
+from elasticdl.master.progress_log import Teller, log_to, tell_end
+from elasticdl.master.resume import Job, prepared, resumed
 from elasticdl.master.servers import Servers
 from elasticdl.master.service import MasterService, serve
 from elasticdl.master.store import EtcdStateStore, Fenced, Interrupted, Key, MemoryStore, StateStore
 from elasticdl.master.tasks.state import Stage
-from elasticdl.master.telling import Teller, log_to, tell_end
 from elasticdl.ps import checkpoint
 from tidewater.contract import env, exit_codes
 from tidewater.elastic.errors import ConfigError

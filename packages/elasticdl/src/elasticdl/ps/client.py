@@ -27,7 +27,7 @@ from elasticdl.ps import messages
 from elasticdl.ps.checkpoint import Model, Saved, TableRows, commit
 from elasticdl.ps.connection import MODEL_SECONDS, Connection, Patience
 from elasticdl.ps.errors import PushRefused
-from elasticdl.ps.model.counted import Minibatch
+from elasticdl.ps.model.deduplication import Minibatch
 from elasticdl.ps.model.gradients import Gradient, Rows
 from elasticdl.ps.placement import coalesced, server_of, split
 from elasticdl.rpc import elasticdl_pb2 as pb

@@ -9,7 +9,7 @@ import torch
 
 from elasticdl.embedding_init import Table
 from elasticdl.ps.errors import PushRefused
-from elasticdl.ps.model.counted import Minibatch
+from elasticdl.ps.model.deduplication import Minibatch
 from elasticdl.ps.model.gradients import Gradient, Rows
 from elasticdl.rpc import elasticdl_pb2 as pb
 from elasticdl.rpc.tensors import decode, encode

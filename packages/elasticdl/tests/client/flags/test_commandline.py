@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from elasticdl.client.flags import commandline, table
-from elasticdl.client.flags.asked import PullPolicy, Restart
 from elasticdl.client.flags.mistakes import WrongCommand
 from elasticdl.client.flags.refused import REFUSED
+from elasticdl.client.flags.request import PullPolicy, Restart
 from elasticdl.client.flags.values import Volume, WorkerPriority
 from elasticdl.job import JobArgs, JobMode, Strategy
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from elasticdl.client.flags import values
-from elasticdl.client.flags.asked import PullPolicy
+from elasticdl.client.flags.request import PullPolicy
 from elasticdl.client.flags.values import Volume, WorkerPriority, WrongValue
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from elasticdl.client.flags.asked import Ship
+from elasticdl.client.flags.request import Ship
 from elasticdl.client.job.pods import Place, Process, shipped, template
 
 from packages.elasticdl.tests.client.seed import CODE, FACTS, asked

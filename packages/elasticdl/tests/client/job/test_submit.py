@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from elasticdl.client.flags.asked import Asked
 from elasticdl.client.flags.mistakes import WrongCommand
+from elasticdl.client.flags.request import Asked
 from elasticdl.client.job import shipping
 from elasticdl.client.job.preflight import CLAIMS, CONFIG_MAPS, facts_of
 from elasticdl.client.job.submit import Steps, needs_no_cluster, submit

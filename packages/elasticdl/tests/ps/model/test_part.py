@@ -12,7 +12,7 @@ import torch
 from elasticdl.embedding_init import Table, initial_rows
 from elasticdl.errors import InputError
 from elasticdl.ps.errors import PushRefused, SnapshotLost
-from elasticdl.ps.model.counted import Minibatch
+from elasticdl.ps.model.deduplication import Minibatch
 from elasticdl.ps.model.gradients import Gradient
 from elasticdl.ps.model.part import MAX_SNAPSHOTS, Contents, Part
 from elasticdl.ps.model.policy import Policy

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from elasticdl.client.flags import conflicts, table, values
-from elasticdl.client.flags.asked import Asked, Deployment, Resources, Target
 from elasticdl.client.flags.mistakes import Mistake, WrongCommand
 from elasticdl.client.flags.refused import REFUSED
+from elasticdl.client.flags.request import Asked, Deployment, Resources, Target
 from elasticdl.job import JobArgs, JobMode, Strategy
 
 LOCAL_JOB = "local"

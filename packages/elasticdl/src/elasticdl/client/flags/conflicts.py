@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 
 from elasticdl.client.flags import podspec, values
-from elasticdl.client.flags.asked import Asked, Resources, Restart, Ship
 from elasticdl.client.flags.mistakes import Mistake
+from elasticdl.client.flags.request import Asked, Resources, Restart, Ship
 from elasticdl.job import JobMode, Strategy, problems
 from tidewater.contract import devices
 from tidewater.elasticjob import names

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from elasticdl.client.flags import values
-from elasticdl.client.flags.asked import PullPolicy, Restart, Ship
+from elasticdl.client.flags.request import PullPolicy, Restart, Ship
 from elasticdl.job import JobArgs, JobMode, Strategy
 
 _ALL = frozenset(JobMode)

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from elasticdl.client.flags.asked import Asked, Deployment, Resources, Target
 from elasticdl.client.flags.mistakes import WrongCommand
+from elasticdl.client.flags.request import Asked, Deployment, Resources, Target
 from elasticdl.client.flags.values import Volume
 from elasticdl.client.job import pods, preflight, shipping
 from elasticdl.client.job.pods import Place, Process

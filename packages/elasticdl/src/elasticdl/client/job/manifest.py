@@ -22,8 +22,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from elasticdl.client.flags.asked import Asked, Deployment, Restart
 from elasticdl.client.flags.conflicts import PREFIX
+from elasticdl.client.flags.request import Asked, Deployment, Restart
 from elasticdl.client.job.pods import JOB_UID, LABEL_INDEX, POD_INDEX, POD_NAME, ZOO, Place, Process, literal, template
 from elasticdl.job import JobArgs, Strategy
 from tidewater.contract import devices, env, exit_codes

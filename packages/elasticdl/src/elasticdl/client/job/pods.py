@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from elasticdl.client.flags import podspec, values
-from elasticdl.client.flags.asked import Asked, Deployment, Resources, Ship
+from elasticdl.client.flags.request import Asked, Deployment, Resources, Ship
 from elasticdl.client.flags.values import Volume
 from tidewater.contract import code, devices, labels, stack
 from tidewater.contract.pod_defaults import confined

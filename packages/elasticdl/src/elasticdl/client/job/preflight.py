@@ -13,8 +13,8 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
-from elasticdl.client.flags.asked import Asked, Deployment, Ship
 from elasticdl.client.flags.mistakes import Mistake
+from elasticdl.client.flags.request import Asked, Deployment, Ship
 from elasticdl.client.job import manifest, pods
 from elasticdl.client.job.pods import Place
 from elasticdl.job import Strategy

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import yaml
 
-from elasticdl.client.flags.asked import Asked, Ship
 from elasticdl.client.flags.mistakes import Mistake, WrongCommand
+from elasticdl.client.flags.request import Asked, Ship
 from elasticdl.client.job import manifest, models, pods, preflight, shipping
 from elasticdl.client.job.pods import Place
 from elasticdl.job import JobArgs, JobMode, Strategy

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from elasticdl.ps.model.counted import Minibatch
+from elasticdl.ps.model.deduplication import Minibatch
 from elasticdl.ps.placement import coalesced
 
 Rows = tuple[torch.Tensor, torch.Tensor]

@@ -20,7 +20,7 @@ import torch
 
 from elasticdl.embedding_init import Table
 from elasticdl.ps.errors import PushRefused, SnapshotLost
-from elasticdl.ps.model.counted import Counted
+from elasticdl.ps.model.deduplication import Counted
 from elasticdl.ps.model.dense import Dense, Encoded, finite
 from elasticdl.ps.model.gradients import Gradient, Rows, mean
 from elasticdl.ps.model.policy import Policy

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 from elasticdl.master.coordinator import Progress
+from elasticdl.master.progress_log import EVERY_SECONDS, Teller, log_to
 from elasticdl.master.tasks.state import Stage
-from elasticdl.master.telling import EVERY_SECONDS, Teller, log_to
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def stream() -> Iterator[io.StringIO]:
 
 
 def test_a_line_begins_with_time_level_and_place_as_elasticdls(stream: io.StringIO) -> None:
-    logging.getLogger("elasticdl.master.acting").info("Evaluation metrics[step=%d]: %s", 200, {"accuracy": 0.97})
+    logging.getLogger("elasticdl.master.executor").info("Evaluation metrics[step=%d]: %s", 200, {"accuracy": 0.97})
     line = r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] \[INFO\] \[test_telling\.py:\d+:test_\w+\] Evaluation metrics.*\n"
     assert re.fullmatch(line, stream.getvalue())
 

@@ -37,8 +37,8 @@ from tidewater.controller.cluster.client import EVENTS, NODE_CLAIMS, NODE_CLASSE
 from tidewater.controller.cluster.errors import ClusterError, NotFound, Refused
 from tidewater.controller.cluster.mirror import Key
 from tidewater.controller.provisioning.conditions import NOT_READY
-from tidewater.controller.provisioning.hearing import REMEMBERED, Hearing
-from tidewater.controller.provisioning.told import LIMITS, Told
+from tidewater.controller.provisioning.event_watch import REMEMBERED, EventWatch
+from tidewater.controller.provisioning.messages import LIMITS, Told
 from tidewater.elasticjob.names import NODE_STARTING
 
 KINDS = (EVENTS, NODE_CLAIMS, NODE_POOLS, NODE_CLASSES)
@@ -59,7 +59,7 @@ class Desk:
             if moment == "before" and (found := error(call.kind)):
                 raise found
 
-        self.hearing = Hearing(
+        self.hearing = EventWatch(
             self.api.client(fault),
             None,
             lambda key, uid: self.changed.append(str(key)),

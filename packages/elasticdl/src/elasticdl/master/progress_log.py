@@ -1,6 +1,6 @@
 """What the master's log looks like, and how it says how far the job is.
 
-log_to(sys.stdout, "INFO")       # [2026-01-31 12:00:00,123] [INFO] [acting.py:80:_conclude] Evaluation metrics[…
+log_to(sys.stdout, "INFO")       # [2026-01-31 12:00:00,123] [INFO] [executor.py:80:_conclude] Evaluation metrics[…
 teller = Teller(coordinator.progress)
 teller.tell()                    # now and then: only every so many seconds, and only what is new
 """

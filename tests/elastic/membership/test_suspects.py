@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.elastic.membership.test_rules import inputs, member, view
-from tidewater.elastic.membership.missing import Missing, Sign, excused, heard, noted, unheard
 from tidewater.elastic.membership.rules import REST, View, decide, is_broken
+from tidewater.elastic.membership.suspects import Missing, Sign, excused, heard, noted, unheard
 
 GRACE = 2.0
 WHOLE = view(4, "ab", member("a", 1), member("b", 2))

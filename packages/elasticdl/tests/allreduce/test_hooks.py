@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from elasticdl.allreduce.following import Following, Plan
+from elasticdl.allreduce.hooks import Following, Plan
 
 from tidewater import Report
 

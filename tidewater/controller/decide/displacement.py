@@ -25,8 +25,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tidewater.controller.decide.actions import DeletePod
-from tidewater.controller.decide.crews import Crew
 from tidewater.controller.decide.observed import NodeView, PodView
+from tidewater.controller.decide.replica_groups import Crew
 from tidewater.controller.decide.shrink import departure, endpoint_host
 
 

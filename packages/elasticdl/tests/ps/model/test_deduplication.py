@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from elasticdl.errors import InputError
-from elasticdl.ps.model.counted import PROCESSES, WINDOW, Counted, Minibatch
+from elasticdl.ps.model.deduplication import PROCESSES, WINDOW, Counted, Minibatch
 
 
 def test_the_same_number_of_another_process_is_another_minibatch() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from elasticdl.errors import InputError
 from elasticdl.job import JobMode, Strategy
-from elasticdl.master.beginning import prepared, resumed
 from elasticdl.master.program import Place, main, run
+from elasticdl.master.resume import prepared, resumed
 from elasticdl.master.tasks import transitions
 from elasticdl.master.tasks.state import Stage
 from elasticdl.master.tasks.task_queue import Owner

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from tidewater.controller.decide.crews import Crew, crews
+from tidewater.controller.decide.displacement import mover, vacated
 from tidewater.controller.decide.exits import Tally, Verdict, tally
-from tidewater.controller.decide.moving import mover, vacated
 from tidewater.controller.decide.observed import Admission, JobView, PodView
 from tidewater.controller.decide.pods import Goal, Site, barred
 from tidewater.controller.decide.queue import Standing, need, stand
+from tidewater.controller.decide.replica_groups import Crew, crews
 from tidewater.controller.decide.shrink import shrunk
 from tidewater.controller.decide.sizes import Aim, aim_of
 from tidewater.elasticjob import names
@@ -38,7 +38,7 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class Assessment:
     """What a decision is made of.
 
     Attributes:
@@ -114,7 +114,7 @@ class Situation:
         return _goal(self.job, self.kept[crew.type], self.size(crew), self.standing)
 
 
-def situation_of(view: JobView, now: datetime) -> Situation:
+def assessed(view: JobView, now: datetime) -> Assessment:
     """Return the situation of a job that has not finished."""
     now = now.replace(microsecond=0)
     sorted_, strays = crews(view)
@@ -137,7 +137,7 @@ def situation_of(view: JobView, now: datetime) -> Situation:
     else:
         # Not of all pods: with a pod that leaves by shrinking, the job could next be taken for whole, or for done.
         kept = {type: _queued(view.job, crew, _size(crew, aim), standing) for type, crew in kept.items()}
-    return Situation(
+    return Assessment(
         view=view,
         crews=sorted_,
         kept=kept,

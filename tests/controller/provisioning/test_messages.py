@@ -19,7 +19,7 @@ from tests.controller.fakes.karpenter import (
     nominated,
     short,
 )
-from tidewater.controller.provisioning.told import (
+from tidewater.controller.provisioning.messages import (
     LIMITS,
     SETTLE,
     SHORTAGE,

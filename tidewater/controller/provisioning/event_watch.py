@@ -1,6 +1,6 @@
 """Listens to Karpenter while a pod waits for room.
 
-    hearing = Hearing(cluster, None, changed)
+    hearing = EventWatch(cluster, None, changed)
     hearing.waits(key, uid, True)           # a pod has found no room
     await hearing.run()                     # a task of its own: watches while a pod waits
     hearing.told(uid, now)                  # Told("VcpuLimitExceeded", "insufficient capacity, ...")
@@ -38,8 +38,7 @@ from tidewater.controller.cluster.client import (
 from tidewater.controller.cluster.errors import ClusterError, Gone, NotFound, Refused
 from tidewater.controller.cluster.mirror import FORBIDDEN_SECONDS, Key, Report, pause
 from tidewater.controller.provisioning.conditions import launch, launched
-from tidewater.controller.provisioning.pools import Pools
-from tidewater.controller.provisioning.told import (
+from tidewater.controller.provisioning.messages import (
     FAILED_SCHEDULING,
     INSUFFICIENT_CAPACITY,
     NOMINATED,
@@ -53,6 +52,7 @@ from tidewater.controller.provisioning.told import (
     shortage,
     told,
 )
+from tidewater.controller.provisioning.pools import Pools
 from tidewater.elasticjob.names import NODE_STARTING
 
 KARPENTER = "karpenter"
@@ -64,7 +64,7 @@ REMEMBERED = 4096
 V = TypeVar("V")
 
 
-class Hearing:
+class EventWatch:
     """Watches Karpenter's events and objects while a pod waits for room.
 
     Args:
