@@ -6,7 +6,7 @@ TORCHX = "$$($(PYTHON) -m scripts.toolchain python torchx)"
 # A fresh clone's type check would otherwise read torch's and boto3's sources again.
 export MYPY_CACHE_DIR ?= $(or $(TIDEWATER_CACHE),$(HOME)/.cache/tidewater)/mypy
 .DEFAULT_GOAL := help
-.PHONY: help install monitoring up down test unit e2e soak lint format bench bench-elastic bench-controller bench-nodes bench-elasticdl gpu
+.PHONY: help install install-tests monitoring torchx up down test unit e2e soak lint format bench bench-elastic bench-controller bench-nodes bench-elasticdl gpu
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1\t/' | expand -t 24
@@ -14,8 +14,14 @@ help: ## this list
 install: ## set this machine up: tools, Python packages, the nodes' image (20 minutes or more at first, then nothing)
 	@$(PYTHON) -m scripts.toolchain install
 
-monitoring: ## build Prometheus too, for `monitoring: prometheus` and the tests (before `make up`)
+install-tests: ## set up what the tests need in addition: Prometheus, TorchX's environment
+	@$(PYTHON) -m scripts.toolchain install-tests
+
+monitoring: ## build Prometheus too, for `monitoring: prometheus` (before `make up`)
 	@$(PYTHON) -m scripts.toolchain monitoring
+
+torchx: install ## make TorchX's environment, for the command `torchx` that `activate` gives
+	@$(PYTHON) -m scripts.toolchain torchx
 
 up: install ## start the one-machine cloud, deploy the stack on it, wait until it trains
 	@$(STACK) -m scripts.up
@@ -32,13 +38,13 @@ format: install ## put the code into ruff's format
 	@$(STACK) -m ruff check --fix .
 	@$(STACK) -m ruff format .
 
-test: monitoring lint unit e2e ## every check and every test but those of `make soak`
+test: install-tests lint unit e2e ## every check and every test but those of `make soak`
 
-unit: monitoring ## the tests that need neither root nor minutes, two at a time; first those in TorchX's environment
+unit: install-tests ## the tests that need neither root nor minutes, two at a time; first those in TorchX's environment
 	@$(TORCHX) -m pytest -n 2 -m "not e2e and not soak" packages/torchx/tests
 	@$(STACK) -m pytest -n 2 -m "not e2e and not soak"
 
-e2e: monitoring ## the tests that start real processes, two modules at a time; first those in TorchX's environment
+e2e: install-tests ## the tests that start real processes, two modules at a time; first those in TorchX's environment
 	@$(TORCHX) -m pytest -m "e2e and not soak" packages/torchx/tests
 	@$(STACK) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "e2e and not soak"
 

@@ -23,6 +23,7 @@ from scripts.toolchain.table import BENCH_TOOLS, MONITORING_TOOLS, PREVIOUS_KUBE
 
 __all__ = [
     "NODE_IMAGE_DATABASES",
+    "TORCHX",
     "SetupError",
     "StepFailed",
     "ToolMissing",
@@ -40,6 +41,8 @@ __all__ = [
     "trainer_site_packages",
 ]
 
+TORCHX = ("TorchX's Python environment", "`make torchx`")
+"""What `ToolMissing` says if it isn't there: `make up` doesn't need it."""
 _DOWNLOAD = "`go mod download` in its folder of scripts/toolchain"
 
 
@@ -102,7 +105,10 @@ def stack_python() -> Path:
 
 def torchx_python() -> Path:
     """The Python that has TorchX, and what the tests of its scheduler need."""
-    return _existing(paths.torchx_folder() / "bin" / "python", "TorchX's Python environment")
+    python = paths.torchx_folder() / "bin" / "python"
+    if not python.exists():
+        raise ToolMissing(*TORCHX)
+    return python
 
 
 def bench_python() -> Path:

@@ -11,21 +11,20 @@ from scripts import toolchain
 from scripts.toolchain import debian, go_tools, image_build, python_packages, shell, steps
 from scripts.toolchain.commands import Console, duration
 from scripts.toolchain.errors import SetupError
+from scripts.toolchain.table import BENCH_TOOLS, MONITORING_TOOLS, PREVIOUS_TOOLS, TOOLS
 
 _PYTHONS = {"stack": toolchain.stack_python, "torchx": toolchain.torchx_python}
 
 
-def all_steps(monitoring: bool = False) -> list[steps.Step]:
-    """Everything that `make up` needs, in the order in which it can be made; with Prometheus what `make test` needs.
-
-    The nodes' image comes last: it has Prometheus in it if that is built, and would be made twice else.
-    """
+def all_steps(*, monitoring: bool = False, torchx: bool = False) -> list[steps.Step]:
+    """Everything that `make up` needs; with Prometheus and TorchX's environment, what `make test` needs."""
     return [
         debian.step(),
         *python_packages.steps(),
-        *go_tools.steps(),
+        *([python_packages.torchx_step()] if torchx else ()),
+        *go_tools.steps(TOOLS),
         go_tools.charts_step(),
-        *(go_tools.monitoring_steps() if monitoring else ()),
+        *(go_tools.steps(MONITORING_TOOLS) if monitoring else ()),
         image_build.step(),
     ]
 
@@ -34,13 +33,15 @@ def main(arguments: Sequence[str]) -> int:
     """Runs one command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python3 -m scripts.toolchain", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("install", help="make what isn't there yet; takes 20 minutes or more the first time")
+    commands.add_parser("install", help="make what `make up` needs and isn't there yet: many minutes the first time")
     commands.add_parser("bench", help="make the environment of the elastic benchmark, after `install`")
     commands.add_parser("bench-controller", help="build what the controller's benchmark compares with, after `install`")
     commands.add_parser("previous", help="build the version of Kubernetes before, from which upgrades are rehearsed")
     commands.add_parser(
         "monitoring", help="do what `install` does, build Prometheus too and put it into the nodes' image"
     )
+    commands.add_parser("torchx", help="make TorchX's environment, after `install`")
+    commands.add_parser("install-tests", help="do what `install`, `monitoring` and `torchx` do: what `make test` needs")
     python = commands.add_parser("python", help="print the path of a Python environment's interpreter")
     python.add_argument("environment", nargs="?", choices=_PYTHONS, default="stack", help="which one (default: stack)")
     commands.add_parser("shell", help="print the shell commands that `activate` evaluates")
@@ -62,9 +63,11 @@ def _run(parsed: argparse.Namespace) -> None:
     made: dict[str, Callable[[], list[steps.Step]]] = {
         "install": all_steps,
         "bench": lambda: [python_packages.bench_step()],
-        "bench-controller": go_tools.bench_steps,
-        "previous": go_tools.previous_steps,
+        "bench-controller": lambda: go_tools.steps(BENCH_TOOLS),
+        "previous": lambda: go_tools.steps(PREVIOUS_TOOLS),
         "monitoring": lambda: all_steps(monitoring=True),
+        "torchx": lambda: [python_packages.torchx_step()],
+        "install-tests": lambda: all_steps(monitoring=True, torchx=True),
     }
     if command in made:
         signal.signal(signal.SIGTERM, signal.default_int_handler)

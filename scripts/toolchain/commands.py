@@ -9,13 +9,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from scripts.toolchain.errors import StepFailed
+from scripts.toolchain.errors import StepFailed, Stopped
 
 HEARTBEAT_SECONDS = 20.0
+_POLL_SECONDS = 0.5
 _TAIL_LINES = 12
 _LINE_LENGTH = 240
 _REMEDIES = (
@@ -49,14 +51,41 @@ _REMEDIES = (
 
 
 class Console:
-    """Prints what the set-up is doing, one whole line at a time, so that logs of CI read well too."""
+    """Prints what the set-up is doing, one whole line at a time, so that logs of CI read well too.
+
+    Steps that run at the same time share one console, each under its own title. `stop` ends all of them.
+    """
 
     def __init__(self, write: Callable[[str], None] | None = None) -> None:
-        self._write = write or (lambda line: print(line, file=sys.stderr, flush=True))
+        self._write = write or _write_line
+        self._title = ""
+        self._stopped = threading.Event()
+
+    def titled(self, title: str) -> Console:
+        """Return the console of one step, which begins each line with `title`."""
+        console = Console(self._write)
+        console._title = title
+        console._stopped = self._stopped
+        return console
 
     def say(self, line: str) -> None:
-        """Prints one line."""
-        self._write(line)
+        """Print one line."""
+        self._write(f"{self._title}: {line}" if self._title else line)
+
+    def stop(self) -> None:
+        """End the commands that run for this console, and let none begin."""
+        self._stopped.set()
+
+    def check(self) -> None:
+        """Raise `Stopped` if the set-up ends early."""
+        if self._stopped.is_set():
+            raise Stopped("stopped, because another step failed or the set-up was interrupted")
+
+
+def _write_line(line: str) -> None:
+    # One write: with print() another thread's line could come before the line's end.
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 def duration(seconds: float) -> str:
@@ -85,9 +114,10 @@ def run(
 
     Raises:
         StepFailed: it can't be started or ended with an error; carries the log's last lines.
+        Stopped: the console was stopped.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    started = time.monotonic()
+    console.check()
     with log.open("ab") as output:
         begin = output.tell()
         try:
@@ -103,7 +133,7 @@ def run(
         except OSError as error:
             raise StepFailed(f"{command[0]} can't be started: {error.strerror}") from error
         try:
-            status = _wait(process, stdin, lambda: console.say(f"  … {duration(time.monotonic() - started)}"))
+            status = _wait(process, stdin, console)
         finally:
             _end(process)
     if status != 0:
@@ -111,15 +141,21 @@ def run(
         raise StepFailed(_failure(command, status, text, log))
 
 
-def _wait(process: subprocess.Popen[bytes], stdin: str, beat: Callable[[], None]) -> int:
+def _wait(process: subprocess.Popen[bytes], stdin: str, console: Console) -> int:
+    started = time.monotonic()
+    beat = HEARTBEAT_SECONDS
     waiting: bytes | None = stdin.encode()
     while True:
         try:
-            process.communicate(waiting, timeout=HEARTBEAT_SECONDS)
+            process.communicate(waiting, timeout=min(_POLL_SECONDS, HEARTBEAT_SECONDS))
             return process.returncode
         except subprocess.TimeoutExpired:
             waiting = None
-            beat()
+        console.check()
+        spent = time.monotonic() - started
+        if spent >= beat:
+            console.say(f"… {duration(spent)}")
+            beat += HEARTBEAT_SECONDS
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

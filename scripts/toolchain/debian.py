@@ -12,6 +12,7 @@ from scripts.toolchain.commands import Console, run
 from scripts.toolchain.errors import StepFailed
 from scripts.toolchain.steps import Step
 
+STEP = "Debian packages"
 # Daemons' folders, which a person's PATH may lack.
 _FOLDERS = os.pathsep.join(("/usr/local/sbin", "/usr/sbin", "/sbin"))
 
@@ -59,7 +60,7 @@ def missing() -> list[str]:
 
 def step() -> Step:
     """Installs what is missing with apt-get."""
-    return Step("Debian packages", done=lambda: not missing(), run=_install, disk_gib=1)
+    return Step(STEP, done=lambda: not missing(), run=_install, disk_gib=1)
 
 
 def _install(console: Console, log: Path) -> None:
@@ -68,7 +69,7 @@ def _install(console: Console, log: Path) -> None:
         raise StepFailed(f"only root can install {_reasons(wanted)}: run it as root (sudo make …)")
     if shutil.which("apt-get") is None:
         raise StepFailed(f"this isn't Debian 12 (no apt-get): install {_reasons(wanted)} by other means, then go on")
-    console.say(f"  installing {', '.join(wanted)}")
+    console.say(f"installing {', '.join(wanted)}")
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
     wait = ["-q", "-o", "DPkg::Lock::Timeout=300"]
     run(["apt-get", "update", *wait], log=log, console=console, env=quiet)

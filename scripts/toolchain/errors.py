@@ -2,7 +2,8 @@
 
 SetupError
 ├── ToolMissing     something that the set-up should have put there isn't there
-└── StepFailed      a step of the set-up went wrong
+├── StepFailed      a step of the set-up went wrong
+└── Stopped         a step was ended, because another one went wrong
 """
 
 from __future__ import annotations
@@ -21,3 +22,7 @@ class ToolMissing(SetupError):
 
 class StepFailed(SetupError):
     """A step of the set-up went wrong."""
+
+
+class Stopped(SetupError):
+    """A step was ended before its time; nothing is wrong with it."""

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 
 from scripts.toolchain.paths import HERE, cache, tool_path
@@ -101,6 +102,6 @@ def ask(path: Path, arguments: tuple[str, ...]) -> str:
 
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    draft = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")  # steps run in threads
     draft.write_text(text)
     draft.replace(path)

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from scripts.toolchain import paths
+from scripts.toolchain import debian, paths
 from scripts.toolchain.commands import Console, run
 from scripts.toolchain.errors import StepFailed, ToolMissing
 from scripts.toolchain.found import locate
@@ -48,14 +48,16 @@ _START_SECONDS = 30.0
 
 
 def step() -> Step:
-    """The nodes' image; needs etcd, CoreDNS and Karpenter built."""
-    return Step("node image", done=lambda: folder().is_dir(), run=_build, disk_gib=2)
+    """The nodes' image, of what was built before. With Prometheus in the list it has that too, so it comes after it."""
+    inside = ("etcd", "coredns", "karpenter", "prometheus")
+    return Step("node image", done=lambda: folder().is_dir(), run=_build, disk_gib=2, after=(debian.STEP, *inside))
 
 
 def folder() -> Path:
-    """Where the result lies: another recipe makes another folder, as does Prometheus once it is built."""
+    """Where the result lies: another recipe makes another folder, as do other plug-ins of CoreDNS, and Prometheus."""
     layers = Path("layers")
     recipe = [debian_command(layers), *(f"{image.name} {image.config} {image.env}" for image in images(layers))]
+    recipe.append(paths.tool_path(TOOLS["coredns"]).parent.name)
     pause = (paths.HERE / "pause.c").read_bytes()
     return paths.cache() / "node-image" / paths.key_of("\n".join(map(str, recipe)).encode(), pause)
 

@@ -51,8 +51,11 @@ def _locked(*names: str) -> str:
 
 
 def tool_path(tool: Tool) -> Path:
-    """Where the build of `tool` lies."""
-    return cache() / "tools" / tool.folder / tool.name
+    """Where the build of `tool` lies. If its main is our own, other plug-ins make another build of the same version."""
+    module = HERE / tool.module
+    own = module / "main.go"
+    key = f"-{key_of(own.read_bytes(), (module / 'go.mod').read_bytes())}" if own.is_file() else ""
+    return cache() / "tools" / f"{tool.folder}{key}" / tool.name
 
 
 def charts_folder() -> Path:

@@ -13,21 +13,28 @@ import subprocess
 import sys
 from pathlib import Path
 
-from scripts.toolchain import paths
+from scripts.toolchain import debian, paths
 from scripts.toolchain.commands import Console, run
 from scripts.toolchain.errors import StepFailed
 from scripts.toolchain.steps import Step, draft_of
 from scripts.toolchain.table import PYTHON
 
+_TRAINER, _STACK = "trainer packages", "Python environment"
+
 
 def steps() -> list[Step]:
-    """uv, then the pods' packages, then the environments that refer to them."""
+    """uv, then the pods' packages, then the environment that refers to them."""
+    trainer = paths.trainer_folder
     return [
-        Step("uv", done=lambda: _uv().is_file(), run=_install_uv, disk_gib=0.2),
-        Step("trainer packages", done=lambda: paths.trainer_folder().is_dir(), run=_install_trainer, disk_gib=7),
-        Step("Python environment", done=stack_is_there, run=_install_stack, disk_gib=2),
-        Step("TorchX environment", done=torchx_is_there, run=_install_torchx, disk_gib=0.5),
+        Step("uv", done=lambda: _uv().is_file(), run=_install_uv, disk_gib=0.2, after=(debian.STEP,)),
+        Step(_TRAINER, done=lambda: trainer().is_dir(), run=_install_trainer, disk_gib=7, after=("uv",)),
+        Step(_STACK, done=stack_is_there, run=_install_stack, disk_gib=2, after=("uv", _TRAINER)),
     ]
+
+
+def torchx_step() -> Step:
+    """TorchX's environment, which refers to those of `steps`: for its command and for the tests of its scheduler."""
+    return Step("TorchX environment", done=torchx_is_there, run=_install_torchx, disk_gib=0.5, after=(_STACK,))
 
 
 def bench_step() -> Step:

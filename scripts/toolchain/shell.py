@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.toolchain import binary, charts, localcloud_tools, paths, plugins, stack_python, torchx_python
-from scripts.toolchain.errors import StepFailed
+from scripts.toolchain import TORCHX, binary, charts, localcloud_tools, paths, plugins, stack_python
+from scripts.toolchain.errors import StepFailed, ToolMissing
 
 STANDINS_VARIABLE = "LOCALCLOUD_STANDINS"
 STATE_VARIABLE = "LOCALCLOUD_STATE"
@@ -93,7 +93,7 @@ def prepare(state: Path, standins: str | None = None) -> Place:
     _write_command(commands / "localcloud", _localcloud_command(state, tools, python))
     for name, module in _OURS.items():
         _write_command(commands / name, _own_command(module, python))
-    for name, text in _torchx_commands(register_schedulers(folder / "registered"), torchx_python()).items():
+    for name, text in _torchx_commands(register_schedulers(folder / "registered")).items():
         _write_command(commands / name, text)
     cloud = _cloud(state, python)
     if cloud:  # before, the state directory isn't localcloud's yet
@@ -197,11 +197,16 @@ def _own_command(module: str, python: Path) -> str:
     return f'#!/bin/sh\n{_IMPORTS}exec {shlex.quote(str(python))} -m {module} "$@"\n'
 
 
-def _torchx_commands(registered: Path, python: Path) -> dict[str, str]:
-    """Return the commands `torchx` and `torchx-python`, the Python for scripts that use TorchX, with our scheduler."""
+def _torchx_commands(registered: Path) -> dict[str, str]:
+    """Return the commands `torchx` and `torchx-python`, the Python for scripts that use TorchX, with our scheduler.
+
+    Without TorchX's environment, which may be made later, they name the command that makes it.
+    """
     imports = f"{_IMPORTS}export PYTHONPATH=$PYTHONPATH:{shlex.quote(str(registered))}\n"
-    programs = {"torchx": python.with_name("torchx"), "torchx-python": python}
-    return {name: f'#!/bin/sh\n{imports}exec {shlex.quote(str(program))} "$@"\n' for name, program in programs.items()}
+    folder, missing = shlex.quote(str(paths.torchx_folder() / "bin")), shlex.quote(f"error: {ToolMissing(*TORCHX)}")
+    check = f"[ -e {folder}/python ] || {{ echo {missing} >&2; exit 1; }}\n"
+    programs = {"torchx": "torchx", "torchx-python": "python"}
+    return {name: f'#!/bin/sh\n{check}{imports}exec {folder}/{program} "$@"\n' for name, program in programs.items()}
 
 
 def register_schedulers(folder: Path) -> Path:

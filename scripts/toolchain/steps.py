@@ -1,6 +1,8 @@
 """Runs the set-up's steps: those that are done are skipped, the others are timed and recorded.
 
-    install([Step("uv", done=…, run=…)], Console())
+    install([Step("uv", done=…, run=…), Step("Python environment", done=…, run=…, after=("uv",))], Console())
+
+Several steps run at the same time: a linker uses one core, and a download none. A step that fails ends the others.
 
 Each step leaves either its whole result or nothing (it works on a draft and renames it), and one
 set-up at a time works on a cache, so an interrupted or doubled run does no harm.
@@ -13,7 +15,8 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +26,7 @@ from scripts.toolchain.commands import HEARTBEAT_SECONDS, Console, duration
 from scripts.toolchain.errors import StepFailed
 
 _GIB = 1 << 30
+_GIB_OF_MEMORY = 4  # for each step: what compiling the largest package, or linking Pulumi, needs
 
 
 @dataclass(frozen=True)
@@ -34,34 +38,80 @@ class Step:
         done: Whether its result is there already; takes milliseconds.
         run: Makes the result, logging to the given file.
         disk_gib: Free space it may need at its worst.
+        after: Names of the steps that it needs the results of. Those that are not in the same list don't count.
     """
 
     name: str
     done: Callable[[], bool]
     run: Callable[[Console, Path], None]
     disk_gib: float = 0.0
+    after: tuple[str, ...] = ()
 
 
 def install(steps: Sequence[Step], console: Console) -> None:
-    """Runs the steps that aren't done, in order.
+    """Run the steps that aren't done, some at the same time; each one comes after those that it needs.
 
     Raises:
-        StepFailed: one went wrong; those before it stay done.
+        StepFailed: one went wrong; those that ran at the same time are ended, those that had finished stay done.
     """
     if all(step.done() for step in steps):
         return
     cache = paths.cache()
     _make(cache)
-    with only_one(cache, console):
-        for number, step in enumerate(steps, 1):
-            if step.done():
-                continue
-            title = f"[{number}/{len(steps)}] {step.name}"
-            console.say(title)
-            check_disk(step, shutil.disk_usage(cache).free, cache)
-            seconds = _timed(step, console, cache / "logs" / f"{step.name.replace(' ', '-')}.log")
-            console.say(f"{title}: done in {duration(seconds)}")
+    with only_one(cache, console), ThreadPoolExecutor() as pool:
+        try:
+            _run_all(steps, cache, console, pool)
+        except BaseException:  # an interruption too
+            console.stop()
+            raise
+
+
+def at_once(cores: int, available_bytes: int) -> int:
+    """Return how many steps may run at the same time: one for each core, if each has enough memory."""
+    return max(1, min(cores, available_bytes // (_GIB_OF_MEMORY * _GIB)))
+
+
+def startable(waiting: Sequence[Step], running: Collection[Step], free_bytes: int) -> Step | None:
+    """Return the first of the steps in `waiting` that can begin now.
+
+    All that it needs has finished, and the disk has room for it and for what is running. If nothing is running, a step
+    is returned without regard to the disk: waiting would free nothing.
+    """
+    unfinished = {step.name for step in (*waiting, *running)}
+    needed = sum(step.disk_gib for step in running)
+    for step in waiting:
+        if unfinished.isdisjoint(step.after) and (not running or free_bytes >= (needed + step.disk_gib) * _GIB):
+            return step
+    return None
+
+
+def _run_all(steps: Sequence[Step], cache: Path, console: Console, pool: ThreadPoolExecutor) -> None:
+    limit = at_once(os.cpu_count() or 1, _available_memory())
+    titles = {step: f"[{number}/{len(steps)}] {step.name}" for number, step in enumerate(steps, 1)}
+    waiting, running = list(steps), dict[Future[float], Step]()
+    while waiting or running:
+        while len(running) < limit:
+            free = shutil.disk_usage(cache).free
+            step = startable(waiting, running.values(), free)
+            if step is None:
+                break
+            waiting.remove(step)
+            if not step.done():
+                console.say(titles[step])
+                check_disk(step, free, cache)
+                log = cache / "logs" / f"{step.name.replace(' ', '-')}.log"
+                running[pool.submit(_timed, step, console.titled(titles[step]), log)] = step
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            step = running.pop(future)
+            seconds = future.result()
+            console.say(f"{titles[step]}: done in {duration(seconds)}")
             note_timing(step.name, seconds)
+
+
+def _available_memory() -> int:
+    """Return how many bytes of memory this machine can give without swapping."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
 
 
 def check_disk(step: Step, free_bytes: int, cache: Path) -> None:
@@ -113,17 +163,24 @@ def only_one(cache: Path, console: Console) -> Iterator[None]:
 
 @contextmanager
 def draft_of(target: Path) -> Iterator[Path]:
-    """A path beside `target` to build at; becomes `target` if the block ends well, else is removed."""
-    draft = target.with_name(f".{target.name}.draft")
-    _remove(draft)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
+    """A path next to `target` to build at; becomes `target` if the block ends well, else is removed."""
+    with scratch_of(target) as draft:
         yield draft
         if target.is_symlink() or target.exists():
             _remove(target)
         draft.rename(target)
+
+
+@contextmanager
+def scratch_of(target: Path) -> Iterator[Path]:
+    """A path next to `target`, with nothing there, that is removed when the block ends."""
+    path = target.with_name(f".{target.name}.draft")
+    _remove(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield path
     finally:
-        _remove(draft)
+        _remove(path)
 
 
 def _locked(descriptor: int) -> bool:

@@ -40,7 +40,7 @@ class Tool:
 
     name: str
     module: str
-    """The folder beside this file whose go.mod pins it."""
+    """The folder next to this file with the go.mod that pins it, and with a main.go if the main is our own."""
     package: str
     version: str
     version_arguments: tuple[str, ...]
@@ -48,7 +48,8 @@ class Tool:
     then only the build in the cache is used."""
     ldflags: str = _STRIP
     tags: str = ""
-    """Of the Go build, with commas between them."""
+    """Of the Go build, with commas between them. Equal for all tools of a module, as are `ldflags`: one command builds
+    them."""
     static: bool = False
     """It goes into an image that holds nothing else, so a dynamically linked one doesn't fit."""
 
@@ -96,7 +97,14 @@ def _helm() -> Tool:
     )
 
 
+# The longest builds come first, since two run at the same time.
 _ALL = (
+    _kubernetes("kube-apiserver"),
+    _kubernetes("kubectl", "version", "--client"),
+    _kubernetes("kube-controller-manager"),
+    _kubernetes("kube-scheduler"),
+    _kubernetes("kubelet"),
+    _kubernetes("kube-proxy"),
     Tool(
         name="pulumi",
         module="pulumi",
@@ -105,26 +113,13 @@ _ALL = (
         version_arguments=("version",),
         ldflags=f"{_STRIP} -X github.com/pulumi/pulumi/sdk/v3/go/common/version.Version={PULUMI}",
     ),
+    _helm(),
     Tool(
         name="etcd",
         module="etcd",
         package="go.etcd.io/etcd/server/v3",
         version=ETCD,
         version_arguments=("--version",),
-        static=True,
-    ),
-    _kubernetes("kube-apiserver"),
-    _kubernetes("kubectl", "version", "--client"),
-    _kubernetes("kube-controller-manager"),
-    _kubernetes("kube-scheduler"),
-    _kubernetes("kubelet"),
-    _kubernetes("kube-proxy"),
-    Tool(
-        name="coredns",
-        module="coredns",
-        package="github.com/coredns/coredns",
-        version=COREDNS,
-        version_arguments=("-version",),
         static=True,
     ),
     Tool(
@@ -135,7 +130,6 @@ _ALL = (
         version_arguments=("version",),
         static=True,
     ),
-    _helm(),
     Tool(
         name="karpenter",
         module="karpenter",
@@ -143,6 +137,14 @@ _ALL = (
         version=KARPENTER,
         version_arguments=(),
         ldflags=f"{_STRIP} -X sigs.k8s.io/karpenter/pkg/operator.Version={KARPENTER.removeprefix('v')}",
+        static=True,
+    ),
+    Tool(
+        name="coredns",
+        module="coredns",
+        package="tidewater.dev/toolchain/coredns",
+        version=COREDNS,
+        version_arguments=("-version",),
         static=True,
     ),
 )
@@ -168,7 +170,7 @@ def _prometheus(name: str) -> Tool:
 
 
 MONITORING_TOOLS = {name: _prometheus(name) for name in ("prometheus", "promtool")}
-"""What the setting `monitoring` and the tests need: `install` doesn't build it, `monitoring` does."""
+"""What the setting `monitoring` and the tests need: `install` doesn't build it, `monitoring` and `install-tests` do."""
 
 _OF_BENCHMARKS = (
     Tool(

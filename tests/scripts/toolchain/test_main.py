@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from scripts.toolchain import __main__ as command
 from scripts.toolchain import go_tools, paths, stack_python, steps, torchx_python
-from scripts.toolchain.table import BENCH_TOOLS, MONITORING_TOOLS, PREVIOUS_KUBERNETES, PREVIOUS_TOOLS, TOOLS
+from scripts.toolchain.table import BENCH_TOOLS, MONITORING_TOOLS, PREVIOUS_TOOLS, Tool
 
 
 def test_installing_again_prints_nothing_and_builds_nothing() -> None:
@@ -25,28 +26,47 @@ def test_installing_again_prints_nothing_and_builds_nothing() -> None:
     assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_installing_does_not_build_what_only_benchmarks_run() -> None:
-    assert {step.name for step in go_tools.bench_steps()} == set(BENCH_TOOLS)
-    assert not set(BENCH_TOOLS) & {step.name for step in command.all_steps()}
+INSTALLED = {step.name for step in command.all_steps()}
 
 
-def test_installing_does_not_build_the_version_of_kubernetes_before() -> None:
-    previous = go_tools.previous_steps()
-    assert {step.name for step in previous} == {f"{name} {PREVIOUS_KUBERNETES}" for name in PREVIOUS_TOOLS}
-    assert not {step.name for step in previous} & {step.name for step in command.all_steps()}, "logs and timings"
-    assert {tool.module for tool in TOOLS.values()} & {tool.module for tool in PREVIOUS_TOOLS.values()} == set()
+@pytest.mark.parametrize(
+    ("further", "name"),
+    [
+        pytest.param(BENCH_TOOLS, "training operator", id="what only benchmarks run"),
+        pytest.param(PREVIOUS_TOOLS, "kubernetes previous", id="the version of Kubernetes before"),
+        pytest.param(MONITORING_TOOLS, "prometheus", id="Prometheus"),
+    ],
+)
+def test_installing_does_not_build(further: Mapping[str, Tool], name: str) -> None:
+    """Its step has a name of its own, as logs and timings have."""
+    assert [step.name for step in go_tools.steps(further)] == [name]
+    assert name not in INSTALLED
 
 
-def test_installing_does_not_build_prometheus() -> None:
-    assert {step.name for step in go_tools.monitoring_steps()} == set(MONITORING_TOOLS)
-    assert not set(MONITORING_TOOLS) & {step.name for step in command.all_steps()}
-
-
-def test_with_prometheus_the_nodes_image_is_made_once_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "added"),
+    [
+        pytest.param("install", set(), id="make up"),
+        pytest.param("monitoring", {"prometheus"}, id="a stack with monitoring"),
+        pytest.param("install-tests", {"prometheus", "TorchX environment"}, id="make test"),
+    ],
+)
+def test_only_what_is_asked_for_is_added(arguments: str, added: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     monkeypatch.setattr(steps, "install", lambda listed, console: made.extend(step.name for step in listed))
-    assert command.main(["monitoring"]) == 0
-    assert made == [*(step.name for step in command.all_steps()[:-1]), *MONITORING_TOOLS, "node image"]
+    assert command.main([arguments]) == 0
+    assert set(made) - INSTALLED == added
+    assert set(made) >= INSTALLED
+
+
+def test_each_step_is_listed_after_those_that_it_needs() -> None:
+    """The nodes' image after Prometheus too: it would be made twice else."""
+    listed = command.all_steps(monitoring=True, torchx=True)
+    names = [step.name for step in listed]
+    for step in listed:
+        assert set(step.after) <= set(names[: names.index(step.name)])
+    image = next(step for step in listed if step.name == "node image")
+    assert {"etcd", "coredns", "karpenter", "prometheus"} < set(image.after)
 
 
 def test_the_environments_python_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,6 +91,8 @@ def test_an_error_is_one_line_with_the_remedy(
     printed = capsys.readouterr().err
     assert printed.startswith("error: the Python environment is not set up")
     assert printed.count("\n") == 1
+    assert command.main(["python", "torchx"]) == 1
+    assert capsys.readouterr().err.endswith("run `make torchx`\n")
 
 
 def test_timings_lists_each_part(

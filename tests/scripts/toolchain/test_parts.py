@@ -13,7 +13,7 @@ from scripts.toolchain import debian, go_tools, image_build, paths, python_packa
 from scripts.toolchain.commands import Console
 from scripts.toolchain.debian import Package
 from scripts.toolchain.errors import StepFailed
-from scripts.toolchain.table import DEVICE_PLUGIN, MONITORING_TOOLS
+from scripts.toolchain.table import DEVICE_PLUGIN, MONITORING_TOOLS, TOOLS
 
 
 @pytest.mark.parametrize(("version", "fits"), [((3, 11), True), ((3, 10), False), ((3, 12), False)])
@@ -40,6 +40,29 @@ def test_an_error_of_go_about_the_module_is_shown(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     with pytest.raises(StepFailed, match=r"the one on PATH .*running go 1\.19.*install a newer one"):
         go_tools.check_go(paths.HERE / "kubernetes")
+
+
+def test_the_tools_of_a_module_are_built_by_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Go that writes what it is asked to build shows the command, and the names that `go build` gives to programs."""
+    go = tmp_path / "bin" / "go"
+    go.parent.mkdir()
+    go.write_text(
+        "#!/bin/sh\n[ $1 = build ] || exit 0\n"
+        f'echo "$*" >>{tmp_path}/asked\n'
+        'while [ "$1" != -o ]; do shift; done\n'
+        'mkdir "$2" && cd "$2"\n'
+        'printf "#!/bin/sh\\necho 3.5.21\\n" | tee server >etcdctl\n'
+        "chmod 755 server etcdctl\n"
+    )
+    go.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{go.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("TIDEWATER_CACHE", str(tmp_path / "cache"))
+    (step,) = go_tools.steps({name: TOOLS[name] for name in ("etcd", "etcdctl")})
+    step.run(Console(lambda line: None), tmp_path / "log")
+    assert step.done()
+    (asked,) = (tmp_path / "asked").read_text().splitlines()
+    assert asked.endswith("/ go.etcd.io/etcd/server/v3 go.etcd.io/etcd/etcdctl/v3")
+    assert sorted(path.name for path in paths.tool_path(TOOLS["etcd"]).parent.iterdir()) == ["etcd", "etcdctl"]
 
 
 def test_without_root_missing_packages_are_listed_with_their_reasons(
@@ -89,6 +112,20 @@ def test_a_changed_recipe_is_built_in_a_new_folder(monkeypatch: pytest.MonkeyPat
     assert image_build.folder() == before
     monkeypatch.setattr(image_build, "DEBIAN_PACKAGES", ("python3",))
     assert image_build.folder() != before
+
+
+def test_other_plug_ins_of_coredns_make_another_build_and_another_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built, image = paths.tool_path(TOOLS["coredns"]), image_build.folder()
+    (tmp_path / "coredns").mkdir()
+    (tmp_path / "coredns" / "main.go").write_text("package main\n")
+    (tmp_path / "coredns" / "go.mod").write_text("module tidewater.dev/toolchain/coredns\n")
+    (tmp_path / "pause.c").write_bytes((paths.HERE / "pause.c").read_bytes())
+    monkeypatch.setattr(paths, "HERE", tmp_path)
+    assert paths.tool_path(TOOLS["coredns"]) != built
+    assert image_build.folder() != image
+    assert built.parent.name.startswith("coredns-v1.12.4-")
 
 
 def test_prometheus_is_in_the_image_once_it_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

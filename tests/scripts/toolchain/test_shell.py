@@ -168,6 +168,28 @@ def test_torchx_has_the_scheduler_of_this_checkout_and_its_own(state: Path, tmp_
     assert said(commands / "torchx-python", "-P", "-c", located).startswith(str(paths.CHECKOUT))
 
 
+@pytest.mark.parametrize("name", ["torchx", "torchx-python"])
+def test_without_torchxs_environment_its_commands_name_the_one_that_makes_it(
+    name: str, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after `make up`, which doesn't need it. Once it is made, the command works without another activation."""
+    state.parent.mkdir()
+    folder = tmp_path / "torchx"
+    monkeypatch.setattr(paths, "torchx_folder", lambda: folder)
+    command = shell.prepare(state).commands / name
+
+    def said() -> str:
+        done = subprocess.run([command, "x"], capture_output=True, text=True, check=False)
+        return done.stdout + done.stderr
+
+    assert said() == "error: TorchX's Python environment is not set up on this machine; run `make torchx`\n"
+    (folder / "bin").mkdir(parents=True)
+    for program in ("python", "torchx"):
+        (folder / "bin" / program).write_text('#!/bin/sh\necho "it got $1"\n')
+        (folder / "bin" / program).chmod(0o755)
+    assert said() == "it got x\n"
+
+
 @pytest.mark.parametrize("interpreter", ["bash", "zsh"])
 def test_deactivating_restores_the_environment(interpreter: str, place: Place) -> None:
     if shutil.which(interpreter) is None:

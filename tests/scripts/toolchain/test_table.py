@@ -23,14 +23,28 @@ EVERY = [*TOOLS.values(), *PREVIOUS_TOOLS.values(), *BENCH_TOOLS.values(), *MONI
 
 @pytest.mark.parametrize("tool", EVERY, ids=lambda tool: f"{tool.name} {tool.version}")
 def test_go_mod_pins_the_version_in_the_table(tool: Tool) -> None:
-    text = (paths.HERE / tool.module / "go.mod").read_text()
-    assert re.search(rf"^(tool |\t){re.escape(tool.package)}$", text, re.MULTILINE), "no tool directive names it"
+    folder = paths.HERE / tool.module
+    text = (folder / "go.mod").read_text()
+    if tool.package == f"tidewater.dev/toolchain/{tool.module}":
+        (package,) = re.findall(r'^\t"(\S+)"$', (folder / "main.go").read_text(), re.MULTILINE)
+    else:
+        package = tool.package
+        assert re.search(rf"^(tool |\t){re.escape(package)}$", text, re.MULTILINE), "no tool directive names it"
     pinned = {
         version
         for module, version in re.findall(r"^\t?(?:require )?(\S+) (v\S+)", text, re.MULTILINE)
-        if tool.package == module or tool.package.startswith(f"{module}/")
+        if package == module or package.startswith(f"{module}/")
     }
     assert tool.version in pinned
+
+
+def test_the_tools_of_a_module_are_built_with_the_same_flags() -> None:
+    flags = {(tool.module, tool.ldflags, tool.tags) for tool in EVERY}
+    assert len(flags) == len({tool.module for tool in EVERY})
+
+
+def test_the_versions_of_a_tool_are_built_in_different_modules() -> None:
+    assert not {tool.module for tool in TOOLS.values()} & {tool.module for tool in PREVIOUS_TOOLS.values()}
 
 
 def test_the_version_of_kubernetes_before_is_one_minor_version_older() -> None:
