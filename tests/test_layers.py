@@ -91,8 +91,7 @@ def sources() -> list[Path]:
         capture_output=True,
         text=True,
     ).stdout
-    found = [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
-    return [path for path in found if "_pb2" not in path.name]  # generated
+    return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
 
 
 def written(root: Path, files: Mapping[str, str]) -> list[Path]:

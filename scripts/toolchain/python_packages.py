@@ -8,6 +8,7 @@ the rest, so it has an environment of its own; that one sees the other two, and 
 
 from __future__ import annotations
 
+import runpy
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from scripts.toolchain.steps import Step, draft_of
 from scripts.toolchain.table import PYTHON
 
 _TRAINER, _STACK = "trainer packages", "Python environment"
+_GRPC_COMPILER = paths.CHECKOUT / "packages/elasticdl/src/elasticdl/rpc/generate.py"
 
 
 def steps() -> list[Step]:
@@ -29,6 +31,7 @@ def steps() -> list[Step]:
         Step("uv", done=lambda: _uv().is_file(), run=_install_uv, disk_gib=0.2, after=(debian.STEP,)),
         Step(_TRAINER, done=lambda: trainer().is_dir(), run=_install_trainer, disk_gib=7, after=("uv",)),
         Step(_STACK, done=stack_is_there, run=_install_stack, disk_gib=2, after=("uv", _TRAINER)),
+        Step("gRPC code", done=grpc_code_is_there, run=lambda _console, _log: compile_grpc_code(), after=(_STACK,)),
     ]
 
 
@@ -51,6 +54,25 @@ def stack_is_there() -> bool:
 def torchx_is_there() -> bool:
     """Whether TorchX's environment is whole, with the one that it refers to."""
     return (paths.torchx_folder() / "bin" / "python").exists() and stack_is_there()
+
+
+def grpc_code_is_there() -> bool:
+    """Return whether the checkout has the code of elasticdl's gRPC definition, next to it and of its present text."""
+    return not runpy.run_path(str(_GRPC_COMPILER))["problem"]()
+
+
+def compile_grpc_code() -> None:
+    """Compile elasticdl's gRPC definition unless that is done.
+
+    Raises:
+        StepFailed: the compiler refuses it.
+    """
+    if grpc_code_is_there():
+        return
+    command = [paths.stack_folder() / "bin" / "python", _GRPC_COMPILER]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise StepFailed(f"{_GRPC_COMPILER} failed:\n{done.stderr.strip()}")
 
 
 def check_python(version: tuple[int, int], executable: str) -> None:

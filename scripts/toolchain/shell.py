@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.toolchain import TORCHX, binary, charts, localcloud_tools, paths, plugins, stack_python
+from scripts.toolchain import TORCHX, binary, charts, localcloud_tools, paths, plugins, python_packages, stack_python
 from scripts.toolchain.errors import StepFailed, ToolMissing
 
 STANDINS_VARIABLE = "LOCALCLOUD_STANDINS"
@@ -85,6 +85,7 @@ def prepare(state: Path, standins: str | None = None) -> Place:
         ToolMissing: the set-up has not run.
     """
     python, tools, ours = stack_python(), localcloud_tools(), standins_of(standins)
+    python_packages.compile_grpc_code()
     folder = _folder_of(state)
     commands, home = folder / "bin", folder / "pulumi-home"
     plugins.install(commands, home, python, ours)
