@@ -100,6 +100,28 @@ def test_the_users_own_script_replaces_the_default_one(tmp_path: Path) -> None:
     assert bundle.pack(script=script).key != bundle.pack().key
 
 
+@pytest.mark.parametrize("name", ["train.py", "trainer.py", "tidewater.py", "cli.py"])
+def test_a_users_script_of_any_name_has_the_images_modules_of_any_name(tmp_path: Path, name: str) -> None:
+    modules = ("trainer", "cli", "controller", "contract", "settings", "utils", "tidewater_utils", "packages")
+    (tmp_path / "image").mkdir()
+    for module in modules:
+        (tmp_path / "image" / f"{module}.py").write_text('OWNER = "image"\n')
+    script, path = tmp_path / name, tmp_path / "bundle.zip"
+    script.write_text(
+        f"import tidewater, {', '.join(modules)}\n"
+        f"print(tidewater.run.__module__, *(each.OWNER for each in ({', '.join(modules)})))\n"
+    )
+    path.write_bytes(bundle.pack(script=script).content)
+    ran = subprocess.run(
+        [sys.executable, path, "train"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "image")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.stdout, ran.stderr) == (f"tidewater.elastic.runtime{' image' * len(modules)}\n", "")
+
+
 WITHOUT_SITE_PACKAGES = ("-I", "-S")
 
 

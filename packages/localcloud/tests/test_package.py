@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
-HERE = Path(__file__).parents[1]
+import localcloud
+
+from tests import wheel
 
 
-def test_every_package_is_installed() -> None:
-    settings = tomllib.loads((HERE / "pyproject.toml").read_text())["tool"]["setuptools"]
-    folders = (
-        path.parent.relative_to(HERE / "src").parts for path in (HERE / "src" / "localcloud").rglob("__init__.py")
-    )
-    packages = {".".join(parts) for parts in folders}
-    assert set(settings["packages"]) == packages
+def test_every_file_is_installed(tmp_path: Path) -> None:
+    def files(folder: Path) -> set[str]:
+        found = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        return {path.relative_to(folder).as_posix() for path in found}
+
+    installed = wheel.unpack(wheel.build(tmp_path, "packages/localcloud"), tmp_path / "site")
+    assert files(installed / "localcloud") == files(Path(localcloud.__file__).parent)

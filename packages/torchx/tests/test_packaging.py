@@ -3,39 +3,24 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 from torchx.schedulers import DEFAULT_SCHEDULER_MODULES
 
-ROOT = Path(__file__).parents[3]
-PLUGIN = ROOT / "packages" / "torchx"
-BUILD = "import sys; from setuptools.build_meta import build_wheel; print(build_wheel(sys.argv[1]))"
+from tests import wheel
 
-
-def built(source: Path, work: Path) -> Path:
-    """Build a wheel without a network from a copy, since setuptools leaves its work in the sources."""
-    subprocess.run([sys.executable, "-c", BUILD, work], cwd=source, check=True, capture_output=True)
-    (wheel,) = work.glob("*.whl")
-    return wheel
+PLUGIN = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what `pip install '.[cli]' ./packages/torchx` installs of ours."""
-    work, target = tmp_path_factory.mktemp("build"), tmp_path_factory.mktemp("site-packages")
-    for name in ("tidewater", "packages/elasticdl", "packages/torchx"):
-        shutil.copytree(ROOT / name, work / "clone" / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    for name in ("pyproject.toml", "LICENSE"):
-        shutil.copy(ROOT / name, work / "clone" / name)
-    for name, source in {"own": work / "clone", "plugin": work / "clone" / "packages" / "torchx"}.items():
-        (work / name).mkdir()
-        with zipfile.ZipFile(built(source, work / name)) as wheel:
-            wheel.extractall(target)
+    target = tmp_path_factory.mktemp("site-packages")
+    for member in (".", "packages/torchx"):
+        wheel.unpack(wheel.build(tmp_path_factory.mktemp("build"), member), target)
     return target
 
 

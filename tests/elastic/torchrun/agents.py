@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.elastic.workers import CHECKOUT, PATIENCE_SECONDS
+from tests.elastic.workers import PATIENCE_SECONDS
 from tidewater.elastic.observe.log import parse
 
 SCRIPT = """
@@ -34,21 +32,6 @@ for step in range(int(sys.argv[1])):
     time.sleep(0.05)
 dist.destroy_process_group()
 """
-
-
-def install(folder: Path) -> Path:
-    """Build a wheel with the project's build backend and unpack it, like ``pip install .`` without a network."""
-    source = folder / "source"
-    source.mkdir()
-    for name in ("pyproject.toml", "LICENSE"):
-        shutil.copy(CHECKOUT / name, source)
-    for package in ("tidewater", "packages/elasticdl"):
-        shutil.copytree(CHECKOUT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
-    build = "from setuptools import build_meta; build_meta.build_wheel('../wheel')"
-    subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True)
-    (wheel,) = (folder / "wheel").iterdir()
-    zipfile.ZipFile(wheel).extractall(folder / "site")
-    return folder / "site"
 
 
 class Agent:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import wheel
 from tests.elastic.torchrun import agents as torchrun_agents
 from tests.elastic.torchrun.agents import Agent
 from tests.elastic.workers import PATIENCE_SECONDS
@@ -23,7 +24,8 @@ LONG_PATIENCE = "patience_seconds=600"
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return torchrun_agents.install(tmp_path_factory.mktemp("installed"))
+    folder = tmp_path_factory.mktemp("installed")
+    return wheel.unpack(wheel.build(folder), folder / "site")
 
 
 @pytest.fixture

@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import configparser
 import os
-import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
+import elasticdl
 import pytest
 
-ROOT = Path(__file__).resolve().parents[4]
-BUILD = "import sys; from setuptools.build_meta import build_wheel; print(build_wheel(sys.argv[1]))"
+from tests import wheel
+
+PACKAGE = Path(elasticdl.__file__).parent
 MAIN = "import sys; from elasticdl.client.app import main; main(sys.argv[1:])"
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what `pip install '.[elasticdl]'` installs of ours."""
-    work, target = tmp_path_factory.mktemp("build"), tmp_path_factory.mktemp("site-packages")
-    clone = work / "clone"
-    for name in ("tidewater", "packages/elasticdl"):
-        shutil.copytree(ROOT / name, clone / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    for name in ("pyproject.toml", "LICENSE"):
-        shutil.copy(ROOT / name, clone / name)
-    # From a copy, since setuptools leaves its work in the sources; without a network.
-    subprocess.run([sys.executable, "-c", BUILD, work], cwd=clone, check=True, capture_output=True)
-    (wheel,) = work.glob("*.whl")
-    with zipfile.ZipFile(wheel) as packed:
-        packed.extractall(target)
-    return target
+    return wheel.unpack(wheel.build(tmp_path_factory.mktemp("build")), tmp_path_factory.mktemp("site-packages"))
 
 
 def test_every_file_that_the_command_needs_is_in_the_package(installed: Path) -> None:
@@ -39,9 +28,7 @@ def test_every_file_that_the_command_needs_is_in_the_package(installed: Path) ->
         found = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
         return {path.relative_to(folder).as_posix() for path in found}
 
-    assert files(ROOT / "packages/elasticdl/src/elasticdl") - files(installed / "elasticdl") == {
-        "rpc/elasticdl.proto"
-    }  # for developers
+    assert files(PACKAGE) == files(installed / "elasticdl")
 
 
 def test_an_installation_writes_a_zoo_without_the_clone(installed: Path, tmp_path: Path) -> None:
