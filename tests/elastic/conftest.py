@@ -17,6 +17,7 @@ from tests.elastic.schedules.forked import ZYGOTE, ForkedScript
 from tests.elastic.workers import Program, Worker, free_port, run_etcd
 from tests.farm import Farm
 from tidewater.elastic.observe.log import Log
+from tidewater.elastic.storage import s3 as storage
 
 IMAGES = ("-m", "trainer.train")
 
@@ -82,8 +83,8 @@ def s3_endpoint() -> Iterator[str]:
 
 
 @pytest.fixture
-def s3(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a client of an S3 with one empty bucket, ``there``; boto3 finds it through the environment."""
+def s3(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Yield a client of an S3 with one empty bucket, ``there``; boto3 finds it through the environment."""
     import boto3
 
     for name, value in {
@@ -94,6 +95,7 @@ def s3(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
         "AWS_EC2_METADATA_DISABLED": "true",
     }.items():
         monkeypatch.setenv(name, value)
+    storage.client.cache_clear()
     client = boto3.client("s3")
     for bucket in client.list_buckets()["Buckets"]:
         for each in client.list_objects_v2(Bucket=bucket["Name"]).get("Contents", ()):
@@ -101,4 +103,5 @@ def s3(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
         for each in client.list_multipart_uploads(Bucket=bucket["Name"]).get("Uploads", ()):
             client.abort_multipart_upload(Bucket=bucket["Name"], Key=each["Key"], UploadId=each["UploadId"])
     client.create_bucket(Bucket="there")
-    return client
+    yield client
+    storage.client.cache_clear()

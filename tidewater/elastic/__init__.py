@@ -10,6 +10,7 @@ Read first: `training` (what a script brings), `loop` (generation after generati
     method/      how the model learns           passes/   memory, batch normalization
     launch/      one process for each GPU       observe/  log, metrics, report
     torchrun/    etcd v3 as a rendezvous for plain torchrun
+    storage/     files on a volume or in S3, which data/ and checkpoint/ read and write
 
 Importing any of these modules has no effect. torch is imported only where it is used, so that the first log line of a
 worker does not wait for it.

@@ -13,6 +13,7 @@ from tests.elastic.checkpoint.conftest import same as same_bits
 from tests.elastic.workers import free_port
 from tidewater.elastic.checkpoint import Checkpoints, Unreadable, bucket, place
 from tidewater.elastic.checkpoint.places import Upload
+from tidewater.elastic.storage import s3 as storage
 
 WHERE = "s3://there/checkpoints/digits"
 Open = Callable[..., Checkpoints]
@@ -122,14 +123,17 @@ def test_a_missing_bucket_fails_the_checkpoint_and_is_named(s3: Any, open_places
     assert not checkpoints.save(at(10), small(10), wait=True)
     (failed,) = told.of("checkpoint_failed")
     assert failed["place"] == "s3://nowhere/digits"
-    assert failed["reason"] == "there is no bucket nowhere: create it, or correct --checkpoints"
+    assert failed["reason"] == (
+        "s3://nowhere/digits/step-: there is no bucket nowhere (NoSuchBucket): create it, or correct the address"
+    )
 
 
 def test_an_unreachable_s3_fails_the_checkpoint_and_prevents_a_start(
     s3: Any, open_places: Open, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
-    monkeypatch.setattr(bucket, "_ATTEMPTS", 2)
+    monkeypatch.setattr(storage, "_ATTEMPTS", 2)
+    storage.client.cache_clear()
     checkpoints = open_places(WHERE)
     assert not checkpoints.save(at(10), small(10), wait=True)
     assert "Could not connect" in str(told.of("checkpoint_failed")[0]["reason"])

@@ -25,6 +25,7 @@ from typing import Literal
 
 from tidewater.elastic.checkpoint.manifest import name_of, step_of, unique_name_of
 from tidewater.elastic.checkpoint.places import MANIFEST, Stored
+from tidewater.elastic.storage import local
 
 _WRITING, _GONE, _LOCK = ".writing", ".gone", ".lock"
 _UNTOUCHED_SECONDS = 900.0
@@ -76,15 +77,7 @@ class Directory:
     def put(self, name: str, data: bytes) -> None:
         """See ``Place``."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        fresh = self._folder / f".{name}.{secrets.token_hex(4)}"
-        try:
-            _write(fresh, data)
-            fresh.rename(self._folder / name)
-            _sync(self._folder)
-        except OSError:
-            with contextlib.suppress(OSError):
-                fresh.unlink()
-            raise
+        local.write(self._folder / name, lambda file: file.write(data))
 
     def has(self, name: str) -> bool:
         """See ``Place``."""
@@ -211,8 +204,7 @@ class _Upload:
 
     def commit(self, manifest: bytes) -> str:
         """See ``Upload``."""
-        _write(self._writing / MANIFEST, manifest)
-        _sync(self._writing)
+        local.write(self._writing / MANIFEST, lambda file: file.write(manifest))
         name = name_of(self._step)
         try:
             self._writing.rename(self._folder / name)
@@ -223,7 +215,7 @@ class _Upload:
             # lineage. The manifests tell them apart.
             name = unique_name_of(self._step)
             self._writing.rename(self._folder / name)
-        _sync(self._folder)
+        local.sync(self._folder)
         self._release()
         return name
 
@@ -239,20 +231,3 @@ class _Upload:
         with contextlib.suppress(OSError):
             self._stem.with_suffix(_LOCK).unlink(missing_ok=True)
         self._lock.close()
-
-
-def _write(path: Path, data: bytes) -> None:
-    with contextlib.closing(_File(path, "wb")) as file:
-        file.write(memoryview(data))
-
-
-def _sync(folder: Path) -> None:
-    """Sync the names in a directory. Some file systems do not support that and return EINVAL."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-    finally:
-        os.close(descriptor)

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from tidewater.elastic.checkpoint.lineage import History, Undecided, ranked, superseded
 from tidewater.elastic.checkpoint.manifest import Manifest
-from tidewater.elastic.checkpoint.places import MANIFEST, Missing, Place, Stored
+from tidewater.elastic.checkpoint.places import MANIFEST, Place, Stored
 from tidewater.elastic.errors import ConfigError, RecordError, TrainerError
 from tidewater.elastic.observe.log import Log
+from tidewater.elastic.storage.errors import Missing
 
 if TYPE_CHECKING:
     from tidewater.elastic.checkpoint.layout import Layout

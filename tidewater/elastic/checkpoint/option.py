@@ -9,8 +9,10 @@ from pathlib import Path
 
 from tidewater.elastic.checkpoint.bucket import Bucket
 from tidewater.elastic.checkpoint.directory import Directory
-from tidewater.elastic.checkpoint.places import SCHEME, Place
+from tidewater.elastic.checkpoint.places import Place
 from tidewater.elastic.errors import ConfigError
+from tidewater.elastic.storage.errors import StorageError
+from tidewater.elastic.storage.s3 import SCHEME
 
 
 def places(text: str) -> tuple[Place, ...]:
@@ -28,7 +30,10 @@ def places(text: str) -> tuple[Place, ...]:
 def place(text: str) -> Place:
     """The place that ``text`` names: a directory, or ``s3://bucket/prefix``. Raises ConfigError."""
     if text.startswith(SCHEME):
-        return Bucket.open(text)
+        try:
+            return Bucket.open(text)
+        except StorageError as error:
+            raise ConfigError(f"--checkpoints names {text}: {error}") from error
     if not text or "://" in text:
         raise ConfigError(f"--checkpoints names {text!r}: it must be a directory or {SCHEME}bucket/prefix")
     return Directory(Path(text))

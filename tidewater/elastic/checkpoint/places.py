@@ -1,7 +1,7 @@
 """Places for checkpoints: the operations of a place. ``option`` makes places from the text of the command line.
 
-Every method of any kind of place raises OSError if the place refuses or can't be reached. Only one thread uses a place
-at a time.
+Every method of any kind of place raises OSError if the place refuses or can't be reached: ``Missing`` of the storage if
+there is no such bucket. Only one thread uses a place at a time.
 """
 
 from __future__ import annotations
@@ -13,11 +13,6 @@ from pathlib import Path
 from typing import Protocol
 
 MANIFEST = "manifest.json"
-SCHEME = "s3://"
-
-
-class Missing(OSError):
-    """The place does not exist, so it contains nothing."""
 
 
 @dataclass(frozen=True, order=True)

@@ -10,6 +10,7 @@ Long operations log their progress in ``event=dataset_progress`` lines.
 from __future__ import annotations
 
 import contextlib
+import http.client
 import lzma
 import shutil
 import tarfile
@@ -17,15 +18,18 @@ import time
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from tidewater.elastic.data.folders import ANNOTATIONS, annotated
 from tidewater.elastic.errors import ConfigError, TrainerError
 from tidewater.elastic.observe.log import Log
+from tidewater.elastic.storage.store import Store
 
 _CHUNK = 4 * 2**20
+_REQUEST = 32 * 2**20
+"""Bytes of one request to S3: with fewer, the time until an answer begins would count."""
 _MIB = 2**20
 _TIMEOUT_SECONDS = 60
 _SAY_SECONDS = 5.0
@@ -39,8 +43,6 @@ _DAMAGED = (
     RuntimeError,  # from zipfile, if a password is needed
     NotImplementedError,  # from zipfile, for an unknown compression
 )
-
-Read = Callable[[int], bytes]
 
 
 class Progress:
@@ -73,12 +75,12 @@ def fetch(uri: str, file: Path, log: Log) -> None:
     Raise ConfigError if there is nothing at ``uri`` or no room for it. Raise TrainerError if the download breaks off; a
     retry may succeed.
     """
-    with _opened(uri) as (read, length):
+    with _opened(uri) as (chunks, length):
         if length is not None:
             require_space(file.parent, 2 * length, f"{uri} has {_in_words(length)}, and needs as much again unpacked")
         progress, done = Progress(log, "download", length), 0
         with file.open("wb") as target:
-            while chunk := _next_chunk(read, uri, done):
+            while chunk := _next_chunk(chunks, uri, done):
                 target.write(chunk)
                 done += len(chunk)
                 progress.add(len(chunk))
@@ -154,32 +156,31 @@ def _unpack_tar(file: Path, out: Path, log: Log) -> None:
 
 
 @contextlib.contextmanager
-def _opened(uri: str) -> Iterator[tuple[Read, int | None]]:
-    """Yield a function that reads the next bytes of ``uri``, and their total number if it is known."""
-    parts = urlsplit(uri)
-    if parts.scheme not in ("s3", "https", "http", "file"):
+def _opened(uri: str) -> Iterator[tuple[Iterator[bytes], int | None]]:
+    """Yield the content of ``uri`` in pieces, and its length if that is known."""
+    scheme = urlsplit(uri).scheme
+    if scheme not in ("s3", "https", "http", "file"):
         raise ConfigError(f"--uri {uri!r}: use s3://bucket/key, https://... or file:///...")
     with contextlib.ExitStack() as stack:
         try:
-            if parts.scheme == "s3":
-                import boto3
-
-                found = boto3.client("s3").get_object(Bucket=parts.netloc, Key=parts.path.lstrip("/"))
-                body = stack.enter_context(contextlib.closing(found["Body"]))
-                opened: tuple[Read, int | None] = body.read, int(found["ContentLength"])
+            if scheme in ("s3", "file"):
+                blob = stack.enter_context(Store().opened(uri))
+                chunks = blob.stream(block=_REQUEST if scheme == "s3" else _CHUNK)
+                opened: tuple[Iterator[bytes], int | None] = chunks, blob.size
             else:
                 response = stack.enter_context(urllib.request.urlopen(uri, timeout=_TIMEOUT_SECONDS))
                 length = response.headers.get("Content-Length")
-                opened = response.read, int(length) if length else None
-        except Exception as error:  # boto3 and urllib have no common base class
+                opened = iter(lambda: response.read(_CHUNK), b""), int(length) if length else None
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise ConfigError(f"--uri {uri}: {error}") from error
         yield opened
 
 
-def _next_chunk(read: Read, uri: str, done: int) -> bytes:
+def _next_chunk(chunks: Iterator[bytes], uri: str, done: int) -> bytes:
+    """Return the next piece, empty at the end."""
     try:
-        return read(_CHUNK)
-    except Exception as error:  # as above
+        return next(chunks, b"")
+    except (OSError, http.client.HTTPException) as error:
         raise TrainerError(f"--uri {uri} broke off after {done} bytes ({error}): run it again") from error
 
 

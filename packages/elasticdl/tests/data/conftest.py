@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from elasticdl.data.storage import s3
 
 from tests import moto_server
+from tidewater.elastic.storage import s3
 
 BUCKET = "there"
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from elasticdl.data.storage import s3
-from elasticdl.data.storage.addresses import open_blob
+from elasticdl.data.storage import STORE
 from elasticdl.embedding_init import Table
 from elasticdl.ps.checkpoint import (
     MANIFEST,
@@ -34,11 +33,12 @@ from elasticdl.ps.model.gradients import Gradient
 from elasticdl.ps.model.part import Contents, Part
 from elasticdl.ps.model.policy import Policy
 from elasticdl.ps.placement import server_of, split
-from elasticdl.ps.storage import joined, removed, sizes, written
 from elasticdl.rpc.tensors import decode
 from elasticdl.zoo.optimizers import SGD, Adagrad, Adam, Optimizer
 
 from tests import moto_server
+from tidewater.elastic.storage import s3
+from tidewater.elastic.storage.store import joined
 
 TABLE = Table("item", 3, seed=1)
 SHAPES = {f"layer.{index}.weight": (index + 1, 2) for index in range(9)} | {"scale": ()}
@@ -221,7 +221,7 @@ def test_a_damaged_checkpoint_is_named_and_an_older_one_is_used(
 
 def test_a_damaged_object_in_s3_is_named(directory: str) -> None:
     Cluster.new(1, SGD(lr=0.1)).save(directory, 3)
-    (part,) = (name for name in sizes(directory) if "part" in name)
+    (part,) = (name for name in STORE.sizes(directory) if "part" in name)
     if directory.startswith("s3://"):
         bucket, key = s3.split(joined(directory, part))
         s3.client().put_object(Bucket=bucket, Key=key, Body=b"short")
@@ -247,7 +247,7 @@ def test_a_write_that_fails_leaves_nothing_under_the_name(tmp_path: Path) -> Non
         raise OSError("no space left")
 
     with pytest.raises(Exception, match="no space left"):
-        written(str(tmp_path / "version" / "part"), fail)
+        STORE.written(str(tmp_path / "version" / "part"), fail)
     assert list((tmp_path / "version").iterdir()) == []
 
 
@@ -277,7 +277,7 @@ def test_pruning_keeps_the_newest_and_those_that_are_under_way(directory: str) -
         with cluster.parts[0].frozen() as frozen:
             save_part(directory, version, (0, 1), cluster.parts[0], frozen)
     assert prune(directory, 2, run="") == [name_of(1), name_of(4)]
-    assert {name.partition("/")[0] for name in sizes(directory)} == {name_of(3), name_of(5), name_of(7)}
+    assert {name.partition("/")[0] for name in STORE.sizes(directory)} == {name_of(3), name_of(5), name_of(7)}
     assert prune(directory, 0, run="") == []
     assert prune(joined(directory, "absent"), 2, run="") == []
 
@@ -289,7 +289,7 @@ def test_pruning_neither_counts_nor_removes_the_checkpoints_of_another_run(direc
     for version in (10, 30):
         cluster.save(directory, version, "mnist/2")
     assert prune(directory, 1, run="mnist/2") == [name_of(10)]
-    assert {name.partition("/")[0] for name in sizes(directory)} == {name_of(each) for each in (20, 30, 40, 60)}
+    assert {name.partition("/")[0] for name in STORE.sizes(directory)} == {name_of(each) for each in (20, 30, 40, 60)}
 
 
 def test_a_folder_with_checkpoints_of_another_run_is_refused_by_name(directory: str) -> None:
@@ -375,7 +375,7 @@ def test_a_part_is_a_file_of_the_format_safetensors(tmp_path: Path) -> None:
 )
 def test_a_file_that_is_none_is_named(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "part").write_bytes(data)
-    with open_blob(str(tmp_path / "part")) as blob, pytest.raises(BadCheckpoint, match="part is damaged"):
+    with STORE.opened(str(tmp_path / "part")) as blob, pytest.raises(BadCheckpoint, match="part is damaged"):
         Reader(blob)
 
 
@@ -394,4 +394,4 @@ def test_what_a_server_left_that_was_killed_while_it_wrote_is_removed(tmp_path: 
 
 
 def test_a_checkpoint_that_somebody_else_removes_meanwhile_is_removed(tmp_path: Path) -> None:
-    removed(str(tmp_path / name_of(100)), MANIFEST)
+    STORE.removed(str(tmp_path / name_of(100)), MANIFEST)

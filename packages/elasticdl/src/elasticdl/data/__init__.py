@@ -7,6 +7,7 @@ recordio/  RecordIO as ElasticDL wrote it: chunks, index, reader, writer
 text/      rows of CSV, lines
 images/    folders and archives of images
 examples/  what is in a record: fields by name; tf.Example without TensorFlow
-storage/   where the bytes are: files, objects of S3, temporary files
+storage    files of volumes and S3 by address, with the errors of this package
+spool      a compressed file, unpacked to a temporary one
 writing/   `elasticdl data write`: other data as RecordIO
 """

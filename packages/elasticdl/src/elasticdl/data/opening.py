@@ -23,7 +23,7 @@ from elasticdl.data.params import parse_params
 from elasticdl.data.reader import Reader
 from elasticdl.data.recordio.chunk import MAGIC
 from elasticdl.data.recordio.reader import RecordIOReader
-from elasticdl.data.storage.addresses import files, open_blob
+from elasticdl.data.storage import STORE
 from elasticdl.data.text.csv import CsvReader
 from elasticdl.data.text.lines import LineReader
 from elasticdl.errors import DataError
@@ -79,14 +79,15 @@ def _detected(uri: str) -> str:
     """Return what an address holds, by the names in it, or by the first bytes of its first file."""
     if uri.lower().endswith(ZIP + TAR):
         return IMAGES
-    entries = [entry for entry in files(uri) if not entry.path.rpartition("/")[2].startswith("_")] or files(uri)
+    found = STORE.files(uri)
+    entries = [entry for entry in found if not entry.path.rpartition("/")[2].startswith("_")] or found
     counts = {
         kind: sum(entry.path.lower().endswith(suffixes) for entry in entries) for kind, suffixes in _BY_SUFFIX.items()
     }
     if any(counts.values()):
         return max(counts, key=lambda kind: counts[kind])  # there may be a LICENSE.txt among images
     first = entries[0]
-    with open_blob(first.name) as blob:
+    with STORE.opened(first.name) as blob:
         begin = blob.read(0, min(4, blob.size))
     if begin == _LITTLE or not begin:
         return RECORDIO

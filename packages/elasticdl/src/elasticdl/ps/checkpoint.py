@@ -33,14 +33,14 @@ from typing import Any
 
 import torch
 
-from elasticdl.data.storage.addresses import open_blob
+from elasticdl.data.storage import STORE
 from elasticdl.embedding_init import Table
 from elasticdl.errors import DataError, MissingData
 from elasticdl.ps.errors import BadCheckpoint, PushRefused
 from elasticdl.ps.format import Reader, write
 from elasticdl.ps.model.part import Contents, Frozen, Part
 from elasticdl.ps.part_file import contents, entries, with_new_state
-from elasticdl.ps.storage import joined, removed, sizes, written
+from tidewater.elastic.storage.store import joined
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -117,7 +117,7 @@ def save_part(directory: str, version: int, place: tuple[int, int], part: Part, 
     file = part_name(*place)
     tensors, texts = entries(part, frozen)
     address = joined(directory, name_of(version), file)
-    return Saved(file, *written(address, lambda stream: write(stream, tensors, texts)))
+    return Saved(file, *STORE.written(address, lambda stream: write(stream, tensors, texts)))
 
 
 def load_part(found: Found, place: tuple[int, int]) -> Contents:
@@ -170,7 +170,7 @@ def _differences(loaded: Contents, fresh: Contents) -> Iterator[str]:
 def _load(found: Found, place: tuple[int, int], *, state: bool) -> Contents:
     with ExitStack() as stack:
         addresses = [joined(found.address, part.file) for part in found.parts]
-        readers = [Reader(stack.enter_context(open_blob(address))) for address in addresses]
+        readers = [Reader(stack.enter_context(STORE.opened(address))) for address in addresses]
         return contents(readers, place, version=found.version, state=state)
 
 
@@ -188,7 +188,7 @@ def commit(directory: str, version: int, parts: Sequence[Saved], run: str = "") 
     """Make a checkpoint of the parts that all servers have written: from now on it counts."""
     manifest = {"format": FORMAT, "version": version, "run": run, "parts": [asdict(part) for part in parts]}
     data = json.dumps(manifest, indent=1).encode()
-    written(joined(directory, name_of(version), MANIFEST), lambda file: file.write(data))
+    STORE.written(joined(directory, name_of(version), MANIFEST), lambda file: file.write(data))
 
 
 def check_written(directory: str, version: int, parts: Sequence[Saved]) -> None:
@@ -196,7 +196,7 @@ def check_written(directory: str, version: int, parts: Sequence[Saved]) -> None:
     folder = joined(directory, name_of(version))
     for part in parts:
         try:
-            with open_blob(joined(folder, part.file)):  # by its name: a list may be one that the node has cached
+            with STORE.opened(joined(folder, part.file)):  # by its name: a list may be one that the node has cached
                 pass
         except MissingData as error:
             raise BadCheckpoint(
@@ -224,7 +224,7 @@ def prune(directory: str, keep: int, run: str) -> list[str]:
     # One without a manifest may be under way if it is newer than the newest that counts.
     gone += [name for name in folders if name not in complete and own and name < own[0]]
     for name in gone:
-        removed(joined(directory, name), MANIFEST)
+        STORE.removed(joined(directory, name), MANIFEST)
     return sorted(gone)
 
 
@@ -281,7 +281,7 @@ def needed(directory: str, *, say: Callable[[str], None] = print) -> Found:
 
 
 def _addresses(directory: str) -> Iterator[str]:
-    files = sizes(directory)
+    files = STORE.sizes(directory)
     if MANIFEST in files:
         yield directory
         return
@@ -292,7 +292,7 @@ def _addresses(directory: str) -> Iterator[str]:
 
 def _folders(directory: str) -> dict[str, set[str]]:
     folders: dict[str, set[str]] = {}
-    for path in sizes(directory):
+    for path in STORE.sizes(directory):
         name, _, file = path.partition("/")
         if _NAME.fullmatch(name):
             folders.setdefault(name, set()).add(file)
@@ -308,7 +308,7 @@ def _run_of(address: str) -> str:
 
 
 def _manifest(address: str) -> Found:
-    with open_blob(joined(address, MANIFEST)) as blob:
+    with STORE.opened(joined(address, MANIFEST)) as blob:
         data = blob.read(0, blob.size)
     try:
         fields: dict[str, Any] = json.loads(data)
@@ -324,7 +324,7 @@ def _manifest(address: str) -> Found:
 
 def _verify(found: Found) -> None:
     """Raise BadCheckpoint, with the file's name, unless every part is as it was written."""
-    there = sizes(found.address)
+    there = STORE.sizes(found.address)
     for part in found.parts:
         if part.file not in there:
             raise BadCheckpoint(f"{part.file} is missing", "Use an older checkpoint.")
@@ -334,7 +334,7 @@ def _verify(found: Found) -> None:
             )
     for part in found.parts:
         digest = hashlib.sha256()
-        with open_blob(joined(found.address, part.file)) as blob:
+        with STORE.opened(joined(found.address, part.file)) as blob:
             for piece in blob.stream():
                 digest.update(piece)
         if digest.hexdigest() != part.sha256:

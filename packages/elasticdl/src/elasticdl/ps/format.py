@@ -2,7 +2,7 @@
 
     with path.open("wb") as file:
         write(file, [Entry.of("dense:weight", tensor)], {"version": "200"})
-    reader = Reader(open_blob(str(path)))
+    reader = Reader(STORE.opened(str(path)))
     reader.tensor("dense:weight")
 
 A file is the length of the header (8 bytes, little-endian), the header (JSON: type, shape and place of each tensor, and
@@ -20,9 +20,9 @@ from typing import BinaryIO
 
 import torch
 
-from elasticdl.data.storage.blob import Blob
 from elasticdl.ps.errors import BadCheckpoint
 from elasticdl.rpc import elasticdl_pb2 as pb
+from tidewater.elastic.storage.blob import Blob
 
 _DTYPES = {
     "F32": torch.float32,

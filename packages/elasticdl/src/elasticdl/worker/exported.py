@@ -18,14 +18,14 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from elasticdl.data.storage.addresses import open_blob
+from elasticdl.data.storage import STORE
 from elasticdl.errors import DamagedData, InputError, MissingData
 from elasticdl.ps import checkpoint
 from elasticdl.ps.checkpoint import Model
 from elasticdl.ps.model.part import Contents, Part, StoredTable
 from elasticdl.ps.model.policy import Policy
-from elasticdl.ps.storage import joined, removed, sizes, written
 from elasticdl.zoo.optimizers import SGD
+from tidewater.elastic.storage.store import joined
 
 DESCRIPTION = "model.json"
 _FORMAT = 1
@@ -68,13 +68,13 @@ def write(model: Model, origin: Origin, *, buffers: Collection[str], address: st
     name = checkpoint.name_of(model.version)
     description = {"format": _FORMAT, "checkpoint": name, **asdict(origin)}
     text = json.dumps(description, indent=2, sort_keys=True) + "\n"
-    written(joined(address, DESCRIPTION), lambda file: file.write(text.encode()))
+    STORE.written(joined(address, DESCRIPTION), lambda file: file.write(text.encode()))
     _remove_others(address, name)
 
 
 def is_exported(address: str) -> bool:
     """Return whether a folder holds a model that `write` has written."""
-    return DESCRIPTION in sizes(address)
+    return DESCRIPTION in STORE.sizes(address)
 
 
 def read(address: str) -> Exported:
@@ -89,7 +89,7 @@ def read(address: str) -> Exported:
             f"{address}: there is no exported model, since {DESCRIPTION} is missing",
             "Give the --output of a job that has ended.",
         )
-    with open_blob(joined(address, DESCRIPTION)) as blob:
+    with STORE.opened(joined(address, DESCRIPTION)) as blob:
         text = blob.read(0, blob.size)
     try:
         fields: dict[str, Any] = json.loads(text)
@@ -106,7 +106,7 @@ def read(address: str) -> Exported:
 
 def _remove_others(address: str, name: str) -> None:
     """Remove all checkpoints but one, newer ones too: a server takes the newest one."""
-    for path in sizes(address):
+    for path in STORE.sizes(address):
         folder, _, rest = path.partition("/")
         if folder.startswith("version-") and folder != name and rest == checkpoint.MANIFEST:
-            removed(joined(address, folder), checkpoint.MANIFEST)
+            STORE.removed(joined(address, folder), checkpoint.MANIFEST)

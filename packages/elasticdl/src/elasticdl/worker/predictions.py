@@ -22,9 +22,10 @@ import numpy as np
 import torch
 
 from elasticdl.data.reader import Shard
+from elasticdl.data.storage import STORE
 from elasticdl.errors import ZooError
-from elasticdl.ps.storage import joined, written
 from elasticdl.zoo.spec import PredictionOutputsProcessor
+from tidewater.elastic.storage.store import joined
 
 
 class Outputs(Protocol):
@@ -77,7 +78,7 @@ class Parts:
             np.save(buffer, _joined(self._added))
             suffix = "npy"
         address = joined(self._address, f"{part_name(self._shard)}.{suffix}")
-        written(address, lambda file: file.write(buffer.getbuffer()))
+        STORE.written(address, lambda file: file.write(buffer.getbuffer()))
         self._added = []
 
 

@@ -11,10 +11,10 @@ from elasticdl.data.recordio import manifest
 from elasticdl.data.recordio.chunk import Compressor
 from elasticdl.data.recordio.reader import RecordIOReader
 from elasticdl.data.recordio.writer import RecordWriter
-from elasticdl.data.storage.local import LocalBlob
 from elasticdl.errors import DamagedData, DataError, MissingData
 
 from packages.elasticdl.tests.data.recordio import by_hand
+from tidewater.elastic.storage.local import LocalBlob
 
 MANY = [b"record %d" % number for number in range(1000)]
 

@@ -9,8 +9,9 @@ from elasticdl.data.recordio.chunk import Compressor
 from elasticdl.data.recordio.index import read_index
 from elasticdl.data.recordio.reader import RecordIOReader
 from elasticdl.data.recordio.writer import RecordWriter
-from elasticdl.data.storage.local import LocalBlob
 from elasticdl.errors import InputError
+
+from tidewater.elastic.storage.local import LocalBlob
 
 
 def test_a_chunk_holds_records_up_to_its_size(tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 from elasticdl.data.reader import Shard
-from elasticdl.data.storage.blob import BLOCK
-from elasticdl.data.storage.local import LocalBlob
 from elasticdl.data.text.csv import CsvReader
 from elasticdl.errors import DamagedData, DataError
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tidewater.elastic.storage.blob import BLOCK
+from tidewater.elastic.storage.local import LocalBlob
 
 ROWS = [[str(number), f"name, {number}", "x\ny" if number % 3 else ""] for number in range(1000)]
 

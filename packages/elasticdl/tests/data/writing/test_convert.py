@@ -12,12 +12,13 @@ from elasticdl.data.examples.fields import decode
 from elasticdl.data.opening import open_reader
 from elasticdl.data.recordio.chunk import Compressor
 from elasticdl.data.recordio.index import read_index
-from elasticdl.data.storage.local import LocalBlob
 from elasticdl.data.writing.convert import Options, Part, write
 from elasticdl.data.writing.sources import Asked
 from elasticdl.errors import DataError, InputError, MissingData
 from PIL import Image
 from sklearn.datasets import load_digits
+
+from tidewater.elastic.storage.local import LocalBlob
 
 
 def read_all(address: object) -> list[dict[str, Any]]:

@@ -17,10 +17,10 @@ import zlib
 from types import TracebackType
 from typing import Self
 
-from elasticdl.data.storage.addresses import files, open_blob
-from elasticdl.data.storage.blob import Blob, BlobFile
-from elasticdl.data.storage.spool import unpacked
+from elasticdl.data.spool import unpacked
+from elasticdl.data.storage import STORE
 from elasticdl.errors import DamagedData, DataError
+from tidewater.elastic.storage.blob import Blob, BlobFile
 
 ZIP = (".zip",)
 TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
@@ -55,9 +55,9 @@ class Store(abc.ABC):
 def open_store(address: str) -> Store:
     """Return the files at an address."""
     if address.lower().endswith(ZIP):
-        return ZipStore(open_blob(address))
+        return ZipStore(STORE.opened(address))
     if address.lower().endswith(TAR):
-        return TarStore(unpacked(open_blob(address)))
+        return TarStore(unpacked(STORE.opened(address)))
     return FolderStore(address)
 
 
@@ -65,7 +65,7 @@ class FolderStore(Store):
     """A folder of a volume or a prefix of a bucket."""
 
     def __init__(self, address: str) -> None:
-        self._entries = {entry.path: entry for entry in files(address)}
+        self._entries = {entry.path: entry for entry in STORE.files(address)}
 
     def paths(self) -> list[str]:
         """Return the paths, relative to the folder."""
@@ -74,7 +74,7 @@ class FolderStore(Store):
     def content(self, path: str) -> bytes:
         """Return a file; raise DamagedData if it has another size than when it was listed."""
         entry = self._entries[path]
-        with open_blob(entry.name) as blob:
+        with STORE.opened(entry.name) as blob:
             if blob.size != entry.size:
                 raise DamagedData(
                     f"{entry.name} has {blob.size} bytes, and had {entry.size} when the job began",

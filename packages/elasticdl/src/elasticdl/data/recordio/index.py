@@ -11,8 +11,8 @@ import bisect
 from dataclasses import dataclass
 
 from elasticdl.data.recordio.chunk import HEADER_SIZE, Header, decoded
-from elasticdl.data.storage.blob import Blob, BlobFile
 from elasticdl.errors import DamagedData
+from tidewater.elastic.storage.blob import Blob, BlobFile
 
 REMEDY = "copy or write the file again"
 _AHEAD = 64 << 10

@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
-from elasticdl.data.storage.blob import Entry
 from elasticdl.errors import DamagedData
+from tidewater.elastic.storage.blob import Entry
 
 NAME = "_manifest.json"
 _VERSION = 1

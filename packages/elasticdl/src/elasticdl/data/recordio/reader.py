@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from elasticdl.data.reader import Reader, Shard
 from elasticdl.data.recordio import manifest
 from elasticdl.data.recordio.index import Chunk, Index, read_chunk, read_index
-from elasticdl.data.storage.addresses import files, open_blob
-from elasticdl.data.storage.blob import Blob, Entry
+from elasticdl.data.storage import STORE
 from elasticdl.errors import DamagedData, DataError
+from tidewater.elastic.storage.blob import Blob, Entry
 
 _OPEN_FILES = 32
 
@@ -30,7 +30,7 @@ class RecordIOReader(Reader):
 
     def shards(self) -> list[Shard]:
         """Return one shard for each file. Counts come from the folder's manifest, or from the headers of the chunks."""
-        entries = files(self._address)
+        entries = STORE.files(self._address)
         said = self._manifest(entries)
         data = [entry for entry in entries if not entry.path.startswith("_")]
         deep = sorted({entry.path.rpartition("/")[0] for entry in data if "/" in entry.path})
@@ -66,14 +66,14 @@ class RecordIOReader(Reader):
     def _manifest(self, entries: list[Entry]) -> dict[str, manifest.Written] | None:
         for entry in entries:
             if entry.path == manifest.NAME:
-                with open_blob(entry.name) as blob:
+                with STORE.opened(entry.name) as blob:
                     return manifest.from_json(entry.name, blob.read(0, blob.size))
         return None
 
     def _opened(self, name: str) -> tuple[Blob, Index]:
         """Return a file and its index, opened before if it is among the last used ones."""
         if name not in self._open:
-            blob = open_blob(name)
+            blob = STORE.opened(name)
             self._open[name] = (blob, read_index(blob))
             if len(self._open) > _OPEN_FILES:
                 _, (oldest, _) = self._open.popitem(last=False)

@@ -14,11 +14,11 @@ from typing import Any
 
 from elasticdl.data.params import texts
 from elasticdl.data.reader import Metadata
-from elasticdl.data.storage.addresses import open_blob
-from elasticdl.data.storage.blob import Blob
-from elasticdl.data.storage.spool import unpacked
+from elasticdl.data.spool import unpacked
+from elasticdl.data.storage import STORE
 from elasticdl.data.text.rows import COMPRESSED, Lines, TextReader
 from elasticdl.errors import DamagedData, DataError
+from tidewater.elastic.storage.blob import Blob
 
 _LARGEST_VALUE = 256 << 20
 """Characters. The limit of Python's module csv, which is one for the whole process, is 131,072."""
@@ -61,7 +61,7 @@ class CsvReader(TextReader):
     def metadata(self) -> Metadata:
         """Return the names of the values in a record."""
         if self._columns is None:
-            with unpacked(open_blob(self._files()[0][0].name)) as blob:
+            with unpacked(STORE.opened(self._files()[0][0].name)) as blob:
                 self.begin(blob)
         return Metadata(column_names=self._asked or self._columns)
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from elasticdl.data.storage.blob import Blob
 from elasticdl.data.text.csv import ascii_compatible
 from elasticdl.data.text.rows import COMPRESSED, Lines, TextReader
+from tidewater.elastic.storage.blob import Blob
 
 
 class LineReader(TextReader):

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from elasticdl.data.reader import Reader, Shard
-from elasticdl.data.storage.addresses import files, open_blob
-from elasticdl.data.storage.blob import Blob, Entry
-from elasticdl.data.storage.spool import unpacked
+from elasticdl.data.spool import unpacked
+from elasticdl.data.storage import STORE
 from elasticdl.errors import DamagedData, DataError
+from tidewater.elastic.storage.blob import Blob, Entry
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ class TextReader(Reader):
 
     def _files(self) -> tuple[list[Entry], list[Entry]]:
         """Return the files that are read, and those that are left out."""
-        entries = [entry for entry in files(self._address) if not entry.path.startswith("_")]
+        entries = [entry for entry in STORE.files(self._address) if not entry.path.startswith("_")]
         named = [entry for entry in entries if entry.path.lower().endswith(self.suffixes)]
         others = [entry for entry in entries if not entry.path.lower().endswith(self.suffixes)]
         return (named, others) if named else (others, [])
@@ -152,7 +152,7 @@ class TextReader(Reader):
     def _opened(self, name: str) -> tuple[Blob, RowIndex]:
         """Return a file, which may be open already, and its index."""
         if name not in self._open:
-            self._open[name] = unpacked(open_blob(name))
+            self._open[name] = unpacked(STORE.opened(name))
             if len(self._open) > _OPEN_FILES:
                 _, oldest = self._open.popitem(last=False)
                 oldest.close()

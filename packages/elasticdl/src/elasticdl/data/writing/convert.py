@@ -20,11 +20,12 @@ from pathlib import Path
 from elasticdl.data.recordio import manifest
 from elasticdl.data.recordio.chunk import Compressor
 from elasticdl.data.recordio.writer import CHUNK_SIZE, RecordWriter
-from elasticdl.data.storage import s3
-from elasticdl.data.storage.addresses import local_path
-from elasticdl.data.storage.local import told
+from elasticdl.data.storage import STORE
 from elasticdl.data.writing.sources import Asked, open_source
 from elasticdl.errors import DataError, InputError
+from tidewater.elastic.storage.local import explained
+from tidewater.elastic.storage.s3 import SCHEME
+from tidewater.elastic.storage.store import joined
 
 TRAIN, TEST = "train", "test"
 _SHARE_STEPS = 2**32
@@ -121,17 +122,17 @@ def _finished(name: str, files: _Files, out: str, about: str) -> Part:
 @contextmanager
 def _draft(out: str) -> Iterator[Path]:
     """Yield an empty folder; afterwards put its content at an address, all or nothing."""
-    if out.startswith(s3.SCHEME):
-        if next(s3.listed(out), None) is not None:
+    if out.startswith(SCHEME):
+        if STORE.sizes(out):
             raise DataError(f"{out} is not empty", "choose another prefix, or remove what is there")
         with tempfile.TemporaryDirectory(prefix="elasticdl-data-") as folder:
             yield Path(folder)
             paths = [path for path in Path(folder).rglob("*") if path.is_file()]
             for path in sorted(paths, key=lambda path: path.name == manifest.NAME):
-                s3.upload(path, f"{out.rstrip('/')}/{path.relative_to(folder).as_posix()}")
+                STORE.uploaded(path, joined(out, path.relative_to(folder).as_posix()))
         return
-    target = local_path(out).absolute()
-    with told(out):
+    target = STORE.path(out).absolute()
+    with explained(out, STORE.errors):
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise DataError(f"{out} is there already, and not empty", "choose another folder, or remove it")
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """A compressed file, unpacked once to a temporary file: what is compressed as a whole can't be read at an offset.
 
-    blob = unpacked(open_blob("/data/clicks.csv.gz"))
+    blob = unpacked(STORE.opened("/data/clicks.csv.gz"))
 
 The temporary file has no name and ends with the process. The file's own checksum is verified on the way.
 """
@@ -17,8 +17,8 @@ import zlib
 from collections.abc import Callable
 from typing import IO, Any
 
-from elasticdl.data.storage.blob import BLOCK, Blob, BlobFile
 from elasticdl.errors import DamagedData, DataError
+from tidewater.elastic.storage.blob import BLOCK, Blob, BlobFile
 
 _OPENERS: dict[str, Callable[[Any], Any]] = {
     ".gz": gzip.open,

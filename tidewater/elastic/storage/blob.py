@@ -1,6 +1,6 @@
 """One file whose bytes can be read at any offset, wherever it is.
 
-with open_blob("s3://bucket/train/data-00000") as blob:
+with store.opened("s3://bucket/train/data-00000") as blob:
     header = blob.read(0, 20)
 """
 
@@ -42,18 +42,18 @@ class Blob(abc.ABC):
     def read(self, offset: int, length: int) -> bytes:
         """Return exactly `length` bytes from `offset` on; the range must be within the size.
 
-        Raise DamagedData if the file has changed since it was opened, Unavailable if it cannot be read now.
+        Raise an error if the file has changed since it was opened, or cannot be read now.
         """
 
     def close(self) -> None:
         """Release what the blob holds. It is safe to call this twice."""
         return None
 
-    def stream(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """Yield the bytes [start, end) in blocks of at most `BLOCK`."""
+    def stream(self, start: int = 0, end: int | None = None, *, block: int = BLOCK) -> Iterator[bytes]:
+        """Yield the bytes [start, end) in blocks."""
         end = self.size if end is None else end
-        for offset in range(start, end, BLOCK):
-            yield self.read(offset, min(BLOCK, end - offset))
+        for offset in range(start, end, block):
+            yield self.read(offset, min(block, end - offset))
 
     def __enter__(self) -> Self:
         return self

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from elasticdl.data.storage.local import LocalBlob
-from elasticdl.data.storage.spool import unpacked
+from elasticdl.data.spool import unpacked
 from elasticdl.errors import DamagedData
+
+from tidewater.elastic.storage.local import LocalBlob
 
 CONTENT = b"".join(b"%d," % number for number in range(5000))
 PACK: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
