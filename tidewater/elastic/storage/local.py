@@ -129,11 +129,11 @@ def explained(address: str, errors: Errors) -> Iterator[None]:
     except StorageError:
         raise
     except FileNotFoundError as error:
-        raise errors.missing(f"{address}: there is no such file", "check the path, and the job's --volume") from error
+        raise errors.missing(f"{address}: there is no such file", "check path and volume of the job") from error
     except IsADirectoryError as error:
         raise errors.wrong(f"{address} is a folder, not a file", "name a file in it") from error
     except PermissionError as error:
-        remedy = "allow it to the user of the job's pods, see --volume"
+        remedy = "allow it to the user of the job's pods"
         raise errors.wrong(f"{address}: {error.strerror}", remedy) from error
     except OSError as error:
         raise errors.unavailable(f"{address}: {error.strerror or error}", "check the volume") from error

@@ -53,7 +53,7 @@ class Store:
             with local.explained(address, self.errors):
                 if not path.exists():
                     message = f"{address}: there is no such file or folder"
-                    raise self.errors.missing(message, "check the path, and the job's --volume")
+                    raise self.errors.missing(message, "check path and volume of the job")
                 found = list(local.listed(path, self.errors))
         seen = [entry for entry in found if not any(part.startswith(".") for part in entry.path.split("/"))]
         if not seen:
@@ -70,6 +70,11 @@ class Store:
         if path.is_dir():
             raise self.errors.wrong(f"{address} is a folder, not a file", "name a file in it")
         return local.LocalBlob(path, self.errors)
+
+    def read(self, address: str) -> bytes:
+        """Return the content of a small file."""
+        with self.opened(address) as blob:
+            return blob.read(0, blob.size)
 
     def written(self, address: str, write: Callable[[BinaryIO], T]) -> T:
         """Write a file under a name that may exist, as a whole or not at all. Return what `write` returned.

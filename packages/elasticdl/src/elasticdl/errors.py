@@ -13,9 +13,14 @@ The sub-packages derive theirs from these.
 
 from __future__ import annotations
 
+from tidewater.contract import exit_codes
+
 
 class ElasticDLError(Exception):
     """An error for the user: a sentence that names the input at fault, and the remedy."""
+
+    exit_code = exit_codes.FAILED
+    """Of a process that ends by it."""
 
     def __init__(self, message: str, remedy: str = "") -> None:
         super().__init__(message, remedy)
@@ -28,6 +33,8 @@ class ElasticDLError(Exception):
 
 class InputError(ElasticDLError):
     """A flag, a file or a value is wrong."""
+
+    exit_code = exit_codes.USAGE
 
 
 class ZooError(InputError):

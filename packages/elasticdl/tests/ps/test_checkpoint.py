@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,6 @@ from elasticdl.ps.placement import server_of, split
 from elasticdl.rpc.tensors import decode
 from elasticdl.zoo.optimizers import SGD, Adagrad, Adam, Optimizer
 
-from tests import moto_server
 from tidewater.elastic.storage import s3
 from tidewater.elastic.storage.store import joined
 
@@ -114,27 +113,12 @@ def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> boo
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
-@pytest.fixture(scope="module")
-def account() -> Iterator[str]:
-    with moto_server.serve() as endpoint:
-        moto_server.client("s3", endpoint).create_bucket(
-            Bucket="there", CreateBucketConfiguration={"LocationConstraint": moto_server.REGION}
-        )
-        yield endpoint
-
-
 @pytest.fixture(params=["volume", "s3"])
-def directory(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def directory(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "volume":
-        yield str(tmp_path / "checkpoints")
-        return
-    monkeypatch.setenv("AWS_ENDPOINT_URL", request.getfixturevalue("account"))
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", moto_server.KEYS["aws_access_key_id"])
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", moto_server.KEYS["aws_secret_access_key"])
-    monkeypatch.setenv("AWS_DEFAULT_REGION", moto_server.REGION)
-    s3.client.cache_clear()
-    yield f"s3://there/{tmp_path.name}"
-    s3.client.cache_clear()
+        return str(tmp_path / "checkpoints")
+    request.getfixturevalue("bucket")
+    return f"s3://there/{tmp_path.name}"
 
 
 @pytest.mark.parametrize(

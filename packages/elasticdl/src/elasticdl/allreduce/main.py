@@ -21,13 +21,13 @@ from pathlib import Path
 
 from elasticdl.allreduce import assembly, settings
 from elasticdl.allreduce.settings import Place
-from elasticdl.errors import ElasticDLError, InputError
+from elasticdl.errors import ElasticDLError
 from elasticdl.job import JobArgs
 from elasticdl.worker.assembly import last_step, spec_of
 from elasticdl.worker.main import CPU_LIMIT, LOG_FORMAT, threads
 from elasticdl.zoo.spec import ModelSpec
 from tidewater import run
-from tidewater.contract import env, exit_codes
+from tidewater.contract import env
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +45,9 @@ def main(argv: Sequence[str]) -> int:
             flags = settings.trainer_flags(job, Place(given.etcd, given.name, Path(scratch)), last_step(job, spec))
             flags += ["--threads", str(threads(os.environ, CPU_LIMIT)), *more]
             return run(assembly.training(job, spec), flags, flags=lambda group: _digests(group, job, spec))
-    except InputError as error:
-        log.error("%s", error)
-        return exit_codes.USAGE
     except ElasticDLError as error:
         log.error("%s", error)
-        return exit_codes.FAILED
+        return error.exit_code
 
 
 def parser() -> argparse.ArgumentParser:

@@ -19,9 +19,9 @@ from typer.core import TyperGroup
 
 from elasticdl.client import commands, data, zoo
 from elasticdl.client.flags import commandline
-from elasticdl.errors import ElasticDLError, InputError
+from elasticdl.errors import ElasticDLError
 from elasticdl.job import JobMode
-from tidewater.cli.errors import EXIT_ERROR, EXIT_USAGE, CliError
+from tidewater.cli.errors import CliError
 
 
 class Root(TyperGroup):
@@ -36,7 +36,7 @@ class Root(TyperGroup):
             raise typer.Exit(error.exit_code) from None
         except ElasticDLError as error:
             report(error.message, error.remedy)
-            raise typer.Exit(EXIT_USAGE if isinstance(error, InputError) else EXIT_ERROR) from None
+            raise typer.Exit(error.exit_code) from None
 
 
 app = typer.Typer(

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import torch
 
-from elasticdl.errors import ElasticDLError, InputError
+from elasticdl.errors import ElasticDLError
 from elasticdl.job import JobArgs, JobMode
 from elasticdl.local.parameters import Here, held, opened
 from elasticdl.local.tasks import LocalTasks
@@ -43,12 +43,9 @@ def run(args: JobArgs) -> int:
     except Leaving:
         log.info("This job ends after SIGTERM; nothing continues it")
         return exit_codes.LEFT
-    except InputError as error:
-        log.error("%s", error)
-        return exit_codes.USAGE
     except ElasticDLError as error:
         log.error("%s", error)
-        return exit_codes.FAILED
+        return error.exit_code
     return exit_codes.FAILED if failed else exit_codes.FINISHED
 
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from elasticdl.job import JobArgs, JobMode
-from elasticdl.master.coordinator import Assignment, Coordinator
+from elasticdl.job import JobArgs
+from elasticdl.master.coordinator import Coordinator
 from elasticdl.master.executor import Actor, Checkpoints
 from elasticdl.master.resume import Job, resumed
+from elasticdl.master.service import task_message
 from elasticdl.master.store import MemoryStore
 from elasticdl.master.tasks.decide import Action, decide
 from elasticdl.master.tasks.state import JobState
 from elasticdl.master.tasks.task_queue import Owner
-from elasticdl.master.tasks.transitions import EVALUATION, EXPORT, Outcome
+from elasticdl.master.tasks.transitions import Outcome
 from elasticdl.ps import checkpoint
 from elasticdl.ps.model.part import Part
 from elasticdl.rpc import elasticdl_pb2 as pb
@@ -71,7 +72,7 @@ class LocalTasks:
         assignment = self._coordinator.hand_out(ME, self._held)
         if assignment.task:
             self._held.append(assignment.task)
-        return _message(assignment, self._args.mode)
+        return task_message(assignment, self._args.mode)
 
     def report(self, report: pb.TaskReport) -> bool:
         """See `Tasks`."""
@@ -109,23 +110,3 @@ class LocalTasks:
         checkpoint.commit(directory, version, [saved], run=run)
         checkpoint.prune(directory, self._args.keep_checkpoint_max, run)
         log.info("Checkpoint of version %d is in %s", version, directory)
-
-
-def _message(assignment: Assignment, mode: JobMode) -> pb.Task:
-    if assignment.stop:
-        return pb.Task(type=pb.STOP, reason=assignment.reason)
-    if not assignment.task:
-        return pb.Task(type=pb.WAIT, wait_seconds=assignment.wait_seconds)
-    if assignment.kind == EXPORT or assignment.piece is None:
-        return pb.Task(id=assignment.task, type=pb.EXPORT)
-    piece, work = assignment.piece, pb.PREDICTION if mode is JobMode.PREDICT else pb.TRAINING
-    return pb.Task(
-        id=assignment.task,
-        type=pb.EVALUATION if assignment.kind == EVALUATION else work,
-        shard=piece.shard,
-        start=piece.start,
-        end=piece.end,
-        indices=piece.indices,
-        model_version=assignment.snapshot,
-        epoch=piece.epoch,
-    )

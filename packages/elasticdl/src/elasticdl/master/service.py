@@ -16,7 +16,7 @@ from concurrent import futures
 import grpc
 
 from elasticdl.errors import ElasticDLError, InputError
-from elasticdl.job import JobArgs
+from elasticdl.job import JobArgs, JobMode
 from elasticdl.master.coordinator import Assignment, Coordinator
 from elasticdl.master.servers import Servers
 from elasticdl.master.store import Interrupted
@@ -88,7 +88,7 @@ class MasterService(services.MasterServicer):
     def GetTask(self, request: pb.GetTaskRequest, context: grpc.ServicerContext) -> pb.Task:  # noqa: N802
         """Return a task, or what to do without one."""
         with _told(context):
-            return self._message(self._coordinator.hand_out(_owner(request), set(request.holding)))
+            return task_message(self._coordinator.hand_out(_owner(request), set(request.holding)), self._args.mode)
 
     def ReportTask(self, request: pb.TaskReport, context: grpc.ServicerContext) -> pb.TaskReply:  # noqa: N802
         """Take in how a task has ended."""
@@ -171,25 +171,26 @@ class MasterService(services.MasterServicer):
             request.shuffle_records or self._args.shuffle_records,
         )
 
-    def _message(self, assignment: Assignment) -> pb.Task:
-        if assignment.stop:
-            return pb.Task(type=pb.STOP, reason=assignment.reason)
-        if not assignment.task:
-            return pb.Task(type=pb.WAIT, wait_seconds=assignment.wait_seconds)
-        if assignment.kind == EXPORT or assignment.piece is None:
-            return pb.Task(id=assignment.task, type=pb.EXPORT)
-        piece = assignment.piece
-        training = pb.PREDICTION if self._args.mode == "predict" else pb.TRAINING
-        return pb.Task(
-            id=assignment.task,
-            type=pb.EVALUATION if assignment.kind == EVALUATION else training,
-            shard=piece.shard,
-            start=piece.start,
-            end=piece.end,
-            indices=piece.indices,
-            model_version=assignment.snapshot,
-            epoch=piece.epoch,
-        )
+
+def task_message(assignment: Assignment, mode: str) -> pb.Task:
+    """Return what a worker of a job of this mode gets."""
+    if assignment.stop:
+        return pb.Task(type=pb.STOP, reason=assignment.reason)
+    if not assignment.task:
+        return pb.Task(type=pb.WAIT, wait_seconds=assignment.wait_seconds)
+    if assignment.kind == EXPORT or assignment.piece is None:
+        return pb.Task(id=assignment.task, type=pb.EXPORT)
+    piece, work = assignment.piece, pb.PREDICTION if mode == JobMode.PREDICT else pb.TRAINING
+    return pb.Task(
+        id=assignment.task,
+        type=pb.EVALUATION if assignment.kind == EVALUATION else work,
+        shard=piece.shard,
+        start=piece.start,
+        end=piece.end,
+        indices=piece.indices,
+        model_version=assignment.snapshot,
+        epoch=piece.epoch,
+    )
 
 
 def serve(

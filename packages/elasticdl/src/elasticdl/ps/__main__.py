@@ -29,7 +29,7 @@ from elasticdl.ps.service import Identity, ParameterServer, serve
 from elasticdl.rpc import channels
 from elasticdl.rpc import elasticdl_pb2 as pb
 from elasticdl.rpc import elasticdl_pb2_grpc as services
-from tidewater.contract.exit_codes import LEFT, USAGE
+from tidewater.contract.exit_codes import LEFT
 
 LOG = logging.getLogger("elasticdl.ps")
 FORMAT = "[%(asctime)s] [%(levelname)s] [%(filename)s:%(lineno)d:%(funcName)s] %(message)s"
@@ -45,12 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = JobArgs.from_json(options.job_args)
         LOG.setLevel(args.log_level.upper())
         _run(options, args)
-    except InputError as error:
-        LOG.error("%s", error)
-        return USAGE
     except ElasticDLError as error:
         LOG.error("%s", error)
-        return 1
+        return error.exit_code
     return LEFT
 
 

@@ -308,8 +308,7 @@ def _run_of(address: str) -> str:
 
 
 def _manifest(address: str) -> Found:
-    with STORE.opened(joined(address, MANIFEST)) as blob:
-        data = blob.read(0, blob.size)
+    data = STORE.read(joined(address, MANIFEST))
     try:
         fields: dict[str, Any] = json.loads(data)
         if fields["format"] != FORMAT:

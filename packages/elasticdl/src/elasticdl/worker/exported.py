@@ -89,8 +89,7 @@ def read(address: str) -> Exported:
             f"{address}: there is no exported model, since {DESCRIPTION} is missing",
             "Give the --output of a job that has ended.",
         )
-    with STORE.opened(joined(address, DESCRIPTION)) as blob:
-        text = blob.read(0, blob.size)
+    text = STORE.read(joined(address, DESCRIPTION))
     try:
         fields: dict[str, Any] = json.loads(text)
         if fields["format"] != _FORMAT:

@@ -54,12 +54,9 @@ def main(argv: Sequence[str]) -> int:
     except Leaving:
         log.info("This worker leaves after SIGTERM; it has given its task back")
         return exit_codes.LEFT
-    except InputError as error:
-        log.error("%s", error)
-        return exit_codes.USAGE
     except ElasticDLError as error:
         log.error("%s", error)
-        return exit_codes.FAILED
+        return error.exit_code
 
 
 def parser() -> argparse.ArgumentParser:

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +16,10 @@ from elasticdl.client.job import shipping
 from elasticdl.errors import ZooError
 
 from packages.elasticdl.tests.client import seed
-from tests import moto_server
 from tidewater.cli.errors import CliError
 from tidewater.contract import code
 
-BUCKET = "stack-bucket"
-
-
-@pytest.fixture(scope="module")
-def account() -> Iterator[str]:
-    """Yield the endpoint of an AWS account in a process of its own, with the stack's bucket."""
-    with moto_server.serve() as endpoint:
-        moto_server.client("s3", endpoint).create_bucket(
-            Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": moto_server.REGION}
-        )
-        yield endpoint
-
-
-@pytest.fixture
-def store(account: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a client of S3, whose credentials boto3 finds in the environment."""
-    for name, value in {
-        "AWS_ENDPOINT_URL": account,
-        "AWS_ACCESS_KEY_ID": moto_server.KEYS["aws_access_key_id"],
-        "AWS_SECRET_ACCESS_KEY": moto_server.KEYS["aws_secret_access_key"],
-        "AWS_DEFAULT_REGION": moto_server.REGION,
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }.items():
-        monkeypatch.setenv(name, value)
-    return moto_server.client("s3", account)
+BUCKET = "there"
 
 
 def names(archive: code.Archive) -> list[str]:
@@ -107,19 +81,19 @@ def test_a_link_out_of_the_zoo_is_refused(tmp_path: Path) -> None:
         shipping.pack(str(zoo))
 
 
-def test_an_archive_is_stored_once(tmp_path: Path, store: Any) -> None:
+def test_an_archive_is_stored_once(tmp_path: Path, bucket: Any) -> None:
     archive = code.Archive(b"code")
     shipping.upload(archive, BUCKET)
     assert shipping.address(archive, BUCKET) == f"s3://{BUCKET}/{archive.key}"
-    first = store.head_object(Bucket=BUCKET, Key=archive.key)["LastModified"]
-    assert store.get_object(Bucket=BUCKET, Key=archive.key)["Body"].read() == b"code"
+    first = bucket.head_object(Bucket=BUCKET, Key=archive.key)["LastModified"]
+    assert bucket.get_object(Bucket=BUCKET, Key=archive.key)["Body"].read() == b"code"
     stores: list[str] = []
-    shipping.upload(archive, BUCKET, _Watched(store, stores))
+    shipping.upload(archive, BUCKET, _Watched(bucket, stores))
     assert stores == []
-    assert store.head_object(Bucket=BUCKET, Key=archive.key)["LastModified"] == first
+    assert bucket.head_object(Bucket=BUCKET, Key=archive.key)["LastModified"] == first
 
 
-def test_a_bucket_that_is_not_there_is_an_error_with_the_remedy(store: Any) -> None:
+def test_a_bucket_that_is_not_there_is_an_error_with_the_remedy(bucket: Any) -> None:
     with pytest.raises(CliError, match="can't be stored at s3://no-such-bucket/code/") as caught:
         shipping.upload(code.Archive(b"code"), "no-such-bucket")
     assert "--image_name" in caught.value.remedy

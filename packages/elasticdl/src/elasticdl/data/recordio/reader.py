@@ -66,8 +66,7 @@ class RecordIOReader(Reader):
     def _manifest(self, entries: list[Entry]) -> dict[str, manifest.Written] | None:
         for entry in entries:
             if entry.path == manifest.NAME:
-                with STORE.opened(entry.name) as blob:
-                    return manifest.from_json(entry.name, blob.read(0, blob.size))
+                return manifest.from_json(entry.name, STORE.read(entry.name))
         return None
 
     def _opened(self, name: str) -> tuple[Blob, Index]:
