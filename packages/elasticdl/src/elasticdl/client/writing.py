@@ -12,7 +12,7 @@ from typing import Any
 
 from elasticdl.data.writing import convert
 from elasticdl.data.writing.sources import Asked
-from elasticdl.errors import ElasticDLError, InputError
+from elasticdl.errors import ElasticDLError
 from tidewater.contract import exit_codes
 
 
@@ -24,7 +24,7 @@ def main(argv: Sequence[str]) -> int:
             print(line)
     except ElasticDLError as error:
         print(f"error: {error}", file=sys.stderr)
-        return exit_codes.USAGE if isinstance(error, InputError) else exit_codes.FAILED
+        return error.exit_code
     return exit_codes.FINISHED
 
 
