@@ -55,8 +55,8 @@ soak: install ## what only takes long: a hundred schedules of faults on each kin
 	@$(STACK) -m pytest -m soak
 	@$(STACK) -m pytest -m hypothesis --hypothesis-profile="new examples"
 
-bench: install ## time what a user waits for; rows go to benchmarks/out/
-	@$(STACK) -m benchmarks
+bench: install ## time what a user waits for; rows go to benchmarks/out/ (ARGS="--plan" tells how long it takes)
+	@$(STACK) -m benchmarks $(ARGS)
 
 bench-elastic: install ## what a lost worker costs, beside torchrun and torchft (ARGS="--plan" tells how long it takes)
 	@$(PYTHON) -m scripts.toolchain bench

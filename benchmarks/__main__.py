@@ -1,5 +1,9 @@
-"""`make bench`: every benchmark, one after the other."""
+"""`make bench`: the life of a stack."""
 
-from benchmarks import lifecycle
+import sys
 
-lifecycle.main()
+from benchmarks.harness.command import main
+from benchmarks.lifecycle import Lifecycle
+
+if __name__ == "__main__":
+    sys.exit(main(Lifecycle(), sys.argv[1:]))

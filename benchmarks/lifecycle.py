@@ -1,99 +1,149 @@
 """Measures the life of a stack on the one-machine cloud from the outside, as a user experiences it.
 
-    python -m benchmarks.lifecycle            # five lives each with Karpenter and a node group, about 20 minutes
-    python -m benchmarks.lifecycle --runs 1
+    make bench                                    # five lives each with Karpenter and a node group, about 25 minutes
+    make bench ARGS="--plan"                      # what would run, and for how long
+    make bench ARGS="--measures cold --runs 1"    # `make up` with an empty TIDEWATER_CACHE, not part of the others
 
-Uses copies of the checkout with their own clouds, the two values of `surgeNodes` in turns. It measures, in seconds:
-
-- first step: `make up` on a warm machine with nothing running, to the first step in a worker's log;
-- no-op up: `pulumi up --yes` when nothing has changed;
-- resize 2 -> 3: from the time at which the new node is Ready to the first step with `world_size=3`, and in total;
-- destroy: `pulumi destroy --yes`;
-- the parts of the first: the slowest resources, the import of the SDKs, the steps of the set-up.
+Each life is a copy of the checkout with its own cloud, the two values of `surgeNodes` in turns. A life is `make up`
+with nothing running, `pulumi preview` and `pulumi up` without changes, a worker more and a worker fewer, and
+`pulumi destroy`.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import re
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.rows import Row, publish
+from typing_extensions import override
+
+from benchmarks.harness.command import Benchmark, Make, Say, main
+from benchmarks.harness.plan import Series, Turn
+from benchmarks.harness.records import Found
+from benchmarks.stack import checked_out, first_line, node_ready
+from scripts.toolchain.table import KARPENTER, KUBERNETES, PULUMI
 from tests.e2e.checkout import Checkout
 from tests.e2e.training import node_of, running_workers, wait_for_world
 
-CREATED = re.compile(r"^ \+ +(\S+) (\S+) created \(([\d.]+)s\)", re.MULTILINE)
+UP, PREVIEW, UNCHANGED = "make up, with nothing running", "preview without changes", "up without changes"
+GROW, SHRINK, DESTROY = "resize 2 to 3", "resize 3 to 2", "destroy"
+RETURNS, STEP = "until pulumi up returns", "until the first step of all workers"
+COLD = "make up, with nothing installed"
+IMPORTS = "import of the SDKs"
 SYSTEMS = ("karpenter", "nodegroup")
 """The values of the setting `surgeNodes`."""
+COUNTED = {"life": DESTROY, "cold": COLD}
+SECONDS = {"life": 150.0, "cold": 1500.0}
+"""Of one turn on a quiet machine with 2 cores."""
+COLD_SECONDS = 7200.0
+"""Limit for a set-up from nothing."""
 SLOWEST = 8
-"""Number of resources to list for each run."""
+"""Number of resources to list for each life."""
+CREATED = re.compile(r"^ \+ +(\S+) (\S+) created \(([\d.]+)s\)", re.MULTILINE)
 SDKS = "import pulumi, pulumi_eks, pulumi_kubernetes.batch.v1, pulumi_kubernetes.core.v1, " + ", ".join(
     f"pulumi_aws.{service}" for service in ("ec2", "vpc", "eks", "iam", "s3", "efs", "kms", "cloudwatch")
 )
 """What the program imports: a package of the SDK reads its modules on first use."""
 
 
+class Lifecycle(Benchmark):
+    """Stacks from `make up` to `pulumi destroy`."""
+
+    name, about = "lifecycle", __doc__
+    systems, measures, by_default = SYSTEMS, tuple(COUNTED), ("life",)
+    runs = 5
+    failures = (AssertionError, subprocess.SubprocessError)
+
+    @override
+    def versions(self) -> dict[str, str]:
+        return {"pulumi": PULUMI, "kubernetes": KUBERNETES, "karpenter": KARPENTER}
+
+    @override
+    def blocks(self, given: argparse.Namespace) -> list[list[Series]]:
+        return [
+            [Series(measure, (system,), COUNTED[measure], given.runs, SECONDS[measure]) for system in given.systems]
+            for measure in given.measures
+        ]
+
+    @override
+    @contextlib.contextmanager
+    def opened(self, given: argparse.Namespace, turns: Sequence[Turn], folder: Path, say: Say) -> Iterator[Make]:
+        made = {"life": one_life, "cold": from_nothing}
+
+        def make(turn: Turn) -> list[Found]:
+            measure, system = turn.series.label, turn.series.system
+            with checked_out(folder / f"{measure}-{system}-{turn.number}") as checkout:
+                settings = checkout.path / "Pulumi.local.yaml"
+                key = f"config:\n  tidewater:surgeNodes: {system}\n"
+                settings.write_text(settings.read_text().replace("config:\n", key, 1))
+                found = made[measure](checkout)
+            return [Found(name, system, (seconds,), "s") for name, seconds in found.items()]
+
+        yield make
+
+
+def one_life(checkout: Checkout) -> dict[str, float]:
+    """Create, resize and destroy one stack. Return seconds by measure."""
+    begin = time.time()
+    printed = checkout.make("up").text
+    spent = {UP: time.time() - begin}
+    spent |= {f"of that: {what}": seconds for what, seconds in slowest_resources(printed).items()}
+    spent[f"{UP}, until the first step"] = first_line(checkout, running_workers(checkout), "step=") - begin
+    spent[PREVIEW] = seconds_of(checkout, "pulumi preview --expect-no-changes")
+    spent[UNCHANGED] = seconds_of(checkout, "pulumi up --yes --expect-no-changes")
+    spent |= resize(checkout, 3, GROW)
+    newest = running_workers(checkout)[-1]
+    three = first_line(checkout, [newest], "world_size=3 ")
+    spent[f"{GROW}, from node Ready to that step"] = three - node_ready(checkout, node_of(checkout, newest))
+    spent |= resize(checkout, 2, SHRINK)
+    spent[IMPORTS] = import_seconds()
+    spent[DESTROY] = seconds_of(checkout, "pulumi destroy --yes")
+    return spent
+
+
+def resize(checkout: Checkout, workers: int, measure: str) -> dict[str, float]:
+    """Give the job another size by the stack's setting; return the seconds until both programs have done it."""
+    begin = time.time()
+    checkout.run(f"pulumi config set workers {workers} && pulumi up --yes")
+    returned = time.time()
+    wait_for_world(checkout, workers)
+    step = first_line(checkout, running_workers(checkout), f"world_size={workers} ", after=begin)
+    return {f"{measure}, {RETURNS}": returned - begin, f"{measure}, {STEP}": step - begin}
+
+
+def from_nothing(checkout: Checkout) -> dict[str, float]:
+    """Run `make up` with an empty cache, so that every tool is built. Return seconds by measure."""
+    cache = checkout.path.with_name(f"{checkout.path.name}-cache")
+    begin = time.monotonic()
+    done = subprocess.run(
+        ["make", "up"],
+        cwd=checkout.path,
+        env={**checkout.environment(), "TIDEWATER_CACHE": str(cache)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=COLD_SECONDS,
+        check=False,
+    )
+    spent = time.monotonic() - begin
+    assert done.returncode == 0, done.stdout[-2000:]
+    parts: dict[str, float] = json.loads((cache / "timings.json").read_text())
+    return {**{f"of that: {part}": seconds for part, seconds in parts.items()}, COLD: spent}
+
+
 def seconds_of(checkout: Checkout, command: str) -> float:
     """Return how long `command` takes in an activated shell."""
+    checkout.activated()
     begin = time.monotonic()
     checkout.run(command)
     return time.monotonic() - begin
-
-
-def _epoch(timestamp: str) -> float:
-    """Return an RFC 3339 time as seconds since the epoch (fractions beyond microseconds are cut off)."""
-    head, _, fraction = timestamp.rstrip("Z").partition(".")
-    return datetime.fromisoformat(f"{head}.{fraction[:6]:0<6}+00:00").timestamp()
-
-
-def first_line(checkout: Checkout, pods: Iterable[str], sign: str) -> float:
-    """Return when one of `pods` first printed a line with `sign`, in seconds since the epoch."""
-    times = []
-    for pod in pods:
-        logs = checkout.run(f"kubectl logs -n {checkout.namespace} {pod} --timestamps --tail=-1").text
-        hits = [line.split(" ", 1)[0] for line in logs.splitlines() if sign in line]
-        times += [_epoch(hits[0])] if hits else []
-    return min(times)
-
-
-def node_ready(checkout: Checkout, node: str) -> float:
-    """Return when a node became Ready, in seconds since the epoch (the API server stores whole seconds)."""
-    conditions = checkout.json(f"kubectl get node {node} -o json")["status"]["conditions"]
-    ready = next(c for c in conditions if c["type"] == "Ready")
-    return _epoch(ready["lastTransitionTime"])
-
-
-def one_life(directory: Path, system: str) -> dict[str, float]:
-    """Create, resize and destroy one stack. Return seconds by measure."""
-    checkout = Checkout.copy_to(directory)
-    settings = checkout.path / "Pulumi.local.yaml"
-    settings.write_text(settings.read_text().replace("config:\n", f"config:\n  tidewater:surgeNodes: {system}\n", 1))
-    try:
-        begin = time.time()
-        printed = checkout.make("up").text
-        spent = {"nothing -> make up returns": time.time() - begin}
-        spent |= {f"of that: {what}": seconds for what, seconds in slowest_resources(printed).items()}
-        step = first_line(checkout, running_workers(checkout), "step=")
-        spent["nothing -> first step"] = step - begin
-        spent["no-op up"] = seconds_of(checkout, "pulumi up --yes --expect-no-changes")
-        begin = time.time()
-        checkout.run("pulumi config set workers 3 && pulumi up --yes")
-        wait_for_world(checkout, 3)
-        newest = running_workers(checkout)[-1]
-        three = first_line(checkout, [newest], "world_size=3")
-        spent["resize 2 -> 3, whole"] = three - begin
-        spent["resize 2 -> 3, node Ready -> world_size=3"] = three - node_ready(checkout, node_of(checkout, newest))
-        spent["destroy"] = seconds_of(checkout, "pulumi destroy --yes")
-        return spent
-    finally:
-        checkout.run("python -m localcloud stop", expect=None)
 
 
 def slowest_resources(printed: str) -> dict[str, float]:
@@ -102,49 +152,12 @@ def slowest_resources(printed: str) -> dict[str, float]:
     return dict(sorted(spent.items(), key=lambda item: -item[1])[:SLOWEST])
 
 
-def import_seconds(runs: int) -> list[float]:
+def import_seconds() -> float:
     """Return how long a bare interpreter takes to import the SDKs that the program uses."""
-    spent = []
-    for _ in range(runs):
-        begin = time.monotonic()
-        subprocess.run([sys.executable, "-c", SDKS], check=True)
-        spent.append(time.monotonic() - begin)
-    return spent
-
-
-def setup_rows() -> list[Row]:
-    """Return the seconds that each part of the cold set-up took when it last ran on this machine."""
-    from scripts import toolchain
-
-    timings = toolchain.cache() / "timings.json"
-    parts = json.loads(timings.read_text()) if timings.exists() else {}
-    return [Row.of(f"cold set-up: {part}", "tidewater", [s], unit="s") for part, s in parts.items()]
-
-
-def main() -> None:
-    """Run the lives one after another and publish the rows."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=5, help="how many lives of each (default: 5)")
-    runs = parser.parse_args().runs
-    lives: dict[str, list[dict[str, float]]] = {system: [] for system in SYSTEMS}
-    for number in range(1, runs + 1):
-        # The other one is first in every second turn, so that neither always has the warmer machine.
-        for system in SYSTEMS if number % 2 else reversed(SYSTEMS):
-            with tempfile.TemporaryDirectory(prefix="lifecycle-") as directory:
-                lives[system].append(one_life(Path(directory) / "tidewater", system))
-            print(f"life {number} of {runs}, {system}: {lives[system][-1]}", flush=True)
-    rows = [row for system in SYSTEMS for row in life_rows(system, lives[system])]
-    rows.append(Row.of("import of the SDKs", "pulumi SDKs", import_seconds(runs), unit="s"))
-    publish("lifecycle", rows + setup_rows())
-
-
-def life_rows(system: str, lives: Sequence[dict[str, float]]) -> list[Row]:
-    """Return a row for each measure. The slowest resources may differ between lives."""
-    measures = dict.fromkeys(measure for life in lives for measure in life)
-    return [
-        Row.of(measure, system, [life[measure] for life in lives if measure in life], unit="s") for measure in measures
-    ]
+    begin = time.monotonic()
+    subprocess.run([sys.executable, "-c", SDKS], check=True)
+    return time.monotonic() - begin
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(Lifecycle(), sys.argv[1:]))

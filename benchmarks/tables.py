@@ -20,8 +20,7 @@ from benchmarks.controller import results as controller_results
 from benchmarks.elastic import faults, results
 from benchmarks.elastic.systems import SYSTEMS
 from benchmarks.elasticdl import systems as elasticdl_systems
-from benchmarks.records import RESULTS, ROOT, Record, origin, read, rows
-from benchmarks.rows import Row
+from benchmarks.harness.records import RESULTS, ROOT, Record, Row, origin, ratios, read, rows
 from tidewater.elastic.observe import report
 
 RECORDED = ROOT / "tests" / "elastic" / "observe" / "recorded.log"
@@ -217,13 +216,8 @@ def elasticdl(records: Sequence[Record]) -> str:
 
 def _shared(records: Sequence[Record]) -> list[Row]:
     """Return what two elastic jobs take of the time of two gangs, in each round; [] if no round has both."""
-    measure, gangs, elastic = elasticdl_systems.BOTH_DONE, elasticdl_systems.GANGS, elasticdl_systems.ELASTIC
-    theirs, ours = (
-        [value for record in records if (record.measure, record.system) == (measure, name) for value in record.values]
-        for name in (gangs.name, elastic.name)
-    )
-    ratios = [mine / their for their, mine in zip(theirs, ours, strict=False)]  # an interrupted round has one of them
-    return [Row.of(f"{measure} / {gangs.name}", elastic.name, ratios, unit="ratio")] if ratios else []
+    both = [record for record in records if record.measure == elasticdl_systems.BOTH_DONE]
+    return ratios(both, [system.name for system in elasticdl_systems.SHARING])
 
 
 def _counts(found: Iterable[Row]) -> str:

@@ -12,30 +12,23 @@ can be interrupted, continued, and split by numbers of jobs and systems.
 from __future__ import annotations
 
 import argparse
-import signal
+import contextlib
 import sys
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from localcloud.errors import CloudError
+from typing_extensions import override
 
 from benchmarks.controller import plan, results
-from benchmarks.controller.bench import Bench
-from benchmarks.controller.errors import BenchmarkError
-from benchmarks.records import Records, rows
-from benchmarks.rows import OUT, publish
+from benchmarks.controller.systems import systems
+from benchmarks.controller.turn import TurnRun
+from benchmarks.harness.command import Benchmark, Make, Say, TurnFailed, main
+from benchmarks.harness.plan import Series, Turn
+from benchmarks.harness.records import Found
 from scripts.toolchain.table import ETCD, KUBERNETES, TRAINING_OPERATOR
-
-VERSIONS = {"training-operator": TRAINING_OPERATOR, "kubernetes": KUBERNETES, "etcd": ETCD}
-
-
-def names(text: str) -> list[str]:
-    """Return a comma-separated choice of systems, in the order of the table."""
-    given = [name.strip() for name in text.split(",")]
-    if wrong := [name for name in given if name not in results.SYSTEMS]:
-        raise argparse.ArgumentTypeError(f"{', '.join(wrong)}: choose among {', '.join(results.SYSTEMS)}")
-    return [name for name in results.SYSTEMS if name in given]
+from tests.control_plane import Plane, PlaneError
 
 
 def sizes(text: str) -> list[int]:
@@ -49,62 +42,68 @@ def sizes(text: str) -> list[int]:
     return given
 
 
-def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Return the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.controller",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+class Controllers(Benchmark):
+    """Controllers that run on one API server, one at a time."""
+
+    name, about = "controller", __doc__
+    systems = results.SYSTEMS
+    runs, runs_flag = 5, "--turns"
+    options = MappingProxyType(
+        {
+            "--jobs": {
+                "type": sizes,
+                "default": list(plan.SIZES),
+                "help": "comma-separated (default %(default)s)",
+            },
+            "--resizes": {"type": int, "default": 100, "help": "in each turn (default %(default)s)"},
+            "--rest": {"type": float, "default": 60.0, "help": "seconds of rest in a turn (default %(default)s)"},
+        }
     )
-    parser.add_argument(
-        "--turns",
-        type=int,
-        default=5,
-        help="how many turns of each system and number of jobs the file has in the end; slow ones have fewer "
-        "(default %(default)s)",
-    )
-    parser.add_argument(
-        "--jobs",
-        type=sizes,
-        default=list(plan.SIZES),
-        help="comma-separated numbers of jobs (default: " + ",".join(map(str, plan.SIZES)) + ")",
-    )
-    parser.add_argument(
-        "--systems",
-        type=names,
-        default=list(results.SYSTEMS),
-        help=f"comma-separated, of: {', '.join(results.SYSTEMS)} (default: all)",
-    )
-    parser.add_argument("--plan", action="store_true", help="print what would run, and for how long, and end")
-    parser.add_argument("--out", type=Path, default=OUT / "controller.jsonl", help="the file (default %(default)s)")
-    parser.add_argument("--resizes", type=int, default=100, help="in each turn (default %(default)s)")
-    parser.add_argument("--rest", type=float, default=60.0, help="seconds of rest in a turn (default %(default)s)")
-    return parser.parse_args(argv)
+    fatal = (PlaneError, CloudError, TurnFailed)
+
+    @override
+    def versions(self) -> dict[str, str]:
+        return {"training-operator": TRAINING_OPERATOR, "kubernetes": KUBERNETES, "etcd": ETCD}
+
+    @override
+    def blocks(self, given: argparse.Namespace) -> list[list[Series]]:
+        return plan.blocks(given.jobs, given.systems, given.runs, _pace(given))
+
+    @override
+    @contextlib.contextmanager
+    def opened(self, given: argparse.Namespace, turns: Sequence[Turn], folder: Path, say: Say) -> Iterator[Make]:
+        with opened(folder, {turn.series.system for turn in turns}, _pace(given)) as make:
+            say("the API server is ready")
+            yield make
 
 
-def main(argv: Sequence[str]) -> int:
-    """Make the turns that the file lacks, and publish the rows of the whole file."""
-    given = parse(argv)
-    records = Records(given.out, VERSIONS)
-    pace = plan.Pace(resizes=given.resizes, rest_seconds=given.rest)
-    turns = plan.wanted(given.jobs, given.systems, turns=given.turns, have=records.count)
-    print(plan.told(turns, pace))
-    if given.plan:
-        return 0
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    failed: list[str] = []
-    try:
-        if turns:
-            with tempfile.TemporaryDirectory(prefix="bench-controller-") as folder:
-                failed = Bench(Path(folder), records, pace).run(turns)
-    except (BenchmarkError, CloudError) as error:
-        failed = [f"the benchmark has ended early: {error}"]
-    finally:
-        publish("controller", rows(records.all))
-        print(f"recorded in {given.out}")
-    print("\n".join(failed), file=sys.stderr, end="\n" if failed else "")
-    return 1 if failed else 0
+def _pace(given: argparse.Namespace) -> plan.Pace:
+    return plan.Pace(resizes=given.resizes, rest_seconds=given.rest)
+
+
+@contextlib.contextmanager
+def opened(folder: Path, names: set[str], pace: plan.Pace) -> Iterator[Make]:
+    """Provide what makes turns of these systems, on a control plane on which their controllers are installed."""
+    chosen = {name: system for name, system in systems().items() if name in names}
+    # Two systems may be one installation.
+    controllers = {id(system.controller): system.controller for system in chosen.values()}.values()
+    plane = Plane(folder, sorted({controller.user for controller in controllers}))
+
+    def make(turn: Turn) -> list[Found]:
+        system, (jobs, _) = chosen[turn.series.system], results.split(turn.series.counted)
+        place = folder / f"{jobs}-{turn.number}-{system.name.replace(' ', '-')}"
+        place.mkdir()
+        found = TurnRun(plane, system, jobs, pace, place).run()
+        return [Found(name, system.name, (value,), results.unit(name)) for name, value in found.items()]
+
+    with contextlib.ExitStack() as stack:
+        stack.callback(plane.end)
+        plane.start()
+        for controller in controllers:
+            stack.callback(controller.end)
+            controller.install(plane)
+        yield make
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(Controllers(), sys.argv[1:]))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,16 +32,6 @@ class Call:
 
     def __str__(self) -> str:
         return f"{self.verb} {self.resource}"
-
-
-def policy(users: Sequence[str]) -> dict[str, Any]:
-    """Return the audit policy: one line for each call of these users, and two for each watch."""
-    return {
-        "apiVersion": "audit.k8s.io/v1",
-        "kind": "Policy",
-        "omitStages": ["RequestReceived"],
-        "rules": [{"level": "Metadata", "users": list(users)}, {"level": "None"}],
-    }
 
 
 def call_of(event: Mapping[str, Any], user: str) -> Call | None:

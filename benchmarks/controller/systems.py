@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmarks.controller import jobs, results
-from benchmarks.controller.plane import Plane
 from benchmarks.controller.tidewater import Tidewater
 from benchmarks.controller.training_operator import TrainingOperator
-from benchmarks.elastic.processes import Process
+from tests.control_plane import Plane
+from tests.processes import Process
 
 
 class Controller(Protocol):

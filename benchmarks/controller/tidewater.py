@@ -12,9 +12,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.controller.plane import NO_PROXY, Plane
-from benchmarks.elastic.processes import Process
 from scripts.toolchain import paths
+from tests.control_plane import NO_PROXY, Plane
+from tests.processes import Process
 from tidewater.elasticjob import crd, names
 
 NAME = "tidewater-controller"

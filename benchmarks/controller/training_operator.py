@@ -19,10 +19,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.controller.errors import TurnFailed
-from benchmarks.controller.plane import HOST, NO_PROXY, Plane
-from benchmarks.elastic.processes import Process, free_port
+from benchmarks.harness.command import TurnFailed
 from scripts import toolchain
+from tests.control_plane import NO_PROXY, Plane
+from tests.elastic.workers import free_port
+from tests.processes import HOST, Process
 
 NAME = "training-operator"
 USER = "bench-training-operator"

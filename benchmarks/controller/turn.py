@@ -1,6 +1,6 @@
 """One turn: a controller is started, gets its jobs, some of them are resized, it rests, and everything is deleted.
 
-found = TurnRun(plane, system, turn, Pace(), folder).run()      # values by the names of `results`
+found = TurnRun(plane, system, 1000, Pace(), folder).run()      # values by the names of `results`
 
 The controller is running and waits for jobs when the first is submitted, so its start is not measured.
 """
@@ -21,13 +21,13 @@ from localcloud.kube.errors import ApiError
 
 from benchmarks.controller import jobs, results
 from benchmarks.controller.audit import LEASES, WATCH, Call, Tail, working
-from benchmarks.controller.errors import TurnFailed
-from benchmarks.controller.plan import Pace, Turn
-from benchmarks.controller.plane import Plane
+from benchmarks.controller.plan import REST_FROM, Pace
 from benchmarks.controller.systems import System
 from benchmarks.controller.usage import memory
 from benchmarks.controller.watch import PodWatch
-from benchmarks.elastic.processes import Process, cpu_seconds
+from benchmarks.harness.command import TurnFailed
+from tests.control_plane import Plane
+from tests.processes import Process, cpu_seconds
 
 SUBMITTERS = 4
 START_SECONDS = 90.0
@@ -50,9 +50,9 @@ CALLS_SHOWN = 0.005
 class TurnRun:
     """The turn of one system. Its namespaces are its own and empty again afterwards."""
 
-    def __init__(self, plane: Plane, system: System, turn: Turn, pace: Pace, folder: Path) -> None:
-        self._plane, self._system, self._turn, self._pace, self._folder = plane, system, turn, pace, folder
-        unique = f"{turn.jobs}-{turn.number}-{time.monotonic_ns()}"
+    def __init__(self, plane: Plane, system: System, jobs: int, pace: Pace, folder: Path) -> None:
+        self._plane, self._system, self._jobs, self._pace, self._folder = plane, system, jobs, pace, folder
+        unique = f"{jobs}-{time.monotonic_ns()}"
         self._namespace, self._probe = f"turn-{unique}", f"probe-{unique}"
         self._process: Process | None = None
 
@@ -70,13 +70,13 @@ class TurnRun:
             with PodWatch(self._plane, self._namespace) as watch:
                 found = self._create(watch)
                 found |= self._resize(watch)
-            if self._turn.rests:
+            if self._jobs >= REST_FROM:
                 found |= self._rest()
         finally:
             self._stop()
             for namespace in (self._namespace, self._probe):
                 self._clean(namespace)
-        return {results.named(self._turn.jobs, measure): value for measure, value in found.items()}
+        return {results.named(self._jobs, measure): value for measure, value in found.items()}
 
     def _make_namespace(self, namespace: str) -> None:
         client = self._plane.client
@@ -105,7 +105,7 @@ class TurnRun:
         self._settle(tail)
 
     def _create(self, watch: PodWatch) -> dict[str, float]:
-        count = self._turn.jobs
+        count = self._jobs
         tail, process = self._tail(), self._running
         cpu, plane_cpu = cpu_seconds(process.tree()), self._plane.cpu_seconds()
         begin = time.monotonic()
@@ -145,7 +145,7 @@ class TurnRun:
         """Give one job after another a further worker. A resize takes from its request until the new pod is seen."""
         tail = self._tail()
         spent = []
-        for number in spread(self._turn.jobs, self._pace.resizes):
+        for number in spread(self._jobs, self._pace.resizes):
             job = jobs.job_name(number)
             pod = jobs.worker_name(job, jobs.RESIZED - 1)
             path = f"{self._system.kind.path(self._namespace)}/{job}"
@@ -172,7 +172,7 @@ class TurnRun:
         """Wait until the controller makes no more calls, but watches and renewals. Return all that were made."""
         calls: Counter[Call] = Counter()
         last = time.monotonic()
-        deadline = last + CREATE_SECONDS + self._turn.jobs * CREATE_SECONDS_EACH
+        deadline = last + CREATE_SECONDS + self._jobs * CREATE_SECONDS_EACH
         while (now := time.monotonic()) < last + QUIET_SECONDS:
             self._check()
             if working(new := tail.take()):

@@ -18,8 +18,8 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-from benchmarks.controller.errors import TurnFailed
-from benchmarks.controller.plane import Plane
+from benchmarks.harness.command import TurnFailed
+from tests.control_plane import Plane
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 LONGEST_SECONDS = 4 * 3600

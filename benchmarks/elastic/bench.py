@@ -1,4 +1,4 @@
-"""Carries out the tasks of a run: starts the jobs, measures, and records every result at once."""
+"""Makes the turns: starts the jobs and measures."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from typing import Any
 
 from benchmarks.elastic import faults, goodput, paced, plan, results, trace
 from benchmarks.elastic.campaign import Campaign
-from benchmarks.elastic.jobs import Job, JobBroken
-from benchmarks.elastic.processes import free_port
+from benchmarks.elastic.jobs import Job
 from benchmarks.elastic.systems import CODE, ROOT, SYSTEMS, Site, System
 from benchmarks.elastic.timeline import Pair
 from benchmarks.elastic.workers import names
-from benchmarks.records import Records
+from benchmarks.harness.command import Say, TurnFailed
+from benchmarks.harness.plan import Turn
+from benchmarks.harness.records import Found
 from scripts import toolchain
+from tests.elastic.workers import free_port
 from tidewater.elastic.launch.lifeline import bound_to
 
 NODES = 3
@@ -38,11 +40,10 @@ STEPS_SECONDS = 300.0
 
 
 class Bench:
-    """Runs tasks and records their results."""
+    """Makes the turns of all measures. Its jobs of faults go on between turns."""
 
-    def __init__(self, given: Namespace, folder: Path, records: Records) -> None:
-        self._given, self._folder, self._records = given, folder, records
-        self._begin = time.monotonic()
+    def __init__(self, given: Namespace, folder: Path, say: Say) -> None:
+        self._given, self._folder, self._say = given, folder, say
         self._jobs = 0
         for name in CODE:
             shutil.copytree(ROOT / name, folder / "code" / name, ignore=shutil.ignore_patterns("out", "__pycache__"))
@@ -58,67 +59,42 @@ class Bench:
         large = {"model": names.LARGE, "steady_steps": LARGE_STEADY_STEPS}
         self._campaigns = {
             # The large model's jobs of all systems together need more memory than a small machine has.
-            False: Campaign(self._open, found=self._found(large=False), say=self.say, keep=True),
-            True: Campaign(
-                lambda system: self._open(system, **large), found=self._found(large=True), say=self.say, keep=False
-            ),
+            False: Campaign(self._open, say=say, keep=True),
+            True: Campaign(lambda system: self._open(system, **large), say=say, keep=False),
         }
 
-    def say(self, text: str) -> None:
-        """Print one line of progress."""
-        print(f"[{time.monotonic() - self._begin:6.0f} s] {text}", flush=True)
+    def make(self, turn: Turn) -> Iterator[Found]:
+        """Make a turn; yield what it gives as soon as it is known.
 
-    def run(self, tasks: Sequence[plan.Task]) -> None:
-        """Carry the tasks out. Those at which a system fails are left out, with a message."""
-        expected = spent = 0.0
-        total = sum(task.seconds for task in tasks)
-        try:
-            for number, task in enumerate(tasks):
-                pace = spent / expected if expected else 1.0
-                left = pace * (total - expected) / 60
-                self.say(
-                    f"{number + 1} of {len(tasks)}: {task.measure}, {', '.join(task.systems)}; {left:.0f} min left"
-                )
-                begin = time.monotonic()
-                if task.measure not in plan.FAULTS:
-                    self._end_campaigns()
-                try:
-                    self._one(task)
-                except JobBroken as error:
-                    self.say(f"{task.measure} is left out: {error}")
-                expected, spent = expected + task.seconds, spent + time.monotonic() - begin
-        finally:
-            self._end_campaigns()
-
-    def _one(self, task: plan.Task) -> None:
-        systems = [SYSTEMS[name] for name in task.systems]
-        if task.measure in plan.FAULTS:
-            campaign = self._campaigns[task.measure.endswith("-large")]
-            campaign.run(systems[0], plan.FAULTS[task.measure], task.number)
+        Raises:
+            TurnFailed: A job failed or took too long.
+        """
+        measure, systems = turn.series.label, [SYSTEMS[name] for name in turn.series.systems]
+        if measure in plan.FAULTS:
+            large = measure.endswith("-large")
+            values = self._campaigns[large].run(systems[0], plan.FAULTS[measure], turn.number)
+            for name, value in values.items():
+                yield Found(results.named(name, large=large), systems[0].name, (value,), faults.unit(name))
             return
-        run: dict[str, Callable[[], None]] = {
+        self.end_campaigns()
+        made: dict[str, Callable[[], Iterator[Found]]] = {
             "step": lambda: self._step(systems[0]),
             "checkpoint": lambda: self._checkpoint(systems),
             "transfer": self._transfer,
-            "goodput": lambda: self._goodput(systems[0], task.number),
+            "goodput": lambda: self._goodput(systems[0], turn.number),
         }
-        run[task.measure]()
+        yield from made[measure]()
 
-    def _end_campaigns(self) -> None:
+    def end_campaigns(self) -> None:
+        """End the jobs of faults. Safe to call again."""
         for campaign in self._campaigns.values():
             campaign.end()
-
-    def _found(self, *, large: bool) -> Callable[[str, str, float], None]:
-        def record(measure: str, system: str, value: float) -> None:
-            self._records.add(results.named(measure, large=large), system, [value], unit=faults.unit(measure))
-
-        return record
 
     def _open(self, system: System, **more: Any) -> Job:
         self._jobs += 1
         folder = self._folder / f"{self._jobs}-{system.name.replace(' ', '-')}"
         folder.mkdir()
-        self.say(f"{system.name}: starts")
+        self._say(f"{system.name}: starts")
         return Job(system, replace(self._site, folder=folder, **more))
 
     @contextlib.contextmanager
@@ -127,7 +103,7 @@ class Bench:
         with contextlib.ExitStack() as stack:
             yield [stack.enter_context(self._open(system, **more)) for system in systems]
 
-    def _step(self, system: System) -> None:
+    def _step(self, system: System) -> Iterator[Found]:
         """Compare with plain DDP, in one start for each size.
 
         There are as many workers as processors; otherwise the scheduler would decide which worker waits. Each system
@@ -137,14 +113,14 @@ class Bench:
         for name, size in paced.SIZES.items():
             pairs = self._pairs(system, size)
             share = paced.ratio(pairs)
-            self.say(f"{system.name}'s {name} steps take {share:.4f} times plain DDP's")
+            self._say(f"{system.name}'s {name} steps take {share:.4f} times plain DDP's")
             seconds, ratio = results.STEPS[name]
             for who, each in (
                 (system.name, [pair.system for pair in pairs]),
                 (results.PLAIN_DDP, [pair.plain for pair in pairs]),
             ):
-                self._records.add(seconds, who, [1000 * statistics.median(each)], unit="ms")
-            self._records.add(ratio, system.name, [share], unit="ratio")
+                yield Found(seconds, who, (1000 * statistics.median(each),), "ms")
+            yield Found(ratio, system.name, (share,), "ratio")
 
     def _pairs(self, system: System, size: paced.Size) -> list[Pair]:
         nodes = min(NODES, len(os.sched_getaffinity(0)))
@@ -156,10 +132,10 @@ class Bench:
             job.wait(lambda lines: lines[-1].step > last or None, STEPS_SECONDS, f"step {last}")
             job.park()
             share = paced.idle_share(job, IDLE_SECONDS, time.sleep)
-            self.say(f"{system.name}: held at its gate it takes {100 * share:.1f} % of a core")
+            self._say(f"{system.name}: held at its gate it takes {100 * share:.1f} % of a core")
             return job.pairs()[paced.WARM_STEPS :][: size.steps]
 
-    def _checkpoint(self, systems: Sequence[System]) -> None:
+    def _checkpoint(self, systems: Sequence[System]) -> Iterator[Found]:
         """Measure one checkpoint per turn, in its middle, and compare with the steps before and after it."""
         middle = CHECKPOINT_STEPS // 2
         with self._opened(systems) as jobs:
@@ -167,13 +143,13 @@ class Bench:
                 job.start()
                 job.steady(world=job.site.nodes)
                 job.park()
-            spent = paced.take_turns(jobs, self._given.turns, steps=CHECKPOINT_STEPS, offset=middle, say=self.say)
+            spent = paced.take_turns(jobs, self._given.turns, steps=CHECKPOINT_STEPS, offset=middle, say=self._say)
         for system, turns in zip(systems, spent, strict=True):
             shares = paced.shares_lost(turns, at=middle - paced.WAKING_STEPS - 1)
-            self.say(f"{system.name}: {results.CHECKPOINT}, standard error {paced.spread(shares):.2f} %")
-            self._records.add(results.CHECKPOINT, system.name, shares, unit="%")
+            self._say(f"{system.name}: {results.CHECKPOINT}, standard error {paced.spread(shares):.2f} %")
+            yield Found(results.CHECKPOINT, system.name, tuple(shares), "%")
 
-    def _transfer(self) -> None:
+    def _transfer(self) -> Iterator[Found]:
         """Measure the transfer of a large state, which bounds the wait of a newcomer."""
         site = self._site
         command = [str(site.python), site.script("transfer.py"), str(STATE_MEGABYTES), str(TRANSFERS)]
@@ -187,23 +163,22 @@ class Bench:
             preexec_fn=bound_to(os.getpid()),
         )
         if done.returncode:
-            raise JobBroken(f"the transfer ended with {done.returncode}:\n{done.stderr}")
+            raise TurnFailed(f"the transfer ended with {done.returncode}:\n{done.stderr}")
         spent = json.loads(done.stdout)
         for system, ways in (("tidewater", "peer"), (results.PLAIN_SOCKET, "plain")):
-            self._records.add(results.TRANSFER, system, spent[ways], unit="s")
+            yield Found(results.TRANSFER, system, tuple(spent[ways]), "s")
 
-    def _goodput(self, system: System, number: int) -> None:
+    def _goodput(self, system: System, number: int) -> Iterator[Found]:
         given = self._given
         kills = trace.scattered(
             seed=f"{given.seed}/{number}", count=given.kills, seconds=given.trace_seconds, nodes=NODES
         )
-        self.say(f"{system.name}: kills at " + ", ".join(f"{kill.at:.0f}" for kill in kills))
+        self._say(f"{system.name}: kills at " + ", ".join(f"{kill.at:.0f}" for kill in kills))
         with self._open(system, device_seconds=given.device_ms / 1000, width=goodput.WIDTH) as job:
             job.start()
-            shares = goodput.run(job, kills, given.trace_seconds, self.say)
-        self.say(f"{system.name}: {shares.present:.1f} % of the present workers', {shares.undisturbed:.1f} % of all")
-        self._records.add(results.UNDISTURBED, system.name, [shares.undisturbed], unit="%")
-        self._records.add(results.GOODPUT, system.name, [shares.present], unit="%")
+            shares = goodput.run(job, kills, given.trace_seconds, self._say)
+        yield Found(results.UNDISTURBED, system.name, (shares.undisturbed,), "%")
+        yield Found(results.GOODPUT, system.name, (shares.present,), "%")
 
 
 def prepare(file: Path) -> Path:

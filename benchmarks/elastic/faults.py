@@ -68,7 +68,7 @@ class Cycle:
 
         Raises:
             Capped: The survivors did not continue in time; the job can't be used any more.
-            JobBroken: Something else went wrong than what is measured.
+            TurnFailed: Something else went wrong than what is measured.
         """
         job = self._job
         job.forget()

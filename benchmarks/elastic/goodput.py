@@ -23,10 +23,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.elastic.jobs import Job, JobBroken
+from benchmarks.elastic.jobs import Job
 from benchmarks.elastic.systems import Site
 from benchmarks.elastic.timeline import NEAR_SECONDS, Span, disturbances, kept_samples, undisturbed_samples
 from benchmarks.elastic.trace import Kill
+from benchmarks.harness.command import TurnFailed
 from tidewater.elastic.launch.lifeline import bound_to
 
 RESTART_SECONDS = 5.0
@@ -76,7 +77,7 @@ def run(job: Job, trace: Sequence[Kill], seconds: float, say: Callable[[str], No
     try:
         job.steady(world=world, after=end)
         time.sleep(NEAR_SECONDS)
-    except JobBroken as error:  # the results before it still count
+    except TurnFailed as error:  # the results before it still count
         say(f"no pace after the trace: {error}")
     lines, record = job.lines, Span(begin, time.monotonic())
     disturbed = disturbances(lines, killed, world=world, end=record.end)

@@ -19,10 +19,12 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TypeVar
 
-from benchmarks.elastic.processes import Process, free_port, wait_for_port
 from benchmarks.elastic.systems import Site, System
 from benchmarks.elastic.timeline import Line, Pair, pairs, parse
 from benchmarks.elastic.workers import names
+from benchmarks.harness.command import TurnFailed
+from tests.elastic.workers import free_port
+from tests.processes import Process, wait_for_port
 
 T = TypeVar("T")
 
@@ -32,10 +34,6 @@ SERVICE_SECONDS = 30.0
 PARK_SECONDS = 90.0
 PARK_MARGIN_STEPS = 12
 """Distance of the gate from the fastest worker, so that all see the gate before they reach it."""
-
-
-class JobBroken(Exception):
-    """The job did not do what it should in time, or a node ended by itself. The message has the end of a log."""
 
 
 class Job:
@@ -60,7 +58,7 @@ class Job:
         """Start the service and every node, with the gate open.
 
         Raises:
-            JobBroken: the service doesn't answer.
+            TurnFailed: the service doesn't answer.
         """
         for folder in ("steps", "pairs", "checkpoints"):
             (self.site.folder / folder).mkdir(parents=True, exist_ok=True)
@@ -71,7 +69,7 @@ class Job:
             argv = self.system.service(self.site, self._port)
             self._service = Process("service", argv, environment, self.site.folder)
             if not wait_for_port(self._port, SERVICE_SECONDS):
-                raise JobBroken(f"{self.system.name}: its service doesn't listen:\n{self._service.last_lines()}")
+                raise TurnFailed(f"{self.system.name}: its service doesn't listen:\n{self._service.last_lines()}")
         for node in range(self.site.nodes):
             self.start_node(node)
 
@@ -139,7 +137,7 @@ class Job:
         """Wait until `condition` finds something in the lines, and return it.
 
         Raises:
-            JobBroken: Nothing within `seconds`, or a node has ended unexpectedly.
+            TurnFailed: Nothing within `seconds`, or a node has ended unexpectedly.
         """
         deadline = time.monotonic() + seconds
         while True:
@@ -147,15 +145,15 @@ class Job:
             if found is not None:
                 return found
             if time.monotonic() > deadline:
-                raise JobBroken(f"{self.system.name}: {what} didn't come within {seconds:.0f} s")
+                raise TurnFailed(f"{self.system.name}: {what} didn't come within {seconds:.0f} s")
             self.check()
             time.sleep(POLL_SECONDS)
 
     def check(self) -> None:
-        """Raise JobBroken if a node has ended by itself."""
+        """Raise TurnFailed if a node has ended by itself."""
         for process in self.nodes.values():
             if process.exit_code is not None:
-                raise JobBroken(
+                raise TurnFailed(
                     f"{self.system.name}: {process.name} ended with {process.exit_code}:\n{process.last_lines()}"
                 )
 

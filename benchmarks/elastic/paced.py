@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.elastic.jobs import Job
-from benchmarks.elastic.processes import cpu_seconds
 from benchmarks.elastic.timeline import Pair, step_seconds
+from tests.processes import cpu_seconds
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,14 @@
-"""What a run of the benchmark does, in which order, and how long that takes.
-
-    tasks = wanted(["kill", "goodput"], ["tidewater", "torchft"], runs=3, have=records.count)
-    print(told(tasks))
-
-The systems take turns: in each round every system runs once. What an earlier run has recorded is not wanted again, so
-an interrupted run continues where it stopped, and a run can be split by measures, systems and rounds.
-"""
+"""What is measured of which system, how often, and how long one turn takes."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from benchmarks.elastic import faults, paced, results
+from benchmarks.harness.plan import Series
 
 FAULTS = {**faults.FAULTS, **{f"{name}-large": fault for name, fault in faults.FAULTS.items()}}
-MEASURES = (*FAULTS, "step", "checkpoint", "transfer", "goodput")
+MEASURES = (*FAULTS, "step", "goodput", "checkpoint", "transfer")
 ONCE = ("checkpoint", "transfer")
 """Measured in one go, with all systems in turns and many values."""
 WITHOUT = {
@@ -45,18 +37,6 @@ _OTHERWISE = {
 """Seconds of one run of one system on a quiet machine with 2 cores; goodput's without its trace."""
 
 
-@dataclass(frozen=True)
-class Task:
-    """One run of one measure, of one system or of all in turns."""
-
-    measure: str
-    systems: tuple[str, ...]
-    number: int
-    """Of the run, from 0."""
-    seconds: float
-    """That it probably takes."""
-
-
 def headline(measure: str) -> str:
     """Return the recorded measure that tells whether a run of `measure` has been made."""
     if measure in FAULTS:
@@ -69,52 +49,25 @@ def headline(measure: str) -> str:
     }[measure]
 
 
-def wanted(
-    measures: Sequence[str],
-    systems: Sequence[str],
-    *,
-    runs: int,
-    have: Callable[[str, str], int],
-    trace_seconds: float = 0.0,
-) -> list[Task]:
-    """Return what is missing, in the order in which it is run.
+def blocks(
+    measures: Sequence[str], systems: Sequence[str], runs: int, trace_seconds: float = 0.0
+) -> list[list[Series]]:
+    """Return the series to measure. Faults of one model size take turns, since their jobs are kept in between."""
 
-    Args:
-        measures: Of MEASURES, in their order.
-        systems: By name, in the table's order.
-        runs: How many runs of each measure and system there are in the end.
-        have: How many runs of a recorded measure and a system there are.
-        trace_seconds: Length of goodput's traces.
-    """
-    found: list[Task] = []
-    together = [name for name in measures if name in FAULTS and not name.endswith("-large")]
-    large = [name for name in measures if name.endswith("-large")]
-    rest = [[name] for name in measures if name not in FAULTS and name not in ONCE]
-    for name in (name for name in measures if name in ONCE):
-        chosen = [system for system in systems if system not in WITHOUT.get(name, ())]
-        if chosen and not have(headline(name), chosen[0]):
-            found.append(Task(name, tuple(chosen), 0, _OTHERWISE[name]))
-    blocks = [block for block in (together, large, *rest) if block]
+    def series(measure: str, chosen: Sequence[str], runs: int) -> Series:
+        seconds = _SECONDS.get(measure, {}).get(chosen[0], _OTHERWISE[measure])
+        more = trace_seconds if measure == "goodput" else 0.0
+        return Series(measure, tuple(chosen), headline(measure), runs, seconds + more)
+
+    def with_sense(measure: str) -> list[str]:
+        return [system for system in systems if system not in WITHOUT.get(measure, ())]
+
+    small = [name for name in measures if name in faults.FAULTS]
+    large = [name for name in measures if name in FAULTS and name not in small]
+    others = [[name] for name in measures if name not in FAULTS and name not in ONCE]
     rounds = [
-        Task(name, (system,), number, _seconds(name, system) + (trace_seconds if name == "goodput" else 0))
-        for block in blocks
-        for number in range(runs)
-        for system in systems
-        for name in block
-        if system not in WITHOUT.get(name, ()) and have(headline(name), system) <= number
+        [series(name, [system], runs) for system in systems for name in block if system in with_sense(name)]
+        for block in (small, large, *others)
     ]
-    return rounds + found
-
-
-def told(tasks: Sequence[Task]) -> str:
-    """Return a table of the tasks and the time that they need."""
-    runs = Counter((task.measure, ", ".join(task.systems)) for task in tasks)
-    seconds: Counter[tuple[str, str]] = Counter()
-    for task in tasks:
-        seconds[task.measure, ", ".join(task.systems)] += round(task.seconds)
-    lines = [f"{name:12} {who:32} {runs[name, who]:4} runs {seconds[name, who] / 60:7.1f} min" for name, who in runs]
-    return "\n".join([*lines, f"{'in all':45} {len(tasks):4} runs {sum(seconds.values()) / 60:7.1f} min"])
-
-
-def _seconds(measure: str, system: str) -> float:
-    return _SECONDS.get(measure, {}).get(system, _OTHERWISE[measure])
+    once = [series(name, with_sense(name), 1) for name in measures if name in ONCE and with_sense(name)]
+    return [*rounds, *([each] for each in once)]

@@ -20,18 +20,16 @@ from typing import Self
 
 from elasticdl.job import JobArgs
 
-from benchmarks.elastic.processes import Process, free_port
 from benchmarks.elasticdl.rate import loss_times
 from benchmarks.elasticdl.systems import ALLREDUCE, LOCAL, PLAIN, System
+from benchmarks.harness.command import TurnFailed
 from scripts.toolchain import paths
+from tests.elastic.workers import free_port
+from tests.processes import Process
 
 POLL_SECONDS = 0.02
 WAIT_SECONDS = 300.0
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths.IMPORTS}
-
-
-class JobBroken(Exception):
-    """The job did not do what it should in time, or a process ended by itself. The message has the ends of the logs."""
 
 
 class Job:
@@ -83,11 +81,11 @@ class Job:
         return self.workers[-1]
 
     def ended(self) -> bool:
-        """Return whether the job has ended with success; raise JobBroken if it has failed."""
+        """Return whether the job has ended with success; raise TurnFailed if it has failed."""
         deciding = [self.master] if self.master else self.workers
         codes = [process.exit_code for process in deciding]
         if any(codes):
-            raise JobBroken(f"exit codes {codes}\n{self.told()}")
+            raise TurnFailed(f"exit codes {codes}\n{self.told()}")
         return all(code == 0 for code in codes)
 
     def loss_times(self) -> list[float]:
@@ -96,11 +94,11 @@ class Job:
         return [at for log in (logs[:1] if self.system.kind == ALLREDUCE else logs) for at in loss_times(log)]
 
     def wait(self, condition: Callable[[], object], what: str) -> float:
-        """Return when something has come to pass, on the clock of the logs; raise JobBroken if it doesn't in time."""
+        """Return when something has come to pass, on the clock of the logs; raise TurnFailed if it doesn't in time."""
         deadline = time.monotonic() + WAIT_SECONDS
         while not condition():
             if time.monotonic() > deadline:
-                raise JobBroken(f"{what} did not come in {WAIT_SECONDS:.0f} s\n{self.told()}")
+                raise TurnFailed(f"{what} did not come in {WAIT_SECONDS:.0f} s\n{self.told()}")
             time.sleep(POLL_SECONDS)
         return time.time()
 

@@ -1,7 +1,7 @@
 """One turn: two jobs on a cluster with room for one and a half of them.
 
     with cluster(folder) as site:
-        make(turn, site)
+        make(GANGS, site)
 
 Each job wants four workers, and the cluster has six rooms, each for one worker. The second job is submitted when the
 workers of the first have theirs.
@@ -26,9 +26,8 @@ from typing import Any
 
 import yaml
 
-from benchmarks.elasticdl.plan import Turn
-from benchmarks.elasticdl.systems import BOTH_DONE, ELASTIC, GANGS, SECOND_TRAINS
-from benchmarks.lifecycle import first_line
+from benchmarks.elasticdl.systems import BOTH_DONE, ELASTIC, GANGS, SECOND_TRAINS, System
+from benchmarks.stack import deployed, first_line
 from tests.e2e.checkout import Checkout, wait_until
 from tests.e2e.elasticjob import WORKER_NODES, Job
 from tests.e2e.training import running_workers
@@ -60,13 +59,7 @@ class Site:
 @contextlib.contextmanager
 def cluster(folder: Path) -> Iterator[Site]:
     """Give a stack on a one-machine cloud of its own; stop the cloud afterwards."""
-    checkout = Checkout.copy_to(folder)
-    try:
-        checkout.run("python -m localcloud start")
-        checkout.run("pulumi stack select --create local")  # in a shell that knows the cloud
-        for key, value in SETTINGS.items():
-            checkout.run(f"pulumi config set {key} {value}")
-        checkout.make("up")
+    with deployed(folder, SETTINGS) as checkout:
         site = Site(checkout)
         own = Job(checkout.path, checkout.outputs["jobName"], checkout.namespace)
         own.change(suspend=True)
@@ -77,17 +70,15 @@ def cluster(folder: Path) -> Iterator[Site]:
             f"elasticdl data write generated-clicks {DATA} --in_pod --records={MINIBATCH * MINIBATCHES} --test_share=0"
         )
         yield site
-    finally:
-        checkout.run("python -m localcloud stop", expect=None)
 
 
-def make(turn: Turn, site: Site) -> dict[str, float]:
+def make(system: System, site: Site) -> dict[str, float]:
     """Make a turn; return its values by measure.
 
     Raises:
         AssertionError: a job has not done what it should in time.
     """
-    gangs, number = turn.system == GANGS, secrets.token_hex(2)
+    gangs, number = system == GANGS, secrets.token_hex(2)
     first, second = (site.job(f"{which}-{number}") for which in ("first", "second"))
     files = [_written(job, gang=gangs, waits=gangs and job is second) for job in (first, second)]
     begin = time.time()

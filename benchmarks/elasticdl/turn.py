@@ -12,7 +12,7 @@ from pathlib import Path
 from elasticdl.job import JobArgs, Strategy
 
 from benchmarks.elasticdl.jobs import Job
-from benchmarks.elasticdl.plan import MEASURES, REPLACE, Turn
+from benchmarks.elasticdl.plan import MEASURES, REPLACE
 from benchmarks.elasticdl.rate import loss_times, rate
 from benchmarks.elasticdl.systems import ALLREDUCE, LOCAL, NOTICED, PAUSE_SECONDS, REPLACED, SERVERS, System
 
@@ -26,21 +26,21 @@ STRATEGIES = {LOCAL: Strategy.LOCAL, ALLREDUCE: Strategy.ALLREDUCE}
 _GONE = re.compile(r"^\[(\S+ \S+)\].* is gone; its tasks", re.MULTILINE)
 
 
-def make(turn: Turn, data: Path, etcd: str, folder: Path) -> dict[str, float]:
-    """Make a turn; return its values by measure.
+def make(measure: str, system: System, data: Path, etcd: str, folder: Path) -> dict[str, float]:
+    """Make a turn of a key of MEASURES; return its values by measure.
 
     Raises:
-        JobBroken: the job failed or took too long.
+        TurnFailed: the job failed or took too long.
     """
-    paced = turn.measure != "computing"
-    args = job_args(turn.system, data, pause=PAUSE_SECONDS if paced else 0.0)
-    with Job(turn.system, args, etcd, folder) as job:
+    paced = measure != "computing"
+    args = job_args(system, data, pause=PAUSE_SECONDS if paced else 0.0)
+    with Job(system, args, etcd, folder) as job:
         job.start()
-        if turn.measure == REPLACE:
+        if measure == REPLACE:
             return _replaced(job)
         job.wait(job.ended, "the end of the job")
-        workers = turn.system.workers if turn.system.kind == ALLREDUCE else 1
-        return {MEASURES[turn.measure]: rate(job.loss_times(), LINE_MINIBATCHES * MINIBATCH * workers)}
+        workers = system.workers if system.kind == ALLREDUCE else 1
+        return {MEASURES[measure]: rate(job.loss_times(), LINE_MINIBATCHES * MINIBATCH * workers)}
 
 
 def job_args(system: System, data: Path, *, pause: float) -> JobArgs:

@@ -23,15 +23,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.elastic.processes import Process
 from benchmarks.gpu import device
-from benchmarks.gpu.output import NOT_CHECKED, rows
+from benchmarks.gpu.output import NOT_CHECKED
+from benchmarks.gpu.output import rows as found_in
 from benchmarks.gpu.three_ranks import ETCD
-from benchmarks.records import RESULTS, ROOT, Records, processor
-from benchmarks.records import rows as table_rows
-from benchmarks.rows import OUT, table
+from benchmarks.harness.records import OUT, RESULTS, ROOT, Found, Records, processor, rows, table
 from scripts import toolchain
 from scripts.toolchain.errors import SetupError
+from tests.processes import Process
 
 PASSED = "passed"
 """Unit of the record that says whether a check has passed: 1 or 0."""
@@ -116,13 +115,13 @@ def passes(check: Check, kind: str, program: Path | None, records: Records, fold
         said = process.log.read_text(errors="replace")
         if code is None:
             code = "not over within its limit"
-    for found in rows(said):
-        records.add(found.measure, found.system, found.values, unit=found.unit)
+    for found in found_in(said):
+        records.add(found)
     took = f"{time.monotonic() - begin:.0f} s"
     if code == NOT_CHECKED:
         print(f"{said}{check.name}: not checked, {took}", flush=True)
         return True
-    records.add(f"check {check.name}", "trainer", [float(code == 0)], unit=PASSED)
+    records.add(Found(f"check {check.name}", "trainer", (float(code == 0),), PASSED))
     print(f"{check.name}: passed, {took}" if code == 0 else f"{said}{check.name}: FAILED ({code}), {took}", flush=True)
     return code == 0
 
@@ -148,7 +147,7 @@ def main(argv: Sequence[str]) -> int:
         failed = [
             check.name for check in given.checks if not passes(check, given.device, program, records, Path(folder))
         ]
-    print(table(table_rows(records.all)))
+    print(table(rows(records.all)))
     print(f"stored in {records.file}")
     print(f"failed: {', '.join(failed)}" if failed else "no check has failed")
     return 1 if failed else 0

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+
+from benchmarks.harness.records import Found
 
 NOT_CHECKED = 5
 """Exit code of a check that says nothing on this machine. Its output says why."""
 _MARK = "row "
-
-
-@dataclass(frozen=True)
-class Found:
-    """The values of one measure. `system` says what was measured: the trainer's group, or what it is compared with."""
-
-    measure: str
-    system: str
-    values: tuple[float, ...]
-    unit: str
 
 
 def tell(measure: str, system: str, values: Iterable[float], unit: str) -> None:

@@ -29,11 +29,12 @@ from torch._C._distributed_c10d import TCPStore
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
-from benchmarks.elastic.processes import Process, free_port, wait_for_port
 from benchmarks.elastic.systems import Site, etcd
 from benchmarks.elastic.workers import names
 from benchmarks.gpu.output import require, rows, tell
 from benchmarks.gpu.three_ranks import ETCD
+from tests.elastic.workers import free_port
+from tests.processes import Process, wait_for_port
 from tidewater import Config, Report, Training, run
 
 POOL, CLASSES = 256, 1000

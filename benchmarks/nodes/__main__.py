@@ -12,72 +12,53 @@ appended to a file when a turn is over, and what the file has is not measured ag
 from __future__ import annotations
 
 import argparse
-import signal
+import contextlib
 import sys
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.nodes import plan, turn
-from benchmarks.nodes.results import SYSTEMS
-from benchmarks.records import Records, rows
-from benchmarks.rows import OUT, publish
+from typing_extensions import override
+
+from benchmarks.harness.command import Benchmark, Make, Say, main
+from benchmarks.harness.plan import Series, Turn
+from benchmarks.harness.records import Found
+from benchmarks.nodes import turn
+from benchmarks.nodes.results import LARGE, REPEATS, SYSTEMS, WHOLE, named
 from scripts.toolchain.table import KARPENTER, KUBERNETES
 
-VERSIONS = {"karpenter": KARPENTER, "kubernetes": KUBERNETES}
+STACK_SECONDS = 90.0
+"""To make a stack and to remove it, on a quiet machine with 2 cores."""
+CHANGES_SECONDS = 150.0
+"""From one worker to SMALL and back, and to LARGE and back. Much of it is the time for which a node stays empty."""
 
 
-def names(text: str) -> list[str]:
-    """Return a comma-separated choice of systems, in the order of the table."""
-    given = [name.strip() for name in text.split(",")]
-    if wrong := [name for name in given if name not in SYSTEMS]:
-        raise argparse.ArgumentTypeError(f"{', '.join(wrong)}: choose among {', '.join(SYSTEMS)}")
-    return [name for name in SYSTEMS if name in given]
+class Nodes(Benchmark):
+    """Stacks whose job grows and shrinks with its nodes."""
 
+    name, about = "nodes", __doc__
+    systems = SYSTEMS
+    runs, runs_flag = 3, "--turns"
+    failures = (AssertionError,)
 
-def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Return the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.nodes", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--turns", type=int, default=3, help="how many turns of each system the file has in the end (default 3)"
-    )
-    parser.add_argument(
-        "--systems", type=names, default=list(SYSTEMS), help=f"comma-separated, of: {', '.join(SYSTEMS)} (default: all)"
-    )
-    parser.add_argument("--plan", action="store_true", help="print what would run, and for how long, and end")
-    parser.add_argument("--out", type=Path, default=OUT / "nodes.jsonl", help="the file (default %(default)s)")
-    return parser.parse_args(argv)
+    @override
+    def versions(self) -> dict[str, str]:
+        return {"karpenter": KARPENTER, "kubernetes": KUBERNETES}
 
+    @override
+    def blocks(self, given: argparse.Namespace) -> list[list[Series]]:
+        counted, seconds = named(1, LARGE, WHOLE), STACK_SECONDS + REPEATS * CHANGES_SECONDS
+        return [[Series("nodes", (system,), counted, given.runs, seconds) for system in given.systems]]
 
-def main(argv: Sequence[str]) -> int:
-    """Make the turns that the file lacks, and publish the rows of the whole file."""
-    given = parse(argv)
-    records = Records(given.out, VERSIONS)
-    turns = plan.wanted(given.systems, turns=given.turns, have=records.count)
-    print(plan.told(turns))
-    if given.plan:
-        return 0
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        for each in turns:
-            _measure(each, records)
-            print(f"{each.system}: turn {each.number + 1} of {given.turns}", flush=True)
-    finally:
-        publish("nodes", rows(records.all))
-        print(f"recorded in {given.out}")
-    return 0
+    @override
+    @contextlib.contextmanager
+    def opened(self, given: argparse.Namespace, turns: Sequence[Turn], folder: Path, say: Say) -> Iterator[Make]:
+        def make(each: Turn) -> list[Found]:
+            system = each.series.system
+            found = turn.make(system, folder / f"{system}-{each.number}")
+            return [Found(name, system, tuple(values), "s") for name, values in found.items()]
 
-
-def _measure(each: plan.Turn, records: Records) -> None:
-    """Make a turn and record it as a whole: of a turn that fails nothing is kept."""
-    found: dict[str, list[float]] = {}
-    with tempfile.TemporaryDirectory(prefix="bench-nodes-") as folder:
-        turn.make(each, Path(folder) / "tidewater", lambda name, value: found.setdefault(name, []).append(value))
-    for name, values in found.items():
-        records.add(name, each.system, values, unit="s")
+        yield make
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(Nodes(), sys.argv[1:]))

@@ -7,6 +7,13 @@ NODEGROUP = "nodegroup"
 SYSTEMS = (KARPENTER, NODEGROUP)
 """Values of the setting `surgeNodes`."""
 
+SMALL, LARGE = 2, 8
+"""From one worker to so many: one newcomer, and seven at once."""
+REPEATS = 2
+"""How often a job grows to SMALL and back, and to LARGE and back, in a turn: three turns are six values each."""
+CHANGES = (SMALL, LARGE) * REPEATS
+"""The sizes to which the job grows from one worker, one after the other. A turn is counted by the last growth."""
+
 READY = "until the last new node is Ready"
 STEP = "of the first step with all newcomers, after that"
 WHOLE = "until the first step with all newcomers"

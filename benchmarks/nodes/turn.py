@@ -7,13 +7,12 @@ the job gets its new size, so that pods are Pending; with one node group for all
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.lifecycle import first_line, node_ready
-from benchmarks.nodes.plan import LARGE, Turn
-from benchmarks.nodes.results import GONE, NODEGROUP, READY, STEP, WHOLE, named
+from benchmarks.nodes.results import CHANGES, GONE, LARGE, NODEGROUP, READY, STEP, WHOLE, named
+from benchmarks.stack import deployed, first_line, node_ready
 from tests.e2e.checkout import Checkout, wait_until
 from tests.e2e.elasticjob import Job
 from tests.e2e.nodes import instances
@@ -22,8 +21,8 @@ from tests.e2e.training import node_of, running_workers, wait_for_world
 PATIENCE_SECONDS = 900.0
 SETTINGS = {"workers": 1, "minWorkers": 1, "maxWorkers": LARGE, "capacityType": "ON_DEMAND"}
 
-Add = Callable[[str, float], None]
-"""Takes a measure's name and its seconds."""
+Seconds = dict[str, list[float]]
+"""By measure."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Site:
     """Name of the worker node group."""
 
     def ask(self, size: int) -> None:
-        """Ask for a number of workers, and of nodes if somebody has to."""
+        """Ask for a number of workers, and of nodes if the system doesn't do that itself."""
         cluster = self.checkout.outputs["clusterName"]
         grow = (
             f"aws eks update-nodegroup-config --cluster-name {cluster} --nodegroup-name {self.group} "
@@ -47,23 +46,17 @@ class Site:
         self.checkout.run(f"{grow if self.system == NODEGROUP else ''}{scale}")
 
 
-def make(turn: Turn, folder: Path, add: Add) -> None:
-    """Make a turn; always stop its cloud."""
-    checkout = Checkout.copy_to(folder)
-    try:
-        checkout.run("python -m localcloud start")
-        checkout.run("pulumi stack select --create local")  # in a shell that knows the cloud
-        for key, value in {**SETTINGS, "surgeNodes": turn.system}.items():
-            checkout.run(f"pulumi config set {key} {value}")
-        checkout.make("up")
-        site = _site(checkout, turn.system)
+def make(system: str, folder: Path) -> Seconds:
+    """Make a turn; return its seconds as a whole: nothing is kept of a turn that fails."""
+    found: Seconds = defaultdict(list)
+    with deployed(folder, {**SETTINGS, "surgeNodes": system}) as checkout:
+        site = _site(checkout, system)
         wait_for_world(checkout, 1, seconds=PATIENCE_SECONDS)
-        for size in turn.changes:
-            _grow(site, size, add)
-            _shrink(site, size, add)
+        for size in CHANGES:
+            _grow(site, size, found)
+            _shrink(site, size, found)
         checkout.run("pulumi destroy --yes")
-    finally:
-        checkout.run("python -m localcloud stop", expect=None)
+    return found
 
 
 def _site(checkout: Checkout, system: str) -> Site:
@@ -72,7 +65,7 @@ def _site(checkout: Checkout, system: str) -> Site:
     return Site(checkout, job, system, next(name for name in groups if "-workers" in name))
 
 
-def _grow(site: Site, size: int, add: Add) -> None:
+def _grow(site: Site, size: int, found: Seconds) -> None:
     checkout = site.checkout
     (survivor,) = running_workers(checkout)
     begin = time.time()
@@ -81,17 +74,17 @@ def _grow(site: Site, size: int, add: Add) -> None:
     newcomers = [pod for pod in running_workers(checkout) if pod != survivor]
     ready = max(node_ready(checkout, node_of(checkout, pod)) for pod in newcomers)
     step = first_line(checkout, newcomers, f"world_size={size} ")
-    add(named(1, size, WHOLE), step - begin)
-    add(named(1, size, READY), ready - begin)
-    add(named(1, size, STEP), step - ready)
+    found[named(1, size, WHOLE)].append(step - begin)
+    found[named(1, size, READY)].append(ready - begin)
+    found[named(1, size, STEP)].append(step - ready)
 
 
-def _shrink(site: Site, size: int, add: Add) -> None:
+def _shrink(site: Site, size: int, found: Seconds) -> None:
     checkout = site.checkout
     expected = len(instances(checkout)) - size + 1  # with the node group alone, it is EKS that decides which
     begin = time.time()
     site.ask(1)
     wait_until("the other instances to end", lambda: len(instances(checkout)) == expected, seconds=PATIENCE_SECONDS)
-    add(named(size, 1, GONE), time.time() - begin)
+    found[named(size, 1, GONE)].append(time.time() - begin)
     wait_until("one worker", lambda: len(running_workers(checkout)) == 1, seconds=PATIENCE_SECONDS)
     wait_for_world(checkout, 1, seconds=PATIENCE_SECONDS)

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.elastic.bench import prepare
-from benchmarks.elastic.processes import Process, free_port
 from benchmarks.elastic.systems import ROOT, Site
 from benchmarks.elastic.timeline import pairs
 from benchmarks.elastic.workers import names
+from tests.elastic.workers import free_port
+from tests.processes import Process
 
 SLEEP_SECONDS = 0.05
 HELD_AT_STEP = 7

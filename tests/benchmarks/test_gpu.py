@@ -10,7 +10,7 @@ import pytest
 from benchmarks.elastic.systems import ROOT
 from benchmarks.gpu import __main__ as command
 from benchmarks.gpu import device, output
-from benchmarks.records import read, rows
+from benchmarks.harness.records import read, rows
 
 
 @pytest.mark.e2e

@@ -9,8 +9,7 @@ import pytest
 from benchmarks import tables
 from benchmarks.elastic import faults, results
 from benchmarks.elasticdl import systems
-from benchmarks.records import Records, read, rows
-from benchmarks.rows import Row
+from benchmarks.harness.records import Found, Records, Row
 
 KILL = faults.KILL.headline
 MACHINE = {"processor": "a processor", "cores": "2 cores"}
@@ -20,25 +19,11 @@ def records(folder: Path) -> Records:
     return Records(folder / "new" / "elastic.jsonl", {"torch": "2.15.0"}, MACHINE)
 
 
-def test_records_are_in_the_file_at_once_and_runs_are_appended(tmp_path: Path) -> None:
-    first = records(tmp_path)
-    first.add(KILL, "tidewater", [0.1], unit="s")
-    again = records(tmp_path)
-    again.add(KILL, "tidewater", [0.3], unit="s")
-    assert again.count(KILL, "tidewater") == 2
-    assert again.count(KILL, "torchft") == 0
-    (row,) = rows(read(again.file))
-    assert row == Row(KILL, "tidewater", 2, 0.2, 0.3, 0.1, 0.3, "s")
-    one = read(again.file)[0]
-    assert (one.machine, one.versions["torch"]) == (MACHINE, "2.15.0")
-    assert one.at.endswith("Z")
-
-
 def test_the_table_of_failures_has_a_column_for_each_system_with_its_time_outs(tmp_path: Path) -> None:
     found = records(tmp_path)
-    found.add("short step", "tidewater", [26.0], unit="ms")
-    found.add(KILL, "torchft", [5.0, 5.2, 5.1], unit="s")
-    found.add(KILL, "tidewater", [0.09, 0.12, 0.1], unit="s")
+    found.add(Found("short step", "tidewater", (26.0,), "ms"))
+    found.add(Found(KILL, "torchft", (5.0, 5.2, 5.1), "s"))
+    found.add(Found(KILL, "tidewater", (0.09, 0.12, 0.1), "s"))
     text = tables.failures(found.all).splitlines()
     assert text[0] == "| median (least to most) | Tidewater | torchft, its defaults |"
     assert text[2].startswith("| time-outs | heartbeat 1.5 s, lease 10 s, ")
@@ -52,10 +37,10 @@ def test_the_table_of_failures_has_a_column_for_each_system_with_its_time_outs(t
 
 def test_the_large_model_has_a_table_of_its_own_with_the_systems_that_were_measured(tmp_path: Path) -> None:
     found = records(tmp_path)
-    found.add(KILL, "torchft", [5.0], unit="s")
+    found.add(Found(KILL, "torchft", (5.0,), "s"))
     assert tables.failures_large(found.all) is None
-    found.add(results.named(KILL, large=True), "tidewater", [0.6, 0.7], unit="s")
-    found.add(results.named("SIGKILL: steps lost", large=True), "tidewater", [0, 0], unit="steps")
+    found.add(Found(results.named(KILL, large=True), "tidewater", (0.6, 0.7), "s"))
+    found.add(Found(results.named("SIGKILL: steps lost", large=True), "tidewater", (0, 0), "steps"))
     text = tables.failures_large(found.all)
     assert text
     lines = text.splitlines()
@@ -69,12 +54,12 @@ def test_the_large_model_has_a_table_of_its_own_with_the_systems_that_were_measu
 
 def test_two_elastic_jobs_are_compared_with_the_two_gangs_of_their_round(tmp_path: Path) -> None:
     found = records(tmp_path)
-    found.add(systems.PACED, systems.SYSTEMS[0].name, [2000.0], unit="records/s")
-    found.add(systems.REPLACED, systems.REPLACEMENT.name, [2.5], unit="s")
+    found.add(Found(systems.PACED, systems.SYSTEMS[0].name, (2000.0,), "records/s"))
+    found.add(Found(systems.REPLACED, systems.REPLACEMENT.name, (2.5,), "s"))
     for gangs, elastic in ((80.0, 60.0), (100.0, 70.0)):
-        found.add(systems.BOTH_DONE, systems.GANGS.name, [gangs], unit="s")
-        found.add(systems.BOTH_DONE, systems.ELASTIC.name, [elastic], unit="s")
-    found.add(systems.BOTH_DONE, systems.GANGS.name, [500.0], unit="s")  # of a round that was interrupted
+        found.add(Found(systems.BOTH_DONE, systems.GANGS.name, (gangs,), "s"))
+        found.add(Found(systems.BOTH_DONE, systems.ELASTIC.name, (elastic,), "s"))
+    found.add(Found(systems.BOTH_DONE, systems.GANGS.name, (500.0,), "s"))  # of a round that was interrupted
     text = tables.elasticdl(found.all).splitlines()
     assert text[0] == "| records/s, median (least to most), n = 1 | all computing | 30 ms for a minibatch |"
     assert text[2] == "| plain PyTorch, one process | not measured | 2000 |"

@@ -1,4 +1,4 @@
-"""A real API server for tests of the command line: that of the controller's benchmark, with an empty namespace.
+"""A real API server for tests of the command line: with an empty namespace.
 
 with started(folder) as plane:
     plane.kubeconfig("admin")
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.controller import plane as benchmark
+from tests import control_plane
 from tidewater.cli.access.server import Server, connect
 from tidewater.cli.kube import Access
 
@@ -26,7 +26,7 @@ class Plane:
     """A running API server."""
 
     folder: Path
-    inner: benchmark.Plane
+    inner: control_plane.Plane
 
     def server(self) -> Server:
         """Return access with all rights."""
@@ -44,9 +44,9 @@ class Plane:
 @contextlib.contextmanager
 def started(folder: Path) -> Iterator[Plane]:
     """Start an API server and wait until it answers; always end it."""
-    inner = benchmark.Plane(folder, ["admin"])
+    inner = control_plane.Plane(folder, ["admin"])
     with pytest.MonkeyPatch.context() as environment:
-        for name, value in benchmark.NO_PROXY.items():
+        for name, value in control_plane.NO_PROXY.items():
             environment.setenv(name, value)
         try:
             inner.start()

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.controller.plane import NO_PROXY, Plane
 from scripts import toolchain
+from tests.control_plane import NO_PROXY, Plane
 from tests.controller.fakes import jobs, karpenter
 from tests.controller.real import cloud, controller, until
 from tidewater.controller.act import stamp

@@ -1,4 +1,4 @@
-"""A real API server, that of the controller's benchmark, for tests of what it accepts."""
+"""A real API server for tests of what it accepts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.controller.plane import Plane
+from tests.control_plane import Plane
 
 PATIENCE_SECONDS = 180.0
 

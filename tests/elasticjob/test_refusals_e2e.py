@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.controller.errors import PlaneError
+from tests.control_plane import PlaneError
 from tests.elasticjob.api_server import ApiServer, eventually, running
 from tests.elasticjob.manifests import ABSENT, ACCEPTED, POD, WORKER, Manifest, changed, job, replica
 from tests.elasticjob.mistakes import MISTAKES, Mistake

@@ -15,10 +15,10 @@ import pytest
 import yaml
 
 import settings
-from benchmarks.controller.errors import PlaneError
 from scripts import toolchain
 from tests import facts, graph
 from tests.cli.api_server import Plane, started
+from tests.control_plane import PlaneError
 from workloads import karpenter
 
 pytestmark = pytest.mark.e2e

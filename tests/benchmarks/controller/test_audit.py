@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from benchmarks.controller.audit import Call, Tail, call_of, policy, working
+from benchmarks.controller.audit import Call, Tail, call_of, working
 
 ME, OTHER_USER = "bench-tidewater", "bench-training-operator"
 
@@ -59,9 +59,3 @@ def test_the_tail_of_a_log_begins_where_the_log_was_and_takes_whole_lines_only(t
     with log.open("a") as file:
         file.write(f"{half[20:]}\n")
     assert tail.take() == {Call("delete", "pods"): 1}
-
-
-def test_the_policy_logs_the_measured_users_and_nobody_else() -> None:
-    first, last = policy([ME, OTHER_USER])["rules"]
-    assert first == {"level": "Metadata", "users": [ME, OTHER_USER]}
-    assert last == {"level": "None"}

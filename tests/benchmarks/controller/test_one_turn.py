@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.controller import results
-from benchmarks.controller.bench import Bench
-from benchmarks.controller.plan import Pace, Turn
-from benchmarks.records import Records, rows
+from benchmarks.controller.__main__ import opened
+from benchmarks.controller.plan import Pace, blocks
+from benchmarks.harness.command import make_turns
+from benchmarks.harness.plan import wanted
+from benchmarks.harness.records import Records, rows
 
 JOBS = 5
 
@@ -18,9 +20,11 @@ pytestmark = pytest.mark.e2e
 
 def test_a_turn_measures_creation_and_resizes_and_its_calls_are_those_of_the_pods_and_more(tmp_path: Path) -> None:
     records = Records(tmp_path / "controller.jsonl", {}, {})
+    pace = Pace(resizes=2, resize_seconds=0.1)
     (tmp_path / "site").mkdir()
-    bench = Bench(tmp_path / "site", records, Pace(resizes=2, resize_seconds=0.1))
-    assert bench.run([Turn(results.TIDEWATER, JOBS, 0), Turn(results.TIDEWATER, JOBS, 1)]) == []
+    turns = wanted(blocks([JOBS], [results.TIDEWATER], 2, pace), records.count)
+    with opened(tmp_path / "site", {results.TIDEWATER}, pace) as make:
+        assert make_turns(turns, make, records, print) == []
     found = {results.split(row.measure)[1]: row for row in rows(records.all)}
     always = {measure for measure in results.UNITS if "at rest" not in measure}
     assert {measure: found[measure].n for measure in always} == dict.fromkeys(always, 2)

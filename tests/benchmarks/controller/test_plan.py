@@ -1,61 +1,45 @@
-"""A run of the benchmark makes the turns that are missing, in alternating order, and its time is known before."""
+"""How many turns each controller has with each number of jobs, and how long they take."""
 
 from __future__ import annotations
-
-from collections import Counter
 
 import pytest
 
 from benchmarks.controller import plan, results
-from benchmarks.controller.plan import Pace, Turn
-
-PAIR = [results.TIDEWATER, results.TUNED]
-RATE = results.named(1000, results.RATE)
+from benchmarks.controller.plan import Pace
+from benchmarks.controller.systems import systems
 
 
-def nothing(measure: str, system: str) -> int:
-    return 0
-
-
-def test_every_second_round_has_the_reverse_order() -> None:
-    turns = plan.wanted([1000], PAIR, turns=3, have=nothing)
-    assert [turn.system for turn in turns] == [*PAIR, *reversed(PAIR), *PAIR]
-    assert [turn.number for turn in turns] == [0, 0, 1, 1, 2, 2]
-
-
-def test_what_the_file_has_is_not_measured_again() -> None:
-    had = Counter({(RATE, results.TIDEWATER): 2, (RATE, results.TUNED): 1})
-    turns = plan.wanted([1000], PAIR, turns=3, have=lambda *key: had[key])
-    assert [(turn.system, turn.number) for turn in turns] == [
-        (results.TUNED, 1),
-        (results.TIDEWATER, 2),
-        (results.TUNED, 2),
-    ]
+def runs(sizes: tuple[int, ...], system: str, turns: int) -> dict[str, int]:
+    return {
+        series.label.strip(): series.runs for (series,) in plan.blocks(sizes, [system], turns, Pace()) if series.runs
+    }
 
 
 def test_the_slow_system_has_fewer_turns_and_none_that_would_take_an_hour() -> None:
-    turns = plan.wanted(plan.SIZES, [results.DEFAULTS], turns=5, have=nothing)
-    assert Counter(turn.jobs for turn in turns) == {100: 3, 1000: 2}
-    assert len(plan.wanted([100], [results.DEFAULTS], turns=1, have=nothing)) == 1
+    assert runs(plan.SIZES, results.DEFAULTS, 5) == {"100 jobs": 3, "1000 jobs": 2}
+    assert runs((100,), results.DEFAULTS, 1) == {"100 jobs": 1}
 
 
-def test_the_comparison_has_at_least_five_turns_of_each_of_the_pair() -> None:
-    turns = plan.wanted([plan.HEADLINE], PAIR, turns=5, have=nothing)
-    assert Counter(turn.system for turn in turns) == dict.fromkeys(PAIR, 5)
+@pytest.mark.parametrize("system", [results.TIDEWATER, results.TUNED])
+def test_the_comparison_has_five_turns_of_each_of_the_pair(system: str) -> None:
+    assert runs((plan.HEADLINE,), system, 5) == {"1000 jobs": 5}
 
 
-@pytest.mark.parametrize(("jobs", "rests"), [(100, False), (1000, True), (5000, True)])
-def test_calls_at_rest_are_measured_with_many_jobs(jobs: int, rests: bool) -> None:
-    assert Turn(results.TIDEWATER, jobs, 0).rests == rests
-
-
-def test_the_plan_tells_how_long_it_takes() -> None:
+@pytest.mark.parametrize(("jobs", "rest"), [(100, 0), (1000, 60), (5000, 60)])
+def test_a_turn_takes_the_longer_the_more_jobs_it_has_and_rests_with_many(jobs: int, rest: int) -> None:
     pace = Pace(resizes=10, resize_seconds=1.0, rest_seconds=60.0)
-    turn = Turn(results.TIDEWATER, 1000, 0)
-    assert turn.seconds(pace) == pytest.approx(35 + 20 + 10 + 10 + 60 + 100)
-    told = plan.told([turn, Turn(results.TIDEWATER, 1000, 1)], pace)
-    assert told.splitlines()[-1].split() == ["in", "all", "2", "turns", "7.8", "min"]
-    assert plan.told([], pace).split() == ["in", "all", "0", "turns", "0.0", "min"]
+    assert pace.seconds(results.TUNED, jobs) == pytest.approx(35 + jobs / 50 + jobs / 100 + 10 + rest)
+    events = min(3 * jobs, 2000) / 20
+    assert pace.seconds(results.TIDEWATER, jobs) == pytest.approx(pace.seconds(results.TUNED, jobs) + events)
+
+
+def test_the_two_training_operators_are_one_installation_with_other_flags() -> None:
+    found = systems()
+    assert set(found) == set(results.SYSTEMS)
+    assert found[results.TUNED].controller is found[results.DEFAULTS].controller
+    assert found[results.DEFAULTS].flags == ()
+    assert "--kube-api-qps=1000" in found[results.TUNED].flags
+    assert len({system.controller.user for system in found.values()}) == 2
 
 
 def test_every_measure_has_a_unit_and_a_name_that_can_be_read_back() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks import tables
 from benchmarks.controller import results
-from benchmarks.records import Record, Records
+from benchmarks.harness.records import Found, Record, Records
 
 MACHINE = {"processor": "a processor", "cores": "2 cores"}
 
@@ -17,14 +17,14 @@ def recorded(folder: Path) -> list[Record]:
         for rate in rates:
             for measure, value in ((results.RATE, rate), (results.CALLS, 5.0), (results.REST_CALLS, 0.0)):
                 name = results.named(1000, measure)
-                records.add(name, system, [value], unit=results.unit(name))
+                records.add(Found(name, system, (value,), results.unit(name)))
     for jobs in (100, 5000):
         name = results.named(jobs, results.RATE)
-        records.add(name, results.TIDEWATER, [55.0], unit=results.unit(name))
+        records.add(Found(name, results.TIDEWATER, (55.0,), results.unit(name)))
     for system, calls in ((results.TIDEWATER, ("create pods",)), (results.TUNED, ("create pods", "create services"))):
         for what in calls:
             name = results.named(1000, results.call(what))
-            records.add(name, system, [2.0], unit=results.unit(name))
+            records.add(Found(name, system, (2.0,), results.unit(name)))
     return records.all
 
 

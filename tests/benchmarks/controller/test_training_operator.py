@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.controller.errors import TurnFailed
-from benchmarks.controller.plane import Plane
 from benchmarks.controller.training_operator import TrainingOperator, alias, at_port, files
+from benchmarks.harness.command import TurnFailed
+from tests.control_plane import Plane
 
 
 def test_the_webhooks_service_is_another_name_of_this_machine() -> None:

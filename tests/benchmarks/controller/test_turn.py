@@ -9,6 +9,8 @@ import pytest
 from benchmarks.controller import results
 from benchmarks.controller.audit import Call
 from benchmarks.controller.turn import at_rest, calls_for_each, percentile, spread
+from benchmarks.controller.watch import created
+from benchmarks.harness.command import TurnFailed
 
 
 @pytest.mark.parametrize(
@@ -51,3 +53,16 @@ def test_rest_separates_work_from_the_lease_and_from_watches() -> None:
         results.REST_WATCHES: 0.1,
     }
     assert at_rest(Counter(), 60.0)[results.REST_CALLS] == 0
+
+
+def test_the_watch_reports_new_pods_only() -> None:
+    line = b'{"type":"%s","object":{"kind":"PartialObjectMetadata","metadata":{"name":"job-0-worker-1"}}}\n'
+    assert created(line % b"ADDED") == "job-0-worker-1"
+    assert created(line % b"MODIFIED") is None
+    assert created(line % b"DELETED") is None
+
+
+def test_the_end_of_a_watch_is_an_error_with_the_servers_words() -> None:
+    line = b'{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old resource version"}}\n'
+    with pytest.raises(TurnFailed, match="too old resource version"):
+        created(line)

@@ -10,7 +10,7 @@ from elasticdl.data.writing.convert import Options, write
 from elasticdl.data.writing.sources import Asked
 
 from benchmarks.elasticdl import turn
-from benchmarks.elasticdl.plan import REPLACE, Turn
+from benchmarks.elasticdl.plan import REPLACE
 from benchmarks.elasticdl.systems import BY_NAME, COMPUTING, NOTICED, PACED, PAUSE_SECONDS, REPLACED, REPLACEMENT
 from scripts import toolchain
 from tests.elastic.workers import free_port, run_etcd
@@ -31,15 +31,15 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_paced_job_with_servers_is_no_faster_than_its_pauses_allow(etcd: str, data: Path, tmp_path: Path) -> None:
-    values = turn.make(Turn("paced", BY_NAME["1 server, 2 workers, async"], 0), data, etcd, tmp_path)
+    values = turn.make("paced", BY_NAME["1 server, 2 workers, async"], data, etcd, tmp_path)
     assert 0 < values[PACED] <= 2 * turn.MINIBATCH / PAUSE_SECONDS
 
 
 @pytest.mark.parametrize("name", ["plain PyTorch, one process", "Local, one process", "all-reduce, 1 worker"])
 def test_each_way_to_train_gives_a_rate(etcd: str, data: Path, tmp_path: Path, name: str) -> None:
-    assert turn.make(Turn("computing", BY_NAME[name], 0), data, etcd, tmp_path)[COMPUTING] > 0
+    assert turn.make("computing", BY_NAME[name], data, etcd, tmp_path)[COMPUTING] > 0
 
 
 def test_a_worker_is_replaced(etcd: str, data: Path, tmp_path: Path) -> None:
-    values = turn.make(Turn(REPLACE, REPLACEMENT, 0), data, etcd, tmp_path)
+    values = turn.make(REPLACE, REPLACEMENT, data, etcd, tmp_path)
     assert 0 <= values[NOTICED] < values[REPLACED]

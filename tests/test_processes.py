@@ -1,4 +1,4 @@
-"""The benchmark can end its processes in any state."""
+"""Processes can be ended in any state."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import signal
 import time
 from pathlib import Path
 
-from benchmarks.elastic.processes import Process, cpu_seconds, free_port, wait_for_port
-from tests.processes import is_alive
+from tests.elastic.workers import free_port
+from tests.processes import Process, cpu_seconds, is_alive, wait_for_port
 
 PATIENCE_SECONDS = 60.0
 """For what takes milliseconds when nothing else runs; no process of these tests ends by itself before."""

@@ -1,13 +1,13 @@
-"""The control plane of the benchmark: one etcd and one API server on the loopback, and nothing that runs pods.
+"""A control plane for tests and benchmarks: one etcd and one API server on the loopback, and nothing that runs pods.
 
-    plane = Plane(folder)
+    plane = Plane(folder, ["bench-tidewater"])
     plane.start()
     plane.client.get("/api/v1/namespaces")
     plane.kubeconfig("bench-tidewater")      # of a user who may do everything, and whose calls are in plane.audit
     plane.end()
 
-There is neither a scheduler nor a controller manager. So pods stay Pending, objects are deleted by the benchmark alone,
-and nobody but the measured controller reacts to a job.
+There is neither a scheduler nor a controller manager. So pods stay Pending, nothing is deleted in the background, and
+only a controller that the caller starts reacts to a job.
 """
 
 from __future__ import annotations
@@ -28,12 +28,10 @@ from localcloud.kube.errors import ApiError
 from localcloud.kube.kubeconfig import client_kubeconfig
 from localcloud.kube.pki import Authority, signing_key, write_private
 
-from benchmarks.controller import audit
-from benchmarks.controller.errors import PlaneError
-from benchmarks.elastic.processes import Process, cpu_seconds, free_port
 from scripts import toolchain
+from tests.elastic.workers import free_port
+from tests.processes import HOST, Process, cpu_seconds
 
-HOST = "127.0.0.1"
 ADMIN = "bench-admin"
 GROUP = "system:serviceaccounts"
 """Of the controllers' users: the API server serves them with the priority of service accounts, as in a cluster."""
@@ -107,13 +105,17 @@ def apiserver_flags(site: Site) -> list[str]:
     ]
 
 
+class PlaneError(Exception):
+    """The API server or etcd has ended, isn't ready in time, or refuses what kubectl sends."""
+
+
 class Plane:
-    """An etcd and an API server. They end with the benchmark, however that ends."""
+    """An etcd and an API server. They end with the process that started them, however that ends."""
 
     def __init__(self, folder: Path, users: Sequence[str]) -> None:
         """Args:
         folder: For certificates, logs and etcd's data.
-        users: Whose calls are counted.
+        users: The audit log has the calls of these.
         """
         self.site = Site(folder, free_port(), free_port(), free_port())
         self._users = tuple(users)
@@ -141,7 +143,7 @@ class Plane:
         """
         folder = self.site.folder
         self._write_keys(folder / "pki")
-        (folder / "audit-policy.json").write_text(json.dumps(audit.policy(self._users)))
+        (folder / "audit-policy.json").write_text(json.dumps(audit_policy(self._users)))
         for name, flags in (("etcd", etcd_flags(self.site)), ("kube-apiserver", apiserver_flags(self.site))):
             command = [str(toolchain.binary(name)), *flags]
             self._processes.append(Process(name, command, NO_PROXY, folder))
@@ -227,6 +229,16 @@ class Plane:
                     last = f"{error}\n{self._processes[-1].last_lines()}"
                     raise PlaneError(f"the API server isn't ready in {READY_SECONDS:.0f} s: {last}") from error
             time.sleep(POLL_SECONDS)
+
+
+def audit_policy(users: Sequence[str]) -> dict[str, Any]:
+    """Return the audit policy: one line for each call of these users, and two for each watch."""
+    return {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [{"level": "Metadata", "users": list(users)}, {"level": "None"}],
+    }
 
 
 def binding(user: str) -> dict[str, Any]:

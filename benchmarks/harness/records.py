@@ -1,8 +1,8 @@
 """Records: what was measured, where, with which versions and when. One JSON line each, so that runs can be appended.
 
     book = Records(Path("benchmarks/out/elastic.jsonl"), versions={"torch": "2.15.0"})
-    book.add("SIGKILL: next committed step", "tidewater", [0.12], unit="s")
-    rows(book.all)          # one Row for each measure and system, over all records
+    book.add(Found("SIGKILL: next committed step", "tidewater", (0.12,), "s"))
+    publish("elastic", rows(book.all))      # one Row for each measure and system, over all records
 
 Published records are committed in `benchmarks/results/`. The tables of the documentation are rendered from them
 (`python -m benchmarks.tables`).
@@ -11,18 +11,29 @@ Published records are committed in `benchmarks/results/`. The tables of the docu
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
+import statistics
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.rows import Row
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+OUT = ROOT / "benchmarks" / "out"
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = Path(__file__).resolve().parent / "results"
+
+@dataclass(frozen=True)
+class Found:
+    """The values of one measure that a turn has given."""
+
+    measure: str
+    system: str
+    values: tuple[float, ...]
+    unit: str
 
 
 @dataclass(frozen=True)
@@ -39,6 +50,29 @@ class Record:
     versions: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class Row:
+    """One measure of one system over `n` values. All but `n` are in `unit`; `low` and `high` are the extremes."""
+
+    measure: str
+    system: str
+    n: int
+    median: float
+    p95: float
+    low: float
+    high: float
+    unit: str
+
+    @classmethod
+    def of(cls, measure: str, system: str, values: Sequence[float], *, unit: str) -> Row:
+        """Return the row for at least one value; p95 is the nearest-rank percentile."""
+        ordered = sorted(values)
+        rank = math.ceil(0.95 * len(ordered)) - 1
+        figures = (statistics.median(ordered), ordered[rank], ordered[0], ordered[-1])
+        median, p95, low, high = (round(value, 3) for value in figures)
+        return cls(measure, system, len(ordered), median, p95, low, high, unit)
+
+
 class Records:
     """A file of records. What is added is in the file at once."""
 
@@ -48,11 +82,11 @@ class Records:
         self._machine = processor() if machine is None else machine
         self.all = read(file)
 
-    def add(self, measure: str, system: str, values: Sequence[float], *, unit: str) -> None:
+    def add(self, found: Found) -> None:
         """Append a record."""
         at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        rounded = tuple(round(value, 5) for value in values)
-        record = Record(measure, system, rounded, unit, at, self._machine, self._versions)
+        rounded = tuple(round(value, 5) for value in found.values)
+        record = Record(found.measure, found.system, rounded, found.unit, at, self._machine, self._versions)
         self.file.parent.mkdir(parents=True, exist_ok=True)
         with self.file.open("a") as file:
             file.write(json.dumps(asdict(record)) + "\n")
@@ -79,6 +113,25 @@ def rows(records: Sequence[Record]) -> list[Row]:
     return [Row.of(measure, system, each, unit=unit) for (measure, system, unit), each in values.items()]
 
 
+def ratios(records: Sequence[Record], systems: Sequence[str]) -> list[Row]:
+    """Return, of each measure, how many times the first system's value the others have in the same turn.
+
+    The turns of two systems alternate, so the values of one place in both belong together. An interrupted round has a
+    value of one system only, which is left out.
+    """
+    values: dict[tuple[str, str], list[float]] = {}
+    for record in records:
+        values.setdefault((record.measure, record.system), []).extend(record.values)
+    found = []
+    for (measure, system), theirs in values.items():
+        peers = values.get((measure, systems[0]), [])
+        pairs = [(one, other) for one, other in zip(theirs, peers, strict=False) if other]
+        if system in systems[1:] and pairs:
+            each = [one / other for one, other in pairs]
+            found.append(Row.of(f"{measure} / {systems[0]}", system, each, unit="ratio"))
+    return found
+
+
 def origin(records: Sequence[Record]) -> str:
     """Return machines, versions and dates of the records as one sentence."""
     dates = sorted({record.at[:10] for record in records})
@@ -88,8 +141,28 @@ def origin(records: Sequence[Record]) -> str:
     for record in records:
         for name, version in record.versions.items():
             versions.setdefault(name, set()).add(version)
-    told = [f"{name} {' and '.join(sorted(each))}" for name, each in versions.items()]
-    return f"{'; '.join(machines)}. {', '.join(told)}. {when}."
+    named = [f"{name} {' and '.join(sorted(each))}" for name, each in versions.items()]
+    return f"{'; '.join(machines)}. {', '.join(named)}. {when}."
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the rows as an aligned text table with a heading."""
+    heading = tuple(field.name for field in fields(Row))
+    cells = [heading, *(tuple(str(value) for value in asdict(row).values()) for row in rows)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(heading))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
+    )
+
+
+def publish(name: str, rows: Sequence[Row]) -> Path:
+    """Write the rows to `benchmarks/out/<name>.json` and print them as a table. Return the path."""
+    OUT.mkdir(exist_ok=True)
+    path = OUT / f"{name}.json"
+    path.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")
+    print(table(rows))
+    print(f"written to {path}")
+    return path
 
 
 def processor() -> dict[str, str]:

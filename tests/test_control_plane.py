@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.controller.errors import PlaneError, TurnFailed
-from benchmarks.controller.plane import Plane, Site, apiserver_flags, binding, etcd_flags
-from benchmarks.controller.watch import created
+from tests.control_plane import Plane, PlaneError, Site, apiserver_flags, audit_policy, binding, etcd_flags
 
 SITE = Site(Path("/site"), api_port=1001, etcd_port=1002, peer_port=1003)
 
@@ -38,14 +36,7 @@ def test_a_plane_that_is_not_started_says_so(tmp_path: Path) -> None:
     plane.end()
 
 
-def test_the_watch_reports_new_pods_only() -> None:
-    line = b'{"type":"%s","object":{"kind":"PartialObjectMetadata","metadata":{"name":"job-0-worker-1"}}}\n'
-    assert created(line % b"ADDED") == "job-0-worker-1"
-    assert created(line % b"MODIFIED") is None
-    assert created(line % b"DELETED") is None
-
-
-def test_the_end_of_a_watch_is_an_error_with_the_servers_words() -> None:
-    line = b'{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old resource version"}}\n'
-    with pytest.raises(TurnFailed, match="too old resource version"):
-        created(line)
+def test_the_audit_log_has_the_calls_of_the_named_users_alone() -> None:
+    first, last = audit_policy(["bench-tidewater", "bench-training-operator"])["rules"]
+    assert first == {"level": "Metadata", "users": ["bench-tidewater", "bench-training-operator"]}
+    assert last == {"level": "None"}
