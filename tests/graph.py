@@ -245,6 +245,11 @@ def defaults() -> dict[str, Any]:
     return {key: entry["default"] for key, entry in project["config"].items()}
 
 
+def parsed(**changes: Any) -> settings.Settings:
+    """Return the settings of a stack that sets these keys only, without what AWS says of its instance types."""
+    return settings.parse({**defaults(), **changes}, stack="dev")
+
+
 def stack_config(name: str) -> dict[str, Any]:
     """Return the config of a stack file, with the defaults filled in."""
     stack = yaml.safe_load((ROOT / name).read_text())
@@ -260,6 +265,11 @@ def deploy(config: Mapping[str, Any], stack: str = "local") -> Graph:
 @functools.cache
 def _deploy(config: str, stack: str) -> Graph:
     return run(program, json.loads(config), stack)
+
+
+def production(**changes: Any) -> Graph:
+    """Run the whole program with the production example and these changes."""
+    return deploy({**stack_config("Pulumi.aws.yaml.example"), **changes}, stack="production")
 
 
 def program() -> None:

@@ -37,13 +37,9 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Record:
-    """The values of one measure that one run has given."""
+class Record(Found):
+    """Values with their origin, as they are in the file."""
 
-    measure: str
-    system: str
-    values: tuple[float, ...]
-    unit: str
     at: str
     """UTC, to the second, when the run ended."""
     machine: Mapping[str, str]

@@ -26,7 +26,7 @@ TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 @pytest.fixture(scope="module")
 def production() -> graph.Graph:
     """The production example."""
-    return graph.deploy(graph.stack_config("Pulumi.aws.yaml.example"), stack="production")
+    return graph.production()
 
 
 def test_with_karpenter_the_worker_group_is_the_core(production: graph.Graph) -> None:
@@ -36,9 +36,7 @@ def test_with_karpenter_the_worker_group_is_the_core(production: graph.Graph) ->
 
 
 def test_without_karpenter_the_worker_group_follows_workers() -> None:
-    own = graph.stack_config("Pulumi.aws.yaml.example")
-    config = {**own, "surgeNodes": "nodegroup", "maintenanceWindow": ""}
-    group = graph.deploy(config, stack="production").one(GROUP, "workers").inputs
+    group = graph.production(surgeNodes="nodegroup", maintenanceWindow="").one(GROUP, "workers").inputs
     assert group["scalingConfig"] == {"desiredSize": 4, "minSize": 1, "maxSize": 16}
     assert group["capacityType"] == "SPOT"
 
@@ -87,8 +85,7 @@ def test_only_pods_that_tolerate_the_taint_run_on_worker_nodes(production: graph
 
 
 def test_the_workers_disks_are_as_large_and_as_fast_as_the_settings_say(production: graph.Graph) -> None:
-    own = graph.stack_config("Pulumi.aws.yaml.example")
-    fast = graph.deploy({**own, "diskGib": 500, "diskIops": 6000, "diskThroughput": 750}, stack="production")
+    fast = graph.production(diskGib=500, diskIops=6000, diskThroughput=750)
     assert _disk(fast, "workers") == (500, 6000, 750)
     assert _disk(fast, "system") == _disk(production, "system") == (60, 3000, 125)
     assert _disk(production, "workers") == (100, 3000, 125)
@@ -103,8 +100,7 @@ def _disk(deployed: graph.Graph, group: str) -> tuple[int, int, int]:
 
 
 def test_workers_are_in_a_placement_group_if_the_settings_say_so(production: graph.Graph) -> None:
-    own = graph.stack_config("Pulumi.aws.yaml.example")
-    near = graph.deploy({**own, "placementGroup": True}, stack="production")
+    near = graph.production(placementGroup=True)
     group = near.one("aws:ec2/placementGroup:PlacementGroup")
     assert group.inputs["strategy"] == "cluster"
     assert near.one(TEMPLATE, "workers").inputs["placement"] == {"groupName": f"name of {group.name}"}
@@ -118,8 +114,7 @@ def test_workers_are_in_a_placement_group_if_the_settings_say_so(production: gra
 
 
 def test_scratch_is_on_the_instances_own_disks_if_the_settings_say_so(production: graph.Graph) -> None:
-    own = graph.stack_config("Pulumi.aws.yaml.example")
-    local = graph.deploy({**own, "instanceStore": True}, stack="production")
+    local = graph.production(instanceStore=True)
     message = email.message_from_bytes(base64.b64decode(local.one(TEMPLATE, "workers").inputs["userData"]))
     parts = {part.get_content_type(): part.get_payload(decode=True) for part in message.walk()}
     config = parts["application/node.eks.aws"]
@@ -132,9 +127,7 @@ def test_scratch_is_on_the_instances_own_disks_if_the_settings_say_so(production
 
 
 def test_workers_have_an_efa_on_each_network_card_if_the_settings_say_so(production: graph.Graph) -> None:
-    own = graph.stack_config("Pulumi.aws.yaml.example")
-    config = {**own, "efa": True, "instanceTypes": ["p4d.24xlarge"], "gpusPerWorker": 8, "capacityType": "ON_DEMAND"}
-    fast = graph.deploy(config, stack="production")
+    fast = graph.production(efa=True, instanceTypes=["p4d.24xlarge"], gpusPerWorker=8, capacityType="ON_DEMAND")
     interfaces = fast.one(TEMPLATE, "workers").inputs["networkInterfaces"]
     places = [(each["networkCardIndex"], each["deviceIndex"], each["interfaceType"]) for each in interfaces]
     assert places == [(0, 0, "interface"), *((card, int(card == 0), "efa-only") for card in range(4))]
@@ -144,7 +137,7 @@ def test_workers_have_an_efa_on_each_network_card_if_the_settings_say_so(product
         assert container["resources"][asked]["vpc.amazonaws.com/efa"] == "4"
     plugin = next(each for each in fast.all("kubernetes:apps/v1:DaemonSet") if "efa" in each.name)
     pod = plugin.inputs["spec"]["template"]["spec"]
-    assert pod["containers"][0]["image"] == config["efaPluginImage"]
+    assert pod["containers"][0]["image"] == graph.stack_config("Pulumi.aws.yaml.example")["efaPluginImage"]
     assert pod["nodeSelector"] == {labels.NODE_ROLE: labels.NODE_ROLE_WORKER}
     assert "networkInterfaces" not in fast.one(TEMPLATE, "system").inputs
 
@@ -161,8 +154,7 @@ def test_nodes_without_gpus_get_the_standard_image() -> None:
 
 
 def test_an_edited_tag_makes_no_new_version_of_a_launch_template(production: graph.Graph) -> None:
-    own = graph.stack_config("Pulumi.aws.yaml.example")
-    edited = graph.deploy({**own, "tags": {"CostCentre": "operations"}}, stack="production")
+    edited = graph.production(tags={"CostCentre": "operations"})
     for before in production.all(TEMPLATE):
         after = edited.one(TEMPLATE, before.name)
         changed = {name for name in before.inputs if before.inputs[name] != after.inputs[name]}
@@ -170,8 +162,7 @@ def test_an_edited_tag_makes_no_new_version_of_a_launch_template(production: gra
 
 
 def test_an_edited_tag_changes_nothing_of_a_node_group_but_its_tags(production: graph.Graph) -> None:
-    own = graph.stack_config("Pulumi.aws.yaml.example")
-    edited = graph.deploy({**own, "tags": {"CostCentre": "operations"}}, stack="production")
+    edited = graph.production(tags={"CostCentre": "operations"})
     for before in production.all(GROUP):
         after = edited.one(GROUP, before.name)
         assert {name for name in before.inputs if before.inputs[name] != after.inputs[name]} == {"tags"}

@@ -64,7 +64,7 @@ ORDER: dict[str, tuple[Name, Name]] = {
 @pytest.fixture(scope="module")
 def production() -> graph.Graph:
     """The production example, whose job is named as in the defaults."""
-    return graph.deploy(graph.stack_config("Pulumi.aws.yaml.example"), stack="production")
+    return graph.production()
 
 
 @pytest.mark.parametrize(("later", "earlier"), ORDER.values(), ids=ORDER.keys())

@@ -15,26 +15,19 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "workers above the maximum": ({"workers": 99}, "workers = 99: must be from 1 to 8"),
     "workers below the minimum": ({"workers": 1, "minWorkers": 2}, "workers = 1: must be from 2 to 8"),
     "workers as text": ({"workers": "three"}, "workers = three: must be an integer"),
-    "workers as a fraction": ({"workers": "2.5"}, "workers = 2.5: must be an integer"),
     "workers as true": ({"workers": True}, "workers = true: must be an integer"),
     "workers as a list": ({"workers": "[2]"}, "workers = [2]: must be an integer"),
-    "negative workers": ({"workers": "-1"}, "workers = -1: must be from 1 to 8"),
-    "maximum under minimum": ({"minWorkers": 4, "maxWorkers": 2}, "maxWorkers = 2: must be at least minWorkers"),
     "protect as a word": ({"protect": "maybe"}, "protect = maybe: must be true or false"),
+    "instance types as text": ({"instanceTypes": "g5.xlarge"}, "instanceTypes = g5.xlarge: must be a list"),
+    "negative workers": ({"workers": "-1"}, "workers = -1: must be from 1 to 8"),
     "CIDR with host bits": ({"vpcCidr": "10.0.0.1/16"}, "vpcCidr = 10.0.0.1/16: must be an IPv4 range"),
     "CIDR that isn't one": ({"vpcCidr": "ten/16"}, "vpcCidr = ten/16: must be an IPv4 range"),
     "CIDR without a length": ({"vpcCidr": "10.0.0.0"}, "vpcCidr = 10.0.0.0: must be an IPv4 range"),
-    "CIDR too small": ({"vpcCidr": "10.0.0.0/24"}, "vpcCidr = 10.0.0.0/24: must be a private range from /16 to /20"),
     "CIDR too big": ({"vpcCidr": "10.0.0.0/8"}, "from /16 to /20"),
     "CIDR of the internet": ({"vpcCidr": "8.8.0.0/16"}, "must be a private range"),
     "CIDR of the services": ({"vpcCidr": "172.20.0.0/16"}, "overlaps 172.20.0.0/16"),
-    "API open to everyone": ({"publicAccessCidrs": ["0.0.0.0/0"]}, "publicAccessFromAnywhere"),
     "bad public CIDR": ({"publicAccessCidrs": ["300.1.1.1/32"]}, "publicAccessCidrs = 300.1.1.1/32"),
     "public CIDR twice": ({"publicAccessCidrs": ["10.1.0.0/16"] * 2}, "publicAccessCidrs = 10.1.0.0/16: is listed"),
-    "public CIDRs as text": (
-        {"publicAccessCidrs": "203.0.113.7/32"},
-        "publicAccessCidrs = 203.0.113.7/32: must be a l",
-    ),
     "instance type in capitals": (
         {"instanceTypes": ["G5.xlarge"]},
         "instanceTypes = G5.xlarge: must be an EC2 instance",
@@ -43,49 +36,25 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"systemInstanceTypes": ["m5"]},
         "systemInstanceTypes = m5: must be an EC2 instance",
     ),
-    "mixed GPU models as a word": ({"mixedGpuModels": "yes"}, "mixedGpuModels = yes: must be true or false"),
-    "no instance types": ({"instanceTypes": []}, "instanceTypes = []: must have at least one entry"),
-    "instance types as text": ({"instanceTypes": "g5.xlarge"}, "instanceTypes = g5.xlarge: must be a list"),
     "instance type twice": ({"instanceTypes": ["g5.xlarge", "g5.xlarge"]}, "instanceTypes = g5.xlarge: is listed"),
-    "more GPUs than any type has": ({"gpusPerWorker": 9}, "gpusPerWorker = 9: must be from 0 to 8"),
     "more workers per node than vCPUs": ({"workersPerNode": 97}, "workersPerNode = 97: must be from 1 to 96"),
-    "owner of the size": ({"sizeOwner": "hpa"}, "sizeOwner = hpa: must be pulumi or cluster"),
     "the image of the scaler": ({"scalerImage": "python:3"}, "scalerImage = python:3: no such key; did you mean"),
-    "capacity type": ({"capacityType": "spot"}, "capacityType = spot: must be ON_DEMAND or SPOT"),
-    "two members of etcd": ({"etcdMembers": 2}, "etcdMembers = 2: must be one of 1, 3"),
-    "more members of etcd than nodes": (
-        {"etcdMembers": 3, "systemNodes": 2},
-        "etcdMembers = 3: each member needs a system node of its own, and systemNodes is 2; set systemNodes to 3",
-    ),
     "one zone": ({"availabilityZones": "1"}, "availabilityZones = 1: must be from 2 to 4"),
     "zone of another region": ({"availabilityZones": "us-west-2a,eu-west-1b"}, "eu-west-1b: not a zone of"),
     "zone twice": ({"availabilityZones": "us-west-2a,us-west-2a"}, "2 to 4 zones, each once"),
     "NAT gateways": ({"natGateways": "none"}, "natGateways = none: must be single or perZone"),
-    "old Kubernetes": ({"kubernetesVersion": "1.21"}, "kubernetesVersion = 1.21: must be 1.34 or 1.35"),
     "short retention": ({"logRetentionDays": 30}, "logRetentionDays = 30: must be one of 365"),
     "admin that is no ARN": ({"adminArns": ["alice"]}, "adminArns = alice: must be the ARN of an IAM role or user"),
-    "region": ({"region": "west"}, "region = west: must be an AWS region such as us-west-2"),
     "job name in capitals": ({"jobName": "Digits"}, "jobName = Digits: must be lower-case letters"),
-    "job name too long": ({"jobName": "a" * 41}, "has 41 characters; 40 at most"),
     "namespace of the controller": ({"namespace": "tidewater-system"}, "belongs to the ElasticJob controller"),
     "namespace of the device plug-in": ({"namespace": "tidewater-devices"}, "belongs to the GPUs' device plug-in"),
     "namespace of Prometheus": ({"namespace": "tidewater-monitoring"}, "belongs to the stack's Prometheus"),
-    "monitoring by another": ({"monitoring": "datadog"}, "monitoring = datadog: must be none or prometheus or managed"),
     "image of Prometheus": ({"prometheusImage": ""}, 'prometheusImage = "": must be a container image'),
-    "image of the GPU exporter": ({"gpuExporterImage": "dcgm exporter"}, "gpuExporterImage = dcgm exporter: must be"),
-    "namespace of Kubernetes": ({"namespace": "kube-system"}, "namespace = kube-system: belongs to Kubernetes"),
-    "unknown dataset": ({"dataset": "imagenet"}, "dataset = imagenet: must be digits, or the s3://"),
     "dataset in no archive": ({"dataset": "s3://bucket/folder"}, "dataset = s3://bucket/folder: must be digits"),
     "no time for the dataset": ({"datasetMinutes": 0}, "datasetMinutes = 0: must be from 5 to 1440"),
-    "no script": ({"trainingScript": "no-such.py"}, "trainingScript = no-such.py: is not a file"),
     "script of another kind": ({"trainingScript": "train.sh"}, "trainingScript = train.sh"),
-    "open quote": ({"trainerArgs": "--name 'x"}, "trainerArgs = --name 'x: can't be split as a shell would"),
-    "checkpoints elsewhere": ({"checkpoints": "nfs"}, "checkpoints = nfs: must be efs or s3 or both"),
     "checkpoints in two places": ({"checkpoints": "efs,s3"}, "checkpoints = efs,s3: must be efs or s3 or both"),
-    "no checkpoint kept": ({"keepCheckpoints": 0}, "keepCheckpoints = 0: must be from 1 to 1000"),
-    "image with a space": ({"image": "py torch"}, "image = py torch: must be a container image"),
     "tag of the program": ({"tags": {"Stack": "mine"}}, "tags = Stack: this tag is set by the program"),
-    "tag of AWS": ({"tags": {"aws:x": "y"}}, "tags = aws:x: this tag"),
     "tag of EKS": ({"tags": {"eks:eks-cluster-name": "x"}}, "tags = eks:eks-cluster-name: this tag"),
     "tag of a cluster": ({"tags": {"kubernetes.io/cluster/x": "owned"}}, "tags = kubernetes.io/cluster/x: this tag"),
     "tag of Karpenter": ({"tags": {"karpenter.sh/nodepool": "x"}}, "tags = karpenter.sh/nodepool: this tag"),
@@ -102,7 +71,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize(("changes", "message"), BAD.values(), ids=BAD.keys())
 def test_a_mistake_is_reported_with_key_value_and_remedy(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(settings.ConfigurationError) as refused:
-        settings.parse({**graph.defaults(), **changes}, stack="dev")
+        graph.parsed(**changes)
     assert message in str(refused.value)
     assert len(refused.value.mistakes) == 1, str(refused.value)
 
@@ -144,17 +113,17 @@ def test_text_and_values_mean_the_same() -> None:
 
 def test_an_s3_object_may_have_all_tags_of_the_stack() -> None:
     tags = {f"Tag{number}": "x" for number in range(7)}
-    assert len(settings.parse({**graph.defaults(), "tags": tags}, stack="dev").all_tags) == 10
+    assert len(graph.parsed(tags=tags).all_tags) == 10
 
 
 def test_access_from_anywhere_needs_an_explicit_key() -> None:
-    config = {**graph.defaults(), "publicAccessCidrs": ["0.0.0.0/0"], "publicAccessFromAnywhere": True}
-    assert settings.parse(config, stack="dev").cluster.public_access_cidrs == ("0.0.0.0/0",)
+    found = graph.parsed(publicAccessCidrs=["0.0.0.0/0"], publicAccessFromAnywhere=True)
+    assert found.cluster.public_access_cidrs == ("0.0.0.0/0",)
 
 
 def test_workers_share_nodes_and_the_last_node_may_be_partly_used() -> None:
     changes = {"instanceTypes": ["g5.12xlarge"], "workersPerNode": 4, "workers": 5, "surgeNodes": "nodegroup"}
-    workers = settings.parse({**graph.defaults(), **changes}, stack="dev").workers
+    workers = graph.parsed(**changes).workers
     assert (workers.nodes.desired, workers.nodes.minimum, workers.nodes.maximum) == (2, 1, 2)
 
 
@@ -164,21 +133,18 @@ def test_a_mixed_group_has_at_least_the_smallest_of_each() -> None:
 
 
 def test_trainer_arguments_are_split_as_a_shell_would() -> None:
-    config = {**graph.defaults(), "trainerArgs": "--epochs 2 --name 'two words'"}
-    assert settings.parse(config, stack="dev").training.trainer_args == ("--epochs", "2", "--name", "two words")
+    found = graph.parsed(trainerArgs="--epochs 2 --name 'two words'")
+    assert found.training.trainer_args == ("--epochs", "2", "--name", "two words")
 
 
 @pytest.mark.parametrize(("places", "efs", "s3"), [("efs", True, False), ("s3", False, True), ("both", True, True)])
 def test_checkpoints_go_to_one_place_or_to_both(places: str, efs: bool, s3: bool) -> None:
-    found = settings.parse({**graph.defaults(), "checkpoints": places, "keepCheckpoints": 5}, stack="dev")
+    found = graph.parsed(checkpoints=places, keepCheckpoints=5)
     assert found.training.checkpoints == settings.Checkpoints(efs=efs, s3=s3, keep=5)
 
 
 def test_nobody_reads_the_metrics_unless_it_is_asked_for() -> None:
-    found = {
-        who: settings.parse({**graph.defaults(), "monitoring": who}, stack="dev").monitoring
-        for who in ("none", "prometheus", "managed")
-    }
+    found = {who: graph.parsed(monitoring=who).monitoring for who in ("none", "prometheus", "managed")}
     assert found["none"] is settings.parse(graph.defaults(), stack="dev").monitoring is None
     assert [each and each.managed for each in found.values()] == [None, False, True]
 
@@ -201,4 +167,4 @@ def test_every_key_is_typed_and_described() -> None:
 )
 def test_a_folder_of_a_dataset_names_no_other_folder_in_a_policy(folder: str) -> None:
     with pytest.raises(settings.ConfigurationError, match="dataset = "):
-        settings.parse({**graph.defaults(), "dataset": folder, "datasetStorage": "s3"}, stack="dev")
+        graph.parsed(dataset=folder, datasetStorage="s3")

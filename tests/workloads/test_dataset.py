@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import settings
 from tests import graph
 from tidewater.elasticjob import names
 from workloads import dataset
@@ -14,8 +13,7 @@ JOB = "kubernetes:batch/v1:Job"
 
 def job(**changes: Any) -> Any:
     """The job's manifest."""
-    wanted = settings.parse({**graph.defaults(), **changes}, stack="dev").training
-    return dataset.job_manifest(wanted, "s3://bucket/code")
+    return dataset.job_manifest(graph.parsed(**changes).training, "s3://bucket/code")
 
 
 def container(**changes: Any) -> Any:

@@ -40,7 +40,7 @@ ANY_PORT = 40123
 @pytest.fixture(scope="module")
 def deployed() -> graph.Graph:
     """Return the graph of the production example, which has three members of etcd."""
-    return graph.deploy(graph.stack_config("Pulumi.aws.yaml.example"), stack="production")
+    return graph.production()
 
 
 @pytest.fixture(scope="module")

@@ -114,9 +114,7 @@ def test_a_named_zone_without_a_type_is_an_error() -> None:
     [("1", ["0"]), ("3", ["0", "1", "2"]), ("us-west-2c", ["2"]), ("us-west-2c,us-west-2a", ["0", "2"])],
 )
 def test_worker_nodes_of_both_kinds_are_in_the_workers_zones(asked: str, subnets: list[str]) -> None:
-    own = graph.stack_config("Pulumi.aws.yaml.example")
-    config = {**own, "availabilityZones": "us-west-2a,us-west-2b,us-west-2c", "workerZones": asked}
-    deployed = graph.deploy(config, stack="production")
+    deployed = graph.production(availabilityZones="us-west-2a,us-west-2b,us-west-2c", workerZones=asked)
     ids = [f"tidewater-production-private-{index}-id" for index in subnets]
     assert deployed.one("aws:eks/nodeGroup:NodeGroup", "workers").inputs["subnetIds"] == ids
     spec = deployed.one("kubernetes:karpenter.k8s.aws/v1:EC2NodeClass").inputs["spec"]
@@ -124,6 +122,6 @@ def test_worker_nodes_of_both_kinds_are_in_the_workers_zones(asked: str, subnets
 
 
 def test_the_rest_of_the_stack_is_in_all_zones() -> None:
-    deployed = graph.deploy(graph.stack_config("Pulumi.aws.yaml.example"), stack="production")
+    deployed = graph.production()
     assert len(deployed.one("aws:eks/nodeGroup:NodeGroup", "system").inputs["subnetIds"]) == 3
     assert len(deployed.all("aws:efs/mountTarget:MountTarget")) == 3

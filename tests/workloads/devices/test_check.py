@@ -6,19 +6,14 @@ from typing import Any
 
 import pytest
 
-import settings
 from tests import graph
 from workloads.devices import check
 
 JOB = "kubernetes:batch/v1:Job"
 
 
-def parsed(**changes: Any) -> settings.Settings:
-    return settings.parse({**graph.defaults(), **changes}, stack="dev")
-
-
 def template(**changes: Any) -> dict[str, Any]:
-    found: dict[str, Any] = check.job_manifest(parsed(**changes))["spec"]["template"]
+    found: dict[str, Any] = check.job_manifest(graph.parsed(**changes))["spec"]["template"]
     return found
 
 
@@ -87,7 +82,7 @@ def test_the_pod_runs_on_a_node_that_should_have_gpus() -> None:
 
 
 def test_a_failed_check_ends_at_once_with_its_sentence_and_is_made_again_by_the_next_up() -> None:
-    job = check.job_manifest(parsed())
+    job = check.job_manifest(graph.parsed())
     assert job["metadata"]["annotations"] == {"pulumi.com/replaceUnready": "true"}
     # The official awaiter ends at BackoffLimitExceeded and DeadlineExceeded only, so no rule may fail the job itself.
     assert job["spec"]["backoffLimit"] == 0
