@@ -109,9 +109,9 @@ def _compared(records: Sequence[Record]) -> str:
     for measure in results.MEASURES:
         cells = {row.system: row for row in found if row.measure == measure}
         if cells:
-            counts = sorted({row.n for row in cells.values()})
-            runs = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-            lines.append([f"{LABELS[measure]} (n = {runs})", *(cell(cells.get(name)) for name in systems)])
+            lines.append(
+                [f"{LABELS[measure]} (n = {_counts(cells.values())})", *(cell(cells.get(name)) for name in systems)]
+            )
     return f"{_lines(lines)}\n\n{origin(chosen)}"
 
 
@@ -205,9 +205,7 @@ def elasticdl(records: Sequence[Record]) -> str:
         ["---"] * 3,
     ]
     for system in elasticdl_systems.SYSTEMS:
-        cells = [
-            rates.get((measure, system.name)) for measure in (elasticdl_systems.COMPUTING, elasticdl_systems.PACED)
-        ]
+        cells = [rates.get((measure, system.name)) for measure in measures]
         if any(cells):
             lines.append([system.name, *(cell(row).replace(" records/s", "") for row in cells)])
     seconds = [row for row in found if row.unit == "s"]

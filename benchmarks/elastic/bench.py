@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.elastic import faults, goodput, paced, plan, results, trace
+from benchmarks.elastic import faults, goodput, paced, plan, results
 from benchmarks.elastic.campaign import Campaign
 from benchmarks.elastic.jobs import Job
 from benchmarks.elastic.systems import CODE, ROOT, SYSTEMS, Site, System
@@ -170,7 +170,7 @@ class Bench:
 
     def _goodput(self, system: System, number: int) -> Iterator[Found]:
         given = self._given
-        kills = trace.scattered(
+        kills = goodput.scattered(
             seed=f"{given.seed}/{number}", count=given.kills, seconds=given.trace_seconds, nodes=NODES
         )
         self._say(f"{system.name}: kills at " + ", ".join(f"{kill.at:.0f}" for kill in kills))

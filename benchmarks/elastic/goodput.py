@@ -16,6 +16,7 @@ third slower. What a system needs beyond that, to admit the worker, counts again
 from __future__ import annotations
 
 import os
+import random
 import signal
 import statistics
 import subprocess
@@ -26,7 +27,6 @@ from dataclasses import dataclass
 from benchmarks.elastic.jobs import Job
 from benchmarks.elastic.systems import Site
 from benchmarks.elastic.timeline import NEAR_SECONDS, Span, disturbances, kept_samples, undisturbed_samples
-from benchmarks.elastic.trace import Kill
 from benchmarks.harness.command import TurnFailed
 from tidewater.elastic.launch.lifeline import bound_to
 
@@ -45,6 +45,21 @@ class Shares:
     """By a job of which no worker is killed."""
     present: float
     """By the workers that exist."""
+
+
+@dataclass(frozen=True)
+class Kill:
+    """The kill of a worker, `at` seconds after the beginning of the trace."""
+
+    at: float
+    node: int
+
+
+def scattered(*, seed: str, count: int, seconds: float, nodes: int) -> tuple[Kill, ...]:
+    """Return `count` kills at independent, uniform times: a Poisson process of which the number is known."""
+    # A string seeds Python's generator the same way on every machine and version.
+    chance = random.Random(f"kills/{seed}")
+    return tuple(Kill(at, chance.randrange(nodes)) for at in sorted(chance.uniform(0, seconds) for _ in range(count)))
 
 
 def loading_seconds(site: Site) -> float:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import statistics
 
-from benchmarks.elastic.goodput import absences, next_alive
+from benchmarks.elastic.goodput import absences, next_alive, scattered
 from benchmarks.elastic.timeline import Span
-from benchmarks.elastic.trace import scattered
 
 
 def test_equal_seeds_give_equal_kills_and_different_seeds_give_different_kills() -> None:
