@@ -6,16 +6,22 @@ process = system.controller.start(plane, folder, system.flags)
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from benchmarks.controller import jobs, results
-from benchmarks.controller.tidewater import Tidewater
 from benchmarks.controller.training_operator import TrainingOperator
-from tests.control_plane import Plane
+from scripts.toolchain import paths
+from tests.control_plane import NO_PROXY, Plane
 from tests.processes import Process
+from tidewater.elasticjob import crd, names
+
+NAME = "tidewater-controller"
+NAMESPACE = "tidewater-system"
 
 
 class Controller(Protocol):
@@ -32,6 +38,34 @@ class Controller(Protocol):
 
     def end(self) -> None:
         """Delete what it has made outside of the API server and the folder."""
+
+
+class Tidewater:
+    """The controller; one replica, with leader election as in a cluster, where a second one waits."""
+
+    user = "bench-tidewater"
+
+    def install(self, plane: Plane) -> None:
+        """Create the definition and the controller's namespace."""
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        plane.apply(crd.definition(), namespace)
+        plane.kubectl("wait", "--for=condition=Established", f"crd/{names.CRD_NAME}", "--timeout=60s")
+
+    def start(self, plane: Plane, folder: Path, flags: Sequence[str]) -> Process:
+        """Start the controller."""
+        environment = {
+            **NO_PROXY,
+            "KUBECONFIG": str(plane.kubeconfig(self.user)),
+            "POD_NAME": f"{NAME}-{os.getpid()}",
+            "POD_NAMESPACE": NAMESPACE,
+            "PYTHONPATH": paths.IMPORTS,
+            "PYTHONUNBUFFERED": "1",
+        }
+        command = [sys.executable, "-m", "tidewater.controller", "--metrics-port=0", *flags]
+        return Process(NAME, command, environment, folder)
+
+    def end(self) -> None:
+        """Nothing is left outside of the API server."""
 
 
 @dataclass(frozen=True)
