@@ -55,21 +55,21 @@ soak: install ## what only takes long: a hundred schedules of faults on each kin
 	@$(STACK) -m pytest -m soak
 	@$(STACK) -m pytest -m hypothesis --hypothesis-profile="new examples"
 
-bench: install ## time what a user waits for; rows go to benchmarks/out/ (ARGS="--plan" tells how long it takes)
+bench: install ## time what a user waits for; rows go to benchmarks/out/ (ARGS="--plan" prints how long it takes)
 	@$(STACK) -m benchmarks $(ARGS)
 
-bench-elastic: install ## what a lost worker costs, beside torchrun and torchft (ARGS="--plan" tells how long it takes)
+bench-elastic: install ## what a lost worker costs, compared with torchrun and torchft (ARGS="--plan" prints how long it takes)
 	@$(PYTHON) -m scripts.toolchain bench
 	@$(STACK) -m benchmarks.elastic $(ARGS)
 
-bench-controller: install ## what a thousand jobs cost the controller, beside Kubeflow's training-operator (ARGS="--plan")
+bench-controller: install ## what a thousand jobs cost the controller, compared with Kubeflow's training-operator (ARGS="--plan")
 	@$(PYTHON) -m scripts.toolchain bench-controller
 	@$(STACK) -m benchmarks.controller $(ARGS)
 
 bench-nodes: install ## how long a worker waits for its node, from Karpenter and from a node group (ARGS="--plan")
 	@$(STACK) -m benchmarks.nodes $(ARGS)
 
-bench-elasticdl: install ## records per second of workers and parameter servers, beside one process and all-reduce (ARGS="--plan")
+bench-elasticdl: install ## records per second of workers and parameter servers, compared with one process and all-reduce (ARGS="--plan")
 	@$(STACK) -m benchmarks.elasticdl $(ARGS)
 
 gpu: ## every check that one GPU allows, in ten minutes; installs nothing (PYTHON=python3 ARGS="--etcd FILE")

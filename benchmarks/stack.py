@@ -28,7 +28,7 @@ def checked_out(folder: Path) -> Iterator[Checkout]:
 
 @contextlib.contextmanager
 def deployed(folder: Path, settings: Mapping[str, object]) -> Iterator[Checkout]:
-    """Provide a checkout whose stack trains with these settings, and stop its cloud afterwards."""
+    """Provide a checkout with a stack that trains with these settings, and stop its cloud afterwards."""
     with checked_out(folder) as checkout:
         checkout.run("python -m localcloud start")
         checkout.run("pulumi stack select --create local")  # in a shell that knows the cloud

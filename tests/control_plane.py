@@ -3,7 +3,7 @@
     plane = Plane(folder, ["bench-tidewater"])
     plane.start()
     plane.client.get("/api/v1/namespaces")
-    plane.kubeconfig("bench-tidewater")      # of a user who may do everything, and whose calls are in plane.audit
+    plane.kubeconfig("bench-tidewater")      # of a user with all rights; plane.site.audit has its calls
     plane.end()
 
 There is neither a scheduler nor a controller manager. So pods stay Pending, nothing is deleted in the background, and

@@ -1,4 +1,4 @@
-"""The control plane's processes: where they listen, and whose calls are logged."""
+"""The control plane's processes: where they listen, and which calls are logged."""
 
 from __future__ import annotations
 

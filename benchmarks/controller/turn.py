@@ -81,7 +81,7 @@ class TurnRun:
     def _make_namespace(self, namespace: str) -> None:
         client = self._plane.client
         client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-        # Without a controller manager nobody else makes the account, without which no pod is admitted.
+        # There is no controller manager that makes this account, and no pod is admitted without it.
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
         client.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", account)
 

@@ -31,7 +31,7 @@ from benchmarks.harness.plan import Series, Turn
 from scripts.toolchain.paths import lock
 
 PINNED = {"trainer": ("torch",), "bench": ("torchft",)}
-"""Of the lists of required packages: those whose versions the records name."""
+"""Of the lists of required packages: the records name the versions of these."""
 
 DEVICE = (
     "goodput: how long one accelerator would take for a whole batch. Each worker waits for its share of that, so the "

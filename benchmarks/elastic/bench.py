@@ -124,7 +124,7 @@ class Bench:
 
     def _pairs(self, system: System, size: paced.Size) -> list[Pair]:
         nodes = min(NODES, len(os.sched_getaffinity(0)))
-        more = {"checkpoint_every": NEVER, "nodes": nodes, "width": size.width, "beside": free_port()}
+        more = {"checkpoint_every": NEVER, "nodes": nodes, "width": size.width, "plain_port": free_port()}
         with self._open(system, **more) as job:
             job.start()
             job.steady(world=nodes)

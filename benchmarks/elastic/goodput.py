@@ -7,7 +7,7 @@ worker of every system also sleeps in each step, as if an accelerator worked, an
 in proportion to its share of the batch, so two workers take half as long again as three. The network is small enough
 (WIDTH) that a step is nearly all sleep.
 
-Two shares result. `undisturbed` compares with a job of which no worker is ever killed: it also contains the speed of
+Two shares result. `undisturbed` compares with a job whose workers are never killed: it also contains the speed of
 the absent worker. `present` compares with what the workers that exist could do: for RESTART_SECONDS after its kill, and
 for as long as a process takes to import what all systems import, a worker counts as absent, and a job without it as a
 third slower. What a system needs beyond that, to admit the worker, counts against the system.
@@ -42,7 +42,7 @@ class Shares:
     """Percentages of the samples that could have been committed and kept."""
 
     undisturbed: float
-    """By a job of which no worker is killed."""
+    """By a job without kills."""
     present: float
     """By the workers that exist."""
 
@@ -56,7 +56,7 @@ class Kill:
 
 
 def scattered(*, seed: str, count: int, seconds: float, nodes: int) -> tuple[Kill, ...]:
-    """Return `count` kills at independent, uniform times: a Poisson process of which the number is known."""
+    """Return `count` kills at independent, uniform times: a Poisson process, given the number of its events."""
     # A string seeds Python's generator the same way on every machine and version.
     chance = random.Random(f"kills/{seed}")
     return tuple(Kill(at, chance.randrange(nodes)) for at in sorted(chance.uniform(0, seconds) for _ in range(count)))

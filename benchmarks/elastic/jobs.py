@@ -126,7 +126,7 @@ class Job:
         return self._lines
 
     def pairs(self) -> list[Pair]:
-        """Of a parked job whose site has plain training beside the system's; no worker may have been replaced."""
+        """Return the pairs of a parked job with plain training in its workers; no worker may have been replaced."""
         return pairs([file.read_text() for file in (self.site.folder / "pairs").iterdir()])
 
     def forget(self) -> None:

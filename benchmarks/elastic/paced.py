@@ -1,7 +1,7 @@
 """Measures step times and checkpoints. Compared jobs run in turns, so that they see the same machine.
 
-The time of a step is compared with plain training's within the same processes, step by step (see `workers/beside.py`).
-Checkpoints are measured in jobs that exist at the same time and run some steps in turns.
+The time of a step is compared with plain training's within the same processes, step by step (see
+`workers/plain_steps.py`). Checkpoints are measured in jobs that exist at the same time and run some steps in turns.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def take_turns(
         turns: How many times each gets its turn.
         steps: Of one turn.
         offset: Turns begin at multiples of `steps` plus this.
-        say: Told of the progress.
+        say: Called with the progress.
 
     Returns:
         For each job, for each of its turns, how long the steps took but for the first WAKING_STEPS.

@@ -1,4 +1,4 @@
-"""What is measured of which system, how often, and how long one turn takes."""
+"""The measures of each system, how often they are made, and how long one turn takes."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Site:
     """Where a job's processes run, and their settings."""
 
     python: Path
-    """Of the environment with torchft, beside the same torch as everybody's."""
+    """Of the environment with torchft, in addition to the torch that all have."""
     etcd: Path
     data: Path
     code: Path
@@ -47,7 +47,7 @@ class Site:
     model: str = names.SMALL
     steady_steps: int = 20
     """Consecutive steps of all workers after which training counts as steady."""
-    beside: int | None = None
+    plain_port: int | None = None
     """Port for plain training in the workers' processes, in turns with theirs."""
     attempt: int = 1
     """Number of the start of the whole job."""
@@ -58,9 +58,9 @@ class Site:
         glibc returns free memory at the end of the heap to the kernel, and the next step gets it again page by page.
         Whether that happens depends on the layout of the heap. So all measured processes keep their memory.
         """
-        beside = {} if self.beside is None else {names.BESIDE: f"{self.beside},{self.nodes}"}
+        plain = {} if self.plain_port is None else {names.PLAIN_PORT: f"{self.plain_port},{self.nodes}"}
         return {
-            **beside,
+            **plain,
             "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
             "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
             "PYTHONPATH": str(self.code),

@@ -85,7 +85,7 @@ class Job:
         deciding = [self.master] if self.master else self.workers
         codes = [process.exit_code for process in deciding]
         if any(codes):
-            raise TurnFailed(f"exit codes {codes}\n{self.told()}")
+            raise TurnFailed(f"exit codes {codes}\n{self.last_lines()}")
         return all(code == 0 for code in codes)
 
     def loss_times(self) -> list[float]:
@@ -98,11 +98,11 @@ class Job:
         deadline = time.monotonic() + WAIT_SECONDS
         while not condition():
             if time.monotonic() > deadline:
-                raise TurnFailed(f"{what} did not come in {WAIT_SECONDS:.0f} s\n{self.told()}")
+                raise TurnFailed(f"{what} did not come in {WAIT_SECONDS:.0f} s\n{self.last_lines()}")
             time.sleep(POLL_SECONDS)
         return time.time()
 
-    def told(self) -> str:
+    def last_lines(self) -> str:
         """Return the ends of all logs."""
         processes = [*([self.master] if self.master else []), *self._others, *self.workers]
         return "\n".join(f"--- {process.name}\n{process.last_lines()}" for process in processes)

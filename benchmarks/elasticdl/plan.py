@@ -1,4 +1,4 @@
-"""What is measured of which system, and how long one turn takes.
+"""The measures of each system, and how long one turn takes.
 
 The turns that need a cluster come last, since its processes would take time from the others.
 """
@@ -19,7 +19,7 @@ SECONDS = {"computing": 25.0, "paced": 25.0, REPLACE: 25.0, ROOMS: 75.0}
 CLUSTER_SECONDS = 120.0
 """To make a cluster for all turns that need one, and to stop it."""
 MEASURES = {"computing": COMPUTING, "paced": PACED, REPLACE: REPLACED, ROOMS: BOTH_DONE}
-"""What may be asked for, and the measure by which its turns are counted."""
+"""What may be asked for, and the recorded measure that counts its turns."""
 
 
 def blocks(names: Sequence[str], measures: Sequence[str], runs: int) -> list[list[Series]]:

@@ -35,11 +35,11 @@ from tests.e2e.training import running_workers
 Object = dict[str, Any]
 
 ROOM, ROOMS = "example.com/room", 6
-"""A resource of which the worker node has so many, and each worker needs one: it stands for a GPU."""
+"""The name of a resource that stands for a GPU, and its number on the worker node. Each worker needs one."""
 WORKERS = ELASTIC.workers
 MINIBATCH, MINIBATCHES = 16, 480
 PAUSE_SECONDS = 0.2
-"""Of each minibatch, in place of an accelerator: 24 s for four workers, of which two cores are busy a fifth."""
+"""Of each minibatch, in place of an accelerator: 24 s for four workers, while a fifth of two cores is busy."""
 DATA = "/data/bench-elasticdl"
 SETTINGS = {"surgeNodes": "nodegroup", "workers": 1, "minWorkers": 1, "maxWorkers": 2, "jobName": "own"}
 """Of the stack. Its own job is suspended, and leaves its node to the others."""

@@ -50,4 +50,4 @@ SHARING = (GANGS, ELASTIC)
 """How two jobs share a cluster that has too little room for both. Workers and servers are those of one job."""
 BY_NAME = {system.name: system for system in (*SYSTEMS, *SHARING)}
 REPLACEMENT = BY_NAME["2 servers, 2 workers, async"]
-"""Of which a worker is replaced."""
+"""The system that loses a worker."""

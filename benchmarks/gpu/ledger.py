@@ -121,53 +121,54 @@ def verdict(workers: Mapping[str, Worker], total: int) -> Verdict:
     epochs: dict[int, int] = {}
     used: dict[int, list[int]] = defaultdict(list)
     for step in range(1, steps + 1):
-        told = finals.get(step)
-        if not told:
-            problems.append(f"step {step}: nobody has reported it")
+        reported = finals.get(step)
+        if not reported:
+            problems.append(f"step {step}: no worker has reported it")
             break
-        problems += _differences(step, told)
+        problems += _differences(step, reported)
         epochs[step] = done // total
-        used[epochs[step]] += [sample for final in told.values() for sample in final.samples]
-        done += next(iter(told.values())).batch_size
+        used[epochs[step]] += [sample for final in reported.values() for sample in final.samples]
+        done += next(iter(reported.values())).batch_size
     for step, epoch in epochs.items():
         used[epoch] += _unreported(step, finals[step], workers, set(used[epoch]), problems)
     lost = sum(len(set(range(total)) - set(used[epoch])) for epoch in range(done // total))
     twice = sum(len(samples) - len(set(samples)) for samples in used.values())
     if lost or twice:
         problems.append(f"{lost} samples were lost and {twice} used twice")
-    compared = sum(len(told) > 1 for told in finals.values())
+    compared = sum(len(reported) > 1 for reported in finals.values())
     return Verdict(problems[:_MOST_PROBLEMS], steps, compared, lost, twice)
 
 
-def _differences(step: int, told: Mapping[str, Final]) -> list[str]:
+def _differences(step: int, reported: Mapping[str, Final]) -> list[str]:
     """Return in what the workers' reports of a step differ."""
     found = []
     for what, values in (
-        ("generations", {name: final.generation for name, final in told.items()}),
-        ("losses", {name: final.loss for name, final in told.items()}),
-        ("states", {name: final.digest for name, final in told.items()}),
+        ("generations", {name: final.generation for name, final in reported.items()}),
+        ("losses", {name: final.loss for name, final in reported.items()}),
+        ("states", {name: final.digest for name, final in reported.items()}),
     ):
         if len(set(values.values())) > 1:
             found.append(f"step {step}: the workers have different {what}: {values}")
-    ranks = [final.rank for final in told.values() if final.rank >= 0]  # -1: it took no part, as several newcomers may
+    # -1: it took no part, as several newcomers may
+    ranks = [final.rank for final in reported.values() if final.rank >= 0]
     if len(set(ranks)) < len(ranks):
         found.append(f"step {step}: two workers report the same rank")
     return found
 
 
 def _unreported(
-    step: int, told: Mapping[str, Final], workers: Mapping[str, Worker], used: set[int], problems: list[str]
+    step: int, reported: Mapping[str, Final], workers: Mapping[str, Worker], used: set[int], problems: list[str]
 ) -> list[int]:
     """Return the shares of workers that have not reported the step. Add to `problems` if they are not enough.
 
     `used`: all samples of the epoch that are accounted for. What a worker saw of a step that the others repeated
     without it is among them.
     """
-    one = next(iter(told.values()))
-    missing = one.batch_size - sum(len(final.samples) for final in told.values())
+    one = next(iter(reported.values()))
+    missing = one.batch_size - sum(len(final.samples) for final in reported.values())
     found: list[int] = []
     for name, worker in workers.items():
-        if missing and name not in told:
+        if missing and name not in reported:
             shares = [saw for saw in worker.unreported(step) if not {*used, *found} & set(saw)]
             found += shares[0] if shares else ()
     if len(found) != missing:

@@ -1,4 +1,4 @@
-"""ResNet-50 in bf16 on synthetic images: the trainer's time and memory for a step, beside plain PyTorch's.
+"""ResNet-50 in bf16 on synthetic images: the trainer's time and memory for a step, compared with plain PyTorch's.
 
     python -m benchmarks.gpu.resnet ratio cuda            # the trainer and a plain loop in turns, in one process
     python -m benchmarks.gpu.resnet memory cuda           # the trainer and DistributedDataParallel, each in a process

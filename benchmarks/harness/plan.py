@@ -31,7 +31,7 @@ class Series:
 
     @property
     def system(self) -> str:
-        """Return the system by which the turns are counted."""
+        """Return the system that counts the turns."""
         return self.systems[0]
 
     def __str__(self) -> str:

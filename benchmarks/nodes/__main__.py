@@ -33,7 +33,7 @@ CHANGES_SECONDS = 150.0
 
 
 class Nodes(Benchmark):
-    """Stacks whose job grows and shrinks with its nodes."""
+    """Stacks with a job that grows and shrinks with its nodes."""
 
     name, about = "nodes", __doc__
     systems = SYSTEMS

@@ -1,7 +1,7 @@
-"""One turn: a new stack on a one-machine cloud of its own, whose job grows and shrinks with its nodes.
+"""One turn: a new stack on a one-machine cloud of its own; its job grows and shrinks with its nodes.
 
-Both systems are asked in the same second, in the cluster and not through Pulumi, whose own time is the same for both:
-the job gets its new size, so that pods are Pending; with one node group for all workers, EKS is told its new size, too.
+Both systems are asked in the same second, in the cluster and not through Pulumi, which takes as long with both:
+the job gets its new size, so that pods are Pending. With one node group for all workers, EKS gets the new size, too.
 """
 
 from __future__ import annotations

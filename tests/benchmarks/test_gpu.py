@@ -1,4 +1,4 @@
-"""The checks for one GPU run on the CPU too, with tiny sizes, and a failed one is told at the end."""
+"""The checks for one GPU run on the CPU too, with tiny sizes, and a failed one is named at the end."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_a_step_that_nobody_reports_is_found() -> None:
     gap = job()
     for each in gap.values():
         del each.finals[0]
-    assert "step 1: nobody has reported it" in verdict(gap, TOTAL).problems
+    assert "step 1: no worker has reported it" in verdict(gap, TOTAL).problems
 
 
 def test_a_line_that_a_killed_worker_left_half_written_is_skipped(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.elastic.workers import names, task
-from benchmarks.elastic.workers.beside import Beside
+from benchmarks.elastic.workers.plain_steps import PlainSteps
 from tidewater.elastic.launch.lifeline import bound_to
 
 _GATE_POLL_SECONDS = 0.02
@@ -28,12 +28,12 @@ class Recorder:
     can exist on one machine while one of them runs.
     """
 
-    def __init__(self, file: Path, gate: Path, beside: Beside | None = None) -> None:
+    def __init__(self, file: Path, gate: Path, plain: PlainSteps | None = None) -> None:
         # Unbuffered, so that a killed worker has recorded all its committed steps.
         self._file = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         with gate.open("rb") as opened:
             self._gate = mmap.mmap(opened.fileno(), names.GATE_BYTES, access=mmap.ACCESS_READ)
-        self._beside = beside
+        self._plain = plain
 
     @classmethod
     def from_environment(cls, node: str = "") -> Recorder:
@@ -42,8 +42,8 @@ class Recorder:
         torch.set_num_threads(1)
         torch.manual_seed(task.SEED)
         out, node = Path(os.environ[names.OUT]), node or os.environ[names.NODE]
-        beside = Beside.from_environment(int(node))
-        return cls(out / f"{node}-{os.getpid()}.steps", Path(os.environ[names.GATE]), beside)
+        plain = PlainSteps.from_environment(int(node))
+        return cls(out / f"{node}-{os.getpid()}.steps", Path(os.environ[names.GATE]), plain)
 
     def committed(self, step: int, *, world: int, loss: float, samples: int) -> None:
         """Record a step that only a return to a checkpoint can undo."""
@@ -51,5 +51,5 @@ class Recorder:
         os.write(self._file, f"{step} {world} {at} {loss:.6f} {samples}\n".encode())
         while step >= struct.unpack(names.GATE_FORMAT, self._gate[: names.GATE_BYTES])[0]:
             time.sleep(_GATE_POLL_SECONDS)
-        if self._beside:
-            self._beside.step(world, at)
+        if self._plain:
+            self._plain.step(world, at)

@@ -1,4 +1,4 @@
-"""Two jobs of which the rooms are enough for one and a half."""
+"""Two jobs, and rooms for one and a half of them."""
 
 from __future__ import annotations
 

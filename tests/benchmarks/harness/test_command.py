@@ -25,7 +25,7 @@ ALL = [Controllers(), Elastic(), ElasticDL(), Lifecycle(), Nodes()]
 
 
 class Toy(Benchmark):
-    """Two systems, of which one may fail."""
+    """Two systems; the second one may fail."""
 
     name, about, systems, measures, runs = "toy", "A toy.", ("one", "two"), ("work",), 2
     fatal = (OSError,)

@@ -1,8 +1,8 @@
 """Plain data-parallel training without fault tolerance, in the same processes as a system's training. They make steps
 in turns, so that both see the same machine, whose speed changes by a tenth within seconds.
 
-    beside = Beside.from_environment(rank)      # None unless the driver requests it
-    beside.step(world, at)                      # after every step of the system, which ended at that time
+    plain = PlainSteps.from_environment(rank)      # None unless the driver requests it
+    plain.step(world, at)                          # after every step of the system, which ended at that time
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from benchmarks.elastic.workers import names, task
 _TIMEOUT = timedelta(seconds=60)
 
 
-class Beside:
+class PlainSteps:
     """One rank of the plain training, and the record of when both began and ended their steps."""
 
     def __init__(self, file: Path, port: int, rank: int, world: int) -> None:
@@ -37,11 +37,11 @@ class Beside:
         self._line = ""
 
     @classmethod
-    def from_environment(cls, rank: int) -> Beside | None:
+    def from_environment(cls, rank: int) -> PlainSteps | None:
         """Return what the driver's variables describe."""
-        if names.BESIDE not in os.environ:
+        if names.PLAIN_PORT not in os.environ:
             return None
-        port, world = map(int, os.environ[names.BESIDE].split(","))
+        port, world = map(int, os.environ[names.PLAIN_PORT].split(","))
         return cls(Path(os.environ[names.PAIRS]) / f"{rank}-{os.getpid()}.pairs", port, rank, world)
 
     def step(self, world: int, at: int) -> None:

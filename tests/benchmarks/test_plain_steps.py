@@ -41,7 +41,7 @@ def test_each_step_of_two_workers_is_paired_with_a_plain_training_step_once_both
         folder=tmp_path,
         nodes=2,
         checkpoint_every=1,
-        beside=free_port(),
+        plain_port=free_port(),
     )
     for folder in ("steps", "pairs"):
         (tmp_path / folder).mkdir()
