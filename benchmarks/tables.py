@@ -62,6 +62,7 @@ GROWTH = (
     controller_results.RESIZE_P99,
 )
 """The measures that are shown for every number of jobs."""
+MEDIAN = "median (least to most)"
 _UNITS = {"ratio": " times", "steps": "", "%": " %"}
 
 
@@ -101,23 +102,18 @@ def _compared(records: Sequence[Record]) -> str:
     found = rows(chosen)
     systems = [name for name in SYSTEMS if any(row.system == name for row in found)]
     timeouts = [", ".join(f"{what} {value}" for what, value in SYSTEMS[name].timeouts.items()) for name in systems]
-    lines = [
-        ["median (least to most)", *(TITLES[name] for name in systems)],
-        ["---"] * (len(systems) + 1),
-        ["time-outs", *timeouts],
-    ]
+    lines = [["time-outs", *timeouts]]
     for measure in results.MEASURES:
         cells = {row.system: row for row in found if row.measure == measure}
         if cells:
-            lines.append(
-                [f"{LABELS[measure]} (n = {_counts(cells.values())})", *(cell(cells.get(name)) for name in systems)]
-            )
-    return f"{_lines(lines)}\n\n{origin(chosen)}"
+            label = f"{LABELS[measure]} (n = {_counts(cells.values())})"
+            lines.append([label, *(cell(cells.get(name)) for name in systems)])
+    return f"{_grid([MEDIAN, *(TITLES[name] for name in systems)], lines)}\n\n{origin(chosen)}"
 
 
 def headline(records: Sequence[Record]) -> str | None:
     """Return the two sentences of the README; None if one of their figures has not been measured."""
-    found = {(row.measure, row.system): row for row in rows(records)}
+    found = _by_name(records)
     kill, ours = faults.KILL.headline, "tidewater"
     needed = [(kill, name) for name in (ours, "torchft", "torchrun tuned", "torchrun")]
     if not {*needed, (faults.TERM.headline, ours), (f"{faults.JOIN}: pause", ours)} <= set(found):
@@ -150,33 +146,30 @@ def controllers(records: Sequence[Record]) -> str | None:
     """Return the comparison of the controllers; None if none has been measured with that number of jobs."""
     jobs = controller_plan.HEADLINE
     chosen = [record for record in records if controller_results.split(record.measure)[0] == jobs]
-    found = {(row.measure, row.system): row for row in rows(chosen)}
+    found = _by_name(chosen)
     rate = controller_results.named(jobs, controller_results.RATE)
     systems = [name for name in CONTROLLERS if (rate, name) in found]
     if not systems:
         return None
-    lines = [
-        [f"{jobs:,} jobs, median (least to most)", *(CONTROLLERS[name] for name in systems)],
-        ["---"] * (len(systems) + 1),
-        ["turns", *(str(found[rate, name].n) for name in systems)],
-    ]
+    lines = [["turns", *(str(found[rate, name].n) for name in systems)]]
     for measure in controller_results.UNITS:
         name = controller_results.named(jobs, measure)
         lines.append([measure, *(cell(found.get((name, system))) for system in systems)])
-    return f"{_lines(lines)}\n\n{origin(chosen)}"
+    heading = [f"{jobs:,} jobs, {MEDIAN}", *(CONTROLLERS[name] for name in systems)]
+    return f"{_grid(heading, lines)}\n\n{origin(chosen)}"
 
 
 def growth(records: Sequence[Record]) -> str:
     """Return how the controllers' figures change with the number of jobs."""
-    found = {(row.measure, row.system): row for row in rows(records)}
+    found = _by_name(records)
     sizes = sorted({controller_results.split(record.measure)[0] for record in records})
-    lines = [["median (least to most)", "", *(f"{jobs:,} jobs" for jobs in sizes)], ["---"] * (len(sizes) + 2)]
+    lines = []
     for measure in GROWTH:
         for system, title in CONTROLLERS.items():
             each = [found.get((controller_results.named(jobs, measure), system)) for jobs in sizes]
             if any(each):
                 lines.append([measure, title, *(cell(row) for row in each)])
-    return _lines(lines)
+    return _grid([MEDIAN, "", *(f"{jobs:,} jobs" for jobs in sizes)], lines)
 
 
 def calls(records: Sequence[Record]) -> str | None:
@@ -190,9 +183,8 @@ def calls(records: Sequence[Record]) -> str | None:
     systems = [name for name in CONTROLLERS if any(name in each for each in medians.values())]
     if not systems:
         return None
-    lines = [["API calls for each job", *(CONTROLLERS[name] for name in systems)], ["---"] * (len(systems) + 1)]
-    lines += [[kind, *(f"{each.get(name, 0):.2f}" for name in systems)] for kind, each in sorted(medians.items())]
-    return _lines(lines)
+    lines = [[kind, *(f"{each.get(name, 0):.2f}" for name in systems)] for kind, each in sorted(medians.items())]
+    return _grid(["API calls for each job", *(CONTROLLERS[name] for name in systems)], lines)
 
 
 def elasticdl(records: Sequence[Record]) -> str:
@@ -200,22 +192,16 @@ def elasticdl(records: Sequence[Record]) -> str:
     found = rows(records)
     measures = (elasticdl_systems.COMPUTING, elasticdl_systems.PACED)
     rates = {(row.measure, row.system): row for row in found if row.measure in measures}
-    lines = [
-        [f"records/s, median (least to most), n = {_counts(rates.values())}", "all computing", "30 ms for a minibatch"],
-        ["---"] * 3,
-    ]
+    heading = [f"records/s, {MEDIAN}, n = {_counts(rates.values())}", "all computing", "30 ms for a minibatch"]
+    lines = []
     for system in elasticdl_systems.SYSTEMS:
         cells = [rates.get((measure, system.name)) for measure in measures]
         if any(cells):
             lines.append([system.name, *(cell(row).replace(" records/s", "") for row in cells)])
     seconds = [row for row in found if row.unit == "s"]
-    return f"{_lines(lines)}\n\n{_listed([*seconds, *_shared(records)])}\n\n{origin(records)}"
-
-
-def _shared(records: Sequence[Record]) -> list[Row]:
-    """Return what two elastic jobs take of the time of two gangs, in each round; [] if no round has both."""
     both = [record for record in records if record.measure == elasticdl_systems.BOTH_DONE]
-    return ratios(both, [system.name for system in elasticdl_systems.SHARING])
+    shared = ratios(both, [system.name for system in elasticdl_systems.SHARING])
+    return f"{_grid(heading, lines)}\n\n{_listed([*seconds, *shared])}\n\n{origin(records)}"
 
 
 def _counts(found: Iterable[Row]) -> str:
@@ -280,13 +266,17 @@ def rendered() -> dict[Path, str]:
     return texts
 
 
+def _by_name(records: Sequence[Record]) -> dict[tuple[str, str], Row]:
+    return {(row.measure, row.system): row for row in rows(records)}
+
+
 def _listed(found: Sequence[Row]) -> str:
-    lines = [["measure", "system", "n", "median (least to most)"], ["---"] * 4]
-    return _lines([*lines, *([row.measure, row.system, str(row.n), cell(row)] for row in found)])
+    lines = [[row.measure, row.system, str(row.n), cell(row)] for row in found]
+    return _grid(["measure", "system", "n", MEDIAN], lines)
 
 
-def _lines(cells: Sequence[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+def _grid(heading: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(line)} |" for line in (heading, ["---"] * len(heading), *lines))
 
 
 def _exact(value: float) -> str:

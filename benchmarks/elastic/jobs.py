@@ -82,10 +82,6 @@ class Job:
         self.nodes[node] = Process(f"node-{node}-{self._starts}", argv, environment, self.site.folder)
         return at
 
-    def stop_node(self, node: int) -> None:
-        """End a node permanently with SIGKILL."""
-        self.nodes.pop(node).end()
-
     def is_over(self, node: int) -> bool:
         """Return whether that ended node was refused permanently, as every other one would be."""
         return self.system.over is not None and self.system.over in self.nodes[node].last_lines()
