@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ def test_the_first_line_of_any_pod_counts_and_only_after_the_given_time(checkout
 
 def test_a_resize_is_over_for_pulumi_and_for_the_workers(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter((BEGIN + 4, BEGIN + 6))
-    monkeypatch.setattr(lifecycle.time, "time", lambda: next(now))
+    monkeypatch.setattr(time, "time", lambda: next(now))
     monkeypatch.setattr(lifecycle, "wait_for_world", lambda checkout, size: None)
     monkeypatch.setattr(lifecycle, "running_workers", lambda checkout: list(LOGS))
     assert lifecycle.resize(checkout, 2, lifecycle.SHRINK) == {

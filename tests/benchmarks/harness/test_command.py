@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from benchmarks.controller.__main__ import Controllers, sizes
 from benchmarks.controller.plan import SIZES
 from benchmarks.elastic.__main__ import Elastic
 from benchmarks.elasticdl.__main__ import ElasticDL
-from benchmarks.harness import command, records
+from benchmarks.harness import records
 from benchmarks.harness.command import Benchmark, Make, Say, TurnFailed, choice, main, parse
 from benchmarks.harness.plan import Series, Turn
 from benchmarks.harness.records import Found, read
@@ -57,7 +58,7 @@ class Toy(Benchmark):
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(records, "OUT", tmp_path)
-    monkeypatch.setattr(command.signal, "signal", lambda number, handler: None)
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
     return tmp_path / "toy.jsonl"
 
 
