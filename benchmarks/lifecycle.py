@@ -55,7 +55,7 @@ SDKS = "import pulumi, pulumi_eks, pulumi_kubernetes.batch.v1, pulumi_kubernetes
 class Lifecycle(Benchmark):
     """Stacks from `make up` to `pulumi destroy`."""
 
-    name, about = "lifecycle", __doc__
+    name = "lifecycle"
     systems, measures, by_default = SYSTEMS, tuple(COUNTED), ("life",)
     runs = 5
     failures = (AssertionError, subprocess.SubprocessError)

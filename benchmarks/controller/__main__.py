@@ -45,7 +45,7 @@ def sizes(text: str) -> list[int]:
 class Controllers(Benchmark):
     """Controllers that run on one API server, one at a time."""
 
-    name, about = "controller", __doc__
+    name = "controller"
     systems = results.SYSTEMS
     runs, runs_flag = 5, "--turns"
     options = MappingProxyType(

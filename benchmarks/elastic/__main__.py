@@ -42,7 +42,7 @@ DEVICE = (
 class Elastic(Benchmark):
     """Jobs of three workers that lose some of them."""
 
-    name, about = "elastic", __doc__
+    name = "elastic"
     systems, measures = tuple(SYSTEMS), plan.MEASURES
     runs = 10
     options = MappingProxyType(

@@ -42,7 +42,7 @@ MakeIn = Callable[[str, System], dict[str, float]]
 class ElasticDL(Benchmark):
     """Jobs of ElasticDL, as processes of this machine and as pods."""
 
-    name, about = "elasticdl", __doc__
+    name = "elasticdl"
     systems, measures = tuple(system.name for system in SYSTEMS), tuple(plan.MEASURES)
     runs, separator = 5, ";"
 

@@ -36,12 +36,10 @@ class TurnFailed(Exception):
 
 
 class Benchmark(ABC):
-    """What one benchmark compares, and how a turn of it is made."""
+    """What one benchmark compares, and how a turn of it is made. Its module's docstring is shown by --help."""
 
     name: str
     """Of its module, and of the files in `benchmarks/out/`."""
-    about: str
-    """Shown by --help."""
     systems: tuple[str, ...]
     """By name, in the table's order. The others are compared with the first."""
     measures: tuple[str, ...] = ()
@@ -96,11 +94,12 @@ def _add_choice(
     parser: argparse.ArgumentParser, name: str, known: Sequence[str], chosen: Sequence[str], separator: str
 ) -> None:
     listed = f"{separator} ".join
+    default = "all" if chosen == known else listed(chosen)
     parser.add_argument(
         f"--{name}",
         type=lambda text: choice(text, known, separator),
         default=list(chosen),
-        help=f"separated by {separator} from: {listed(known)} (default: {listed(chosen)})",
+        help=f"separated by {separator} from: {listed(known)} (default: {default})",
     )
 
 
@@ -108,7 +107,7 @@ def parse(benchmark: Benchmark, argv: Sequence[str]) -> argparse.Namespace:
     """Return the command line."""
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks.{benchmark.name}",
-        description=benchmark.about,
+        description=sys.modules[type(benchmark).__module__].__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument

@@ -35,7 +35,7 @@ CHANGES_SECONDS = 150.0
 class Nodes(Benchmark):
     """Stacks with a job that grows and shrinks with its nodes."""
 
-    name, about = "nodes", __doc__
+    name = "nodes"
     systems = SYSTEMS
     runs, runs_flag = 3, "--turns"
     failures = (AssertionError,)

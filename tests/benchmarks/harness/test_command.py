@@ -28,7 +28,7 @@ ALL = [Controllers(), Elastic(), ElasticDL(), Lifecycle(), Nodes()]
 class Toy(Benchmark):
     """Two systems; the second one may fail."""
 
-    name, about, systems, measures, runs = "toy", "A toy.", ("one", "two"), ("work",), 2
+    name, systems, measures, runs = "toy", ("one", "two"), ("work",), 2
     fatal = (OSError,)
 
     def __init__(self, error: type[Exception] | None = None) -> None:
@@ -103,6 +103,15 @@ def test_the_plan_of_each_benchmark_is_printed_without_measuring(
     assert printed.splitlines()[-1].startswith("in all")
     assert not (tmp_path / "none.jsonl").exists()
     assert all(benchmark.versions().values())
+
+
+@pytest.mark.parametrize("benchmark", ALL, ids=lambda each: each.name)
+def test_the_help_shows_commands_and_choices(benchmark: Benchmark, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(benchmark, ["--help"])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "# what would run, and for how long" in printed
+    assert benchmark.systems[0] in printed
 
 
 def test_systems_and_measures_are_chosen_by_name_and_keep_their_order() -> None:
