@@ -13,14 +13,13 @@ from benchmarks.elastic.bench import prepare
 from benchmarks.elastic.systems import ROOT, Site
 from benchmarks.elastic.timeline import pairs
 from benchmarks.elastic.workers import names
-from tests.elastic.workers import free_port
+from tests.elastic.workers import PATIENCE_SECONDS, free_port
 from tests.processes import Process
 
 SLEEP_SECONDS = 0.05
 HELD_AT_STEP = 7
 PAIRED_LINES = 3
 """Of steps 3, with which both are there, to 5: each is written after the next one."""
-PATIENCE_SECONDS = 60
 WORKER = f"""
 import itertools, time
 from benchmarks.elastic.workers.record import Recorder
