@@ -59,7 +59,7 @@ def test_the_documentation_says_until_when_each_version_is_supported() -> None:
     )
     assert dict(rows) == {version: release.standard_support_until for version, release in TABLE.items()}
     newest = list(TABLE)[-1]
-    assert f"({newest}: {TABLE[newest].standard_support_until})" in (graph.ROOT / "README.md").read_text()
+    assert f"({newest}: {TABLE[newest].standard_support_until})" in (graph.ROOT / "docs/deploy-aws.md").read_text()
 
 
 def test_the_image_goes_with_the_version_unless_it_is_configured() -> None:

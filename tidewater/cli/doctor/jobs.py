@@ -26,7 +26,7 @@ _ADDRESS = re.compile(r"(?:\w+://)?(?P<host>\[[^\]]+\]|[^:/,]+)(?::\d+)?/?")
 PATIENCE = timedelta(minutes=1)
 """A pod may wait this long before it is worth a word: images are pulled, nodes start."""
 
-_QUOTA = "Ask AWS for a higher quota of vCPUs (the README names the quotas), or for fewer workers."
+_QUOTA = "Ask AWS for a higher quota of vCPUs (docs/deploy-aws.md names the quotas), or for fewer workers."
 _CAPACITY = (
     "Wait: Karpenter tries again every few minutes. With more instance types or zones (`surgeInstanceTypes`, "
     "`availabilityZones`) this is rarer."
