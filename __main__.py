@@ -106,7 +106,7 @@ def main() -> None:
 
 
 def image_caches(stack: settings.Settings, account: Account) -> list[pulumi.Resource]:
-    """Make the rules by which ECR caches images, if the stack wants them."""
+    """Make the rules for ECR's cache of images, if the stack wants them."""
     if stack.image_cache is None:
         return []
     return [ImageCache(stack.name, ImageCacheArgs(stack.image_cache), account.options())]

@@ -12,10 +12,10 @@ cluster          the EKS control plane, and the addons that nodes need
 logs             the control plane's log group
 node_groups      managed node groups for the system and for the workers
 node_images      EKS' images for them, of the release that the settings name
-image_cache      rules by which nodes pull images through ECR, and the images' names there
+image_cache      rules that let nodes pull images through ECR, and the images' names there
 karpenter        what Karpenter needs: roles, pod identity, and the queue of interruption notices
 shared_storage   the EFS file system
-addons           addons whose pods need a node: CoreDNS, EFS CSI driver, node monitoring agent
+addons           addons with pods that need a node: CoreDNS, EFS CSI driver, node monitoring agent
 managed_prometheus  workspace and collector of Amazon Managed Service for Prometheus
 outputs          what `workloads` gets to see of all this
 """

@@ -1,4 +1,4 @@
-"""Addons whose pods need a node: CoreDNS, the CSI drivers of EFS and S3, the node monitoring agent.
+"""Addons with pods that need a node: CoreDNS, the CSI drivers of EFS and S3, the node monitoring agent.
 
 They are created after the system nodes. Without a node their pods cannot run; EKS would report them as DEGRADED and
 `pulumi up` would wait for 20 minutes.

@@ -5,8 +5,8 @@
 
 EKS makes the cluster's creator its administrator, by an access entry that it creates itself. `adminArns` adds entries,
 and EKS creates one for each node group. A creator who is in `adminArns` too gets the entry from there, and EKS makes
-none: two would be an error, and an entry of the program stays when somebody else deploys. The aws-auth ConfigMap is not
-used, so a mistake in it cannot lock everyone out.
+none: two would be an error, and an entry of the program stays when another identity deploys. The aws-auth ConfigMap is
+not used, so a mistake in it cannot lock everyone out.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Cluster(pulumi.ComponentResource):
     Nodes depend on the whole component: they join after all of it and are deleted before any of it.
 
     Attributes:
-        security_group_id: the group that EKS makes for the cluster. EKS adds every managed node to it whose launch
+        security_group_id: the group that EKS makes for the cluster. EKS adds a managed node to it if its launch
             template names no other group; ours name none.
     """
 

@@ -128,7 +128,7 @@ def write_policy(
     """Write a policy, as JSON, into a role. IAM knows it as `label`, Pulumi as `prefix-label`.
 
     IAM writes over a policy of the same name. With an automatic name, a policy that was made without an answer would
-    stay beside the next one, unknown to Pulumi, and IAM refuses to delete a role that has a policy.
+    stay in addition to the next one, unknown to Pulumi, and IAM refuses to delete a role that has a policy.
     https://docs.aws.amazon.com/IAM/latest/APIReference/API_DeleteRole.html
     """
     aws.iam.RolePolicy(f"{prefix}-{label}", name=label, role=role.name, policy=policy, opts=opts)

@@ -40,7 +40,7 @@ def kubernetes_platform(name: str, account: Account, cluster: Cluster, *, after:
         # A kubeconfig that changes (a new certificate, another profile) must not replace every object.
         cluster_identifier=name,
         enable_server_side_apply=True,
-        # `pulumi up` overwrites fields that somebody has changed with kubectl, instead of reporting a conflict.
+        # `pulumi up` overwrites fields that were changed with kubectl, instead of reporting a conflict.
         enable_patch_force=True,
         # A `pulumi up` that was killed may have created objects without recording them. The next one adopts them.
         upsert_existing_objects=True,

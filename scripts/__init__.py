@@ -1,5 +1,5 @@
-"""What the make targets run: the commands that a person could type, in order, with checks in between. And two commands
-for a stack on AWS or here whose cluster is gone, or whose `pulumi up` was killed.
+"""What the make targets run: the commands that a person could type, in order, with checks in between. And commands
+for a stack, on AWS or here, after its cluster was deleted or its `pulumi up` was killed.
 
 up           `make up`: start the one-machine cloud, deploy the stack, wait until it trains
 down         `make down`: destroy the stack, stop the cloud

@@ -32,7 +32,7 @@ def down() -> None:
     forget_if_lost(session)
     if resources := session.resources():
         session = replace(session, environ={**session.environ, **destroy.without_cluster(session, resources)})
-        remedy = "mend what it names and run `make down` again; `localcloud reset` drops everything at once"
+        remedy = "repair what it names and run `make down` again; `localcloud reset` drops everything at once"
         updates.run(session, "destroy", remedy=remedy)
     session.run(sys.executable, "-m", "localcloud", "stop", remedy="see `localcloud logs`")
 

@@ -33,7 +33,7 @@ def doing(pod: Mapping[str, Any]) -> str:
 
 
 def newest_report(lines: Iterable[str], since: datetime) -> str:
-    """Return the newest line by which the job trains: a step reported after `since`, or its end; "" if there is none.
+    """Return the newest line that shows that the job trains: a step after `since`, or its end; "" if there is none.
 
     A job stays finished, so its end counts whenever it was.
     """

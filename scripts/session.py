@@ -15,7 +15,7 @@ from typing import Any
 from scripts.toolchain import paths, shell
 
 STACK = "local"
-# Resources by which a cloud is recognised: the first kind that the stack has is looked up in the cloud.
+# Resources that identify a cloud: the first kind that the stack has is looked up in the cloud.
 _WITNESSES = (
     ("aws:ec2/vpc:Vpc", "ec2 describe-vpcs --query Vpcs[].VpcId"),
     ("aws:iam/role:Role", "iam list-roles --query Roles[].RoleName"),

@@ -1,6 +1,6 @@
 """Run `pulumi up` and `pulumi destroy`, and show their progress to a person.
 
-    run(session, "up", remedy="mend what it names and run `make up` again")
+    run(session, "up", remedy="repair what it names and run `make up` again")
 
 On a terminal Pulumi draws its own table. Elsewhere it prints two lines for every resource, and dots while it waits;
 this prints a count every few seconds instead, and one line for a resource that took long. Diagnostics, outputs and the

@@ -1,4 +1,4 @@
-"""The part of `parsing` for what the worker nodes have in common, whoever brings them.
+"""The part of `parsing` for what the worker nodes have in common, both the node group's and Karpenter's.
 
 machines.machines(read, network, workers).zones      # 1
 """

@@ -67,7 +67,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Nodes:
-    """A group of nodes: how many now, at least and at most, and of which types."""
+    """A group of nodes: how many now, at least and at most, and their instance types."""
 
     desired: int
     minimum: int
@@ -118,7 +118,7 @@ class Disk:
 
 @dataclass(frozen=True)
 class Machines:
-    """What the worker nodes have in common, whoever brings them."""
+    """What the worker nodes have in common, both the node group's and Karpenter's."""
 
     zones: int | tuple[str, ...]
     """How many of the stack's zones they are in, or which."""
@@ -274,7 +274,7 @@ class Settings:
     """None if the worker node group has all worker nodes."""
     training: Training
     monitoring: Monitoring | None
-    """None if nobody reads the metrics."""
+    """None if the metrics are not read."""
     image_cache: ImageCache | None
     """None if nodes pull images from where they are published."""
 

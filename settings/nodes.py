@@ -1,4 +1,4 @@
-"""The part of `parsing` for the workers and all nodes: who brings which node, how many, and of which types.
+"""The part of `parsing` for the workers and all nodes: what brings which node, how many, and their instance types.
 
     image = nodes.image(read)
     system = nodes.system(read)

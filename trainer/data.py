@@ -40,7 +40,7 @@ class ImageFolder(Dataset[tuple[torch.Tensor, int]]):
     Args:
         root: The folder that contains the folders of the classes.
         like: For validation data: the training data, which determines the classes and the number of channels.
-        memory_mib: A dataset whose decoded size is at most this is kept in memory.
+        memory_mib: A dataset is kept in memory if its decoded size is at most this.
 
     ``transform`` converts a stored image to the dataset's item. Set it before worker processes are forked. It must use
     the global random generators, which are seeded for each sample (see ``tidewater.elastic.data.loader``).

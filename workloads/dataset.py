@@ -72,14 +72,14 @@ def job_manifest(wanted: settings.Training, code_uri: Text) -> Manifest:
             own,
             namespace=wanted.namespace,
             # A Job that has failed stays as it is. The next `pulumi up` is to try again, for example when the archive
-            # at the same address has been mended: https://github.com/pulumi/pulumi-kubernetes/pull/1575
+            # at the same address has been repaired: https://github.com/pulumi/pulumi-kubernetes/pull/1575
             annotations={"pulumi.com/replaceUnready": "true"},
         ),
         "spec": {
             "backoffLimit": RETRIES,
             "activeDeadlineSeconds": wanted.dataset_minutes * 60,
             "podFailurePolicy": {
-                # A pod whose node is lost or drained doesn't count.
+                # A pod that ends because its node is lost or drained doesn't count.
                 "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
             },
             "template": {

@@ -1,7 +1,7 @@
 """etcd, in which the workers find each other: one member or three, with its data on the shared file system.
 
-A member whose node is lost starts again on another node that has none, with the same name and data. Two members on one
-node would be lost together, and with them the majority.
+A member that is lost with its node starts again on another node that has none, with the same name and data. Two members
+on one node would be lost together, and with them the majority.
 """
 
 from __future__ import annotations

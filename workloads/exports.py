@@ -73,7 +73,7 @@ class StackFactsArgs:
 
 
 class StackFacts(pulumi.ComponentResource):
-    """The ConfigMap by which TorchX's plug-in and ElasticDL's client find the stack's bucket, etcd and images."""
+    """The ConfigMap that shows the stack's bucket, etcd and images to TorchX's plug-in and ElasticDL's client."""
 
     def __init__(self, name: str, args: StackFactsArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("tidewater:workloads:StackFacts", name, None, opts)

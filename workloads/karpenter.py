@@ -15,8 +15,8 @@ be taken away. https://karpenter.sh/docs/concepts/
    Karpenter starts nothing for a pool that is being deleted.
 3. The EC2NodeClass. Its finalizer waits for NodeClaims too, and then deletes the launch templates and the instance
    profiles, which are in no Pulumi state.
-4. The controller. Without it nobody would do the work of steps 2 and 3, or remove the finalizers of these objects.
-5. The definitions, of which no object is left.
+4. The controller. Without it no program would do the work of steps 2 and 3, or remove the finalizers of these objects.
+5. The definitions, when no object of theirs is left.
 6. What the controller and the nodes use on AWS: roles, access entry, queue.
 
 If it is killed on the way, the next `pulumi destroy` begins with the step that was not finished.
@@ -44,7 +44,7 @@ NAME = "workers"
 """Name of the NodePool and of its EC2NodeClass. Another kind of node would be another pair."""
 
 DEFINITIONS = "karpenter-crd"
-"""The chart of the definitions. It updates them, which Helm does not do for those that lie beside a controller.
+"""The chart of the definitions. It updates them, which Helm does not do for those in a controller's own chart.
 https://karpenter.sh/docs/upgrading/upgrade-guide/#crd-upgrades"""
 
 AWS = "karpenter.k8s.aws"

@@ -27,7 +27,7 @@ GROUPS = {
 """The module that the trainer imports, and the packages that it consists of and needs."""
 
 _OF_THE_INSTALLER = ("INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json")
-"""Files that pip or uv writes beside those of the wheel. They differ between machines."""
+"""Files that pip or uv writes in addition to those of the wheel. They differ between machines."""
 _REMEDY = "run `pip install --require-hashes -r requirements/stack.txt` in the environment that runs Pulumi"
 
 
@@ -66,7 +66,7 @@ def _installed(name: str, version: str) -> importlib.metadata.Distribution:
 def _files(package: importlib.metadata.Distribution) -> dict[str, bytes]:
     found = {}
     for path in package.files or ():
-        # A path with `..` is a command beside the packages.
+        # A path with `..` is a command next to the packages.
         if path.hash is None or ".." in path.parts or path.suffix == ".pyc" or path.name in _OF_THE_INSTALLER:
             continue
         content = path.read_binary()

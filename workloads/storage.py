@@ -37,8 +37,8 @@ def volume_manifest(name: str, namespace: str, volume_handle: Text) -> Manifest:
 def dataset_volume_manifest(name: str, namespace: str, dataset: settings.Dataset, region: str) -> Manifest:
     """Return the volume of a folder in S3, which is reserved for the claim that is named after the dataset.
 
-    The driver looks for the region in the instance's metadata, which pods don't reach on these nodes, unless it is
-    told. Other users than the one who mounts, such as the workers', may read only with `allow-other`.
+    The driver looks for the region in the instance's metadata, which pods don't reach on these nodes, unless the
+    volume names it. Other users than the one who mounts, such as the workers', may read only with `allow-other`.
     https://github.com/awslabs/mountpoint-s3-csi-driver/blob/main/docs/CONFIGURATION.md (static provisioning)
     """
     bucket, prefix = dataset.folder

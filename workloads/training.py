@@ -1,4 +1,4 @@
-"""The training job: an ElasticJob, whose size Pulumi sets and whose pods the controller makes.
+"""The training job: an ElasticJob. Pulumi sets its size, and the controller makes its pods.
 
 Pulumi owns one number of the running job, `replicaSpecs.Worker.replicas`; with the setting `sizeOwner: cluster` it owns
 none. A new size changes no pod that stays. The size 0 suspends the job, since an ElasticJob that runs has at least one
@@ -186,10 +186,10 @@ def ignored(workers: settings.Workers) -> list[str]:
 
 
 def replaced_on(workers: settings.Workers) -> list[str]:
-    """Return the fields of which a change makes another job of it: those that can't be changed, and the template.
+    """Return the fields that replace the job when they change: those that can't be changed, and the template.
 
     A finished job starts no worker any more. One that failed, of a mistake in the script or its arguments, starts again
-    when that is mended. A job whose size Pulumi does not set would lose its size, and is not replaced.
+    when that is corrected. If Pulumi does not set the size, a replaced job would lose it, so the job is not replaced.
     """
     fields = ["apiVersion", "kind", "spec.launcher", "spec.rdzvEndpoint"]
     return [*fields, f"spec.replicaSpecs.{names.WORKER}.template"] if workers.sized_by_pulumi else fields

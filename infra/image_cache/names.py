@@ -60,7 +60,7 @@ def _parts(image: str) -> tuple[str, str]:
     """Return an image's registry and the rest of its name.
 
     The first part names a registry if it has a dot or a port, else the image is Docker Hub's. Docker Hub's own
-    images are in `library`, which ECR needs to be told:
+    images are in `library`, which must be in the name for ECR:
     https://github.com/distribution/reference (normalize.go)
     https://docs.aws.amazon.com/AmazonECR/latest/userguide/pull-through-cache-working.html
     """

@@ -29,7 +29,7 @@ REGION = "topology.kubernetes.io/region"
 
 EC2_PRINCIPALS = ["ec2.amazonaws.com", "ec2.amazonaws.com.cn"]
 LAUNCHED = ("fleet", "instance", "volume", "network-interface", "launch-template", "spot-instances-request")
-"""The resources that a launch makes, each of which gets the cluster's tags."""
+"""The resources that a launch makes. Each gets the cluster's tags."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ X86 = "x86_64"
 
 
 def mistakes(stack: settings.Settings, region: Region) -> list[str]:
-    """Return what doesn't fit: zones first, then types, in the order in which a person would mend them."""
+    """Return what doesn't fit: zones first, then types, in the order in which a person would correct them."""
     return [
         *_zones(stack, region),
         *_offerings(stack, region),
@@ -143,7 +143,7 @@ def _surge(stack: settings.Settings, region: Region) -> list[str]:
 
 
 def _models(stack: settings.Settings, region: Region) -> list[str]:
-    """Return a mistake if workers would train on GPUs of different models, and nobody asked for that."""
+    """Return a mistake if workers would train on GPUs of different models and the settings don't ask for that."""
     kinds = [(key, kind) for key, kind in _of_workers(stack, region) if kind.gpu]
     models = sorted({kind.gpu for _, kind in kinds})
     if len(models) < 2 or not stack.workers.gpus or stack.workers.mixed_gpu_models:

@@ -20,7 +20,7 @@ FAILED = ("FAILED", "CREATE_FAILED")
 GONE = ("ResourceNotFoundException", "NotFound")
 """What the codes of AWS's errors have in them that say that a thing, or what it would be in, doesn't exist."""
 GROUP = "aws:eks/nodeGroup:NodeGroup"
-"""The kind of which a second one costs much, and comes without an error when `pulumi up` is run again."""
+"""A second one costs much, and AWS makes it without an error when `pulumi up` is run again."""
 
 
 class Action(enum.Enum):

@@ -3,11 +3,11 @@
     kind = KINDS[resource["type"]]
     place = kind.place(resource)      # None while an input that names the place is not known
     place.listing                     # the command of the AWS CLI that lists what is in the place
-    place.id("fsmt-1")                # the ID by which the plug-in takes it over
+    place.id("fsmt-1")                # the ID with which the plug-in takes it over
 
-Here are the kinds of which AWS refuses a second one, and those of which a second one keeps the cluster or the VPC from
-being deleted. Each place is in something that only this stack has, such as its VPC, or has the stack's tags: two people
-may give their stacks the same name, and neither takes over what the other one has made.
+Here are the kinds for which AWS refuses a second resource, and those for which a second one keeps the cluster or the
+VPC from being deleted. Each place is in something that only this stack has, such as its VPC, or has the stack's tags:
+two people may give their stacks the same name, and neither takes over what the other one has made.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Place:
     pattern: re.Pattern[str]
 
     def id(self, found: str) -> str:
-        """Return the ID by which the plug-in imports it."""
+        """Return the ID with which the plug-in imports it."""
         return self.import_id.format(found=found)
 
     def holds(self, found: str) -> bool:

@@ -2,7 +2,7 @@
 
 `pulumi destroy` deletes what Pulumi made. AWS, and what ran in the cluster, made more: backups, log groups, network
 interfaces, load balancers. The sweep finds these by the tags and the name of the stack. It lists them, and deletes
-nothing unless it is told to.
+nothing without `--delete`.
 
     python -m scripts.sweep production              # what is left?
     python -m scripts.sweep production --delete     # list, ask, delete; --yes doesn't ask

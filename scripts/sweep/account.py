@@ -3,7 +3,7 @@
     found = look(clients, stack)
     failed = delete(clients, found.things)
 
-What can't be looked for or deleted is told and doesn't keep the rest from being done.
+What can't be looked for or deleted is reported; the rest is done all the same.
 """
 
 from __future__ import annotations

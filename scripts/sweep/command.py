@@ -1,4 +1,4 @@
-"""The command line: whose leftovers, where, and whether to delete them."""
+"""The command line: which stack's leftovers, in which account, and whether to delete them."""
 
 from __future__ import annotations
 

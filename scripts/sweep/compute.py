@@ -55,7 +55,7 @@ def _placement_groups(clients: Clients, stack: Stack) -> Iterator[tuple[str, str
 
 
 def _instance_profiles(clients: Clients, stack: Stack) -> Iterator[tuple[str, str]]:
-    """Karpenter makes one for each EC2NodeClass. The path tells whose it is, and where.
+    """Karpenter makes one for each EC2NodeClass. The path names its cluster and region.
 
     https://karpenter.sh/v1.14/reference/cloudformation/#allowscopedinstanceprofilecreationactions
     """

@@ -30,7 +30,7 @@ class Stack:
 
     @property
     def cluster_tags(self) -> dict[str, str]:
-        """The tags by which AWS and what runs in the cluster mark what they make for it; one is enough.
+        """The tags that AWS and the cluster's programs put on what they make for the cluster; one is enough.
 
         kubernetes.io/cluster: EKS, Kubernetes' AWS code, vpc-cni (amazon-vpc-cni-k8s#2854), Karpenter; the stack's
         own subnets have it with the value `shared`. cluster.k8s.amazonaws.com: vpc-cni (amazon-vpc-cni-k8s#1482).
@@ -52,7 +52,7 @@ class Stack:
 
 @dataclass(frozen=True)
 class Leftover:
-    """Something that is left: its kind, the id by which it is deleted, and what a person should know about it."""
+    """Something that is left: its kind, the id that deletes it, and what a person should know about it."""
 
     kind: str
     id: str

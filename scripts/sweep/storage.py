@@ -109,7 +109,7 @@ def _repositories(clients: Clients, stack: Stack) -> Iterator[tuple[str, str]]:
 
 
 def _buckets(clients: Clients, stack: Stack) -> Iterator[tuple[str, str]]:
-    """One is left if AWS made it and the answer was lost. Tags would have come next, so its name tells whose it is.
+    """One is left if AWS made it and the answer was lost. Tags would have come next, so its name shows the stack.
 
     The name is Pulumi's automatic one. A bucket with tags or objects is a person's, or of a stack that exists.
     """

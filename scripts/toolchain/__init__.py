@@ -112,7 +112,7 @@ def torchx_python() -> Path:
 
 
 def bench_python() -> Path:
-    """The Python that has torchft beside the trainer's torch, for the elastic benchmark's workers."""
+    """The Python that has torchft in addition to the trainer's torch, for the elastic benchmark's workers."""
     python = paths.bench_folder() / "bin" / "python"
     if not python.exists():
         raise ToolMissing("the elastic benchmark's environment", "`make bench-elastic`")

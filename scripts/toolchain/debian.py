@@ -52,7 +52,7 @@ PACKAGES = (
 
 
 def missing() -> list[str]:
-    """The packages whose contents aren't on this machine."""
+    """The packages with contents that aren't on this machine."""
     absent = [package.name for package in PACKAGES if not package.present()]
     # Debian splits Python's venv module off; pip in a virtual environment comes from ensurepip.
     return absent if importlib.util.find_spec("ensurepip") else [*absent, "python3-venv"]

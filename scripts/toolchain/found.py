@@ -1,7 +1,7 @@
 """Finds a tool of the pinned version: in the cache, else on PATH.
 
 A binary on PATH has to be asked for its version, which takes up to a quarter of a second, so the
-answer is kept beside the builds until the file changes.
+answer is kept next to the builds until the file changes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Builds the tools that PATH lacks from the Go modules beside this file, whose go.sum pins every byte."""
+"""Builds the tools that PATH lacks from the Go modules next to this file; their go.sum pins every byte."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _copy_charts(console: Console, log: Path) -> None:
     tool = TOOLS["karpenter"]
     module = paths.HERE / tool.module
     check_go(module)
-    # The controller may have been built long ago: Go deletes what it downloaded when it is told to.
+    # The controller may have been built long ago: `go clean -modcache` deletes what was downloaded then.
     run(["go", "mod", "download", tool.package.partition("/cmd/")[0]], log=log, console=console, cwd=module)
     sources = found.sources(tool)
     if sources is None:

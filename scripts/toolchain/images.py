@@ -32,7 +32,7 @@ class Image:
         name: With registry and tag, as kubelet asks for it: `docker.io/localcloud/pause:1`.
         layer: An uncompressed tar file.
         config: Members of the image's `config` object: Entrypoint, Cmd, WorkingDir.
-        env: The environment beside PATH.
+        env: The environment, in addition to PATH.
     """
 
     name: str

@@ -33,7 +33,7 @@ def install(commands: Path, home: Path, python: Path, standins: tuple[str, ...])
     Args:
         commands: The folder that goes on PATH.
         home: The engine's PULUMI_HOME.
-        python: The interpreter whose installed SDKs say which versions the engine asks for.
+        python: The interpreter with the SDKs; their versions are those that the engine asks for.
         standins: Some of `STANDINS`. With none, `home` uses the user's plug-in cache itself.
     """
     commands.mkdir(parents=True, exist_ok=True)
@@ -133,5 +133,5 @@ def _holds_links_only(folder: Path) -> bool:
 
 
 def _being_installed(folder: Path) -> bool:
-    """The engine keeps an empty file beside the folder of a plug-in until its installation is complete."""
+    """The engine keeps an empty file next to the folder of a plug-in until its installation is complete."""
     return folder.with_name(f"{folder.name}.partial").exists()

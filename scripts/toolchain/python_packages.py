@@ -1,7 +1,7 @@
 """The Python environments: for the program, the cloud and the tests; for TorchX; for benchmarks; a folder for the pods.
 
 Everything comes from the hash-locked files in `requirements/` and `trainer/`. The pods' folder is no virtual
-environment: it is mounted into containers whose own Python of the same version reads it, and the
+environment: it is mounted into containers that have a Python of the same version, and the
 stack's environment sees it too, so that the trainer's tests need no second torch. TorchX needs an older urllib3 than
 the rest, so it has an environment of its own; that one sees the other two, and its own packages come first.
 """
@@ -139,7 +139,7 @@ def _install_bench(console: Console, log: Path) -> None:
 
 
 def _make_environment(folder: Path, locks: list[str], options: list[str], console: Console, log: Path) -> None:
-    # Relocatable: its scripts find their Python beside themselves, wherever the draft is moved to.
+    # Relocatable: its scripts find their Python next to themselves, wherever the draft is moved to.
     run([_uv(), "venv", "--relocatable", "--python", sys.executable, folder], log=log, console=console)
     _pip_install(["--python", folder / "bin" / "python", *options], locks, log, console)
 

@@ -24,7 +24,7 @@ STATE_VARIABLE = "LOCALCLOUD_STATE"
 TOOLS_VARIABLE = "LOCALCLOUD_TOOLS"
 PASSPHRASE = "localcloud"
 CHARTS = ".charts"
-"""The link to Karpenter's charts that Pulumi.local.yaml names. It is in the checkout, whose pins say which charts it
+"""The link to Karpenter's charts that Pulumi.local.yaml names. It is in the checkout, which pins the charts that it
 leads to, and not in a state directory: a checkout may have several, and Pulumi starts plug-ins in the checkout."""
 # Before the first start: keys that AWS refuses, so that no command reaches the account of a person's own profile.
 _NO_CLOUD = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "localcloud-was-never-started")
@@ -51,7 +51,7 @@ class Place:
     """What localcloud runs, see `localcloud_tools`."""
     python: Path
     cloud: Mapping[str, str]
-    """The variables by which clients find the cloud; none before it was first started."""
+    """The variables that lead clients to the cloud; none before it was first started."""
     standins: tuple[str, ...] = plugins.STANDINS
     """Which provider plug-ins are ours."""
 

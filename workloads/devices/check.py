@@ -2,8 +2,8 @@
 
     GpuCheck("gpu-check", GpuCheckArgs(stack), platform.options(plugin, *worker_nodes))
 
-Nodes may be Ready and have no GPUs for Kubernetes: with an image whose container runtime the plug-in can't use, a
-broken driver, an instance type that the driver no longer supports. Then workers stay Pending, and `pulumi up` would
+Nodes may be Ready and have no GPUs for Kubernetes: if the plug-in can't use the image's container runtime, if the driver
+is broken, or if it no longer supports the instance type. Then workers stay Pending, and `pulumi up` would
 wait for them until its time-out. The job ends with a sentence instead, which Pulumi shows.
 
 It runs again when something changes that decides whether there are GPUs: the plug-in, the nodes' image, their types. It
@@ -157,7 +157,7 @@ def _container(stack: settings.Settings) -> Manifest:
         "image": stack.training.images.controller,
         "command": ["python3", f"{DIRECTORY}/{PROGRAM.name}", *(f"--{key}={text}" for key, text in arguments.items())],
         "terminationMessagePolicy": "FallbackToLogsOnError",  # the sentence is what Pulumi shows of a failed pod
-        # So little that it fits beside workers, which request all of the node but what the DaemonSets need.
+        # So little that it fits on a node with workers, which request all but what the DaemonSets need.
         "resources": {"requests": {"cpu": "1m", "memory": "16Mi"}, "limits": {"memory": "128Mi"}},
         "securityContext": CONFINED,
         "volumeMounts": [{"name": "program", "mountPath": DIRECTORY, "readOnly": True}],

@@ -1,4 +1,4 @@
-"""EFA's device plug-in, by which a worker gets its node's Elastic Fabric Adapters.
+"""EFA's device plug-in, which gives a worker its node's Elastic Fabric Adapters.
 
     EfaPlugin("efa-plugin", EfaPluginArgs(image), platform.options(namespace))
 

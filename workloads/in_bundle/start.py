@@ -72,7 +72,7 @@ def main() -> None:
     with zipfile.ZipFile(bundle) as archive:
         names = archive.namelist()
     for module in absent(brought(names)):
-        # After the bundle and before the image's packages, of which some may be of other versions.
+        # After the bundle and before the image's packages: some of them may have other versions.
         sys.path.insert(1, str(unpack(bundle, module, bundle.parent / PACKAGES)))
     trains = sys.argv[1:2] == ["train"]
     own = trains and f"{SCRIPT}.py" in names

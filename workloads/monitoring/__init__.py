@@ -3,7 +3,7 @@
     python -m workloads.monitoring dashboard > dashboard.json      # to import into a Grafana of yours
     python -m workloads.monitoring alerts > alerts.yaml            # rules for a Prometheus of yours
 
-scrape       whose metrics are read, and the labels that they get
+scrape       which pods' and nodes' metrics are read, and the labels that they get
 alerts       the alert rules
 dashboard    the Grafana dashboard, generated
 server       Prometheus on the cluster: its manifests

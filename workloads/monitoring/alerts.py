@@ -194,7 +194,7 @@ GPUS = (
 
 
 def chosen(parts: scrape.Parts) -> dict[str, tuple[Alert, ...]]:
-    """Return the rules by group: those of which there is something to measure."""
+    """Return the rules by group: only those with something to measure."""
     groups = {"training": TRAINING, "control": CONTROL, "nodes": NODES}
     if parts.karpenter:
         groups["karpenter"] = KARPENTER

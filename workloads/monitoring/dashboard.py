@@ -211,7 +211,7 @@ GPUS = (
 
 
 def rows(parts: scrape.Parts) -> Iterator[tuple[str, tuple[Panel, ...]]]:
-    """Yield the rows with their panels: those of which there is something to measure."""
+    """Yield the rows with their panels: only those with something to measure."""
     yield "Training", TRAINING
     yield "Jobs and control", CONTROL
     yield "Nodes", (*NODES, *KARPENTER) if parts.karpenter else NODES

@@ -1,4 +1,4 @@
-"""Whose metrics Prometheus reads, and the labels that their series get.
+"""Which pods' and nodes' metrics Prometheus reads, and the labels that their series get.
 
     configuration(Parts(gpus=True), SELF)       # the content of prometheus.yml, without rules
 
@@ -62,8 +62,8 @@ SELF = Reader(10, "", "/metrics/resource")
 https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/"""
 
 AMAZON = Reader(30, "kubernetes.default.svc:443", "/api/v1/nodes/$1/proxy/metrics/resource")
-"""Amazon's collector, whose time between two readings is at least 30 s in its default configuration, and which asks the
-API server. https://docs.aws.amazon.com/prometheus/latest/userguide/AMP-collector-how-to.html"""
+"""Amazon's collector. It asks the API server, and the time between two readings is at least 30 s in its default
+configuration. https://docs.aws.amazon.com/prometheus/latest/userguide/AMP-collector-how-to.html"""
 
 
 def configuration(parts: Parts, reader: Reader) -> Config:
@@ -107,7 +107,7 @@ def _gpus() -> Config:
 def _pods(
     job: str, wanted: Mapping[str, str], port: str, extra: Mapping[str, str] | None = None, *, namespace: str = ""
 ) -> Config:
-    """Return the targets of pods with these labels (patterns), at ports whose name matches `port`."""
+    """Return the targets of pods with these labels (patterns), at the ports with a name that matches `port`."""
     discovery: Config = {"role": "pod"}
     if namespace:
         discovery["namespaces"] = {"names": [namespace]}

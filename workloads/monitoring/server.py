@@ -22,7 +22,7 @@ from workloads.monitoring import alerts, dashboard, scrape
 NAME = "prometheus"
 PORT = 9090
 USER = 65534
-"""nobody, as whom its image runs."""
+"""The user `nobody`, as which its image runs."""
 
 RETENTION_DAYS = 15
 RETENTION_GIB = 8
@@ -30,7 +30,7 @@ RETENTION_GIB = 8
 
 DASHBOARD = "tidewater-dashboard"
 DASHBOARD_LABEL = {"grafana_dashboard": "1"}
-"""By which the Grafana of Helm's charts finds dashboards (its value `sidecar.dashboards.label`).
+"""The label with which the Grafana of Helm's charts finds dashboards (its value `sidecar.dashboards.label`).
 https://github.com/grafana-community/helm-charts/tree/main/charts/grafana#sidecar-for-dashboards"""
 
 LABELS = {labels.NAME: labels.APPLICATION, labels.INSTANCE: NAME, labels.COMPONENT: NAME}

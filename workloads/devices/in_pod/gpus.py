@@ -90,7 +90,7 @@ class Watched:
 
 
 def is_ready(node: Node) -> bool:
-    """Return whether pods may come to the node: it is Ready, and nobody drains or deletes it."""
+    """Return whether pods may come to the node: it is Ready, and is neither drained nor deleted."""
     conditions = node.get("status", {}).get("conditions") or []
     leaving = node.get("spec", {}).get("unschedulable") or node["metadata"].get("deletionTimestamp")
     return not leaving and any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
