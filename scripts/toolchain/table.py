@@ -1,6 +1,6 @@
 """Every version that this project builds or asks for, written once.
 
-The Go modules beside this file (`pulumi/go.mod` and so on) pin the same versions for the build;
+The Go modules next to this file (`pulumi/go.mod` and so on) pin the same versions for the build;
 a test holds the two together.
 
     TOOLS["kubectl"].version        # v1.35.4

@@ -29,7 +29,7 @@ HELP = {"help_option_names": ["-h", "--help"]}
 
 
 class Root(TyperGroup):
-    """The root command. It prints a CliError as a sentence, and ends quietly when nobody reads any more."""
+    """The root command. It prints a CliError as a sentence, and ends quietly when its output is closed."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""

@@ -114,7 +114,7 @@ class AlreadyThere(Refused):
 
 
 class Conflict(Refused):
-    """The object was changed by somebody else, or the request does not fit its state."""
+    """The object was changed by another client, or the request does not fit its state."""
 
 
 class Invalid(Refused):

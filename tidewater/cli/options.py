@@ -1,10 +1,10 @@
-"""Commands for typer whose options come in groups: a parameter that is a dataclass stands for its fields.
+"""Commands for typer with options in groups: a parameter that is a dataclass stands for its fields.
 
     @command(app, "list")
     def list_jobs(session: Session, size: Size) -> None: ...
 
-typer wants one parameter for each option, which makes signatures that nobody can read. Here a group is a frozen
-dataclass whose fields carry `Annotated[..., typer.Option(...)]`. A parameter of type `Session` stands for the flags
+typer wants one parameter for each option, which makes unreadable signatures. Here a group is a frozen
+dataclass with fields that are `Annotated[..., typer.Option(...)]`. A parameter of type `Session` stands for the flags
 that every command about a cluster has.
 """
 

@@ -28,8 +28,8 @@ ETCD_KEY = "TIDEWATER_ETCD_KEY"
 """File with the key of that certificate."""
 
 SECRET = "TIDEWATER_SECRET"
-"""By which the job's workers authenticate to each other: at least 32 characters, the same for all of them, from a
-secret. Default: a random one, which the first worker writes to etcd."""
+"""The secret with which the job's workers authenticate to each other: at least 32 characters, the same for all of them.
+Default: a random one, which the first worker writes to etcd."""
 
 WORKER = "TIDEWATER_WORKER"
 """Name of this worker in logs and metrics: the pod's name. Default: the host's name."""

@@ -2,7 +2,7 @@
 
 /tidewater/<job>/generation           the membership that all workers agree on (GENERATION_VERSION)
 /tidewater/<job>/members/<member id>  one per living worker, bound to its lease (MEMBER_VERSION)
-/tidewater/<job>/secret               by which its workers authenticate to each other (SECRET_VERSION)
+/tidewater/<job>/secret               with which its workers authenticate to each other (SECRET_VERSION)
 /tidewater/<job>/finished             written once, at the end of the job (FINISHED_VERSION)
 
 The torchrun plug-in has its own (all RENDEZVOUS_VERSION):

@@ -104,7 +104,7 @@ class Hands:
             Conflict: The job has changed since it was read.
         """
         if status != job.status:
-            # A new job has no status, not even the zeros that an empty one reads as: somebody may wait for one of them.
+            # A new job has no status, not even the zeros that an empty one reads as: a client may wait for one of them.
             old = codec.status_object(job.status) if job.status.observed_generation else {}
             new = codec.status_object(status)
             await self.patch_status(about(job), job.resource_version, old, new)
@@ -121,7 +121,7 @@ class Hands:
         Raises:
             Conflict: The job has changed since.
             Refused: The job was stored under another definition, and breaks a rule of this one. The API server then
-                accepts no change that doesn't mend it; it compares a spec with the stored one only if the definition
+                accepts no change that doesn't correct it; it compares a spec with the stored one only if the definition
                 describes every field of it, and templates are not described.
                 https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-ratcheting
         """

@@ -161,7 +161,7 @@ class Controller:
     def _retry(self, key: Key, error: Exception, at_least: float = 0.0) -> None:
         seconds = self.work.failed(key, at_least=at_least)
         reason = f"{type(error).__name__}: {error}"
-        if isinstance(error, Conflict):  # somebody else has changed the job: its event is on the way
+        if isinstance(error, Conflict):  # another client has changed the job: its event is on the way
             self._log.debug("retry", job=str(key), seconds=seconds, reason=reason)
         elif isinstance(error, ClusterError):
             self._log.warning("retry", job=str(key), seconds=seconds, reason=reason)
@@ -217,7 +217,7 @@ class Controller:
             raise
 
     async def _tell_invalid(self, key: Key, problem: str) -> None:
-        """Write into a job that can't be read what to mend. It is looked at again when it changes."""
+        """Write into a job that can't be read what to correct. It is looked at again when it changes."""
         manifest = self.store.job(key)
         if manifest is None or manifest["metadata"].get("deletionTimestamp"):
             return
@@ -232,7 +232,7 @@ class Controller:
 
 
 def invalid_status(manifest: Manifest, problem: str, now: datetime) -> Manifest:
-    """Return the status of a job that can't be read: its present one, with the condition that says what to mend."""
+    """Return the status of a job that can't be read: its present one, with the condition that says what to correct."""
     status = manifest.get("status") or {}
     conditions = [each for each in status.get("conditions") or () if isinstance(each, dict)]
     before = next((each for each in conditions if each.get("type") == names.ConditionType.CREATED), {})
@@ -257,7 +257,7 @@ def invalid_status(manifest: Manifest, problem: str, now: datetime) -> Manifest:
 
 
 def _origin(error: Exception) -> str | None:
-    """Return the innermost line of code of an error that is nobody's fault but this program's."""
+    """Return the innermost line of code of an error in this program itself."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -88,7 +88,7 @@ def service(job: ElasticJob) -> Manifest:
 
 
 def owner_reference(job: ElasticJob) -> Manifest:
-    """Return the reference by which the garbage collector deletes an object after its job."""
+    """Return the reference that makes the garbage collector delete an object after its job."""
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.KIND,

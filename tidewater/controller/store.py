@@ -4,7 +4,7 @@
     view = store.view(key, now)     # a JobView, or None if there is no such job
 
 The mirrors keep as little as they can, since there may be thousands of jobs: of a job its JSON without
-`metadata.managedFields`, of a pod and a node what the decision reads, of a service nothing but whose it is.
+`metadata.managedFields`, of a pod and a node what the decision reads, of a service nothing but its owner.
 
 Whatever changes makes the jobs that it concerns due. What the controller itself has just written does not, since the
 reconciliation that wrote it decides again anyway.
@@ -121,7 +121,7 @@ class Store:
         self.services = Mirror(
             cluster, Source(SERVICES, namespace, SELECTOR), read_service, self._service_changed, report
         )
-        # Whoever may only read one namespace can't read nodes; the controller then learns less about doomed pods.
+        # A controller that may read only one namespace can't read nodes. It then learns less about doomed pods.
         self.nodes = Mirror(cluster, Source(NODES, optional=True), node_view, self._node_changed, report)
 
     @property
@@ -277,7 +277,7 @@ class Store:
         """Return the pod with what Karpenter says of why no node comes for it."""
         if pod.unschedulable_since is None:
             return pod
-        found = self._hearing.told(pod.uid, now)
+        found = self._hearing.explanation(pod.uid, now)
         if not found.reason:
             return pod
         return replace(

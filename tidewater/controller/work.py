@@ -77,12 +77,12 @@ class WorkQueue:
         return key
 
     def done(self, key: Key) -> None:
-        """Put back a key whose work succeeded."""
+        """Put back a key after its work succeeded."""
         self._failures.pop(key, None)
         self._release(key)
 
     def failed(self, key: Key, *, at_least: float = 0.0) -> float:
-        """Put back a key whose work failed; it is due again after a back-off.
+        """Put back a key after its work failed; it is due again after a back-off.
 
         Args:
             key: The key.

@@ -1,4 +1,4 @@
-"""ElasticJob: a training job whose number of workers may change while it runs.
+"""ElasticJob: a training job with a number of workers that may change while it runs.
 
     job = codec.job_of(object_from_the_api_server)
     job.bounds(names.WORKER)                    # (1, 3)

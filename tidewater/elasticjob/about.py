@@ -1,7 +1,7 @@
 """What the model says of a field: the text that `kubectl explain` shows, and the values that are accepted.
 
     backoff_limit: Annotated[int, About("Failures after which the job fails.", minimum=0)] = 20
-    fields_of(JobSpec)     # one Field for each, for whoever makes a schema or reads an object
+    fields_of(JobSpec)     # one Field for each, to make a schema or to read an object
 
 A field's type, its default and whether it is required come from the dataclass itself. The schema that the API server
 validates by and the reader that the controller uses are both made from these, so that they cannot differ.
@@ -73,7 +73,7 @@ class Field:
 
 @functools.cache
 def fields_of(model: type) -> tuple[Field, ...]:
-    """Return the fields of a dataclass whose annotations are `Annotated[..., About(...)]`."""
+    """Return the fields of a dataclass that is annotated with `Annotated[..., About(...)]`."""
     hints = typing.get_type_hints(model, include_extras=True)
     return tuple(_field(own, hints[own.name]) for own in dataclasses.fields(model))
 

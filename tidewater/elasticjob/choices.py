@@ -1,4 +1,4 @@
-"""Fields whose value is one of a few: those values."""
+"""The values of fields that accept one of a few."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Launcher(StrEnum):
 
 
 class SuccessPolicy(StrEnum):
-    """Whose success is the job's."""
+    """Which pods must succeed for the job to succeed."""
 
     RANK0 = "Rank0"
     ANY_WORKER = "AnyWorker"

@@ -67,8 +67,8 @@ def _schema() -> dict[str, object]:
     """Return the schema of the whole object; of metadata only what the rules name, since Kubernetes knows the rest."""
     return {
         "type": "object",
-        "description": "A training job whose number of workers may change, between minReplicas and maxReplicas, while"
-        " it runs.",
+        "description": "A training job. Its number of workers may change, between minReplicas and maxReplicas, while it"
+        " runs.",
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string"},

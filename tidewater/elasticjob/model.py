@@ -76,7 +76,7 @@ class ReplicaSpec:
     min_replicas: Annotated[
         int | None,
         About(
-            "Fewest pods of this type with which the job can run. Defaults to replicas. Not for Worker, whose"
+            "Fewest pods of this type with which the job can run. Defaults to replicas. Not for Worker: its"
             " minimum is spec.minReplicas.",
             minimum=0,
             maximum=MOST_REPLICAS,
@@ -85,7 +85,7 @@ class ReplicaSpec:
     max_replicas: Annotated[
         int | None,
         About(
-            "Most pods of this type. Defaults to replicas. Not for Worker, whose maximum is spec.maxReplicas.",
+            "Most pods of this type. Defaults to replicas. Not for Worker: its maximum is spec.maxReplicas.",
             minimum=0,
             maximum=MOST_REPLICAS,
         ),
@@ -113,8 +113,8 @@ class ReplicaSpec:
         About(
             "What happens after a container fails. Always and OnFailure: the kubelet restarts it in its pod. Never:"
             " its pod is not replaced. ExitCode: the pod is replaced if the exit code is 130, 137, 138, 143 or one of"
-            " retryableExitCodes; any other non-zero code is permanent. A pod that was evicted or preempted, or whose"
-            " node was lost, is always replaced. Overrides the template's own restartPolicy."
+            " retryableExitCodes; any other non-zero code is permanent. A pod that was evicted, preempted or lost"
+            " with its node is always replaced. Overrides the template's own restartPolicy."
         ),
     ] = RestartPolicy.EXIT_CODE
     retryable_exit_codes: Annotated[
@@ -252,9 +252,9 @@ class JobSpec:
     success_policy: Annotated[
         SuccessPolicy,
         About(
-            "Whose exit with 0 is the job's success. Rank0: that of pod 0 of type Master if there is one, else of"
-            " Worker. AnyWorker: that of any worker. AllWorkers: that of every worker. AllPods: that of every pod of"
-            " every type, but for those that failed for good if their type has its minimum without them."
+            "The pods that must exit with 0 for the job to succeed. Rank0: pod 0 of type Master if there is one, else"
+            " of Worker. AnyWorker: any worker. AllWorkers: every worker. AllPods: every pod of every type, but for"
+            " those that failed for good if their type has its minimum without them."
         ),
     ] = SuccessPolicy.RANK0
     restart_scope: Annotated[

@@ -41,8 +41,8 @@ LABEL_JOB_UID = "tidewater.dev/job-uid"
 """Of a pod: the uid of its job, which another job of the same name doesn't have."""
 
 LABEL_TIER = "tidewater.dev/tier"
-"""Of a pod of a type with `podNames: Successive`, whose index doesn't say it: whether it was made for the job's minimum
-(`CORE`) or above it (`SURGE`)."""
+"""Of a pod of a type with `podNames: Successive`: whether it was made for the job's minimum (`CORE`) or above it
+(`SURGE`), which its index doesn't say."""
 
 CORE = "core"
 SURGE = "surge"
@@ -139,7 +139,7 @@ def job_of_pod(name: str, type: str, index: int) -> str:
 
 
 def service_name(job: str) -> str:
-    """Return the name of the headless service by which the job's pods find each other."""
+    """Return the name of the headless service that gives the job's pods their names in DNS."""
     return job
 
 
@@ -149,10 +149,10 @@ def pod_labels(job: str, type: str, index: int) -> Mapping[str, str]:
 
 
 def type_labels(job: str, type: str) -> Mapping[str, str]:
-    """Return the labels by which the pods of one replica type are selected."""
+    """Return the labels that select the pods of one replica type."""
     return {**job_labels(job), LABEL_REPLICA_TYPE: type.lower()}
 
 
 def job_labels(job: str) -> Mapping[str, str]:
-    """Return the labels by which all pods of a job, and its service, are selected."""
+    """Return the labels that select all pods of a job, and its service."""
     return {LABEL_GROUP_NAME: GROUP, LABEL_JOB_NAME: job}

@@ -63,7 +63,7 @@ def immutable(key: str) -> dict[str, object]:
 
 
 def _quoted(text: str) -> str:
-    """Return a string literal of CEL, whose escapes are JSON's."""
+    """Return a string literal of CEL. Its escapes are those of JSON."""
     return json.dumps(text)
 
 

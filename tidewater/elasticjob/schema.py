@@ -32,7 +32,7 @@ def of(model: type, *, defaults: bool) -> dict[str, object]:
     """Return the schema of a dataclass.
 
     Args:
-        model: A dataclass whose fields are `Annotated[..., About(...)]`.
+        model: A dataclass with fields that are `Annotated[..., About(...)]`.
         defaults: Whether the API server fills in defaults. It should not in a status, where an absent field says that
             the controller has not looked yet.
     """

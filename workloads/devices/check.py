@@ -2,8 +2,8 @@
 
     GpuCheck("gpu-check", GpuCheckArgs(stack), platform.options(plugin, *worker_nodes))
 
-Nodes may be Ready and have no GPUs for Kubernetes: if the plug-in can't use the image's container runtime, if the driver
-is broken, or if it no longer supports the instance type. Then workers stay Pending, and `pulumi up` would
+Nodes may be Ready and have no GPUs for Kubernetes: if the plug-in can't use the image's container runtime, if the
+driver is broken, or if it no longer supports the instance type. Then workers stay Pending, and `pulumi up` would
 wait for them until its time-out. The job ends with a sentence instead, which Pulumi shows.
 
 It runs again when something changes that decides whether there are GPUs: the plug-in, the nodes' image, their types. It

@@ -1,4 +1,4 @@
-"""The command says of every check how it stands, and its exit code is 1 if something must be mended."""
+"""The command says of every check how it stands, and its exit code is 1 if something must be fixed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from tests.cli.doctor.places import Surroundings
 from tidewater.cli.doctor.app import entry, register, summary
 from tidewater.cli.doctor.checks import CHECKS
-from tidewater.cli.doctor.results import Check, fine, mend, note
+from tidewater.cli.doctor.results import Check, fine, fix, note
 from tidewater.cli.errors import Unreachable
 from tidewater.cli.session import Tools
 
@@ -20,16 +20,16 @@ CHECK = Check("This machine", "kubectl", lambda place: fine(""))
 
 def test_an_entry_has_the_finding_and_below_it_the_remedy() -> None:
     assert entry(CHECK, fine("kubectl 1.34.4")).plain == "  ✓ kubectl      kubectl 1.34.4"
-    assert entry(CHECK, mend("two\nlines", "mend it")).plain.splitlines() == [
+    assert entry(CHECK, fix("two\nlines", "fix it")).plain.splitlines() == [
         "  ✗ kubectl      two",
         "                 lines",
-        "                 → mend it",
+        "                 → fix it",
     ]
 
 
-def test_the_summary_counts_what_must_be_mended() -> None:
-    assert summary([fine(""), note("n"), mend("m", "r")]) == "1 thing to mend, 1 worth knowing."
-    assert summary([fine("")]) == "Nothing to mend, 0 things worth knowing."
+def test_the_summary_counts_what_must_be_fixed() -> None:
+    assert summary([fine(""), note("n"), fix("m", "r")]) == "1 thing to fix, 1 worth knowing."
+    assert summary([fine("")]) == "Nothing to fix, 0 things worth knowing."
 
 
 def test_every_check_depends_on_one_before_it_and_has_a_name_of_its_own() -> None:
@@ -39,7 +39,7 @@ def test_every_check_depends_on_one_before_it_and_has_a_name_of_its_own() -> Non
         assert not check.needs or check.needs in names[:index]
 
 
-def test_a_cluster_that_cannot_be_reached_is_one_thing_to_mend_and_not_ten(
+def test_a_cluster_that_cannot_be_reached_is_one_thing_to_fix_and_not_ten(
     here: Surroundings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     here.kubeconfig(token="t")
@@ -54,4 +54,4 @@ def test_a_cluster_that_cannot_be_reached_is_one_thing_to_mend_and_not_ten(
     assert "✗ API server   the API server can't be reached" in shown.stdout
     assert "→ Is it running?" in shown.stdout
     assert "- CRD          not checked, see API server" in shown.stdout
-    assert shown.stdout.splitlines()[-1].startswith("1 thing to mend")
+    assert shown.stdout.splitlines()[-1].startswith("1 thing to fix")

@@ -44,14 +44,14 @@ def lease(holder: str, version: int) -> dict[str, Any]:
 def test_the_api_server_is_named_with_its_version_and_an_old_one_must_be_upgraded(here: Surroundings) -> None:
     assert cluster.api_server(here.place).text == "Kubernetes v1.34.4 at https://cluster.test"
     here.cluster.paths["/version"] = json.dumps({"gitVersion": "v1.28.9-eks-1"})
-    assert cluster.api_server(here.place).outcome is Outcome.MEND
+    assert cluster.api_server(here.place).outcome is Outcome.FIX
 
 
 @pytest.mark.parametrize("page", ["<html>Sign in</html>", "", "[]"], ids=["html", "empty", "a-list"])
 def test_a_server_that_is_no_api_server_is_named(here: Surroundings, page: str) -> None:
     here.cluster.paths["/version"] = page
     found = cluster.api_server(here.place)
-    assert found.outcome is Outcome.MEND
+    assert found.outcome is Outcome.FIX
     assert found.text == "https://cluster.test does not answer as a Kubernetes API server does"
 
 
@@ -61,14 +61,14 @@ def test_rights_to_read_are_needed_and_each_other_one_for_its_commands(here: Sur
     one = cluster.rights(here.place)
     assert (one.outcome, "patch elasticjobs/scale (job scale)" in one.text) == (Outcome.NOTE, True)
     here.cluster.denied = {"list pods"}
-    assert cluster.rights(here.place).outcome is Outcome.MEND
+    assert cluster.rights(here.place).outcome is Outcome.FIX
 
 
 @pytest.mark.parametrize(
     ("nodes", "outcome"),
     [
-        pytest.param([], Outcome.MEND, id="none"),
-        pytest.param([node("a", ready=False)], Outcome.MEND, id="none-ready"),
+        pytest.param([], Outcome.FIX, id="none"),
+        pytest.param([node("a", ready=False)], Outcome.FIX, id="none-ready"),
         pytest.param([node("a"), node("b", ready=False)], Outcome.NOTE, id="one-lost"),
         pytest.param([node("a")], Outcome.FINE, id="ready"),
     ],
@@ -82,8 +82,8 @@ def test_nodes_must_be_ready(here: Surroundings, nodes: list[dict[str, Any]], ou
     ("nodes", "outcome"),
     [
         pytest.param([node("a")], Outcome.SKIPPED, id="no-gpus"),
-        pytest.param([node("a", kind="g5.xlarge")], Outcome.MEND, id="no-plug-in"),
-        pytest.param([node("a", kind="g5.xlarge", gpus=0)], Outcome.MEND, id="plug-in-sees-none"),
+        pytest.param([node("a", kind="g5.xlarge")], Outcome.FIX, id="no-plug-in"),
+        pytest.param([node("a", kind="g5.xlarge", gpus=0)], Outcome.FIX, id="plug-in-sees-none"),
         pytest.param([node("a", kind="g5.xlarge", gpus=1)], Outcome.FINE, id="offered"),
         pytest.param([node("a", kind="unknown", gpus=8)], Outcome.FINE, id="another-cloud"),
         pytest.param([node("a", kind="g4ad.xlarge")], Outcome.SKIPPED, id="amd"),
@@ -99,7 +99,7 @@ def test_the_efs_driver_is_needed_only_by_volumes_on_efs(here: Surroundings) -> 
     assert cluster.efs(here.place).outcome is Outcome.SKIPPED
     volume = {"metadata": {"name": "data"}, "spec": {"csi": {"driver": cluster.EFS_DRIVER}}}
     here.cluster.objects["persistentvolumes"] = [volume]
-    assert cluster.efs(here.place).outcome is Outcome.MEND
+    assert cluster.efs(here.place).outcome is Outcome.FIX
     here.cluster.objects["csidrivers"] = [{"metadata": {"name": cluster.EFS_DRIVER}}]
     here.cluster.objects["csinodes"] = [{"metadata": {"name": "a"}, "spec": {"drivers": None}}]
     assert cluster.efs(here.place).outcome is Outcome.NOTE
@@ -119,7 +119,7 @@ def installed(here: Surroundings) -> dict[str, Any]:
 
 def test_the_crd_must_be_installed(here: Surroundings) -> None:
     missing = operator.definition(here.place)
-    assert (missing.outcome, "tidewater install | kubectl apply" in missing.remedy) == (Outcome.MEND, True)
+    assert (missing.outcome, "tidewater install | kubectl apply" in missing.remedy) == (Outcome.FIX, True)
     installed(here)
     assert operator.definition(here.place).outcome is Outcome.FINE
 
@@ -133,7 +133,7 @@ def test_the_crd_of_another_version_is_found_by_the_field_that_differs(here: Sur
     fields["later"] = {"type": "string"}
     assert "properties.later" in operator.definition(here.place).text
     del fields["later"], fields["minReplicas"]
-    assert operator.definition(here.place).outcome is Outcome.MEND
+    assert operator.definition(here.place).outcome is Outcome.FIX
 
 
 def test_without_the_right_to_read_the_crd_it_is_enough_that_jobs_are_served(here: Surroundings) -> None:
@@ -145,8 +145,8 @@ def test_without_the_right_to_read_the_crd_it_is_enough_that_jobs_are_served(her
 @pytest.mark.parametrize(
     ("deployments", "outcome"),
     [
-        pytest.param([], Outcome.MEND, id="not-installed"),
-        pytest.param([deployment(0)], Outcome.MEND, id="none-ready"),
+        pytest.param([], Outcome.FIX, id="not-installed"),
+        pytest.param([deployment(0)], Outcome.FIX, id="none-ready"),
         pytest.param([deployment(1)], Outcome.NOTE, id="one-of-two"),
         pytest.param([deployment(2)], Outcome.FINE, id="ready"),
     ],
@@ -192,7 +192,7 @@ def test_a_controller_that_the_user_may_not_see_is_not_called_missing(here: Surr
 def test_a_leader_is_known_by_its_renewals_and_not_by_its_clock(here: Surroundings) -> None:
     here.cluster.objects |= {"deployments": [deployment(2)], "leases": [lease("controller-a", 1)]}
     stale = operator.leader(here.place)
-    assert (stale.outcome, "is not renewed" in stale.text) == (Outcome.MEND, True)
+    assert (stale.outcome, "is not renewed" in stale.text) == (Outcome.FIX, True)
 
     def renewals() -> Any:
         yield
@@ -205,4 +205,4 @@ def test_a_leader_is_known_by_its_renewals_and_not_by_its_clock(here: Surroundin
 
 def test_without_a_lease_nobody_leads(here: Surroundings) -> None:
     here.cluster.objects["deployments"] = [deployment(2)]
-    assert operator.leader(here.place).outcome is Outcome.MEND
+    assert operator.leader(here.place).outcome is Outcome.FIX

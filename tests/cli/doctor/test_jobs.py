@@ -42,7 +42,7 @@ def test_the_etcd_of_a_job_must_be_a_service_with_ready_pods(here: Surroundings,
     here.cluster.objects["elasticjobs"] = [with_endpoint(endpoint)]
     missing = jobs.etcd(here.place)
     if endpoint != "http://etcd.training:2379":  # this could be a host outside the cluster
-        assert (missing.outcome, "no Service training/etcd" in missing.text) == (Outcome.MEND, True)
+        assert (missing.outcome, "no Service training/etcd" in missing.text) == (Outcome.FIX, True)
     here.cluster.objects |= {"services": [service()], "endpointslices": [endpoints(ready=False)]}
     assert "no ready pod" in jobs.etcd(here.place).text
     here.cluster.objects["endpointslices"].append(endpoints(ready=None))
@@ -74,7 +74,7 @@ def test_jobs_that_need_no_etcd_any_more_are_not_asked_for_one(here: Surrounding
 def test_without_jobs_the_stacks_own_etcd_is_checked(here: Surroundings) -> None:
     own = {labels.COMPONENT: labels.COMPONENT_ETCD}
     here.cluster.objects["services"] = [service(**own)]
-    assert jobs.etcd(here.place).outcome is Outcome.MEND
+    assert jobs.etcd(here.place).outcome is Outcome.FIX
 
 
 CREATED = {"type": "Created", "status": "True", "reason": "ElasticJobCreated", "message": "ElasticJob j is created."}
@@ -86,7 +86,7 @@ def test_a_core_worker_without_room_stops_the_job_and_a_surge_worker_does_not(he
     assert (surge.outcome, "1 Insufficient cpu" in surge.text) == (Outcome.NOTE, True)
     here.cluster.objects["pods"] = [unschedulable(0), unschedulable(1)]
     core = jobs.waiting(here.place)
-    assert core.outcome is Outcome.MEND
+    assert core.outcome is Outcome.FIX
     assert "tidewater job scale digits" in core.remedy
 
 
@@ -102,16 +102,16 @@ def test_a_worker_for_which_no_node_comes_is_told_in_karpenters_words_with_their
     assert (found.outcome, "higher quota" in found.remedy) == (Outcome.NOTE, True)
 
 
-def test_what_is_wrong_with_karpenters_set_up_is_not_to_be_mended_in_the_job(here: Surroundings) -> None:
+def test_what_is_wrong_with_karpenters_set_up_is_not_to_be_fixed_in_the_job(here: Surroundings) -> None:
     said = "0 of 2 workers run: 2 found no room (AMINotFound). Karpenter: EC2NodeClass workers isn't ready: no AMI."
     told = {"type": "Running", "status": "False", "message": said}
     waits = job(waiting="AMINotFound", conditions=[CREATED, told])
     here.cluster.objects |= {"elasticjobs": [waits], "pods": [unschedulable(0), unschedulable(1)]}
     found = jobs.waiting(here.place)
-    assert (found.outcome, "ec2nodeclasses" in found.remedy) == (Outcome.MEND, True)
+    assert (found.outcome, "ec2nodeclasses" in found.remedy) == (Outcome.FIX, True)
 
 
-def test_a_core_worker_whose_node_starts_has_nothing_to_be_mended(here: Surroundings) -> None:
+def test_a_core_worker_whose_node_starts_has_nothing_to_be_fixed(here: Surroundings) -> None:
     here.cluster.objects |= {"elasticjobs": [job(waiting="NodeStarting")], "pods": [unschedulable(0)]}
     found = jobs.waiting(here.place)
     assert (found.outcome, "kubectl describe nodeclaims" in found.remedy) == (Outcome.NOTE, True)
@@ -131,7 +131,7 @@ def test_an_image_that_cannot_be_pulled_is_told_with_the_words_of_the_kubelet(he
         "pods": [pod(0, phase="Pending", containerStatuses=[waits])],
     }
     found = jobs.waiting(here.place)
-    assert (found.outcome, 'image "x" not found' in found.text) == (Outcome.MEND, True)
+    assert (found.outcome, 'image "x" not found' in found.text) == (Outcome.FIX, True)
     assert "imagePullSecrets" in found.remedy
 
 
@@ -146,7 +146,7 @@ def test_a_queued_and_an_invalid_job_say_why(here: Surroundings) -> None:
         True,
     )
     here.cluster.objects["elasticjobs"] = [queued, invalid]
-    assert jobs.waiting(here.place).outcome is Outcome.MEND
+    assert jobs.waiting(here.place).outcome is Outcome.FIX
     assert "spec.sizes: 9" in jobs.waiting(here.place).text
 
 

@@ -25,7 +25,7 @@ def test_a_missing_pulumi_must_be_installed_only_where_the_stack_is_deployed_fro
     assert machine.pulumi(here.place).outcome is Outcome.NOTE
     here.program()
     missing = machine.pulumi(here.place)
-    assert missing.outcome is Outcome.MEND
+    assert missing.outcome is Outcome.FIX
     assert "pulumi.com/docs/install" in missing.remedy
 
 
@@ -42,7 +42,7 @@ def test_the_aws_cli_is_needed_where_the_kubeconfig_logs_in_with_it(here: Surrou
     here.kubeconfig(token="t")
     assert machine.aws(here.place).outcome is Outcome.NOTE
     here.kubeconfig(**EKS)
-    assert machine.aws(here.place).outcome is Outcome.MEND
+    assert machine.aws(here.place).outcome is Outcome.FIX
 
 
 def test_a_kubeconfig_is_needed_and_its_login_program_too(here: Surroundings) -> None:
@@ -53,14 +53,14 @@ def test_a_kubeconfig_is_needed_and_its_login_program_too(here: Surroundings) ->
     assert (found.outcome, found.text) == (Outcome.FINE, "context test, namespace training, https://cluster.test")
     here.kubeconfig(exec={"command": "gke-plugin", "apiVersion": "client.authentication.k8s.io/v1"})
     missing = machine.kubeconfig_names_a_cluster(here.place)
-    assert (missing.outcome, "gke-plugin" in missing.remedy) == (Outcome.MEND, True)
+    assert (missing.outcome, "gke-plugin" in missing.remedy) == (Outcome.FIX, True)
 
 
 def test_the_account_is_checked_only_where_one_is_used(here: Surroundings) -> None:
     assert account.credentials(here.place).outcome is Outcome.SKIPPED
     here.kubeconfig(**EKS)
     refused = account.credentials(here.place)
-    assert (refused.outcome, "aws configure" in refused.remedy) == (Outcome.MEND, True)
+    assert (refused.outcome, "aws configure" in refused.remedy) == (Outcome.FIX, True)
     here.answers[IDENTITY] = '{"Arn": "arn:aws:iam::123456789012:user/ann"}'
     assert account.credentials(here.place).text == "arn:aws:iam::123456789012:user/ann"
 

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.doctor.places import Surroundings
 from tests.cli.top.fakes import forbidden
 from tidewater.cli.doctor.place import Place
-from tidewater.cli.doctor.results import Check, Outcome, Result, fine, mend, note
+from tidewater.cli.doctor.results import Check, Outcome, Result, fine, fix, note
 from tidewater.cli.doctor.run import results_of
 from tidewater.cli.errors import CliError
 
@@ -22,7 +22,7 @@ def test_results_come_in_the_order_of_the_list_although_a_later_check_ends_first
     second_has_ended = threading.Event()
 
     def first(place: Place) -> Result:
-        return fine("waited") if second_has_ended.wait(60) else mend("alone", "")
+        return fine("waited") if second_has_ended.wait(60) else fix("alone", "")
 
     def second(place: Place) -> Result:
         second_has_ended.set()
@@ -49,7 +49,7 @@ def test_a_check_that_hangs_is_skipped_after_its_own_time(here: Surroundings) ->
 @pytest.mark.parametrize(
     ("result", "outcome"),
     [
-        pytest.param(mend("broken", "mend it"), Outcome.SKIPPED, id="mend"),
+        pytest.param(fix("broken", "fix it"), Outcome.SKIPPED, id="fix"),
         pytest.param(note("half"), Outcome.FINE, id="note"),
         pytest.param(fine("whole"), Outcome.FINE, id="fine"),
     ],
@@ -68,7 +68,7 @@ def test_a_missing_right_is_no_failure_and_another_error_is_one_with_its_remedy(
 
     found = outcomes([Check("s", "refused", refused), Check("s", "broken", broken)], here.place)
     assert found["refused"].outcome is Outcome.SKIPPED
-    assert found["broken"] == mend("no answer", "ask again")
+    assert found["broken"] == fix("no answer", "ask again")
 
 
 def test_a_defect_of_a_check_is_not_hidden(here: Surroundings) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.controller.fakes import karpenter
 from tests.controller.fakes.karpenter import LAUNCHED, NO_SUBNETS, POOL_UNREADY, READY, REFUSED, UNTRIED, condition
 from tidewater.controller.provisioning.conditions import NOT_READY, launch, node_class, unready
-from tidewater.controller.provisioning.messages import Told
+from tidewater.controller.provisioning.messages import Explanation
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,8 @@ def test_a_node_claim_says_why_it_is_refused(conditions: tuple[dict[str, Any], .
 
 def test_what_karpenter_has_not_looked_at_has_no_cause() -> None:
     bare = {"kind": "NodePool", "metadata": {"name": "workers"}}
-    assert (unready(bare), launch(bare), node_class(bare)) == (Told(), Told(), "")
-    assert unready(karpenter.node_class(READY)) == Told()
+    assert (unready(bare), launch(bare), node_class(bare)) == (Explanation(), Explanation(), "")
+    assert unready(karpenter.node_class(READY)) == Explanation()
 
 
 def test_only_the_conditions_that_are_a_cause_are_named() -> None:

@@ -1,4 +1,4 @@
-"""When Karpenter is listened to, and of which pods something else is told."""
+"""When Karpenter's events are watched, and for which pods the explanation changes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tidewater.controller.cluster.errors import ClusterError, NotFound, Refused
 from tidewater.controller.cluster.mirror import Key
 from tidewater.controller.provisioning.conditions import NOT_READY
 from tidewater.controller.provisioning.event_watch import REMEMBERED, EventWatch
-from tidewater.controller.provisioning.messages import LIMITS, Told
+from tidewater.controller.provisioning.messages import LIMITS, Explanation
 from tidewater.elasticjob.names import NODE_STARTING
 
 KINDS = (EVENTS, NODE_CLAIMS, NODE_POOLS, NODE_CLASSES)
@@ -46,7 +46,7 @@ UID = f"uid-{KEY.name}"
 
 
 class Desk:
-    """A hearing of a fake API server, and the pods of which something else may be told."""
+    """A watch on a fake API server, and the pods with an explanation that may have changed."""
 
     def __init__(self, error: Callable[[Kind], ClusterError | None] = lambda kind: None) -> None:
         self.api = Api()
@@ -82,11 +82,11 @@ class Desk:
         else:
             self.api.create(kind, manifest)
 
-    def told(self, seconds: float = 60) -> str:
-        return self.hearing.told(UID, at(seconds)).reason
+    def explanation(self, seconds: float = 60) -> str:
+        return self.hearing.explanation(UID, at(seconds)).reason
 
     def why(self, seconds: float = 60) -> str:
-        return self.hearing.told(UID, at(seconds)).why
+        return self.hearing.explanation(UID, at(seconds)).why
 
     def watches(self, kind: Kind) -> int:
         return sum(call.verb == "watch" and call.kind == kind for call in self.api.calls)
@@ -110,7 +110,7 @@ def test_while_pods_wait_one_watch_of_each_kind_hears_also_what_was_said_before(
             desk.hearing.waits(Key("training", f"pod-{number}"), f"uid-{number}", True)
         desk.wait()
         await asyncio.sleep(10)
-        assert (desk.told(), desk.changed) == (LIMITS, [str(KEY)])
+        assert (desk.explanation(), desk.changed) == (LIMITS, [str(KEY)])
         assert sorted(map(str, desk.api.calls)) == sorted(f"watch {kind.plural} " for kind in KINDS)
 
     virtual.run(main())
@@ -124,7 +124,7 @@ def test_a_shortage_reaches_the_pods_of_its_node_claim_whichever_event_comes_fir
         for each in events:
             desk.say(each)
             await asyncio.sleep(1)
-        return desk.told()
+        return desk.explanation()
 
     events = (nominated("workers-x7k2p"), short(NO_QUOTA, 1), short(NO_CAPACITY, 2, claim="other-1"))
     assert virtual.run(main(*events)) == "VcpuLimitExceeded"
@@ -141,7 +141,7 @@ def test_other_events_and_those_of_others_change_nothing() -> None:
             event("Evicted", "Evicted pod: Underutilized"),
         )
         await asyncio.sleep(5)
-        assert (desk.told(), desk.changed) == ("", [])
+        assert (desk.explanation(), desk.changed) == ("", [])
 
     virtual.run(main())
 
@@ -153,7 +153,7 @@ def test_a_pod_that_has_found_room_is_forgotten_and_the_watch_ends() -> None:
         desk.say(failed(LIMIT))
         await asyncio.sleep(5)
         desk.wait(False)
-        assert desk.told() == ""
+        assert desk.explanation() == ""
         desk.say(event("Evicted", "anything", 1))  # the next event ends the watch
         await asyncio.sleep(1000)
         assert [desk.watches(kind) for kind in KINDS] == [1, 1, 1, 1]
@@ -175,7 +175,7 @@ def test_a_watch_that_is_too_old_begins_with_the_events_that_exist() -> None:
         desk.api.compact()
         desk.api.down = False
         await asyncio.sleep(30)
-        assert desk.told() == LIMITS
+        assert desk.explanation() == LIMITS
 
     virtual.run(main())
 
@@ -207,13 +207,13 @@ def test_a_node_claim_that_the_cloud_refuses_says_why_until_it_has_an_instance()
         desk.put(NODE_CLAIMS, claim("workers-a", UNTRIED))
         desk.say(nominated("workers-a"))
         await asyncio.sleep(5)
-        assert desk.told() == NODE_STARTING
+        assert desk.explanation() == NODE_STARTING
         desk.put(NODE_CLAIMS, claim("workers-a", REFUSED))
         await asyncio.sleep(5)
-        assert (desk.told(), desk.why()) == ("Unauthorized", REFUSED["message"])
+        assert (desk.explanation(), desk.why()) == ("Unauthorized", REFUSED["message"])
         desk.put(NODE_CLAIMS, claim("workers-a", LAUNCHED))
         await asyncio.sleep(5)
-        assert desk.told() == NODE_STARTING
+        assert desk.explanation() == NODE_STARTING
         assert desk.changed == 3 * [str(KEY)]
 
     virtual.run(main())
@@ -230,8 +230,8 @@ def test_the_next_node_claim_has_to_last_before_a_node_is_on_its_way_again() -> 
         desk.put(NODE_CLAIMS, claim("workers-b", UNTRIED))
         desk.say(nominated("workers-b", 300))
         await asyncio.sleep(5)
-        assert desk.told(301) == "Unauthorized"
-        assert desk.told(320) == NODE_STARTING
+        assert desk.explanation(301) == "Unauthorized"
+        assert desk.explanation(320) == NODE_STARTING
 
     virtual.run(main())
 
@@ -245,7 +245,7 @@ def test_a_node_claim_that_was_deleted_brings_no_node() -> None:
         await asyncio.sleep(5)
         desk.api.delete(Ref(NODE_CLAIMS, None, "workers-a"))
         await asyncio.sleep(5)
-        assert (desk.told(), desk.changed) == ("", 2 * [str(KEY)])
+        assert (desk.explanation(), desk.changed) == ("", 2 * [str(KEY)])
 
     virtual.run(main())
 
@@ -261,14 +261,14 @@ def test_if_no_node_pool_is_ready_its_node_class_says_why() -> None:
         )
         desk.put(NODE_CLASSES, node_class(*NO_SUBNETS))
         await asyncio.sleep(5)
-        assert (desk.told(), desk.why()) == (
+        assert (desk.explanation(), desk.why()) == (
             "SubnetsNotFound",
             "EC2NodeClass workers isn't ready: SubnetsReady: SubnetSelector did not match any Subnets",
         )
         desk.put(NODE_CLASSES, node_class(READY))
         desk.put(NODE_POOLS, pool(READY))
         await asyncio.sleep(5)
-        assert desk.told() == ""
+        assert desk.explanation() == ""
         assert set(desk.changed) == {str(KEY)}
 
     virtual.run(main())
@@ -281,10 +281,10 @@ def test_a_node_pool_that_is_not_ready_is_named_beside_why_the_others_do_not_fit
         desk.put(NODE_POOLS, pool(READY, name="others"))
         desk.put(NODE_POOLS, pool(*POOL_UNREADY))
         await asyncio.sleep(5)
-        assert desk.told() == ""
+        assert desk.explanation() == ""
         desk.say(failed(NO_OFFERING))
         await asyncio.sleep(5)
-        assert desk.told() == "FailedScheduling"
+        assert desk.explanation() == "FailedScheduling"
         assert desk.why().startswith("NodePool workers isn't ready: NodeClassReady: ")
         assert "no instance type has the required offering" in desk.why()
 
@@ -297,13 +297,13 @@ def test_node_pools_that_bring_no_nodes_for_pods_do_not_count() -> None:
         desk.wait()
         desk.put(NODE_POOLS, pool(READY, name="static", replicas=3))
         await asyncio.sleep(5)
-        assert desk.told() == ""
+        assert desk.explanation() == ""
         desk.put(NODE_POOLS, pool(*POOL_UNREADY))
         await asyncio.sleep(5)
-        assert desk.told() == NOT_READY
+        assert desk.explanation() == NOT_READY
         desk.api.delete(Ref(NODE_POOLS, None, "workers"))
         await asyncio.sleep(5)
-        assert desk.told() == ""
+        assert desk.explanation() == ""
 
     virtual.run(main())
 
@@ -315,7 +315,7 @@ def test_only_the_last_pods_are_remembered() -> None:
         for number in range(REMEMBERED + 1):
             desk.say(event("FailedScheduling", LIMIT, name=f"pod-{number}"))
         await asyncio.sleep(5)
-        assert desk.hearing.told("uid-pod-0", START) == Told()
-        assert desk.hearing.told(f"uid-pod-{REMEMBERED}", START).reason == LIMITS
+        assert desk.hearing.explanation("uid-pod-0", START) == Explanation()
+        assert desk.hearing.explanation(f"uid-pod-{REMEMBERED}", START).reason == LIMITS
 
     virtual.run(main())

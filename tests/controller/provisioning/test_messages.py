@@ -24,15 +24,15 @@ from tidewater.controller.provisioning.messages import (
     SETTLE,
     SHORTAGE,
     STALE,
+    Explanation,
     Record,
     Said,
-    Told,
     claim_of,
+    explanation,
     heard,
     latest,
     refused,
     shortage,
-    told,
 )
 from tidewater.elasticjob.names import NODE_STARTING
 
@@ -46,16 +46,16 @@ def after(*events: dict[str, Any], shortages: Said | None = None) -> Record:
 
 
 def test_a_pod_of_which_karpenter_says_nothing_has_no_cause() -> None:
-    assert told(Record(key=KEY), START) == Told()
+    assert explanation(Record(key=KEY), START) == Explanation()
 
 
 def test_an_instance_type_that_does_not_exist_is_told_in_karpenters_words() -> None:
-    found = told(after(failed(NO_OFFERING)), at(60))
+    found = explanation(after(failed(NO_OFFERING)), at(60))
     assert (found.reason, found.why) == ("FailedScheduling", NO_OFFERING.removeprefix("Failed to schedule pod, "))
 
 
 def test_a_limit_of_the_node_pool_is_told_apart() -> None:
-    assert told(after(failed(LIMIT)), at(60)).reason == LIMITS
+    assert explanation(after(failed(LIMIT)), at(60)).reason == LIMITS
 
 
 @pytest.mark.parametrize(
@@ -71,33 +71,33 @@ def test_a_limit_of_the_node_pool_is_told_apart() -> None:
     ],
 )
 def test_a_shortage_is_named_by_ec2s_first_error_code(message: str, code: str) -> None:
-    found = shortage(short(message)).told
+    found = shortage(short(message)).explanation
     assert found.reason == code
     assert found.why == message.removeprefix("NodeClaim workers-x7k2p event: ")
 
 
 def test_a_node_is_on_its_way_from_when_a_node_claim_was_made() -> None:
-    assert told(after(nominated("workers-a")), START).reason == NODE_STARTING
-    assert told(after(failed(LIMIT), nominated("workers-a", 60)), at(60) + SETTLE).reason == NODE_STARTING
+    assert explanation(after(nominated("workers-a")), START).reason == NODE_STARTING
+    assert explanation(after(failed(LIMIT), nominated("workers-a", 60)), at(60) + SETTLE).reason == NODE_STARTING
 
 
 def test_no_node_is_on_its_way_whose_node_claim_is_gone() -> None:
-    assert told(after(nominated("workers-a")), START, gone=True) == Told()
-    found = told(after(failed(LIMIT), nominated("workers-a", 60)), at(60) + SETTLE, gone=True)
+    assert explanation(after(nominated("workers-a")), START, gone=True) == Explanation()
+    found = explanation(after(failed(LIMIT), nominated("workers-a", 60)), at(60) + SETTLE, gone=True)
     assert found.reason == LIMITS
 
 
 def test_why_a_node_claim_is_refused_holds_while_karpenter_places_the_pod_on_it() -> None:
-    denied = Said(START, Told("Unauthorized", "no identity-based policy allows it"))
+    denied = Said(START, Explanation("Unauthorized", "no identity-based policy allows it"))
     record = refused(after(nominated("workers-a", 1)), denied)
     again = heard(record, nominated("workers-a", 130), denied)
-    assert [told(each, at(131)).reason for each in (record, again)] == ["Unauthorized", "Unauthorized"]
+    assert [explanation(each, at(131)).reason for each in (record, again)] == ["Unauthorized", "Unauthorized"]
 
 
 def test_after_a_failed_attempt_the_next_one_has_to_last_before_it_is_told() -> None:
     lacks = shortage(short(NO_QUOTA, 1))
     record = after(nominated("workers-x7k2p"), nominated("workers-b", 200), shortages=lacks)
-    soon, later = told(record, at(202)), told(record, at(200) + SETTLE)
+    soon, later = explanation(record, at(202)), explanation(record, at(200) + SETTLE)
     assert (soon.reason, soon.until) == ("VcpuLimitExceeded", at(200) + SETTLE)
     assert later.reason == NODE_STARTING
 
@@ -105,16 +105,16 @@ def test_after_a_failed_attempt_the_next_one_has_to_last_before_it_is_told() -> 
 def test_a_shortage_says_more_than_that_there_is_no_offering_while_karpenter_does_not_try_it() -> None:
     lacks = shortage(short(NO_QUOTA, 1))
     recent = after(nominated("workers-x7k2p"), failed(NO_OFFERING, 100), shortages=lacks)
-    assert told(recent, at(101)).reason == "VcpuLimitExceeded"
+    assert explanation(recent, at(101)).reason == "VcpuLimitExceeded"
     long_ago = after(nominated("workers-x7k2p"), failed(LIMIT, 2 + SHORTAGE.total_seconds()), shortages=lacks)
-    assert told(long_ago, at(3) + SHORTAGE).reason == LIMITS
+    assert explanation(long_ago, at(3) + SHORTAGE).reason == LIMITS
 
 
 def test_what_karpenter_no_longer_repeats_is_not_told() -> None:
     for record, reason in ((after(failed(LIMIT)), LIMITS), (after(nominated("workers-a")), NODE_STARTING)):
-        last = told(record, START + STALE - timedelta(seconds=1))
+        last = explanation(record, START + STALE - timedelta(seconds=1))
         assert (last.reason, last.until) == (reason, START + STALE)
-        assert told(record, START + STALE) == Told()
+        assert explanation(record, START + STALE) == Explanation()
 
 
 def test_events_may_come_in_any_order() -> None:
@@ -126,11 +126,13 @@ def test_why_no_instance_type_fits_is_told_in_the_newest_words() -> None:
     """Who has mended one thing must see what the next one is."""
     events = [failed(NO_OFFERING), failed("Failed to schedule pod, did not tolerate taint", 300)]
     for each in (events, events[::-1]):
-        assert told(after(*each), at(301)).why == "did not tolerate taint"
+        assert explanation(after(*each), at(301)).why == "did not tolerate taint"
 
 
 def test_the_same_shortage_keeps_its_words() -> None:
-    first, second = (Said(at(seconds), Told("VcpuLimitExceeded", words)) for seconds, words in ((0, "a"), (200, "b")))
-    assert latest(first, second) == latest(second, first) == Said(at(200), Told("VcpuLimitExceeded", "a"))
-    other = Said(at(300), Told("InsufficientInstanceCapacity", "c"))
+    first, second = (
+        Said(at(seconds), Explanation("VcpuLimitExceeded", words)) for seconds, words in ((0, "a"), (200, "b"))
+    )
+    assert latest(first, second) == latest(second, first) == Said(at(200), Explanation("VcpuLimitExceeded", "a"))
+    other = Said(at(300), Explanation("InsufficientInstanceCapacity", "c"))
     assert latest(second, other) == other

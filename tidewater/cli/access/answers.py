@@ -32,7 +32,7 @@ _TOO_MANY = 429
 def error_of(code: int, text: str, kind: Kind | None) -> ClusterError:
     """Return the error of an answer that is no success.
 
-    A kind that the API server does not know is answered without a `Status` object: there is nobody to make one.
+    A kind that the API server does not know is answered without a `Status` object.
     """
     status = _status(text)
     if status is None:

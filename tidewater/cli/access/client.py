@@ -95,7 +95,7 @@ def _auth(connection: Connection, user: models.User) -> httpx2.Auth | None:
 
 
 def _impersonation(user: Section) -> list[tuple[bytes, bytes]]:
-    """Return the headers by which the user acts as another one, who may have fewer rights.
+    """Return the headers with which the user acts as another user, who may have fewer rights.
 
     https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation
 

@@ -191,7 +191,7 @@ def _is_file(path: Path) -> bool:
     """Return whether there is such a file. Unlike `Path.is_file`, do so on every Python for a closed directory too.
 
     Raises:
-        NoKubeconfig: nobody can tell.
+        NoKubeconfig: the file system doesn't answer.
     """
     try:
         return stat.S_ISREG(path.stat().st_mode)

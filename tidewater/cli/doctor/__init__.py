@@ -1,6 +1,6 @@
 """`tidewater doctor`: what is missing or wrong on this machine, in this account and on this cluster, with remedies.
 
-results    what a check says: fine, worth knowing, to be mended, or skipped
+results    what a check says: fine, worth knowing, to be fixed, or skipped
 place      what the checks look at: tools, environment, the cluster
 checks     the list of all checks
 machine    Python, pulumi, kubectl, aws, the kubeconfig

@@ -11,7 +11,7 @@ from functools import partial
 
 from tidewater.cli.doctor.machine import logs_in_with_aws
 from tidewater.cli.doctor.place import Ended, Place
-from tidewater.cli.doctor.results import Result, fine, mend, note, skipped
+from tidewater.cli.doctor.results import Result, fine, fix, note, skipped
 from tidewater.cli.parallel import at_once
 
 QUOTAS = {
@@ -35,7 +35,7 @@ def credentials(place: Place) -> Result:
         return skipped("the AWS CLI is not installed")
     ended = place.tools.run("aws", "sts", "get-caller-identity", "--output", "json")
     if ended.code != 0:
-        return mend(
+        return fix(
             f"AWS does not accept the credentials, or there are none: {ended.reason}",
             "Log in: `aws configure`, `aws sso login`, or AWS_PROFILE.",
         )

@@ -1,6 +1,6 @@
 """`tidewater doctor`: runs the checks and prints what they say.
 
-Exit code 1 if something must be mended, else 0; also if a check could not be done.
+Exit code 1 if something must be fixed, else 0; also if a check could not be done.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tidewater.cli.show import plural
 _MARKS = {
     Outcome.FINE: ("✓", "green"),
     Outcome.NOTE: ("!", "yellow"),
-    Outcome.MEND: ("✗", "bold red"),
+    Outcome.FIX: ("✗", "bold red"),
     Outcome.SKIPPED: ("-", "dim"),
 }
-_TEXT_STYLES = {Outcome.FINE: "", Outcome.NOTE: "", Outcome.MEND: "bold", Outcome.SKIPPED: "dim"}
+_TEXT_STYLES = {Outcome.FINE: "", Outcome.NOTE: "", Outcome.FIX: "bold", Outcome.SKIPPED: "dim"}
 _NAME_COLUMNS = 13
 
 
@@ -39,9 +39,9 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(session: Session) -> None:
-    """Say what is missing or wrong on this machine, in this account and on this cluster, and how to mend it.
+    """Say what is missing or wrong on this machine, in this account and on this cluster, and how to fix it.
 
-    It changes nothing. Exit code 1: something must be mended.
+    It changes nothing. Exit code 1: something must be fixed.
     """
     place = Place(
         tools=RealTools(),
@@ -60,7 +60,7 @@ def doctor(session: Session) -> None:
             section = check.section
         session.out.print(entry(check, result))
     session.out.print(Text(summary(found)))
-    if any(result.outcome is Outcome.MEND for result in found):
+    if any(result.outcome is Outcome.FIX for result in found):
         raise typer.Exit(EXIT_ERROR)
 
 
@@ -93,6 +93,6 @@ def entry(check: Check, result: Result) -> Text:
 def summary(results: Sequence[Result]) -> str:
     """Return the last line."""
     counts = Counter(result.outcome for result in results)
-    if counts[Outcome.MEND]:
-        return f"{plural(counts[Outcome.MEND], 'thing')} to mend, {counts[Outcome.NOTE]} worth knowing."
-    return f"Nothing to mend, {plural(counts[Outcome.NOTE], 'thing')} worth knowing."
+    if counts[Outcome.FIX]:
+        return f"{plural(counts[Outcome.FIX], 'thing')} to fix, {counts[Outcome.NOTE]} worth knowing."
+    return f"Nothing to fix, {plural(counts[Outcome.NOTE], 'thing')} worth knowing."

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tidewater.cli.doctor.place import Place
-from tidewater.cli.doctor.results import Result, fine, mend, note, skipped
+from tidewater.cli.doctor.results import Result, fine, fix, note, skipped
 from tidewater.cli.errors import CliError
 from tidewater.cli.kube import ACCESS_REVIEWS, NODES, Kind, Object
 from tidewater.cli.parallel import at_once
@@ -73,7 +73,7 @@ def api_server(place: Place) -> Result:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        return mend(
+        return fix(
             f"{place.cluster.server} does not answer as a Kubernetes API server does",
             "A proxy or a login page may answer for it. Correct `server` in the kubeconfig, or choose another context "
             "with --context.",
@@ -81,7 +81,7 @@ def api_server(place: Place) -> Result:
     version = str(found.get("gitVersion", ""))
     numbers = re.match(r"v(\d+)\.(\d+)", version)
     if numbers and (int(numbers[1]), int(numbers[2])) < OLDEST_KUBERNETES:
-        return mend(
+        return fix(
             f"Kubernetes {version} is older than {'.'.join(map(str, OLDEST_KUBERNETES))}, "
             "which is the first to check an ElasticJob's rules",
             "Upgrade the cluster: https://docs.aws.amazon.com/eks/latest/userguide/update-cluster.html",
@@ -98,7 +98,7 @@ def rights(place: Place) -> Result:
     unknown = [answer for answer in answers if isinstance(answer, CliError)]
     if denied:
         listed = "; ".join(f"{each} ({each.commands})" for each in denied)
-        say = mend if any(each in READING for each in denied) else note
+        say = fix if any(each in READING for each in denied) else note
         return say(
             f"not allowed in namespace {namespace}: {listed}",
             f"Ask the cluster's administrator for a RoleBinding in {namespace} to a role with these rights.",
@@ -129,11 +129,11 @@ def nodes(place: Place) -> Result:
     """Check that there are nodes, and that they are ready."""
     found = place.cluster.list(NODES).items
     if not found:
-        return mend("the cluster has no nodes", "Add a node group; with the stack, `pulumi up` does it.")
+        return fix("the cluster has no nodes", "Add a node group; with the stack, `pulumi up` does it.")
     lost = [node["metadata"]["name"] for node in found if not is_ready(node)]
     remedy = f"`kubectl describe node {lost[0]}` says why." if lost else ""
     if len(lost) == len(found):
-        return mend(f"none of {plural(len(found), 'node')} is ready", remedy)
+        return fix(f"none of {plural(len(found), 'node')} is ready", remedy)
     if lost:
         return note(f"{len(found) - len(lost)} of {plural(len(found), 'node')} ready, not {', '.join(lost)}", remedy)
     return fine(f"{plural(len(found), 'node')}, all ready")
@@ -157,7 +157,7 @@ def gpu_result(nodes: Iterable[Object]) -> Result:
         return skipped("no node has NVIDIA GPUs")
     silent = [name for name, count in offered.items() if count == 0]
     if silent:
-        return mend(
+        return fix(
             f"nodes with GPUs that offer none: {', '.join(silent)}",
             "Install NVIDIA's device plug-in (the stack does, with gpusPerWorker of 1 or more), or read its pod's log "
             "on these nodes: `kubectl get pods -A -o wide | grep nvidia`.",
@@ -188,7 +188,7 @@ def efs(place: Place) -> Result:
         return skipped("no volume is on EFS")
     drivers = [driver["metadata"]["name"] for driver in place.cluster.list(CSI_DRIVERS).items]
     if EFS_DRIVER not in drivers:
-        return mend(
+        return fix(
             f"volume {volumes[0]} is on EFS, and the EFS CSI driver is not installed",
             "Install it: `aws eks create-addon --cluster-name CLUSTER --addon-name aws-efs-csi-driver`; with the "
             "stack, `pulumi up` does it.",

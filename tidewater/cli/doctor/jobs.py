@@ -67,7 +67,7 @@ def summed(findings: Sequence[Finding], all_is_well: str) -> Result:
     """Return several findings as one result: as bad as the worst, each remedy once."""
     if not findings:
         return fine(all_is_well)
-    worst = Outcome.MEND if any(each.outcome is Outcome.MEND for each in findings) else Outcome.NOTE
+    worst = Outcome.FIX if any(each.outcome is Outcome.FIX for each in findings) else Outcome.NOTE
     remedies = dict.fromkeys(each.remedy for each in findings)
     return Result(worst, "\n".join(each.text for each in findings), "\n".join(remedies))
 
@@ -105,7 +105,7 @@ def _etcd_service(place: Place, namespace: str, host: str, *, job: str) -> Findi
         if "." in host and not is_cluster_name(host):
             return None
         return Finding(
-            Outcome.MEND,
+            Outcome.FIX,
             f"{of_job}its etcd {host} does not exist: there is no Service {owner}/{name}",
             "Start an etcd as a Service of that name; the stack does it with `pulumi up`. Or delete the job and submit "
             "it with another rdzvEndpoint.",
@@ -114,7 +114,7 @@ def _etcd_service(place: Place, namespace: str, host: str, *, job: str) -> Findi
     ready = sum(is_ready(endpoint) for each in slices for endpoint in each.get("endpoints") or [])
     if ready == 0:
         return Finding(
-            Outcome.MEND,
+            Outcome.FIX,
             f"{of_job}its etcd {owner}/{name} has no ready pod: training goes on, but nobody can join",
             f"`kubectl get pods -n {owner}` shows its pods, `kubectl describe pod` why they are not ready.",
         )
@@ -172,7 +172,7 @@ def job_findings(job: Object, pods: Iterable[Object], now: datetime) -> list[Fin
     found = []
     if invalid(job):
         remedy = f"Correct the job: `kubectl edit ej {name} -n {namespace}`."
-        found.append(Finding(Outcome.MEND, f"job {namespace}/{name}: {told(job)}", remedy))
+        found.append(Finding(Outcome.FIX, f"job {namespace}/{name}: {told(job)}", remedy))
     elif state_of(job) == State.QUEUED:
         text = f"job {namespace}/{name} waits in its queue: {told(job)}"
         found.append(Finding(Outcome.NOTE, text, "It starts when all of its minimum fits: add nodes, or wait."))
@@ -184,7 +184,7 @@ def job_findings(job: Object, pods: Iterable[Object], now: datetime) -> list[Fin
         text = f"job {namespace}/{name}: {', '.join(names_of)} {reason}" + (f": {message}" if message else "")
         remedy = _REMEDIES.get(reason, other).format(job=name, namespace=namespace, pod=names_of[0])
         stops = core and reason != names.NODE_STARTING
-        found.append(Finding(Outcome.MEND if stops else Outcome.NOTE, text, remedy))
+        found.append(Finding(Outcome.FIX if stops else Outcome.NOTE, text, remedy))
     return found
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tidewater.cli.access import kubeconfig
 from tidewater.cli.doctor.place import Place
-from tidewater.cli.doctor.results import Result, fine, mend, note
+from tidewater.cli.doctor.results import Result, fine, fix, note
 from tidewater.cli.errors import CliError
 
 OLDEST_PYTHON = (3, 11)
@@ -55,7 +55,7 @@ def python(place: Place) -> Result:
     """Check the interpreter's version."""
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < OLDEST_PYTHON:
-        return mend(f"Python {version} is too old", "Use Python 3.11 or later.")
+        return fix(f"Python {version} is too old", "Use Python 3.11 or later.")
     return fine(f"Python {version}")
 
 
@@ -76,7 +76,7 @@ def aws(place: Place) -> Result:
 
 def program(place: Place, wanted: Program, *, needed: bool) -> Result:
     """Check that a program is installed and not too old; one that is not needed is only worth a note."""
-    say = mend if needed else note
+    say = fix if needed else note
     if not place.tools.has(wanted.name):
         return say(f"{wanted.name} is not installed; it is needed {wanted.purpose}", wanted.remedy)
     ended = place.tools.run(wanted.name, *wanted.version_arguments)
@@ -94,7 +94,7 @@ def kubeconfig_names_a_cluster(place: Place) -> Result:
     connection = kubeconfig.load(place.access, place.environment)  # its errors name the remedy
     plugin = str((connection.user.get("exec") or {}).get("command", ""))
     if plugin and not place.tools.has(plugin):
-        return mend(
+        return fix(
             f"context {connection.context} logs in with {plugin}, which is not installed",
             f"Install {plugin}, or choose another context with --context.",
         )

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from tidewater.cli.doctor.place import Place
-from tidewater.cli.doctor.results import Result, fine, mend, note
+from tidewater.cli.doctor.results import Result, fine, fix, note
 from tidewater.cli.errors import Forbidden, NotFound
 from tidewater.cli.kube import ALL_NAMESPACES, DEFINITIONS, DEPLOYMENTS, LEASES, Object, Selection
 from tidewater.cli.show import plural
@@ -29,14 +29,14 @@ def definition(place: Place) -> Result:
     try:
         place.cluster.read(f"/apis/{names.API_VERSION}")
     except NotFound:
-        return mend(f"the CRD {names.CRD_NAME} is not installed", _INSTALL)
+        return fix(f"the CRD {names.CRD_NAME} is not installed", _INSTALL)
     try:
         installed = place.cluster.get(DEFINITIONS, names.CRD_NAME)
     except Forbidden:
         return fine(f"{names.API_VERSION} is served; the user may not read the CRD, so its schema was not compared")
     where = difference(crd.definition()["spec"], installed["spec"])
     if where:
-        return mend(
+        return fix(
             f"the CRD {names.CRD_NAME} is another one than that of this version: it differs at {where}",
             f"Apply the current one; jobs are kept. {_INSTALL}",
         )
@@ -65,7 +65,7 @@ def controller(place: Place) -> Result:
     """Check that the controller runs."""
     found = deployments(place)
     if not found:
-        return mend("the ElasticJob controller is not installed: jobs get no pods", _INSTALL)
+        return fix("the ElasticJob controller is not installed: jobs get no pods", _INSTALL)
     deployment = found[0]
     name, namespace = deployment["metadata"]["name"], deployment["metadata"]["namespace"]
     wanted = int(deployment["spec"].get("replicas", 1))
@@ -73,7 +73,7 @@ def controller(place: Place) -> Result:
     text = f"{ready} of {plural(wanted, 'replica')} of {namespace}/{name} ready"
     remedy = f"`kubectl describe pods -n {namespace} -l {labels.selector(CONTROLLER)}` says why."
     if ready == 0:
-        return mend(text, remedy)
+        return fix(text, remedy)
     return note(text, remedy) if ready < wanted else fine(text)
 
 
@@ -108,7 +108,7 @@ def leader(place: Place) -> Result:
         holder = (now.get("spec") or {}).get("holderIdentity")
         if holder and now["metadata"]["resourceVersion"] != first.get("metadata", {}).get("resourceVersion"):
             return fine(f"{holder} leads")
-    return mend(
+    return fix(
         f"no replica of the controller leads: Lease {namespace}/{LEASE} is not renewed",
         f"`kubectl logs -n {namespace} -l {labels.selector(CONTROLLER)} --tail=20` says why.",
     )

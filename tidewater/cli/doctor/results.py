@@ -1,6 +1,6 @@
 """What a check says.
 
-return mend("kubectl is not installed", "Install it: https://kubernetes.io/docs/tasks/tools/")
+return fix("kubectl is not installed", "Install it: https://kubernetes.io/docs/tasks/tools/")
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Outcome(Enum):
     FINE = "fine"
     NOTE = "note"
     """Worth knowing: it limits what can be done, but nothing that is there is broken."""
-    MEND = "mend"
-    """It must be mended. The command's exit code is 1."""
+    FIX = "fix"
+    """It must be fixed. The command's exit code is 1."""
     SKIPPED = "skipped"
     """Not needed here, or it could not be checked."""
 
@@ -43,9 +43,9 @@ def note(text: str, remedy: str = "") -> Result:
     return Result(Outcome.NOTE, text, remedy)
 
 
-def mend(text: str, remedy: str) -> Result:
-    """Return something that must be mended, and how."""
-    return Result(Outcome.MEND, text, remedy)
+def fix(text: str, remedy: str) -> Result:
+    """Return something that must be fixed, and how."""
+    return Result(Outcome.FIX, text, remedy)
 
 
 def skipped(text: str) -> Result:
@@ -58,7 +58,7 @@ class Check:
     """One check.
 
     Args:
-        needs: The name of the check without whose success this one can't be done.
+        needs: The name of the check that must succeed before this one can be done.
         seconds: Its time limit.
     """
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 
 from tidewater.cli.doctor.place import Place
-from tidewater.cli.doctor.results import Check, Outcome, Result, mend, skipped
+from tidewater.cli.doctor.results import Check, Outcome, Result, fix, skipped
 from tidewater.cli.errors import CliError, Forbidden, TimeoutReached
 from tidewater.cli.parallel import at_once
 
@@ -32,7 +32,7 @@ def results_of(checks: Sequence[Check], place: Place) -> Iterator[tuple[Check, R
 
 def _end(check: Check, place: Place, ends: Ends) -> None:
     try:
-        if check.needs and ends[check.needs].result().outcome in (Outcome.MEND, Outcome.SKIPPED):
+        if check.needs and ends[check.needs].result().outcome in (Outcome.FIX, Outcome.SKIPPED):
             ends[check.name].set_result(skipped(f"not checked, see {check.needs}"))
         else:
             ends[check.name].set_result(_limited(check, place))
@@ -48,5 +48,5 @@ def _limited(check: Check, place: Place) -> Result:
     if isinstance(found, Forbidden):
         return skipped(f"could not be checked: {found.message}")
     if isinstance(found, CliError):
-        return mend(found.message, found.remedy)
+        return fix(found.message, found.remedy)
     return found

@@ -1,4 +1,4 @@
-"""Objects now, and after each of their changes, for as long as somebody waits for them.
+"""Objects now, and after each of their changes, for as long as a command waits for them.
 
 for job in successive(cluster, clock, Watched(JOBS, selection("digits"), deadline)):
     if job is None or ready(job): break

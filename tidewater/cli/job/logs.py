@@ -127,7 +127,7 @@ def ended(pod: Object) -> bool:
 
 
 def _log(session: Session, pod: Object, wanted: Wanted) -> Iterator[Line]:
-    """Yield the lines of one pod. A pod that has none, or is gone, is told on standard error."""
+    """Yield the lines of one pod. A pod that has none, or is gone, is reported on standard error."""
     name = str(pod["metadata"]["name"])
     if started(pod) is None:
         session.note(f"{name} has not started: {pod_state(pod)}")  # the API server would answer with an empty log
@@ -220,7 +220,7 @@ class Follower:
             self._at_first = frozenset(chosen)
 
     def _unread(self) -> list[tuple[Object, Run]]:
-        """Return the pods whose log is to be read and is not being read."""
+        """Return the pods that have a log to be read which is not being read."""
         found = []
         for uid, pod in self._pods.items():
             run = started(pod)

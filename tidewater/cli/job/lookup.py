@@ -69,7 +69,7 @@ def last_seen(event: Object) -> str:
 
 
 def place(pod: Object) -> tuple[bool, str, int]:
-    """Return a key by which pods are sorted: workers first, then the other types by name, each by index."""
+    """Return the key that sorts pods: workers first, then the other types by name, each by index."""
     type, index = worker_of(pod)
     return type != names.WORKER.lower(), type, index
 
@@ -82,7 +82,7 @@ def worker_of(pod: Object) -> tuple[str, int]:
 
 
 def complete_job(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the jobs whose names begin with what has been typed."""
+    """Return the jobs with names that begin with what has been typed."""
     try:
         found = [str(each["metadata"]["name"]) for each in cluster_of(context).list(JOBS).items]
     except CliError:

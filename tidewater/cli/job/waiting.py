@@ -61,7 +61,7 @@ def judge(goal: Goal, job: Object | None) -> Verdict:
     if goal is Goal.DELETED:
         return Verdict(False, seen)
     if state in ENDED:
-        # A job that has ended keeps no size: whoever waits for one wants to know that there are no workers.
+        # A job that has ended keeps no size: a user who waits for one wants to know that there are no workers.
         reached = goal is Goal.SUCCEEDED and state == State.SUCCEEDED
         why = "" if reached else told(job) or f"the job has {state.lower()}"
         return Verdict(reached, seen, why, failed=state == State.FAILED)
@@ -119,7 +119,7 @@ def summary(job: Object) -> str:
 def told(job: Object) -> str:
     """Return what the controller says of the job, in a sentence or more; empty until it has seen it.
 
-    Its condition Running says so, whether that holds or not. If the job can't be read, Created says what to mend.
+    Its condition Running says so, whether that holds or not. If the job can't be read, Created says what to correct.
     """
     conditions = {each.get("type"): each for each in status_of(job).get("conditions") or []}
     ended, created = conditions.get(state_of(job), {}), conditions.get(ConditionType.CREATED, {})

@@ -50,7 +50,7 @@ class Followed:
 
     job: Job
     processes: Mapping[Process, Reading] = field(default_factory=dict)
-    """The newest reading of each process whose pod exists, also if it has not answered this time."""
+    """The newest reading of each process that has a pod, also if it has not answered this time."""
     loss: Curve = Curve()
     throughput: Curve = Curve()
     """Samples per second of all workers together."""

@@ -6,7 +6,7 @@
     await cluster.create(PODS, manifest)    # raises NotLeader 7 seconds later
 
 The leader opens the fence for some seconds with every renewal of its Lease, for less time than the Lease lasts. A
-process that was frozen, or whose renewals don't arrive, therefore stops by itself before another can become the
+process that was frozen, or that can't renew it, therefore stops by itself before another can become the
 leader. A request that is already on its way then can't be recalled; it does no harm, since pods have fixed names and
 deletions and statuses name the uid or resourceVersion that they are about.
 """
@@ -65,7 +65,7 @@ class Fence:
 
 
 class Fenced:
-    """A ``Cluster`` whose writes are sent only while the fence is open. Reads are always sent."""
+    """A ``Cluster`` that sends writes only while the fence is open. Reads are always sent."""
 
     def __init__(self, cluster: Cluster, fence: Fence) -> None:
         self._cluster = cluster

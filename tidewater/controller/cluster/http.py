@@ -7,7 +7,7 @@
 lightkube reads the configuration (the pod's service account, else KUBECONFIG, else ``~/.kube/config``) and
 authenticates: it reads the service account's token again when the kubelet has renewed it, and runs the kubeconfig's
 credential plug-in. The requests are sent here and not by lightkube's client, because that one can neither ask for
-bookmarks, nor delete with a precondition, nor notice a watch whose connection is dead.
+bookmarks, nor delete with a precondition, nor notice that the connection of a watch is dead.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Mirror(Generic[T]):
         cluster: Where to list and watch.
         source: Which objects.
         read: Returns what to keep of an object. It must not raise, whatever users write into objects.
-        changed: Called for every object that appears, disappears, or of which ``read`` now returns something else.
+        changed: Called for every object that appears, disappears, or gets another result from ``read``.
         report: Called when a watch has ended.
     """
 

@@ -22,7 +22,7 @@ from tidewater.elasticjob.status import ReplicaStatus, Status
 
 @dataclass(frozen=True, slots=True)
 class CreateService:
-    """Create the headless service by which the job's pods find each other."""
+    """Create the headless service that gives the job's pods their names in DNS."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ def assessed(view: JobView, now: datetime) -> Assessment:
     sorted_ = {type: vacated(crew, view.nodes) for type, crew in sorted_.items()}
     aim = aim_of(view, sorted_[names.WORKER], now)
     moved = _mover(view, sorted_[names.WORKER], aim)
-    # Whoever waits for the size, as `pulumi up` does, must first see that it was reached.
+    # A client that waits for the size, as `pulumi up` does, must first see that it was reached.
     wanted = view.job.spec.worker.replicas
     seen, soon = view.job.status.settled_replicas == wanted, aim.settled == wanted or not view.job.spec.autoscale
     if moved is not None and seen:
@@ -177,7 +177,7 @@ def _judged(pod: PodView, meaning: Verdict, restart: Restart) -> tuple[PodView, 
 def _tally(view: JobView, found: Tally) -> Tally:
     """Return the failures that count: of a job that restarts as a whole, one for all pods that failed together.
 
-    Forget how pods used memory whose template is being changed, or may be before the job is resumed.
+    Forget how pods used memory if their template is being changed, or may be before the job is resumed.
     """
     if view.job.spec.restart_scope is RestartScope.JOB:
         found = replace(found, restarts=min(found.restarts, view.job.status.restarts + 1))

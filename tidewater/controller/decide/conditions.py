@@ -25,7 +25,7 @@ from tidewater.elasticjob.status import Condition, ReplicaStatus
 
 PATIENCE = timedelta(seconds=5)
 """So long a pod without room counts as one that starts, unless Karpenter says something of it. Karpenter collects pods
-for a second and more before it does (its BATCH_IDLE_DURATION), and nobody needs a warning on each resize."""
+for a second and more before it does (its BATCH_IDLE_DURATION), and a warning on each resize would help no one."""
 
 LONGEST_QUOTE = 1000
 """Characters of what the API server or Karpenter says that go into a condition."""
@@ -51,8 +51,8 @@ REASONS = {
 def state_of(situation: Assessment, counts: Mapping[str, ReplicaStatus]) -> State:
     """Return the state of a job that has not finished.
 
-    A job runs if it has at least its minimum of each type, of which one pod or more still runs. If it did and no longer
-    does, it restarts.
+    A job runs if it has at least its minimum of each type, and at least one of these pods still runs. If it ran and no
+    longer does, it restarts.
     """
     if situation.job.spec.suspend:
         return State.SUSPENDED
@@ -121,7 +121,7 @@ def waiting(situation: Assessment, crews: Mapping[str, Crew]) -> str:
     words = [pod.stuck for crew in short for pod in _stuck(crew)]
     roomless = [pod for crew in short for pod in _roomless(crew, situation.now)]
     words += [pod.unschedulable_reason or Reason.UNSCHEDULABLE.value for pod in roomless]
-    # That a node is on its way is the better news, and mends itself.
+    # That a node is on its way is the better news, and needs no action.
     return min(words, key=lambda word: word == NODE_STARTING, default="")
 
 

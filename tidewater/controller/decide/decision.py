@@ -3,8 +3,8 @@
     decision = decide(view, now)
 
 In this order: a job that is being deleted is left alone; a finished one is cleaned up; a job that has just succeeded or
-failed ends; a suspended job, or one that waits in its queue, gives up its pods; a job of which a template has changed,
-or that restarts as a whole, is made anew; every other job gets the pods that it aims for.
+failed ends; a suspended job, or one that waits in its queue, gives up its pods; a job with a changed template, or
+one that restarts as a whole, is made anew; every other job gets the pods that it aims for.
 
 To decide again after the actions were carried out gives no further action: a controller may be stopped between any two
 of them, and another one goes on from what it observes.
@@ -124,7 +124,7 @@ def _ongoing(situation: Assessment, plan: Plan) -> Decision:
     fate = Fate(
         state=state,
         conditions=conditions_of(job, state, sentence(situation, state, left), now),
-        # Not the size that it had or will have: whoever resumes the job and waits for that would not wait at all.
+        # Not the size that it had or will have: a client that resumes the job and waits for that would not wait at all.
         settled=0 if job.spec.suspend else settled(job, left[names.WORKER], situation.aim),
         start_time=situation.start_time,
         waiting=waiting(situation, left),
@@ -196,7 +196,7 @@ def _after(view: JobView, now: datetime) -> Decision:
 
 
 def _forced(deletes: tuple[DeletePod, ...], view: JobView) -> tuple[DeletePod, ...]:
-    """Return the deletions, those of pods on lost nodes without a grace period: nobody there would end it."""
+    """Return the deletions, those of pods on lost nodes without a grace period: no kubelet there would end it."""
     if not deletes:
         return deletes
     unheard = {pod.uid for pod in view.pods if lost(pod, view.nodes)}
@@ -298,7 +298,7 @@ def _expiry(job: ElasticJob, completed: datetime) -> datetime | None:
 def _dated(status: Status, old: Status, now: datetime) -> Status:
     """Return the old status if nothing changes, else the new one with the time of the change.
 
-    That a pod is gone whose failures were counted is no change: it is forgotten with the next one.
+    The end of a pod with counted failures is no change: it is forgotten with the next one.
     """
     if status.counted != old.counted and status.counted.items() <= old.counted.items():
         kept = replace(status, counted=old.counted)

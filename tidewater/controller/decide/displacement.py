@@ -5,14 +5,14 @@
 
 A node **ends** when its Node object is being deleted, which Karpenter does after a Spot interruption notice and when it
 has a successor for it, or when the notice is a taint. Its pods leave at once, also below the job's minimum, so that
-each has its whole grace period. Whoever ends the node evicts them as well, mostly in the same second, and a pod that is
-being deleted is not deleted twice. But eviction alone isn't enough: Karpenter doesn't evict pods with the annotation
-`karpenter.sh/do-not-disrupt`, and a PodDisruptionBudget may hold an eviction up for longer than the two minutes of a
-Spot notice.
+each has its whole grace period. The program that ends the node evicts them as well, mostly in the same second, and a
+pod that is being deleted is not deleted twice. But eviction alone isn't enough: Karpenter doesn't evict pods with the
+annotation `karpenter.sh/do-not-disrupt`, and a PodDisruptionBudget may hold an eviction up for longer than the two
+minutes of a Spot notice.
 
 A **cordoned** node may stay for long, and there may be no room elsewhere. So one worker at a time leaves, and only of a
 job that has the size that it aims for, and its minimum without that worker. If its successor finds no room, the others
-stay where they are until somebody drains their nodes.
+stay where they are until their nodes are drained.
 
 A node with nothing but Karpenter's taint `karpenter.sh/disrupted` keeps its pods: Karpenter starts another node first.
 Until that is ready the pods would only wait, and if it can't be had, Karpenter takes the taint away.
@@ -31,7 +31,7 @@ from tidewater.controller.decide.shrink import departure, endpoint_host
 
 
 def vacated(crew: Crew, nodes: Mapping[str, NodeView]) -> Crew:
-    """Return the pods of a type after those on nodes that end have been told to leave."""
+    """Return the pods of a type as if those on nodes that end had left."""
     return crew.departed({pod.uid for pod in crew.live if (node := _node(pod, nodes)) is not None and node.ends})
 
 
@@ -42,7 +42,7 @@ def mover(worker: Crew, size: int, nodes: Mapping[str, NodeView], endpoint: str)
         worker: All pods of type Worker, of a job that may have as many as it aims for.
         size: The number that it aims for.
         nodes: By name.
-        endpoint: The rendezvous endpoint, whose host doesn't move: the others would fail.
+        endpoint: The rendezvous endpoint. The pod that it names doesn't move: the others would fail.
     """
     if worker.ending or not len(worker.active) == worker.size == size > worker.low:
         return None

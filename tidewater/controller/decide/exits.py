@@ -3,7 +3,7 @@
     verdict(pod, replica)         # Verdict.RETRY
     tally(status, crews, now)     # the failures that count, each once
 
-A pod that was evicted or preempted, or whose node was lost, did not fail: it is replaced under any restart policy, and
+A pod that was evicted, preempted or lost with its node did not fail: it is replaced under any restart policy, and
 it is not counted. That includes a pod without any container status, which is what such pods often look like.
 """
 
@@ -115,8 +115,8 @@ def tally(status: Status, judged: Iterable[tuple[PodView, Verdict]], now: dateti
 def _count_memory(exhausted: dict[str, int], pod: PodView) -> None:
     """Add the pod's failure, which has not been counted before, to the row of its name, or end the row.
 
-    A pod whose node was lost says nothing about memory and leaves the row as it is. Nor does one that exited with 137
-    and without the reason: containerd sometimes learns too late why a container ended
+    A pod that was lost with its node says nothing about memory and leaves the row as it is. Nor does one that exited
+    with 137 and without the reason: containerd sometimes learns too late why a container ended
     (https://github.com/containerd/containerd/issues/8180).
     """
     row = exhausted.pop(pod.name, 0)

@@ -132,7 +132,7 @@ def _awaited(situation: Assessment, crew: Crew) -> bool:
 
 
 def _out_of_memory(situation: Assessment) -> Outcome | None:
-    """Return the failure of a job of which a pod uses more memory than its limit again and again."""
+    """Return the failure of a job with pods that repeatedly exceed their memory limit."""
     row = situation.tally.out_of_memory
     name = max(row, key=lambda name: row[name], default="")
     if not name or row[name] < MOST_OUT_OF_MEMORY:
@@ -146,7 +146,7 @@ def _out_of_memory(situation: Assessment) -> Outcome | None:
 
 
 def _too_few(situation: Assessment, crew: Crew) -> Outcome | None:
-    """Return the failure of a job of which fewer pods than the minimum can ever run again."""
+    """Return the failure of a job if fewer pods than the minimum can ever run again."""
     size, lost, worker = situation.size(crew), len(crew.permanent), crew.type == names.WORKER
     if not lost or size - lost >= crew.low:
         return None

@@ -115,7 +115,7 @@ class PodView:
     node: str | None = None
     unschedulable_since: datetime | None = None
     unschedulable_reason: str = ""
-    """Why no node comes for it, in one word; empty if nobody says so. See `tidewater.controller.provisioning`."""
+    """Why no node comes for it, in one word; empty if that is not known. See `tidewater.controller.provisioning`."""
     unschedulable_why: str = ""
     """What is said of it if no node has room for it: why none comes, else the scheduler's words."""
     unschedulable_until: datetime | None = None
@@ -273,7 +273,7 @@ def lost(pod: PodView, nodes: Mapping[str, NodeView]) -> bool:
 
 
 def _ended(pod: Object) -> Object:
-    """Return the `terminated` part of the container whose exit code is the pod's; empty if there is none."""
+    """Return the `terminated` part of the container that decides the pod's exit code; empty if there is none."""
     status = pod.get("status") or {}
     mine: Sequence[Object] = status.get("containerStatuses") or ()
     for container in mine:
@@ -311,7 +311,7 @@ def _disrupted(status: Object, conditions: Sequence[Object]) -> bool:
 
 
 def _unschedulable(conditions: Sequence[Object]) -> Object:
-    """Return the condition by which the scheduler says that no node has room; empty if it does not say so."""
+    """Return the scheduler's condition that no node has room; empty if there is none."""
     for each in conditions:
         if each.get("type") == "PodScheduled" and each.get("status") == "False":
             return each if each.get("reason") == "Unschedulable" else {}

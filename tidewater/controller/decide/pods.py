@@ -113,7 +113,7 @@ def _creates(crew: Crew, left: Crew, goal: Goal, site: Site) -> tuple[CreatePod,
 
 
 def _successors(left: Crew, goal: Goal) -> tuple[CreatePod, ...]:
-    """Return the creations of pods with podNames Successive, beside those that are `left`."""
+    """Return the creations of pods with podNames Successive, in addition to those that are `left`."""
     lacking = left.low - sum(pod.core for pod in left.staying())
     numbers = itertools.chain(left.spare, itertools.count(left.next_index))
     fresh = itertools.islice(numbers, missing(left, goal))
@@ -165,7 +165,7 @@ def delete_all(pods: Iterable[PodView], reason: str) -> tuple[DeletePod, ...]:
 
 
 def abandon(crew: Crew, nodes: Mapping[str, NodeView]) -> tuple[DeletePod, ...]:
-    """Return the deletion of pods that are being deleted and whose node will never confirm it.
+    """Return the deletion of pods that are being deleted if their node will never confirm it.
 
     Kubernetes keeps such a pod for ever, or as long as the node is silent, and its name is not free. A process that
     still runs on a silent node can do no harm: the rendezvous has removed it, and its kubelet ends it on its return.

@@ -87,7 +87,7 @@ def _admit_queue(jobs: list[ElasticJob], now: datetime) -> dict[Key, Admission]:
 
 
 def _head(short: list[ElasticJob]) -> ElasticJob:
-    """Return the short job whose turn it is.
+    """Return the short job that comes next.
 
     The first of the fresh jobs (those that have missed no turn) comes before the others unless one of these has waited
     for longer and would be before it by priority and age. In that case the others have their turns in the order in

@@ -2,16 +2,16 @@
 
     situation = replace(situation, restart=following(situation))
 
-A restart begins when a pod has failed and is retried, or was disrupted: evicted, preempted, deleted by somebody, or on
-a node that ends. All pods of the job are then deleted, those that have exited with 0 included, and made anew when none
-of them is left, but not before the back-off of those that failed.
+A restart begins when a pod has failed and is retried, or was disrupted: evicted, preempted, deleted by another client,
+or on a node that ends. All pods of the job are then deleted, those that have exited with 0 included, and made anew when
+none of them is left, but not before the back-off of those that failed.
 
 The number of restarts is in the status, and every pod has the number that was there when it was made. A restart begins
 with a higher number in the status, and pods with a lower one can only end. So a controller that is stopped in between
 goes on with the same restart, what such pods do from then on is not counted, and they begin no other restart.
 
 The number also grows when the job gives all of its pods up, to be suspended or to wait in its queue. Otherwise those
-that still end when it goes on would be taken for pods that somebody has deleted.
+that still end when it goes on would be taken for pods that another client has deleted.
 """
 
 from __future__ import annotations

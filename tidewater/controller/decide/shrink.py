@@ -12,7 +12,7 @@ in the same state, and as many of its nodes as possible become empty: of nodes w
 the fewest are emptied first, and those that a core pod keeps last. Only then the highest index decides; with one
 worker on each node, it decides alone. Other nodes don't go because they are empty, as far as this can tell.
 
-One pod leaves after all others: that whose name is the rendezvous endpoint's host, as launcher torchrun often has it.
+One pod leaves after all others: the rendezvous endpoint's host, as launcher torchrun often has it.
 Without it no worker finds the others.
 """
 
@@ -32,7 +32,7 @@ Place = tuple[bool, bool, int, int]
 Pods of the same node have the same place, so that they leave together."""
 
 ANYWHERE: Place = (True, False, 0, 0)
-"""The place of all pods whose node doesn't matter."""
+"""The place of all pods if their node doesn't matter."""
 
 Order = tuple[bool, int, bool, Place, int]
 
@@ -43,7 +43,7 @@ def leaving(crew: Crew, excess: int, nodes: Mapping[str, NodeView], endpoint: st
 
 
 def departure(crew: Crew, nodes: Mapping[str, NodeView], endpoint: str) -> Callable[[PodView], Order]:
-    """Return the key by which the type's pods are sorted so that the first to leave comes first."""
+    """Return the key that sorts the type's pods so that the first to leave comes first."""
     host, mates, core = endpoint_host(endpoint), _mates(crew, nodes), crew.cores()
 
     def order(pod: PodView) -> Order:

@@ -66,7 +66,7 @@ class Log:
         self._write("warning", event, **fields)
 
     def error(self, event: str, **fields: Value) -> None:
-        """Write what a person has to mend."""
+        """Write what a person has to fix."""
         self._write("error", event, **fields)
 
     def _write(self, level: str, event: str, **fields: Value) -> None:

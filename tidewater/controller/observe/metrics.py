@@ -5,7 +5,7 @@
     metrics.watch(store.states, work.__len__)
     text = metrics.exposition()
 
-API requests are counted with the verb and resource by which Kubernetes authorizes them, so that the numbers can be
+API requests are counted with the verb and resource that Kubernetes authorizes, so that the numbers can be
 compared with the API server's audit log and with its own metric `apiserver_request_total`.
 """
 

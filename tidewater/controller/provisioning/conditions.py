@@ -1,7 +1,7 @@
 """What the conditions of Karpenter's objects say about why no node comes. There are no events for this.
 
-    launch(claim)         # Told("Unauthorized", "Error creating fleet request: ...")
-    unready(node_class)   # Told("AMINotFound", "EC2NodeClass workers isn't ready: AMIsReady: ...")
+    launch(claim)         # Explanation("Unauthorized", "Error creating fleet request: ...")
+    unready(node_class)   # Explanation("AMINotFound", "EC2NodeClass workers isn't ready: AMIsReady: ...")
 
 - A NodeClaim that the cloud refuses for another reason than a shortage stays, with its condition `Launched` Unknown and
   the reason. Karpenter tries again, and deletes it after five minutes.
@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidewater.controller.cluster.client import Manifest
-from tidewater.controller.provisioning.messages import Told
+from tidewater.controller.provisioning.messages import Explanation
 
 NOT_READY = "NodePoolNotReady"
 """Our word if Karpenter doesn't know yet whether a NodePool, or its node class, is ready."""
@@ -47,26 +47,26 @@ def launched(claim: Manifest) -> bool:
     return conditions(claim).get("Launched", {}).get("status") == "True"
 
 
-def launch(claim: Manifest) -> Told:
+def launch(claim: Manifest) -> Explanation:
     """Return why the cloud gives no instance for a NodeClaim; empty if nothing is known of that."""
     condition = conditions(claim).get("Launched", {})
     reason = condition.get("reason", _UNTRIED)
     if condition.get("status") == "True" or reason == _UNTRIED:
-        return Told()
-    return Told(reason, condition.get("message") or reason)
+        return Explanation()
+    return Explanation(reason, condition.get("message") or reason)
 
 
-def unready(manifest: Manifest) -> Told:
+def unready(manifest: Manifest) -> Explanation:
     """Return why a NodePool or a node class isn't ready; empty if it is, or Karpenter has not looked at it."""
     known = conditions(manifest)
     if not known or known.get("Ready", {}).get("status") == "True":
-        return Told()
+        return Explanation()
     lacking = [each for type, each in known.items() if type not in _BESIDES and each.get("status") != "True"]
     own = [each for each in lacking if each.get("reason") not in _FOLLOWS]
     wrong = [each for each in own if each.get("status") == "False"]
     causes = [f"{each['type']}: {each.get('message') or each.get('reason', '')}" for each in wrong or own or lacking]
     what = f"{manifest['kind']} {manifest['metadata']['name']} isn't ready"
-    return Told(wrong[0].get("reason", NOT_READY) if wrong else NOT_READY, ": ".join((what, ", ".join(causes))))
+    return Explanation(wrong[0].get("reason", NOT_READY) if wrong else NOT_READY, ": ".join((what, ", ".join(causes))))
 
 
 def dynamic(pool: Manifest) -> bool:

@@ -3,7 +3,7 @@
     hearing = EventWatch(cluster, None, changed)
     hearing.waits(key, uid, True)           # a pod has found no room
     await hearing.run()                     # a task of its own: watches while a pod waits
-    hearing.told(uid, now)                  # Told("VcpuLimitExceeded", "insufficient capacity, ...")
+    hearing.explanation(uid, now)           # Explanation("VcpuLimitExceeded", "insufficient capacity, ...")
 
 Karpenter's events, NodeClaims, NodePools and EC2NodeClasses are watched, in one request each for all jobs, and only
 while a pod has found no room. So a cluster in which nothing waits is asked nothing, and the number of requests doesn't
@@ -13,7 +13,7 @@ Neither events nor objects would do alone: a NodeClaim without capacity is delet
 event. To list the events of single pods would have to be repeated for as long as they wait, and the API server reads
 all events of a namespace for each such request. A watch needs no right but `watch`, and begins with what exists.
 
-Without these rights, or without events, a person is told the scheduler's words.
+Without these rights, or without events, the conditions have the scheduler's words.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from tidewater.controller.provisioning.messages import (
     FAILED_SCHEDULING,
     INSUFFICIENT_CAPACITY,
     NOMINATED,
+    Explanation,
     Record,
     Said,
-    Told,
     claim_of,
+    explanation,
     heard,
     moment,
     refused,
     shortage,
-    told,
 )
 from tidewater.controller.provisioning.pools import Pools
 from tidewater.elasticjob.names import NODE_STARTING
@@ -59,7 +59,7 @@ KARPENTER = "karpenter"
 """The source of its events."""
 
 REMEMBERED = 4096
-"""Pods, and NodeClaims, of which something is remembered; the oldest are forgotten."""
+"""At most so many pods, and so many NodeClaims, are remembered; the oldest are forgotten."""
 
 V = TypeVar("V")
 
@@ -70,7 +70,7 @@ class EventWatch:
     Args:
         cluster: Where to watch.
         namespace: Of the pods; None: all namespaces. Events about NodeClaims are seen only with all.
-        changed: Called with a pod's key and uid when something else may be told of it.
+        changed: Called with a pod's key and uid when its explanation may have changed.
         report: Called when the API server refuses a watch.
     """
 
@@ -102,11 +102,11 @@ class EventWatch:
             if not self._waiting:
                 self._wanted.clear()
 
-    def told(self, uid: str, now: datetime) -> Told:
+    def explanation(self, uid: str, now: datetime) -> Explanation:
         """Return why no node comes for a pod."""
         record = self._records.get(uid)
-        said = Told() if record is None else told(record, now, gone=record.claim in self._gone)
-        return said if said.reason == NODE_STARTING else self._pools.told(said)
+        said = Explanation() if record is None else explanation(record, now, gone=record.claim in self._gone)
+        return said if said.reason == NODE_STARTING else self._pools.explanation(said)
 
     async def run(self) -> None:
         """Watch, for ever."""

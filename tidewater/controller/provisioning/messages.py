@@ -1,7 +1,7 @@
 """What Karpenter's events say of the pods that no node has room for: why no node comes, in its own words.
 
     record = heard(record, event, said_of_its_claim)
-    told(record, now)                       # Told("VcpuLimitExceeded", "insufficient capacity, ...")
+    explanation(record, now)                # Explanation("VcpuLimitExceeded", "insufficient capacity, ...")
 
 The scheduler only knows that no node has room. Karpenter records Kubernetes events about why none comes:
 
@@ -35,7 +35,7 @@ SHORTAGE = timedelta(minutes=10)
 minutes after a shortage, and meanwhile only says that there is no offering."""
 
 STALE = timedelta(minutes=20)
-"""Karpenter repeats itself every two to five minutes while nothing changes, and gives a NodeClaim up whose node isn't
+"""Karpenter repeats itself every two to five minutes while nothing changes, and gives a NodeClaim up if its node isn't
 there after 15 minutes; what is older than this may be over."""
 
 _CLAIM = re.compile(r"\bnodeclaim/([a-z0-9][a-z0-9.-]*)")
@@ -44,10 +44,10 @@ _LIMITED = re.compile(r"\blimits\b.*\bnodepool\b")
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
-class Told(NamedTuple):
+class Explanation(NamedTuple):
     """Why a pod has no room yet: in one word, and in Karpenter's words if it has trouble. Both empty: nothing is known.
 
-    ``until``: when something else is told of it although Karpenter says nothing more; None: never.
+    ``until``: when the explanation changes although Karpenter says nothing more; None: never.
     """
 
     reason: str = ""
@@ -60,7 +60,7 @@ class Said:
     """One thing that Karpenter said, and when it last did."""
 
     at: datetime
-    told: Told
+    explanation: Explanation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Record:
     claimed: datetime = _LONG_AGO
 
 
-def told(record: Record, now: datetime, *, gone: bool = False) -> Told:
+def explanation(record: Record, now: datetime, *, gone: bool = False) -> Explanation:
     """Return why no node comes for a pod, from what Karpenter has said of it.
 
     Args:
@@ -93,15 +93,15 @@ def told(record: Record, now: datetime, *, gone: bool = False) -> Told:
     trouble = record.failure
     if record.refusal is not None and (trouble is None or trouble.at - record.refusal.at <= SHORTAGE):
         trouble = record.refusal
-    starting = Told()
+    starting = Explanation()
     if record.claim and not gone and now < record.claimed + STALE:
-        starting = Told(NODE_STARTING, until=record.claimed + STALE)
+        starting = Explanation(NODE_STARTING, until=record.claimed + STALE)
     if trouble is None or now >= trouble.at + STALE:
         return starting
     if record.claimed <= trouble.at or not starting.reason:
-        return trouble.told._replace(until=trouble.at + STALE)
+        return trouble.explanation._replace(until=trouble.at + STALE)
     settled = record.claimed + SETTLE
-    return starting if settled <= now else trouble.told._replace(until=settled)
+    return starting if settled <= now else trouble.explanation._replace(until=settled)
 
 
 def heard(record: Record, event: Manifest, of_claim: Said | None) -> Record:
@@ -115,7 +115,7 @@ def heard(record: Record, event: Manifest, of_claim: Said | None) -> Record:
     at, message = moment(event), str(event.get("message", ""))
     if event["reason"] == FAILED_SCHEDULING:
         why = message.removeprefix("Failed to schedule pod, ")
-        said = Said(at, Told(LIMITS if _LIMITED.search(why) else FAILED_SCHEDULING, why))
+        said = Said(at, Explanation(LIMITS if _LIMITED.search(why) else FAILED_SCHEDULING, why))
         return record if record.failure is not None and at < record.failure.at else replace(record, failure=said)
     if at <= record.claimed:
         return record
@@ -143,7 +143,7 @@ def shortage(event: Manifest) -> Said:
     message = str(event.get("message", ""))
     why = message.removeprefix(f"NodeClaim {event['involvedObject'].get('name', '')} event: ")
     code = _CODE.search(why)
-    return Said(moment(event), Told(code[1] if code else INSUFFICIENT_CAPACITY, why))
+    return Said(moment(event), Explanation(code[1] if code else INSUFFICIENT_CAPACITY, why))
 
 
 def latest(before: Said | None, after: Said) -> Said:
@@ -155,7 +155,7 @@ def latest(before: Said | None, after: Said) -> Said:
     if before is None:
         return after
     first, last = sorted((before, after), key=lambda said: said.at)
-    return replace(first, at=last.at) if first.told.reason == last.told.reason else last
+    return replace(first, at=last.at) if first.explanation.reason == last.explanation.reason else last
 
 
 def moment(event: Manifest) -> datetime:

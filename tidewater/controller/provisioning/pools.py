@@ -1,28 +1,28 @@
 """Whether Karpenter can bring nodes at all: what its NodePools and their node classes say of themselves.
 
 pools = Pools()
-pools.heard(manifest, gone=False)       # True: something else may be told of the pods that wait
-pools.told(said)                        # why no node comes, if it is for the pools; else what was said of the pod
+pools.heard(manifest, gone=False)       # True: the explanation of any pod may have changed
+pools.explanation(said)                 # why no node comes, if it is for the pools; else what was said of the pod
 """
 
 from __future__ import annotations
 
 from tidewater.controller.cluster.client import NODE_CLASSES, NODE_POOLS, Manifest
 from tidewater.controller.provisioning.conditions import dynamic, node_class, unready
-from tidewater.controller.provisioning.messages import FAILED_SCHEDULING, Told
+from tidewater.controller.provisioning.messages import FAILED_SCHEDULING, Explanation
 
 
 class Pools:
     """The NodePools and node classes that exist."""
 
     def __init__(self) -> None:
-        self._pools: dict[str, tuple[Told, str]] = {}  # why it isn't ready, and its node class
-        self._classes: dict[str, Told] = {}
-        self._unready = Told()
+        self._pools: dict[str, tuple[Explanation, str]] = {}  # why it isn't ready, and its node class
+        self._classes: dict[str, Explanation] = {}
+        self._unready = Explanation()
         self._all = False
 
     def heard(self, manifest: Manifest, *, gone: bool) -> bool:
-        """Take over a NodePool or a node class. Return whether something else may be told of the pods that wait."""
+        """Take over a NodePool or a node class. Return whether the explanation of any pod may have changed."""
         name, before = manifest["metadata"]["name"], (self._unready, self._all)
         if manifest["kind"] == NODE_CLASSES.kind:
             self._classes.pop(name, None)
@@ -34,7 +34,7 @@ class Pools:
                 self._pools[name] = (unready(manifest), node_class(manifest))
         # A NodePool only says which conditions of its node class don't hold; the node class says why.
         causes = [(why, self._classes.get(of, why)) for _, (why, of) in sorted(self._pools.items()) if why.reason]
-        self._unready = next((of if of.reason else why for why, of in causes), Told())
+        self._unready = next((of if of.reason else why for why, of in causes), Explanation())
         self._all = len(causes) == len(self._pools)
         return before != (self._unready, self._all)
 
@@ -45,8 +45,8 @@ class Pools:
         elif kind == NODE_POOLS.kind:
             self._pools.clear()
 
-    def told(self, said: Told) -> Told:
-        """Return why no node comes for a pod of which Karpenter has said something, or nothing.
+    def explanation(self, said: Explanation) -> Explanation:
+        """Return why no node comes for a pod, given what Karpenter has said of it.
 
         If no NodePool is ready, that is the cause, and Karpenter says nothing more of any pod. If some are, those that
         aren't may be the ones that it can't be scheduled without.

@@ -1,8 +1,8 @@
 """What the controller may do: the least with which it can do its work.
 
 It can't read Secrets and ConfigMaps, run commands in pods, or change a job's spec. Leases it writes only in its own
-namespace. Whoever may create ElasticJobs in a namespace can start pods there, through the controller, with any of that
-namespace's service accounts: give the right to create them to those who may create pods.
+namespace. Anyone who may create ElasticJobs in a namespace can start pods there, through the controller, with any of
+that namespace's service accounts: give the right to create them to those who may create pods.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CLUSTER_RULES: tuple[Manifest, ...] = (
 OWN_RULES: tuple[Manifest, ...] = (
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
 )
-"""In the controller's namespace: the Lease by which one of the replicas leads."""
+"""In the controller's namespace: the Lease that makes one of the replicas the leader."""
 
 
 def manifests(name: str, namespace: str) -> list[Manifest]:

@@ -63,7 +63,7 @@ class Program:
     def digest(self) -> str:
         """Return a digest of the files, in hexadecimal.
 
-        It is not one of the zip, whose bytes depend on the version of the library that compresses them.
+        It is not one of the zip: its bytes depend on the version of the library that compresses them.
         """
         digest = hashlib.sha256()
         for name in sorted(self.files):

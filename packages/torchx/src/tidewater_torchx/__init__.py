@@ -8,7 +8,7 @@ TorchX finds it by its entry point; docs/torchx.md is the guide. Pure modules de
 answer means; `scheduler`, `submit/preflight` and `observe/logs` ask the cluster, and `workspace` uploads.
 
 scheduler   what TorchX calls: thin
-commands    `torchx delete` and `torchx log --since`; TorchX's own subcommands, whose errors are sentences
+commands    `torchx delete` and `torchx log --since`; TorchX's own subcommands, with sentences as errors
 submit/     an application becomes an ElasticJob: options, checks, names, pods
 observe/    what became of it: states, failures, logs
 workspace   a working directory goes with its job

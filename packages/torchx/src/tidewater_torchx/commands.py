@@ -43,7 +43,7 @@ _DURATION = re.compile(r"(\d+)([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 _TOLD = (CliError, Refused, InvalidRunConfigException, MalformedAppHandleException, UnknownAppException)
-"""Errors whose text says all that the user needs."""
+"""Errors with a text that says all that the user needs."""
 
 _log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class _Submitter:
         try:
             app = materialize_appdef(function, words, defaults)
         except (ValueError, KeyError) as error:
-            _log.debug("component %s", component, exc_info=True)  # whoever writes one wants to see where: --log_level
+            _log.debug("component %s", component, exc_info=True)  # its author wants to see where: --log_level
             raise Refused(f"component {component}: {_sentence(error)}") from error
         checks.check(app)  # TorchX's runner would end with a trace
         return self._runner.dryrun(app, scheduler, **kwargs)

@@ -261,8 +261,8 @@ class TidewaterScheduler(workspace.WorkspaceMixin, Scheduler):
     def _place(self, options: Options) -> tuple[str, Facts | None]:
         """Return the namespace, and the facts of the stack there.
 
-        Without a kubeconfig nobody can be asked, and nothing can be sent. What would be sent can still be shown, if
-        nobody shall be asked.
+        Without a kubeconfig no cluster can be asked, and nothing can be sent. What would be sent can still be shown,
+        unless the options need an answer of the cluster.
         """
         try:
             namespace = options.namespace or self._cluster.namespace

@@ -58,7 +58,7 @@ class WorkspaceRefused(Refused):
 
 @dataclass(frozen=True)
 class _File:
-    """A file of the workspace: a path in it, and the path by which its file system knows it."""
+    """A file of the workspace: its path in the workspace, and its path in the file system."""
 
     name: str
     source: str
@@ -150,7 +150,7 @@ def mounted(key: str, fetch_image: str, image: str, *, bucket: str) -> code.Ship
     Args:
         key: `Archive.key`.
         fetch_image: image with the AWS CLI, which downloads the archive with the credentials of the pod.
-        image: the container's own image, whose `tar` unpacks it.
+        image: the container's own image; its `tar` unpacks the archive.
         bucket: where the archive is.
     """
     return code.shipped(f"s3://{bucket}/{key}", fetch_image=fetch_image, unpack_image=image, directory=DIRECTORY)

@@ -25,7 +25,7 @@ LAST_LINES = 20
 """Lines of its log that a failure is shown with: a Python traceback and a little before it."""
 
 MOST_WITH_LINES = 8
-"""Replicas of which logs are read. They often fail together, and each takes a request."""
+"""At most so many replicas' logs are read. They often fail together, and each takes a request."""
 
 _WAITS = frozenset({"ContainerCreating", "PodInitializing"})
 _MARK = "| "
@@ -95,7 +95,7 @@ def last_lines(cluster: Cluster, failure: Failure, namespace: str) -> tuple[str,
 
 
 def structured(failure: Failure, lines: Sequence[str], **more: object) -> str:
-    """Return a failure as JSON, as TorchX reads it; `more` is put beside its message."""
+    """Return a failure as JSON, as TorchX reads it; `more` is added next to its message."""
     text = "\n".join([failure.sentence, *(f"{_MARK}{line}" for line in lines)])
     message = {
         "message": text,
@@ -106,7 +106,7 @@ def structured(failure: Failure, lines: Sequence[str], **more: object) -> str:
 
 
 def _of_end(pod: Object, failed: Mapping[str, Any] | None, status: Mapping[str, Any]) -> Failure:
-    """Return the failure of a pod that has ended, or of which a container has."""
+    """Return the failure of a pod that has ended, or that has a container which has."""
     ended = _terminated(failed) if failed is not None else {}
     # A pod that was evicted says so itself, and of its containers only that they were killed.
     reason = str(status.get("reason") or ended.get("reason") or "")

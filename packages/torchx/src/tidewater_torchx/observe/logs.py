@@ -4,7 +4,7 @@
     for line in Follower(cluster, wanted, ended).lines(): ...
 
 A replica's pod may be replaced while its log is followed, and the stream may break off. One thread watches the job and
-one reads each pod's log; they put what they find into one queue, and whoever takes the lines decides.
+one reads each pod's log; they put what they find into one queue, and the thread that takes the lines decides.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _exit_code(container: Object) -> int:
 
 @dataclass
 class _Reading:
-    """A run whose log is being read, or has been read up to a position."""
+    """A run. Its log is being read, or has been read up to a position."""
 
     position: Position = field(default_factory=Position)
     active: bool = False
@@ -299,7 +299,7 @@ class Follower:
         self._put(lambda: self._see_job(job))
 
     def _put(self, message: Callable[[], str | None]) -> None:
-        """Put a message into the inbox, unless nobody takes it any more."""
+        """Put a message into the inbox, unless the reader has stopped."""
         while not self._stop.is_set():
             with contextlib.suppress(queue.Full):
                 self._inbox.put(message, timeout=RETRY_SECONDS)

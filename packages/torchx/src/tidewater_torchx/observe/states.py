@@ -9,7 +9,7 @@
 | Created, Queued, Restarting: fewer replicas than the minimum | PENDING | what it waits for |
 | Running | RUNNING | fewer replicas than wanted; a change of size |
 | Suspended by `torchx cancel`, and not changed since | CANCELLED; RUNNING while its pods end | |
-| Suspended by somebody else | PENDING | that it is suspended |
+| Suspended by other means | PENDING | that it is suspended |
 | Succeeded | SUCCEEDED | |
 | Failed | FAILED | the reason, and which replica failed first |
 """
@@ -83,7 +83,7 @@ def state_of(job: ElasticJob) -> AppState:
 
 
 def cancelled(job: ElasticJob) -> bool:
-    """Return whether the job was cancelled, and nobody has resumed it or changed its spec otherwise."""
+    """Return whether the job was cancelled, and since then neither resumed nor changed in its spec."""
     return job.spec.suspend and job.annotations.get(ANNOTATION_CANCELLED) == str(_generation(job))
 
 
@@ -141,7 +141,7 @@ def told(job: ElasticJob) -> str:
         if (found := conditions.get(type_)) is not None and found.status == "True":
             return found.message
     created = conditions.get(ConditionType.CREATED)
-    # Of a job that the controller can't read, Created says what to mend, and Running is of earlier.
+    # If the controller can't read the job, Created says what to correct, and Running is of earlier.
     if created is not None and created.reason == Reason.INVALID and created.status == "False":
         return created.message
     running = conditions.get(ConditionType.RUNNING) or created

@@ -44,7 +44,7 @@ ANNOTATION_APP = "tidewater.dev/torchx-app"
 ANNOTATION_CANCELLED = "tidewater.dev/torchx-cancelled"
 """Of a job: its generation when `torchx cancel` had suspended it, so that it will not go on.
 
-Whoever resumes it changes the generation, with whatever program. So a later suspension is no cancellation. Labels,
+A program that resumes it changes the generation. So a later suspension is no cancellation. Labels,
 annotations and the status don't change it:
 https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#status-subresource
 """
@@ -163,7 +163,7 @@ def needs_rendezvous(app: AppDef, submission: Submission) -> bool:
     Without a bucket nothing comes along. A role that names this rendezvous itself may have an image with it.
 
     Raises:
-        Refused: a role shall meet in etcd, and there is no bucket by which the rendezvous could come.
+        Refused: a role must meet in etcd, and there is no bucket to bring the rendezvous.
     """
     for role in app.roles:
         if workspace.METADATA in role.metadata or not _meets_in_etcd(_for_etcd(role, submission)):
@@ -203,7 +203,7 @@ def _job_spec(given: Sequence[Role], roles: Sequence[Role], own: str, lead: int,
 
 
 def _success(roles: Sequence[Role]) -> SuccessPolicy:
-    """Return whose success is the application's: that of all replicas.
+    """Return which pods must succeed for the application to succeed: all replicas.
 
     The agents of an elastic torchrun wait for each other before they exit with 0, so the first of them says that the
     training is done. One that was made again late finds the run closed, and would never succeed.

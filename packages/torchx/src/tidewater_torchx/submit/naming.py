@@ -100,7 +100,7 @@ def _type_of(name: str) -> str:
 def _free(type_: str, position: int, taken: set[str]) -> str:
     """Return the type, or with the role's position at its end if another role has it: `a-b` and `ab` are one type.
 
-    A role may also have a name as `abx3`, so the number goes on until nobody has the type.
+    A role may also have a name as `abx3`, so the number grows until no role has the type.
     """
     free = type_
     while free in taken:

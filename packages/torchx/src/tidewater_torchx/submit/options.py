@@ -23,8 +23,8 @@ from tidewater_torchx.errors import Refused
 
 RESERVED_MILLICPU = 100
 RESERVED_MEMMB = 1024
-"""What TorchX takes off a role's resources, since it assumes that a replica takes a whole node, of which Kubernetes
-keeps a part for itself."""
+"""What TorchX takes off a role's resources, since it assumes that a replica takes a whole node. Kubernetes keeps a
+part of each node for itself."""
 
 _ADDRESS = re.compile(r"[A-Za-z0-9.:,/_\[\]-]+")
 _REPOSITORY = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._:/-]*")
@@ -110,7 +110,7 @@ class Strict(runopts):
         """
         for key, value in cfg.items():
             self._known(key, cfg)
-            # A truth value is a number for Python, but not for whoever wrote reserved_memmb=true.
+            # A truth value is a number for Python, but not for the user who wrote reserved_memmb=true.
             option = self.get(key)
             if isinstance(value, bool) and option is not None and option.opt_type is not bool:
                 wanted = option.opt_type.__name__

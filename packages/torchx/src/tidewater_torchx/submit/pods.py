@@ -38,7 +38,7 @@ FIELD_PATH = "[FIELD_PATH]"
 SHARED_MEMORY = "dshm"
 
 _NOBODY = {"HOME": "/tmp", "USER": "tidewater"}
-"""Variables of pods that run as a user of which the image knows nothing: libraries ask for both."""
+"""Variables of pods that run as a user that the image doesn't know: libraries ask for both."""
 
 _PORT_NAME = re.compile(r"(?=.{1,15}$)(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
 
@@ -61,7 +61,7 @@ class Pod:
 
 
 def pod_template(role: Role, pod: Pod, options: Options, facts: Facts | None) -> Manifest:
-    """Return the template of a role whose macros are filled in.
+    """Return the template of a role that has its macros filled in.
 
     Raises:
         Refused: a mount or a port of the role can't be of a pod.

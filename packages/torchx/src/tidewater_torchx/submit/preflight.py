@@ -103,7 +103,7 @@ def _exists(cluster: Cluster, kind: Kind, name: str, namespace: str, what: str) 
     except NotFound:
         raise Refused(f"{what}; create it, or name another") from None
     except Forbidden:
-        return  # whoever may submit jobs may not always read this
+        return  # a user who may submit jobs may not always read this
 
 
 def _try_job(cluster: Cluster, manifest: Manifest) -> None:

@@ -10,7 +10,7 @@
 | `max_retries=N`, REPLICA or HOT_SPARE | the pod is replaced, N times for each replica |
 | an elastic role | as REPLICA: the others go on |
 
-A pod that was evicted or preempted, was deleted by somebody, or whose node was lost, has not failed. It is always
+A pod that was evicted, preempted, deleted by a user or lost with its node has not failed. It is always
 replaced, with all others under APPLICATION, and that is no retry.
 """
 
@@ -75,7 +75,8 @@ def policy(role: Role) -> Mapping[str, Any]:
     Without retries an elastic role goes on without a replica that has failed, as long as the others are its minimum. So
     a replica that is made again after the others have finished, and is turned away by them, is no failure of the
     application. SIGKILL and SIGTERM, which are the ends of a replica that was taken away, SIGINT, SIGUSR1 and too much
-    memory are always retried there. The controller ends a job of which a replica exhausts its memory again and again.
+    memory are always retried there. The controller ends a job if one of its replicas exhausts its memory again and
+    again.
     """
     if role.max_retries > 0:
         return {"restartPolicy": RestartPolicy.EXIT_CODE.value, "retryableExitCodes": list(EXIT_CODES)}

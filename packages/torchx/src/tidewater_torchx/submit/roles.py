@@ -27,7 +27,7 @@ _PLACE_OF_REPLICA = "\0replica\0"
 
 _EXPANDED = re.compile(r"\$(?=[$(\0]|[^\0-\x7f])")
 """A dollar sign that Kubernetes would read: before a parenthesis, also that of a reference which is put in later, or
-before another one, of which it makes one. It also breaks a character up that has several bytes and follows one:
+before another one: it makes one of two. It also breaks a character up that has several bytes and follows one:
 https://github.com/kubernetes/kubernetes/blob/master/third_party/forked/golang/expansion/expand.go
 """
 

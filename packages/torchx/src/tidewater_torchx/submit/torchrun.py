@@ -24,7 +24,7 @@ BACKEND = "etcd-v3"
 """See docs/training.md#etcd-v3-for-torchrun."""
 
 STORE = "c10d"
-"""torchrun's own backend. Any other was chosen by somebody, and stays."""
+"""torchrun's own backend. Any other was chosen by the user, and stays."""
 
 MAX_RESTARTS = "PET_MAX_RESTARTS"
 """torchrun's default for --max-restarts, as for every option of its:
@@ -90,7 +90,7 @@ def lacks_etcd(role: Role) -> bool:
 
 
 def met_in_etcd(role: Role, endpoint: str) -> Role:
-    """Return a copy of a role whose agents meet in etcd, if it runs torchrun with its own backend, or `lacks_etcd`.
+    """Return a copy of a role with agents that meet in etcd, if it runs torchrun with its own backend, or `lacks_etcd`.
 
     Args:
         role: the role, before its macros are filled in.
