@@ -54,8 +54,8 @@ class Registered:
         needs: URNs of its parent, its provider and the resources that it depends on.
         was_top_level: whether an alias says that it had no parent.
         aliases: type and name of each alias that gives them.
-        ignored: paths of inputs whose changes are ignored.
-        replaced_on: paths of inputs whose changes replace it.
+        ignored: paths of inputs with changes that are ignored.
+        replaced_on: paths of inputs that replace it when they change.
         deleted_first: whether it is deleted before its replacement is created.
         id: that the mocks gave it; empty for components.
         outputs: that the mocks answered.
@@ -90,7 +90,7 @@ class Graph:
         return [each for each in self.resources if each.type == type_]
 
     def one(self, type_: str, name_part: str = "") -> Registered:
-        """Return the only resource of a type whose name contains `name_part`."""
+        """Return the only resource of a type that has `name_part` in its name."""
         found = [each for each in self.all(type_) if name_part in each.name]
         assert len(found) == 1, f"{type_} {name_part}: {[each.name for each in found]}"
         return found[0]
@@ -121,7 +121,7 @@ class _Monitor(mocks.MockMonitor):
     def Call(self, request: Any) -> Any:  # noqa: N802 # gRPC's name
         assert request.tok == "eks:index:Cluster/getKubeconfig", f"the program called {request.tok}"
         answer = struct_pb2.Struct()
-        # Not deserialised: that would make the cluster, which is an argument, again, in a thread whose loop never runs.
+        # Not deserialised: that would make the cluster, an argument, again, in a thread with a loop that never runs.
         answer["result"] = json.dumps({**json.loads(KUBECONFIG), "profile": request.args["profileName"]})
         response = provider_pb2.CallResponse()
         getattr(response, "return").CopyFrom(answer)  # a keyword of Python

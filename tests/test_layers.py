@@ -84,7 +84,7 @@ STANDARD_LIBRARY_ONLY = (
 )
 PROGRAM = ("settings", "infra", "workloads", "__main__")
 
-# Packages whose `__init__` names every module and package in it.
+# Packages with an `__init__` that names every module and package in it.
 WITH_A_TABLE = (
     "tidewater/cli",
     "tidewater/contract",
@@ -122,7 +122,7 @@ def written(root: Path, files: Mapping[str, str]) -> list[Path]:
 
 
 def module_name(path: Path, root: Path) -> str:
-    """Return the dotted name by which a file is imported."""
+    """Return the dotted name that imports a file."""
     parts = path.relative_to(root).with_suffix("").parts
     if parts[0] == "packages" and parts[2] == "src":
         parts = parts[3:]

@@ -22,7 +22,7 @@ def a_site(folder: Path) -> Site:
 
 
 def nodes_that(command: str) -> System:
-    """Return a system whose node 0 runs ``command`` while the other node waits."""
+    """Return a system: node 0 runs ``command`` while the other node waits."""
 
     def node(site: Site, port: int, number: int) -> list[str]:
         return ["sh", "-c", f"echo attempt {site.attempt}; {command if number == 0 else 'exec sleep 60'}"]

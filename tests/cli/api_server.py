@@ -33,7 +33,7 @@ class Plane:
         return connect(Access(kubeconfig=str(self.kubeconfig("admin"))))
 
     def kubeconfig(self, user: str) -> Path:
-        """Write a kubeconfig of `user`: admin has all rights, nobody has none."""
+        """Write a kubeconfig of `user`: admin has all rights, any other user has none."""
         content = json.loads(self.inner.kubeconfig(user, with_rights=user == "admin").read_text())
         content["contexts"][0]["context"]["namespace"] = NAMESPACE
         file = self.folder / f"kubeconfig-{user}"
@@ -52,7 +52,7 @@ def started(folder: Path) -> Iterator[Plane]:
             inner.start()
             inner.apply(
                 {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
-                # Without a controller manager nobody else makes the account, without which no pod is admitted.
+                # There is no controller manager to make the account, without which no pod is admitted.
                 {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": NAMESPACE}},
             )
             yield Plane(folder, inner)

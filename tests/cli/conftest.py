@@ -17,7 +17,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def cluster() -> FakeCluster:
-    """A cluster in which time passes only while somebody waits."""
+    """A cluster in which time passes only while a command waits."""
     return FakeCluster(FakeClock())
 
 

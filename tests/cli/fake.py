@@ -37,7 +37,7 @@ Key = tuple[str, str, str]
 
 
 class FakeClock:
-    """Time that passes only when somebody waits."""
+    """Time that passes only when a command waits."""
 
     def __init__(self) -> None:
         self.elapsed = 0.0
@@ -131,7 +131,7 @@ class FakeCluster:
             self._news.notify_all()
 
     def await_reader(self, pod: str) -> None:
-        """Return when somebody follows the log of a pod."""
+        """Return when a command follows the log of a pod."""
         with self._news:
             assert self._news.wait_for(lambda: self.logs.setdefault(pod, Log()).readers, PATIENCE_SECONDS)
 
@@ -321,7 +321,7 @@ def pod(index: int, *, owner: str = "digits", type: str = names.WORKER, state: s
 
 
 def crashing(index: int) -> Object:
-    """Return a pod whose container has failed and waits to be started again."""
+    """Return a pod with a container that has failed and waits to be started again."""
     found = pod(index, state="waiting")
     found["status"]["phase"] = "Running"
     found["status"]["containerStatuses"][0] |= {

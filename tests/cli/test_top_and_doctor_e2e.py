@@ -1,4 +1,5 @@
-"""`top` and `doctor` as processes of their own, on a real API server whose proxy reaches a worker's real metrics."""
+"""`top` and `doctor` as processes of their own, on a real API server with a proxy that reaches a worker's real
+metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code comes into a pod as an archive in the bucket, whose name is its content."""
+"""Code comes into a pod as an archive in the bucket, named after its content."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ NOW = virtual.BEGINNING
 
 
 def queued(name: str, queue: str | None = "research", **status: object) -> ElasticJob:
-    """Return a job that arrived after those whose names come before its own."""
+    """Return a job that arrived after those with names that come before its own."""
     job = jobs.job(name, schedulingPolicy={"queue": queue} if queue else {})
     created = NOW + timedelta(seconds=ord(name[0]))
     return replace(job, created=created, status=replace(job.status, **status))  # type: ignore[arg-type]

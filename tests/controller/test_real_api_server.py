@@ -1,6 +1,6 @@
 """The controller with a real API server: killed at every write, without an API server, frozen as the leader.
 
-There is neither a scheduler nor a kubelet nor a garbage collector: pods stay Pending, and nobody but the controller
+There is neither a scheduler nor a kubelet nor a garbage collector: pods stay Pending, and only the controller
 reacts to a job. `test_chaos` shows the same, for more that may happen to a job, with an API server in memory.
 """
 
@@ -62,7 +62,7 @@ def processes(*replicas: str, logs: Path) -> Iterator[dict[str, subprocess.Popen
 
 @pytest.fixture(scope="module")
 def keeper() -> Iterator[ThreadPoolExecutor]:
-    """Yield a thread that starts processes beside an event loop: a process ends with the thread that started it."""
+    """Yield a thread that starts processes next to an event loop: a process ends with the thread that started it."""
     with ThreadPoolExecutor(1) as thread:
         yield thread
 
@@ -72,7 +72,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory, keeper: ThreadPoolExecutor) 
     made = Plane(tmp_path_factory.mktemp("plane"), [USER])
     try:
         keeper.submit(made.start).result()
-        # Without a controller manager nobody else makes the account, without which no pod is admitted.
+        # There is no controller manager to make the account, without which no pod is admitted.
         account = {
             "apiVersion": "v1",
             "kind": "ServiceAccount",

@@ -63,7 +63,7 @@ ORDER: dict[str, tuple[Name, Name]] = {
 
 @pytest.fixture(scope="module")
 def production() -> graph.Graph:
-    """The production example, whose job is named as in the defaults."""
+    """The production example, with a job that is named as in the defaults."""
     return graph.production()
 
 

@@ -1,4 +1,4 @@
-"""A stack whose cluster is gone can be destroyed; the objects of one that is only unreachable are kept."""
+"""A stack can be destroyed when its cluster is gone; the objects of one that is only unreachable are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stack whose cloud is gone is removed; a stack whose cloud exists is kept, even if other things are missing."""
+"""A stack is removed if its cloud is gone, and kept if its cloud exists, even if other things are missing."""
 
 from __future__ import annotations
 

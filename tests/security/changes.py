@@ -1,4 +1,4 @@
-"""Changes of a stack's graph, as if somebody had turned a setting off: what a rule must report.
+"""Changes of a stack's graph, as if a setting had been turned off: what a rule must report.
 
     put(FILE_SYSTEM, "encrypted", False)(stack)     # yields one changed stack for each file system
 

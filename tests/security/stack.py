@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 SIGNATURE = "4dabf18193072939515e22adb298388d"
-"""The key by which Pulumi's state marks a value of a special kind: a secret, an asset, a reference to a resource."""
+"""The key with which Pulumi's state marks a value of a special kind: a secret, an asset, a reference to a resource."""
 SECRET = "1b47061264138c4ac30d75fd1eb44270"
 """The mark of a secret."""
 
@@ -71,7 +71,7 @@ class Stack:
 
     @classmethod
     def of_state(cls, exported: Mapping[str, Any]) -> Stack:
-        """Return the stack of a state file, whose secrets are in plain text."""
+        """Return the stack of a state file with its secrets in plain text."""
         listed = exported["deployment"]["resources"]
         return cls(
             tuple(
@@ -102,7 +102,7 @@ class Stack:
         return bool(arn) and arn in {key.arn for key in self.of("aws:kms/key:Key")}
 
     def public_subnets(self) -> set[str]:
-        """Return the ids of the subnets whose route table leads to an internet gateway."""
+        """Return the ids of the subnets with a route table that leads to an internet gateway."""
         tables = {each.get("routeTableId") for each in self.of("aws:ec2/route:Route") if each.get("gatewayId")}
         links = self.of("aws:ec2/routeTableAssociation:RouteTableAssociation")
         return {str(each.get("subnetId")) for each in links if each.get("routeTableId") in tables}

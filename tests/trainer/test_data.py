@@ -1,4 +1,4 @@
-"""Images come as they are stored, whatever the layout and whoever decodes them."""
+"""Images come as they are stored, whatever the layout and the decoder."""
 
 from __future__ import annotations
 

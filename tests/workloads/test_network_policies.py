@@ -77,7 +77,7 @@ def dataset(deployed: graph.Graph) -> Pod:
 
 
 OTHER_JOB = Pod(SPACE, dict(names.pod_labels("other", names.MASTER, 0)))
-"""A pod of somebody's own ElasticJob, which the stack's program knows nothing of."""
+"""A pod of a user's own ElasticJob, which the stack's program knows nothing of."""
 
 
 def test_workers_reach_each_other_on_any_port(network: Network, deployed: graph.Graph) -> None:

@@ -1,4 +1,4 @@
-"""The training job's manifest: an ElasticJob whose pods are confined, and of which Pulumi owns one number."""
+"""The training job's manifest: an ElasticJob with confined pods. Pulumi owns one number of it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_core_worker_that_is_made_again_displaces_no_worker_of_its_own_job() -
     assert core["preemptionPolicy"] == "Never"
 
 
-def test_a_mended_template_makes_another_job_of_it_unless_the_size_would_be_lost() -> None:
+def test_a_corrected_template_makes_another_job_of_it_unless_the_size_would_be_lost() -> None:
     template = "spec.replicaSpecs.Worker.template"
     assert template in training.replaced_on(spec().workers)
     assert template not in training.replaced_on(spec(sizeOwner="cluster").workers)

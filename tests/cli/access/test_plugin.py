@@ -1,4 +1,4 @@
-"""Login plug-ins: what they are told, and when they are asked."""
+"""Login plug-ins: what they get, and when they are asked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLUSTER = {"server": "https://a", "certificate-authority-data": "Y2E="}
 
 
 def plugin(folder: Path, code: str, **more: Any) -> dict[str, Any]:
-    """Return an `exec` section whose command runs Python code."""
+    """Return an `exec` section with a command that runs Python code."""
     file = folder / "plugin"
     file.write_text(f"#!{sys.executable}\nimport json, os, sys\n{code}\n")
     file.chmod(file.stat().st_mode | stat.S_IXUSR)

@@ -44,7 +44,7 @@ class Surroundings:
         self.clock = FakeClock()
 
     def kubeconfig(self, **user: Any) -> None:
-        """Write a kubeconfig whose user logs in as given."""
+        """Write a kubeconfig with a user that logs in as given."""
         config = {
             "current-context": "test",
             "clusters": [{"name": "c", "cluster": {"server": "https://cluster.test"}}],

@@ -86,7 +86,7 @@ def test_what_the_controller_says_of_a_job_is_found_in_every_state(view: JobView
     assert words in told(written(view))
 
 
-def test_of_a_job_that_cannot_be_read_it_is_said_what_to_mend() -> None:
+def test_of_a_job_that_cannot_be_read_it_is_said_what_to_correct() -> None:
     broken = written(world.view(world.job(1), world.running(0)))
     assert not invalid(broken)
     broken["status"] = invalid_status(broken, "spec.sizes: 9 is wrong", world.NOW)

@@ -23,7 +23,7 @@ Call = Callable[[], str]
 
 
 def forbidden(what: str) -> Forbidden:
-    """Return the refusal of somebody without rights."""
+    """Return the refusal of a user without rights."""
     return Forbidden(Answer(403, "Forbidden", f"{what} is forbidden"))
 
 
@@ -33,7 +33,7 @@ def not_found(what: str) -> NotFound:
 
 
 class FakeClock:
-    """Time that passes only while somebody sleeps; then `events` happen, one for each sleep."""
+    """Time that passes only while a command sleeps; then `events` happen, one for each sleep."""
 
     def __init__(self, events: Iterator[None] | None = None) -> None:
         self._seconds, self._events = 0.0, events

@@ -17,7 +17,7 @@ Object = dict[str, Any]
 
 
 def job(name: str = "digits", *, namespace: str = "training", **status: Any) -> Object:
-    """Return a job of one to four workers, of which two are wanted."""
+    """Return a job of one to four workers; two are wanted."""
     return {
         "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", "creationTimestamp": CREATED},
         "spec": {

@@ -18,7 +18,7 @@ NOW = FakeClock().now()
 
 
 def cluster() -> FakeCluster:
-    """Return a cluster with two jobs, one of them with two workers of which the first answers."""
+    """Return a cluster with two jobs, one of them with two workers; the first worker answers."""
     made = FakeCluster(
         elasticjobs=[job(), job("other")],
         pods=[pod(0), pod(1), pod(0, owner="other", phase="Pending")],

@@ -18,7 +18,7 @@ FRAMES = ((0, "two workers", True), (2, "step 20", False), (4, "one worker", Tru
 
 
 def recorded(file: Path) -> str:
-    """Record four frames, of which the first and the third show a change."""
+    """Record four frames; the first and the third show a change."""
     with recorder(file, BEGAN) as recording:
         for seconds, text, changed in FRAMES:
             recording.add(Text(text, style="green"), BEGAN + timedelta(seconds=seconds), changed=changed)

@@ -83,14 +83,14 @@ def test_several_jobs_have_a_line_each_and_their_namespaces_if_these_differ() ->
 
 
 def rows(text: str, head: str) -> list[str]:
-    """Return the lines of the table whose first column has that head."""
+    """Return the lines of the table that has this head in its first column."""
     lines = [line.rstrip() for line in text.splitlines()]
     first = next(index for index, line in enumerate(lines) if line.startswith(head))
     return lines[first:]
 
 
 def on_eks(name: str = "digits") -> Followed:
-    """Return a job whose nodes have names as on EKS."""
+    """Return a job on nodes with names as on EKS."""
     first = Reading(at=1.0, steps=1, samples=1, rank=10, generation=7, step=123456)
     worker = f"{name}-worker-0"
     pods = [

@@ -33,7 +33,7 @@ SUCCESSIVE = {"pod_names": PodNames.SUCCESSIVE}
 
 
 def numbered(replicas: int, low: int | None = None, high: int | None = None, **spec: object) -> ElasticJob:
-    """Return a job whose workers get one number after the other."""
+    """Return a job with workers that get one number after the other."""
     return job(replicas, low, high, worker=SUCCESSIVE, **spec)
 
 

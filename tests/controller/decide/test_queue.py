@@ -162,7 +162,7 @@ def test_nothing_changes_until_the_queue_was_asked(worker: PodView) -> None:
 
 
 def check_queue(seed: int) -> None:
-    """Random jobs in one queue, each of which fits alone: all of them run and finish, one after the other."""
+    """Random jobs in one queue; each fits alone. All of them run and finish, one after the other."""
     random = Random(seed)
     rooms = random.randint(3, 8)
     jobs = []
@@ -205,7 +205,7 @@ def test_every_job_of_thousands_of_queues_comes_to_run() -> None:
 
 
 def test_two_jobs_that_are_both_short_do_not_block_each_other_for_ever() -> None:
-    """One room is taken by a pod of somebody else, so that only the smaller job fits."""
+    """One room is taken by another user's pod, so that only the smaller job fits."""
     big, small = replace(queued("big", 4), created=ago(100)), queued("small", 3)
     cluster = Simulation.of([big, small], {"a": 3})
     for _ in range(40):

@@ -58,7 +58,7 @@ Fault = Callable[[Call, str], None]
 
 
 class Api:
-    """The state of the API server. Methods that don't end in a client's name act as somebody else's client."""
+    """The state of the API server. Methods that don't end in a client's name act as another client."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []

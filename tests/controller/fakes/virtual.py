@@ -1,4 +1,4 @@
-"""Time that passes at once: an event loop whose clock jumps to the next timer when nothing else is to be done.
+"""Time that passes at once: an event loop with a clock that jumps to the next timer when nothing else is to be done.
 
     virtual.run(test())          # asyncio.sleep(3600) inside takes no time
 

@@ -57,7 +57,7 @@ class Replica:
 
 
 class World:
-    """An API server, nodes, and whoever acts on them.
+    """An API server, nodes, and the programs that act on them.
 
     Args:
         rooms: Pods that can run at the same time.
@@ -156,7 +156,7 @@ class World:
         return Counter(f"{call.verb} {call.kind.plural}" for call in self.api.calls if call.verb in WRITES)
 
     def orphans(self) -> list[str]:
-        """Return the pods and services whose job does not exist."""
+        """Return the pods and services with a job that does not exist."""
         alive = {job["metadata"]["uid"] for job in self.api.all(JOBS)}
         owned = [*self.api.all(PODS), *self.api.all(SERVICES)]
         return [

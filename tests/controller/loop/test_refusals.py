@@ -1,4 +1,4 @@
-"""What the API server refuses, and what can't be read, is told of its job and doesn't stop other jobs."""
+"""What the API server refuses, and what can't be read, is reported in its job and doesn't stop other jobs."""
 
 from __future__ import annotations
 

@@ -122,8 +122,8 @@ def test_events_may_come_in_any_order() -> None:
     assert after(*events) == after(*reversed(events))
 
 
-def test_why_no_instance_type_fits_is_told_in_the_newest_words() -> None:
-    """Who has mended one thing must see what the next one is."""
+def test_why_no_instance_type_fits_is_reported_in_the_newest_words() -> None:
+    """After one thing is fixed, a user must see the next one."""
     events = [failed(NO_OFFERING), failed("Failed to schedule pod, did not tolerate taint", 300)]
     for each in (events, events[::-1]):
         assert explanation(after(*each), at(301)).why == "did not tolerate taint"

@@ -124,7 +124,7 @@ def test_no_pod_comes_before_the_rules(made: graph.Graph) -> None:
 
 
 class LeftRules:
-    """ECR with the rules of a stack whose destroy was interrupted, and with one of another stack."""
+    """ECR with the rules that an interrupted destroy of a stack has left, and with one of another stack."""
 
     def __init__(self, prefixes: Sequence[str]) -> None:
         self.prefixes = [*prefixes, f"{NAME}2/quay"]

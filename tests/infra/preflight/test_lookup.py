@@ -17,7 +17,7 @@ TYPE = "aws:ec2/getInstanceType:getInstanceType"
 
 
 def without_what_has_no_value(token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Answer as the official plug-in does: without the outputs of which Terraform's provider sets no value."""
+    """Answer as the official plug-in does: without the outputs that Terraform's provider sets no value for."""
     found = graph.answer(token, arguments)
     if token != TYPE:
         return found

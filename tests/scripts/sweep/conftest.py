@@ -35,7 +35,7 @@ class Lacking:
     """Of the vault; empty: EFS hasn't made the vault yet."""
     rules: list[str] = field(default_factory=list)
     refused: set[str] = field(default_factory=set)
-    """Services of which every call is refused."""
+    """Services that refuse every call."""
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         body = Request(environ).get_data()

@@ -81,7 +81,7 @@ def _network(clients: Clients, name: str, stack: dict[str, str], owned: dict[str
 
 
 def _security_groups(ec2: Any, vpc: str, name: str, owned: dict[str, str]) -> str:
-    """Make two groups whose rules name each other; return the id of one."""
+    """Make two groups with rules that name each other; return the id of one."""
     one, two = (
         ec2.create_security_group(
             GroupName=f"{name}-{label}",

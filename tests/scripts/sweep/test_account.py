@@ -1,4 +1,4 @@
-"""What a stack has left is found whoever made it, and deleted; what is another stack's, or in use, stays."""
+"""What a stack has left is found, whichever program made it, and deleted; what is another stack's, or in use, stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose a thing is: by the stack's own tags, or by one of those that its cluster's controllers give."""
+"""Which stack a thing belongs to: by the stack's own tags, or by one of those that its cluster's controllers give."""
 
 from __future__ import annotations
 

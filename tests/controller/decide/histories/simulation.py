@@ -1,7 +1,7 @@
 """A small cluster in memory: it carries out decisions as the API server, the scheduler and the kubelets would.
 
 It keeps what the decisions may rely on: names are unique, deletions carry a uid, a pod that runs ends only after a
-while, one that has ended or has no node goes at once, and nobody hears from a lost node. Each decision is checked
+while, one that has ended or has no node goes at once, and a lost node is silent. Each decision is checked
 against the promises in `promises`.
 """
 
@@ -194,7 +194,7 @@ class Simulation:
         self.put(job, replace(how, finished=time))
 
     def lose(self, node: str) -> None:
-        """Cut a node's power. Kubernetes deletes its pods, but nobody confirms it."""
+        """Cut a node's power. Kubernetes deletes its pods, but no kubelet confirms it."""
         self.nodes[node] = NodeView(name=node, doomed=True, lost=True)
         for job, pod in self.every_pod():
             if pod.node == node:
