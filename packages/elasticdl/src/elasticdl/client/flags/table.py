@@ -141,7 +141,7 @@ PROCESS: Sequence[Flag] = (
     _process("num_workers", STRATEGY, "Number of workers.", _at_least_one),
     _process("num_ps_pods", STRATEGY, "Number of parameter servers.", _count),
     _process("use_async", STRATEGY, "Apply each gradient at once.", values.boolean, _TRAIN),
-    _process("grads_to_wait", STRATEGY, "Number of gradients that are averaged into one update.", _at_least_one, _TRAIN),
+    _process("grads_to_wait", STRATEGY, "Number of gradients averaged into one update.", _at_least_one, _TRAIN),
     _process("get_model_steps", STRATEGY, "Minibatches of a worker from one pull to the next.", _at_least_one, _TRAIN),
     _process("lr_staleness_modulation", STRATEGY, "Damp a gradient by its age.", values.boolean, _TRAIN),
     _process("sync_version_tolerance", STRATEGY, "Age above which a gradient is refused.", _count, _TRAIN),
