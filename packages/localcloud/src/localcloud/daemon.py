@@ -144,7 +144,7 @@ class _Cloud:
             "pricing": PricingService(),
             "servicequotas": QuotaService(account),
         }
-        return Gateway(account, principals, services, apps, _followers(instance, self.eks, interruptions))
+        return Gateway(account, principals, services, apps, _followers(instance, self.eks))
 
     def stop(self) -> None:
         """End everything; connections are refused from the beginning."""
@@ -209,17 +209,12 @@ def _nodes(found: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _followers(instance: Instance, eks: Any, interruptions: Any) -> dict[str, Callable[[Any], None]]:
+def _followers(instance: Instance, eks: Any) -> dict[str, Callable[[Any], None]]:
     """Return what to do outside moto after an operation of moto's, by operation."""
-
     from localcloud.aws.eks.nodes import self_managed
-    from localcloud.aws.events import fis
 
     def instances_changed(_: Any) -> None:
         self_managed.look(eks)
-
-    def experiment_started(_: Any) -> None:
-        fis.started(interruptions, instance.account, instance.region)
 
     def file_system_deleted(call: Any) -> None:
         from moto.efs.models import efs_backends
@@ -233,7 +228,6 @@ def _followers(instance: Instance, eks: Any, interruptions: Any) -> dict[str, Ca
     return {
         **dict.fromkeys(INSTANCE_CALLS, instances_changed),
         "elasticfilesystem:DeleteFileSystem": file_system_deleted,
-        "fis:StartExperiment": experiment_started,
     }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from werkzeug.wrappers import Response
 
@@ -21,6 +21,11 @@ from localcloud.aws.requests.errors import Refused
 from localcloud.aws.requests.resources import MotoResources
 
 log = logging.getLogger(__name__)
+
+NOT_COVERED: Final = {
+    "fis": "AWS FIS is not covered by the one-machine cloud: interrupt instances with `localcloud interrupt`",
+}
+"""Services of moto's that have no effect here, and what to use instead."""
 
 WSGI = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 Follower = Callable[[Authorized], None]
@@ -68,6 +73,9 @@ class Gateway:
         except Refused as refused:
             response = replies.refusal(refused.reason, refused.message, refused.service)
             return response(environ, start_response)
+        if call.operation.service in NOT_COVERED:
+            message = NOT_COVERED[call.operation.service]
+            return replies.refusal("unsupported", message, call.operation.service)(environ, start_response)
         service = self._services.get(call.operation.service)
         if service is not None:
             return service.handle(call)(environ, start_response)

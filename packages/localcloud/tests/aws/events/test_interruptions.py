@@ -10,7 +10,6 @@ from typing import Any
 
 import boto3
 import pytest
-from localcloud.aws.events import fis
 from localcloud.aws.events.interruptions import Interruptions, NotInterruptible, Seen, check
 
 from packages.localcloud.tests.aws.account import serve_account
@@ -181,51 +180,6 @@ def test_an_on_demand_instance_can_be_retired(world: World) -> None:
     identity = world.run(spot=False)
     world.interruptions.retire([identity])
     assert world.events() == [("AWS Health Event", identity)]
-
-
-def test_fis_recommends_at_once_and_gives_the_notice_two_minutes_before_the_end(world: World) -> None:
-    identity = world.run()
-    world.interruptions.announce([identity], 300)
-    assert world.events() == [("EC2 Instance Rebalance Recommendation", identity)]
-    assert [seconds for seconds, _ in world.clock.later] == [180]
-    world.clock.run()
-    assert world.events() == [("EC2 Spot Instance Interruption Warning", identity)]
-    world.clock.run()
-    assert world.instance(identity)["State"]["Name"] == "terminated"
-
-
-def test_an_experiment_of_fis_interrupts_the_instances_of_its_target(world: World) -> None:
-    identity, client = world.run(), world.client("fis")
-    target = {
-        "resourceType": "aws:ec2:spot-instance",
-        "resourceArns": [f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/{identity}"],
-        "filters": [{"path": "State.Name", "values": ["running"]}],
-        "selectionMode": "ALL",
-    }
-    action = {
-        "actionId": fis.ACTION,
-        "parameters": {"durationBeforeInterruption": "PT2M"},
-        "targets": {"SpotInstances": "chosen"},
-    }
-    template = client.create_experiment_template(
-        clientToken="t",
-        description="an interruption",
-        roleArn=f"arn:aws:iam::{ACCOUNT}:role/fis",
-        stopConditions=[{"source": "none"}],
-        targets={"chosen": target},
-        actions={"end": action},
-    )["experimentTemplate"]["id"]
-    preview = {"actionsMode": "skip-all"}
-    client.start_experiment(clientToken="p", experimentTemplateId=template, experimentOptions=preview)
-    fis.started(world.interruptions, ACCOUNT, REGION)
-    assert world.events() == []
-    for _ in range(2):  # the second one is the first one sent again
-        assert client.start_experiment(clientToken="s", experimentTemplateId=template)["experiment"]["id"]
-        fis.started(world.interruptions, ACCOUNT, REGION)
-    assert world.events() == [
-        ("EC2 Instance Rebalance Recommendation", identity),
-        ("EC2 Spot Instance Interruption Warning", identity),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -9,27 +9,9 @@ from localcloud.standins.aws.entry import words
 from packages.localcloud.tests.standins.aws.world import Case, Tree, World
 
 
-def _rule(world: World) -> Tree:
-    return {
-        "type": "ingress",
-        "securityGroupId": world.group(),
-        "protocol": "tcp",
-        "fromPort": 443,
-        "toPort": 443,
-        "cidrBlocks": ["10.0.0.0/16"],
-        "description": "d",
-    }
-
-
 def _single(world: World) -> Tree:
     ports = {"ipProtocol": "tcp", "fromPort": 2049, "toPort": 2049}
     return {"securityGroupId": world.group(), **ports, "referencedSecurityGroupId": world.group("other")}
-
-
-def _inline(cidr: str) -> Callable[[World], Tree]:
-    rule = {"protocol": "tcp", "fromPort": 22, "toPort": 22, "cidrBlocks": [cidr], "description": "ssh"}
-    out = {"protocol": "-1", "fromPort": 0, "toPort": 0, "cidrBlocks": ["0.0.0.0/0"]}
-    return lambda world: {"vpcId": world.vpc, "ingress": [rule], "egress": [out], "tags": {"a": "1"}}
 
 
 def _template(size: int) -> Callable[[World], Tree]:
@@ -40,10 +22,6 @@ def _template(size: int) -> Callable[[World], Tree]:
     tags = [{"resourceType": "instance", "tags": {"Name": "worker"}}]
     inputs = {"blockDeviceMappings": [disk], "metadataOptions": options, "tagSpecifications": tags}
     return lambda world: {**inputs, "updateDefaultVersion": True, "vpcSecurityGroupIds": [world.group()]}
-
-
-def _table(world: World, cidr: str) -> Tree:
-    return {"vpcId": world.vpc, "routes": [{"cidrBlock": cidr, "gatewayId": world.gateway}]}
 
 
 EC2_CASES = [
@@ -67,8 +45,8 @@ EC2_CASES = [
     ),
     Case(
         "aws:ec2/routeTable:RouteTable",
-        lambda world: _table(world, "0.0.0.0/0"),
-        lambda world: _table(world, "192.168.0.0/16"),
+        lambda world: {"vpcId": world.vpc},
+        lambda world: {"vpcId": world.vpc, "tags": {"a": "1"}},
         lambda world: {"vpcId": world.fresh("aws:ec2/vpc:Vpc", cidrBlock="10.5.0.0/16").id},
     ),
     Case(
@@ -122,9 +100,9 @@ EC2_CASES = [
     ),
     Case(
         "aws:ec2/securityGroup:SecurityGroup",
-        _inline("10.0.0.0/8"),
-        _inline("10.0.0.0/16"),
-        lambda world: {**_inline("10.0.0.0/8")(world), "description": "other"},
+        lambda world: {"vpcId": world.vpc, "description": "d", "tags": {"a": "1"}},
+        lambda world: {"vpcId": world.vpc, "description": "d", "tags": {"b": "2"}},
+        lambda world: {"vpcId": world.vpc, "description": "other"},
     ),
     Case(
         "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup",
@@ -135,29 +113,16 @@ EC2_CASES = [
         },
     ),
     Case(
-        "aws:ec2/securityGroupRule:SecurityGroupRule",
-        _rule,
-        lambda world: {**_rule(world), "description": "e"},
-        lambda world: {**_rule(world), "toPort": 444},
-        importable=False,
-    ),
-    Case(
         "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
         lambda world: {**_single(world), "description": "nfs"},
         lambda world: {**_single(world), "description": "efs", "toPort": 2050, "tags": {"a": "1"}},
         lambda world: {**_single(world), "securityGroupId": world.group("other")},
     ),
     Case(
-        "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule",
-        lambda world: {"securityGroupId": world.group(), "ipProtocol": "-1", "cidrIpv4": "1.0.0.0/8"},
-        lambda world: {"securityGroupId": world.group(), "ipProtocol": "-1", "cidrIpv4": "2.0.0.0/8"},
-        lambda world: {"securityGroupId": world.group("other"), "ipProtocol": "-1", "cidrIpv4": "1.0.0.0/8"},
-    ),
-    Case(
         "aws:ec2/placementGroup:PlacementGroup",
         lambda world: {"strategy": "cluster", "tags": {"a": "1", "b": "2"}},
         lambda world: {"strategy": "cluster", "tags": {"a": "3"}},
-        lambda world: {"strategy": "spread"},
+        lambda world: {"strategy": "cluster", "name": "other"},
     ),
     Case(
         "aws:ec2/launchTemplate:LaunchTemplate",

@@ -6,11 +6,13 @@ import asyncio
 import json
 from typing import Any
 
+import pulumi
 import pytest
 from botocore.exceptions import ClientError
 from localcloud.standins.aws.clients import Clients, Settings, decode_config
 from localcloud.standins.aws.entry import Call, absent_as_none
 from localcloud.standins.aws.provider import AwsProvider
+from localcloud.standins.aws.resources import s3_objects
 from localcloud.standins.serve import InitFailed, PluginError
 from localcloud.standins.values import UNKNOWN, from_plain, to_plain
 from pulumi.provider.experimental import provider as sdk
@@ -34,6 +36,19 @@ LOGS = "aws:cloudwatch/logGroup:LogGroup"
             "aws:ec2/vpc:Vpc has no input cidrBlok; did you mean cidrBlock?",
         ),
         (VPC, {"ipv4IpamPoolId": "x"}, "ipv4IpamPoolId", "not covered by the stand-in"),
+        (
+            "aws:ec2/placementGroup:PlacementGroup",
+            {"strategy": "spread"},
+            "strategy",
+            "strategy 'spread' of aws:ec2/placementGroup:PlacementGroup is not covered by the stand-in for pulumi-aws, "
+            "only 'cluster' is",
+        ),
+        (
+            "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup",
+            {"vpcId": "vpc-1", "ingress": [{"protocol": "-1", "fromPort": 0, "toPort": 0}]},
+            "ingress",
+            "is not covered by the stand-in for pulumi-aws, only [] is",
+        ),
         (VPC, {"tags": ["a"]}, "tags", "must be a map"),
         (VPC, {"enableDnsSupport": "maybe"}, "enableDnsSupport", "must be true or false, not 'maybe'"),
         ("aws:ec2/subnet:Subnet", {"cidrBlock": "10.0.0.0/24"}, "vpcId", "missing required property vpcId"),
@@ -46,7 +61,18 @@ LOGS = "aws:cloudwatch/logGroup:LogGroup"
         (ROLE, {"assumeRolePolicy": "{}", "name": "a", "namePrefix": "b"}, "name", "exclude each other"),
         (ROLE, {"assumeRolePolicy": "{}", "region": "us-west-2"}, "region", "has no input region"),
     ],
-    ids=["unknown", "not covered", "list for map", "text for switch", "missing", "nested", "both", "global"],
+    ids=[
+        "unknown",
+        "not covered",
+        "strategy",
+        "rules",
+        "list for map",
+        "text for switch",
+        "missing",
+        "nested",
+        "both",
+        "global",
+    ],
 )
 def test_a_wrong_input_is_refused_by_name(
     engine: Engine, token: str, inputs: dict[str, Any], property: str, words: str
@@ -60,6 +86,8 @@ def test_a_wrong_input_is_refused_by_name(
     ("token", "words"),
     [
         ("aws:sns/topic:Topic", "aws:sns/topic:Topic is not covered by the stand-in"),
+        ("aws:ec2/securityGroupRule:SecurityGroupRule", "SecurityGroupRule is not covered by the stand-in"),
+        ("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", "SecurityGroupEgressRule is not covered"),
         (
             "aws:ec2/vcp:Vcp",
             "is not covered by the stand-in for pulumi-aws; did you mean aws:ec2/vpc:Vpc?",
@@ -72,6 +100,38 @@ def test_an_unknown_type_and_function_is_refused_by_name(engine: Engine, token: 
     assert words in str(caught.value)
     with pytest.raises(PluginError):
         engine.invoke(token)
+
+
+WITHDRAWN = {
+    "aws:ec2/securityGroup:SecurityGroup": "ingress egress",
+    "aws:ec2/routeTable:RouteTable": "routes",
+    "aws:ec2/placementGroup:PlacementGroup": "partitionCount spreadLevel",
+    "aws:ec2/vpcEndpoint:VpcEndpoint": "subnetIds securityGroupIds privateDnsEnabled",
+    "aws:efs/fileSystem:FileSystem": "availabilityZoneName lifecyclePolicies protection provisionedThroughputInMibps",
+    "aws:eks/cluster:Cluster": "computeConfig remoteNetworkConfig storageConfig zonalShiftConfig",
+    "aws:eks/nodeGroup:NodeGroup": "remoteAccess",
+    "aws:eks/addon:Addon": "podIdentityAssociations",
+    "aws:iam/role:Role": "permissionsBoundary",
+    "aws:kms/key:Key": "multiRegion rotationPeriodInDays",
+    "aws:cloudwatch/eventRule:EventRule": "roleArn scheduleExpression",
+    "aws:cloudwatch/eventTarget:EventTarget": "input inputPath roleArn",
+    "aws:s3/bucketObjectv2:BucketObjectv2": "content contentBase64",
+}
+
+
+@pytest.mark.parametrize(("token", "name"), [(token, name) for token, all in WITHDRAWN.items() for name in all.split()])
+def test_an_input_that_no_program_of_this_project_sets_is_refused_by_name(
+    engine: Engine, token: str, name: str
+) -> None:
+    with pytest.raises(CheckFailed) as caught:
+        engine.check(token, "r", {name: "x"})
+    assert f"input {name} of {token} is not covered by the stand-in for pulumi-aws; see" in caught.value.failures[name]
+
+
+@pytest.mark.parametrize("source", [pulumi.FileArchive("code"), pulumi.RemoteAsset("https://example.test"), "code.txt"])
+def test_an_object_is_made_from_a_file_or_text_only(source: Any) -> None:
+    with pytest.raises(PluginError, match="is not covered by the stand-in for pulumi-aws: give a FileAsset"):
+        s3_objects.body(source)
 
 
 def test_an_automatic_name_is_kept(engine: Engine) -> None:
@@ -133,19 +193,6 @@ def test_a_bucket_with_objects_is_deleted_only_with_force_destroy(engine: Engine
     engine.update(bucket, {"forceDestroy": True})
     engine.delete(bucket)
     assert absent_as_none(lambda: s3.head_bucket(Bucket=bucket.id)) is None
-
-
-def test_force_detach_policies_deletes_a_role_with_its_policies(engine: Engine, clients: Clients) -> None:
-    iam = clients.get("iam")
-    policy = json.dumps(trust("ec2.amazonaws.com"))
-    role = engine.create(ROLE, "r", {"assumeRolePolicy": policy, "forceDetachPolicies": True})
-    document = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Deny", "Action": "*", "Resource": "*"}]})
-    iam.put_role_policy(RoleName=role.id, PolicyName="p", PolicyDocument=document)
-    iam.create_instance_profile(InstanceProfileName="of-role")
-    iam.add_role_to_instance_profile(InstanceProfileName="of-role", RoleName=role.id)
-    engine.delete(role)
-    assert not engine.refresh(role)
-    iam.delete_instance_profile(InstanceProfileName="of-role")
 
 
 def test_an_equivalent_policy_is_no_change(engine: Engine) -> None:

@@ -58,7 +58,7 @@ class World:
 
     def role(self, name: str, *services: str) -> Resource:
         policy = json.dumps(trust(*services, actions=("sts:AssumeRole", "sts:TagSession")))
-        return self.get("aws:iam/role:Role", name, assumeRolePolicy=policy, forceDetachPolicies=True)
+        return self.get("aws:iam/role:Role", name, assumeRolePolicy=policy)
 
     @property
     def system(self) -> str:

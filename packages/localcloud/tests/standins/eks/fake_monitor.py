@@ -36,7 +36,7 @@ class FakeMonitor:
         computed = COMPUTED.get(registration.type, {})
         if self.preview:
             computed = dict.fromkeys(computed, UNKNOWN)
-        outputs = {**from_plain(computed), **registration.inputs} if registration.custom else {}
+        outputs = _outputs(from_plain(computed), registration.inputs) if registration.custom else {}
         resource_id = PropertyValue.computed() if self.preview else PropertyValue(f"id-{registration.name}")
         resource = Resource(urn, resource_id if registration.custom else NULL, outputs)
         self.resources[urn] = resource
@@ -99,6 +99,16 @@ class FakeMonitor:
         return asyncio.run(construct(self, request))
 
 
+def _outputs(computed: Mapping[str, PropertyValue], inputs: Mapping[str, PropertyValue]) -> dict[str, PropertyValue]:
+    """The inputs, and what AWS adds to them and to their members."""
+    made = {**computed, **inputs}
+    for name, value in computed.items():
+        given = inputs.get(name, NULL).value
+        if isinstance(value.value, Mapping) and isinstance(given, Mapping):
+            made[name] = PropertyValue({**value.value, **given})
+    return made
+
+
 def plain_outputs(made: Constructed) -> dict[str, Any]:
     """A component's outputs, plain; references to resources are their ids."""
     return {key: plain(value) for key, value in made.outputs.items()}
@@ -107,6 +117,7 @@ def plain_outputs(made: Constructed) -> dict[str, Any]:
 API_CLUSTER: dict[str, Any] = {
     "authenticationMode": "API",
     "skipDefaultNodeGroup": True,
+    "skipDefaultSecurityGroups": True,
     "vpcId": "vpc-1",
     "privateSubnetIds": ["subnet-1", "subnet-2"],
     "publicSubnetIds": ["subnet-3"],

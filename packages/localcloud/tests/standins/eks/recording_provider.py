@@ -23,11 +23,10 @@ COMPUTED: dict[str, dict[str, Any]] = {
         "endpoint": "https://cluster.example",
         "certificateAuthority": {"data": "Q0E="},
         "version": "1.34",
+        "vpcConfig": {"clusterSecurityGroupId": "sg-of-eks"},
         "identities": [{"oidcs": [{"issuer": "https://oidc.example/id/ABC"}]}],
     },
     "aws:iam/role:Role": {"arn": "arn:aws:iam::123456789012:role/r", "name": "r"},
-    "aws:ec2/securityGroupRule:SecurityGroupRule": {"securityGroupRuleId": "sgr-1"},
-    "aws:ec2/launchTemplate:LaunchTemplate": {"latestVersion": 3},
 }
 FUNCTIONS: dict[str, dict[str, Any]] = {
     "aws:index/getPartition:getPartition": {"partition": "aws", "dnsSuffix": "amazonaws.com"},

@@ -6,6 +6,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+import pulumi
 import pulumi_eks
 import pytest
 from localcloud.standins.eks import arguments
@@ -30,9 +31,6 @@ def schema_names(sdk_class: type) -> set[str]:
     ("ours", "sdk_class"),
     [
         (arguments.CLUSTER, pulumi_eks.ClusterArgs),
-        (arguments.MANAGED_NODE_GROUP, pulumi_eks.ManagedNodeGroupArgs),
-        (arguments.ADDON, pulumi_eks.AddonArgs),
-        (arguments.VPC_CNI_ADDON, pulumi_eks.VpcCniAddonArgs),
         (arguments.VPC_CNI_OPTIONS, pulumi_eks.VpcCniOptionsArgs),
         (arguments.ADDON_OPTIONS, pulumi_eks.KubeProxyAddonOptionsArgs),
         (arguments.ADDON_OPTIONS, pulumi_eks.CoreDnsAddonOptionsArgs),
@@ -49,13 +47,16 @@ def test_the_known_inputs_are_those_of_the_installed_sdk(ours: Arguments, sdk_cl
     ("changed", "message"),
     [
         ({"authenticationMode": "IAM"}, "Invalid value for authenticationMode: IAM. Allowed values are: CONFIG_MAP"),
-        ({"instanceRoles": ["r"]}, "'instanceRoles' property does not support non-empty values"),
-        ({"roleMappings": [{}]}, "'roleMappings' property does not support non-empty values"),
-        ({"authenticationMode": None, "accessEntries": {"a": {}}}, "'accessEntries' property is not supported"),
+        ({"authenticationMode": None}, "authenticationMode CONFIG_MAP (the default) of eks:index:Cluster is not"),
+        ({"roleMappings": [{}]}, "the input roleMappings of eks:index:Cluster is not covered"),
         ({"subnetIds": ["s"]}, "mutually exclusive. Choose a single approach."),
         ({"endpointPublicAccess": False, "publicAccessCidrs": ["10.0.0.0/8"]}, "`publicAccessCidrs` can only be set"),
         ({"authenticationMode": "CONFIG_MAP"}, "authenticationMode CONFIG_MAP of eks:index:Cluster is not covered"),
         ({"skipDefaultNodeGroup": False}, "the default node group of eks:index:Cluster is not covered"),
+        ({"skipDefaultSecurityGroups": False}, "the default security groups of eks:index:Cluster is not covered"),
+        ({"clusterSecurityGroup": "sg"}, "the input clusterSecurityGroup of eks:index:Cluster is not covered"),
+        ({"vpcId": None}, "a cluster in the default VPC is not covered by the eks stand-in: set vpcId"),
+        ({"vpcCniOptions": {"warmEniTarget": 0}}, "the input warmEniTarget of eks:index:VpcCniOptions is not covered"),
         ({"fargate": True}, "the input fargate of eks:index:Cluster is not covered by the eks stand-in"),
         ({"createOidcProvider": True}, "the input createOidcProvider of eks:index:Cluster is not covered"),
     ],
@@ -78,10 +79,9 @@ def test_an_uncovered_input_that_is_off_is_no_error() -> None:
         ("Cluster", {**API_CLUSTER, "vpcCniOptions": {"warm": 1}}, "warm"),
         ("Cluster", {**API_CLUSTER, "kubeProxyAddonOptions": {"on": True}}, "on"),
         ("Cluster", {**API_CLUSTER, "accessEntries": {"a": {"arn": "x", "principalArn": "y"}}}, "arn"),
-        ("Addon", {"addonName": "a"}, "cluster"),
-        ("VpcCniAddon", {}, "clusterName"),
+        ("Cluster", {**API_CLUSTER, "accessEntries": {"a": {}}}, "principalArn"),
     ],
-    ids=["cluster", "cni options", "addon options", "access entry", "addon without cluster", "cni without cluster"],
+    ids=["cluster", "cni options", "addon options", "access entry", "access entry without principal"],
 )
 def test_inputs_that_do_not_exist_or_are_missing_are_named(token: str, inputs: dict[str, Any], path: str) -> None:
     with pytest.raises(InputPropertiesError) as caught:
@@ -90,10 +90,20 @@ def test_inputs_that_do_not_exist_or_are_missing_are_named(token: str, inputs: d
     assert [error["property_path"] for error in caught.value.errors] == [path]
 
 
-@pytest.mark.parametrize("token", ["NodeGroup", "NodeGroupV2", "NodeGroupSecurityGroup", "ClusterCreationRoleProvider"])
-def test_components_that_are_not_covered_are_named(token: str) -> None:
-    with pytest.raises(PluginError, match=f"the resource type eks:index:{token} is not covered"):
-        FakeMonitor().construct(token, "x", {})
+@pytest.mark.parametrize(("token", "remedy"), arguments.UNCOVERED_TYPES.items())
+def test_components_that_are_not_covered_are_named_with_what_to_use(token: str, remedy: str) -> None:
+    with pytest.raises(PluginError, match=f"the resource type {token} is not covered") as caught:
+        FakeMonitor().construct(token.removeprefix("eks:index:"), "x", {})
+    assert remedy in str(caught.value)
+
+
+def test_every_component_of_the_sdk_but_the_cluster_is_refused_by_name() -> None:
+    components = {
+        f"eks:index:{name}"
+        for name, item in vars(pulumi_eks).items()
+        if isinstance(item, type) and issubclass(item, pulumi.ComponentResource)
+    }
+    assert components - {"eks:index:Cluster"} == set(arguments.UNCOVERED_TYPES)
 
 
 def test_a_component_that_does_not_exist_is_named() -> None:
@@ -101,7 +111,7 @@ def test_a_component_that_does_not_exist_is_named() -> None:
         FakeMonitor().construct("Zap", "x", {})
 
 
-@pytest.mark.parametrize("ours", [arguments.CLUSTER, arguments.MANAGED_NODE_GROUP, arguments.VPC_CNI_ADDON])
+@pytest.mark.parametrize("ours", [arguments.CLUSTER, arguments.VPC_CNI_OPTIONS])
 def test_the_documentation_lists_what_is_not_covered(ours: Arguments) -> None:
     documented = DOCUMENTATION.read_text(encoding="utf-8")
     assert {name for name in ours.uncovered if f"`{name}`" not in documented} == set()

@@ -18,14 +18,11 @@ from typing import Any, Final
 from localcloud.aws.compute.listings import matches
 
 PREFIX: Final = "pg"
-STRATEGIES: Final = ("cluster", "spread", "partition")
-SPREAD_LEVELS: Final = ("host", "rack")
-DEFAULT_PARTITIONS, MOST_PARTITIONS = 2, 7
+STRATEGY: Final = "cluster"
 # https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribePlacementGroups.html
 FILTERS: Final = {
     "group-name": "GroupName",
     "group-arn": "GroupArn",
-    "spread-level": "SpreadLevel",
     "state": "State",
     "strategy": "Strategy",
 }
@@ -41,9 +38,6 @@ class PlacementGroup:
     """A group and its instances, some of which may have been terminated."""
 
     name: str
-    strategy: str
-    more: Mapping[str, Any] = field(default_factory=dict)
-    """The number of its partitions, or its spread level."""
     id: str = field(default_factory=lambda: f"{PREFIX}-0{secrets.token_hex(8)}")
     instances: list[Any] = field(default_factory=list)
 
@@ -95,15 +89,18 @@ def create_placement_group(self: Any) -> Any:
     from moto.ec2.utils import convert_tag_spec
 
     self.error_on_dryrun()
-    name, strategy = self._get_param("GroupName"), self._get_param("Strategy") or "cluster"
+    name, strategy = self._get_param("GroupName"), self._get_param("Strategy") or STRATEGY
     if not name:
         raise EC2ClientError("MissingParameter", "The request must contain the parameter groupName")
-    if strategy not in STRATEGIES:
-        raise EC2ClientError("InvalidParameterValue", f"The placement strategy '{strategy}' is invalid")
-    more = _of_strategy(strategy, self._get_param("PartitionCount"), self._get_param("SpreadLevel"))
+    if strategy != STRATEGY or self._get_param("PartitionCount") or self._get_param("SpreadLevel"):
+        message = (
+            f"Placement groups of strategy '{strategy}', PartitionCount and SpreadLevel are not covered by the "
+            f"one-machine cloud: use the strategy '{STRATEGY}' alone"
+        )
+        raise EC2ClientError("UnsupportedOperation", message)
     if any(group.name == name for group in _all(self.ec2_backend)):
         raise EC2ClientError("InvalidPlacementGroup.Duplicate", f"The Placement Group '{name}' already exists.")
-    group = PlacementGroup(name, strategy, more)
+    group = PlacementGroup(name)
     _all(self.ec2_backend).append(group)
     tags = convert_tag_spec(self._get_param("TagSpecifications", [])).get("placement-group", {})
     self.ec2_backend.create_tags([group.id], tags)
@@ -136,35 +133,10 @@ def describe_placement_groups(self: Any) -> Any:
     return ActionResult({"PlacementGroups": [group for group in shown if _matches(group, filters)]})
 
 
-def _of_strategy(strategy: str, partitions: Any, level: Any) -> Mapping[str, Any]:
-    """Return what a group of this strategy has besides its name; raise EC2's error for what another one has.
-
-    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreatePlacementGroup.html
-    """
-    from moto.ec2.exceptions import EC2ClientError
-
-    for name, given, only in (("PartitionCount", partitions, "partition"), ("SpreadLevel", level, "spread")):
-        if given and strategy != only:
-            raise EC2ClientError("InvalidParameterCombination", f"{name} is valid only with the strategy '{only}'")
-    if strategy == "partition":
-        count = int(partitions or DEFAULT_PARTITIONS)
-        if not 1 <= count <= MOST_PARTITIONS:
-            raise EC2ClientError("InvalidParameterValue", f"PartitionCount {count} is not from 1 to {MOST_PARTITIONS}")
-        return {"PartitionCount": count}
-    if strategy == "spread":
-        if level not in (None, *SPREAD_LEVELS):
-            raise EC2ClientError(
-                "InvalidParameterValue", f"SpreadLevel '{level}' is none of {', '.join(SPREAD_LEVELS)}"
-            )
-        return {"SpreadLevel": level or "rack"}
-    return {}
-
-
 def _matches(group: Mapping[str, Any], filters: Mapping[str, Any]) -> bool:
     """Return whether a group matches all filters; those of tags have the key in their names."""
     tags = {f"tag:{tag['Key']}": tag["Value"] for tag in group["Tags"]}
     item = {
-        "SpreadLevel": "",
         **group,
         **dict.fromkeys(filters, ""),
         **tags,
@@ -191,5 +163,5 @@ def _find(backend: Any, asked: str) -> PlacementGroup:
 def _shown(backend: Any, group: PlacementGroup) -> dict[str, Any]:
     arn = f"arn:{backend.partition}:ec2:{backend.region_name}:{backend.account_id}:placement-group/{group.name}"
     tags = [{"Key": key, "Value": value} for key, value in backend.tags[group.id].items()]
-    about = {"GroupName": group.name, "GroupId": group.id, "GroupArn": arn, "Strategy": group.strategy, **group.more}
+    about = {"GroupName": group.name, "GroupId": group.id, "GroupArn": arn, "Strategy": STRATEGY}
     return {**about, "State": "available", "Tags": tags}

@@ -3,5 +3,5 @@
 messages        the events, in the form that AWS documents; pure
 bus             sends an event through moto's EventBridge: rules, patterns, targets, queue policies
 states          sends an event whenever an instance changes its state, whoever changed it
-interruptions   gives Spot notices and ends the instances; fis: the same through AWS FIS
+interruptions   gives Spot notices and ends the instances
 """

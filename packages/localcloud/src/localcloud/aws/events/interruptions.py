@@ -117,21 +117,6 @@ class Interruptions:
             self._noticed(identity)
         return dict.fromkeys(instances, f"{end:%Y-%m-%dT%H:%M:%SZ}")
 
-    def announce(self, identities: Sequence[str], seconds: float) -> None:
-        """Send a rebalance recommendation now, and the notice two minutes before the end, as AWS FIS has EC2 do it.
-
-        Args:
-            seconds: When the instances end; at least two minutes.
-
-        Raises:
-            NotInterruptible: One of them can't be interrupted; then nothing is sent.
-        """
-        self.rebalance(identities)
-        if seconds <= NOTICE_SECONDS:
-            self.notice(identities)
-        else:
-            self._schedule(seconds - NOTICE_SECONDS, partial(self._notice_later, identities))
-
     def rebalance(self, identities: Sequence[str]) -> None:
         """Send the rebalance recommendation of each Spot Instance; nothing ends.
 
@@ -151,13 +136,6 @@ class Interruptions:
             tags = {tag["key"]: tag["value"] for tag in instance.get_tags()}
             event = messages.retirement(states.subject(instance), tags, datetime.now(UTC), str(uuid.uuid4()))
             bus.publish(event)
-
-    def _notice_later(self, identities: Sequence[str]) -> None:
-        for identity in identities:  # one that has ended meanwhile doesn't keep the notice from the others
-            try:
-                self.notice([identity])
-            except NotInterruptible as error:
-                log.info("%s", error)
 
     def _checked(self, identities: Sequence[str], *, spot: bool = True) -> dict[str, Any]:
         found = {identity: self._backend.get_instance_by_id(identity) for identity in identities}

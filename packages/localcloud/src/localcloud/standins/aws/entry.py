@@ -122,6 +122,7 @@ class Entry:
         documents: the inputs that are JSON; equivalent documents are equal.
         naming: how it gets an automatic name; None: it gets none.
         one_of: each group of inputs of which at most one may be given.
+        only: the inputs that are carried out with this one value alone.
         recomputed: the outputs that every update may change.
         secrets: the outputs that are secret.
         delete_first: whether the old resource must be deleted before its replacement is created.
@@ -142,6 +143,7 @@ class Entry:
     documents: frozenset[str] = frozenset()
     naming: Naming | None = None
     one_of: tuple[frozenset[str], ...] = ()
+    only: Mapping[str, Any] = field(default_factory=dict)
     recomputed: frozenset[str] = frozenset()
     secrets: frozenset[str] = frozenset()
     delete_first: bool = False

@@ -97,17 +97,10 @@ def _service_quota(call: Call) -> Tree:
 
     https://github.com/hashicorp/terraform-provider-aws (internal/service/servicequotas/service_quota_data_source.go)
     """
-    service, code, name = (call.inputs.get(key) for key in ("serviceCode", "quotaCode", "quotaName"))
-    if (code is None) == (name is None):
-        raise PluginError("aws:servicequotas/getServiceQuota:getServiceQuota: give one of quotaCode and quotaName")
-    client = call.client("service-quotas")
+    service, code = call.inputs.get("serviceCode"), call.inputs.get("quotaCode")
     if code is None:
-        pages = client.get_paginator("list_aws_default_service_quotas").paginate(ServiceCode=service)
-        code = next(
-            (quota["QuotaCode"] for page in pages for quota in page["Quotas"] if quota["QuotaName"] == name), None
-        )
-        if code is None:
-            raise PluginError(f"there is no service quota {service}/{name}")
+        raise PluginError("aws:servicequotas/getServiceQuota:getServiceQuota: give quotaCode")
+    client = call.client("service-quotas")
     default = client.get_aws_default_service_quota(ServiceCode=service, QuotaCode=code)["Quota"]
     asked = {"ServiceCode": service, "QuotaCode": code}
     own = absent_as_none(lambda: client.get_service_quota(**asked)["Quota"]) or default
@@ -182,9 +175,7 @@ FUNCTIONS: Final = {
     ),
     "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": Function(words("filters locationType"), _offerings),
     "aws:ec2/getInstanceType:getInstanceType": Function(words("instanceType"), _instance_type),
-    "aws:servicequotas/getServiceQuota:getServiceQuota": Function(
-        words("quotaCode quotaName serviceCode"), _service_quota
-    ),
+    "aws:servicequotas/getServiceQuota:getServiceQuota": Function(words("quotaCode serviceCode"), _service_quota),
     "aws:eks/getAddonVersion:getAddonVersion": Function(
         words("addonName kubernetesVersion mostRecent"), _addon_version
     ),

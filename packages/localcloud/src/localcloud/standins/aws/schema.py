@@ -55,6 +55,10 @@ def check(entry: Entry, inputs: Tree) -> tuple[Tree, list[Failure]]:
             checked[name] = UNKNOWN if has_unknown(value) else json.dumps(value)
         else:
             checked[name] = _coerce(value, schema["inputs"][name], name, failures)
+    for name, value in entry.only.items():
+        if checked.get(name) not in (None, UNKNOWN, value):
+            reason = f"{name} {checked[name]!r} of {entry.token} is not covered by the stand-in for pulumi-aws, "
+            failures.append(Failure(name, f"{reason}only {value!r} is; {_SEE}"))
     for name in schema["required"]:
         if inputs.get(name) is None:
             failures.append(Failure(name, f"missing required property {name} of {entry.token}"))

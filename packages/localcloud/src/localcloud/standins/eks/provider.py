@@ -7,23 +7,21 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pulumi.provider.experimental import provider as sdk
-from pulumi.provider.experimental.property_value import PropertyValue, ResourceReference
+from pulumi.provider.experimental.property_value import PropertyValue
 from pulumi.runtime.proto import provider_pb2
 
-from localcloud.standins.algebra import NULL, combine, member, without_dependencies
+from localcloud.standins.algebra import NULL, combine, depending, member, without_dependencies
 from localcloud.standins.components import ComponentServicer, Constructed, Options, component, inputs_of, monitor_at
-from localcloud.standins.eks.arguments import ADDON, UNCOVERED_TYPES, VPC_CNI_ADDON, not_covered
-from localcloud.standins.eks.components.addons import addon, vpc_cni
+from localcloud.standins.eks.arguments import UNCOVERED_TYPES, not_covered
 from localcloud.standins.eks.components.cluster import ClusterExpansion
 from localcloud.standins.eks.components.cluster_outputs import kubeconfig_sources
 from localcloud.standins.eks.components.kubeconfig import kubeconfig_json
-from localcloud.standins.eks.components.node_group import Core, node_group
 from localcloud.standins.eks.scope import Scope
 from localcloud.standins.monitor import Monitor
 from localcloud.standins.serve import PluginError
 
 GET_KUBECONFIG: Final = "eks:index:Cluster/getKubeconfig"
-_TYPES: Final = ("eks:index:Cluster", "eks:index:ManagedNodeGroup", "eks:index:Addon", "eks:index:VpcCniAddon")
+CLUSTER: Final = "eks:index:Cluster"
 
 
 class EksProvider(sdk.Provider):
@@ -63,46 +61,17 @@ async def construct(monitor: Monitor, request: provider_pb2.ConstructRequest) ->
     """
     if request.type in UNCOVERED_TYPES:
         raise not_covered(f"the resource type {request.type}", UNCOVERED_TYPES[request.type])
-    if request.type not in _TYPES:
+    if request.type != CLUSTER:
         raise PluginError(f"the eks package has no resource type {request.type}")
     inputs = inputs_of(request.inputs, request.inputDependencies)
-    parent = request.parent
-    if request.type == "eks:index:Addon":
-        ADDON.check(inputs)
-        # An addon's parent is its cluster, whatever `opts.parent` says.
-        cluster = inputs["cluster"].value
-        parent = cluster.urn if isinstance(cluster, ResourceReference) else parent
-    scope = await _open(monitor, request, parent)
-    if request.type == "eks:index:Cluster":
-        outputs = await ClusterExpansion(scope, request.name, inputs, _profile(request.config)).expand()
-    elif request.type == "eks:index:ManagedNodeGroup":
-        outputs = await node_group(scope, request.name, inputs)
-    elif request.type == "eks:index:Addon":
-        outputs = await _addon(scope, request.name, inputs)
-    else:
-        outputs = await _vpc_cni(scope, request.name, inputs)
+    registered = await monitor.register(component(request, request.parent))
+    scope = Scope(monitor, registered.urn, Options.of(request), request.dryRun)
+    outputs = await ClusterExpansion(scope, request.name, inputs, _profile(request.config)).expand()
     return Constructed(scope.urn, outputs)
-
-
-async def _open(monitor: Monitor, request: provider_pb2.ConstructRequest, parent: str) -> Scope:
-    registered = await monitor.register(component(request, parent))
-    return Scope(monitor, registered.urn, Options.of(request), request.dryRun)
 
 
 def _profile(config: Mapping[str, str]) -> str | None:
     return os.environ.get("AWS_PROFILE") or config.get("aws:profile") or None
-
-
-async def _addon(scope: Scope, name: str, inputs: Mapping[str, PropertyValue]) -> dict[str, PropertyValue]:
-    core = await Core.of(scope, inputs["cluster"])
-    await addon(scope, name, core.cluster.output("name"), inputs)
-    return await scope.close({})
-
-
-async def _vpc_cni(scope: Scope, name: str, inputs: Mapping[str, PropertyValue]) -> dict[str, PropertyValue]:
-    VPC_CNI_ADDON.check(inputs)
-    made = await vpc_cni(scope, name, inputs)
-    return await scope.close({"addon": made.reference})
 
 
 async def call(monitor: Monitor, request: provider_pb2.CallRequest) -> dict[str, PropertyValue]:
@@ -115,14 +84,12 @@ async def call(monitor: Monitor, request: provider_pb2.CallRequest) -> dict[str,
         raise PluginError(f"the eks package has no method {request.tok}")
     arguments = inputs_of(request.args, request.argDependencies)
     scope = Scope(monitor, "", Options(), request.dryRun)
-    core = await Core.of(scope, arguments["__self__"])
-    result = combine(
-        kubeconfig_json,
-        *kubeconfig_sources(
-            core.cluster,
-            member(core.data, "endpoint"),
-            arguments.get("roleArn", NULL),
-            arguments.get("profileName", NULL),
-        ),
+    made = await scope.resource(arguments["__self__"], "__self__")
+    core = depending(made.output("core"), arguments["__self__"].all_dependencies())
+    sources = kubeconfig_sources(
+        await scope.resource(member(core, "cluster"), "core.cluster"),
+        member(core, "endpoint"),
+        arguments.get("roleArn", NULL),
+        arguments.get("profileName", NULL),
     )
-    return {"result": result}
+    return {"result": combine(kubeconfig_json, *sources)}

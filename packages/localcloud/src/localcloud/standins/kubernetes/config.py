@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from localcloud.standins.kubernetes.cluster.kubeconfig import Connection, Kubeconfig
 from localcloud.standins.values import UNKNOWN
 
-_NOT_COVERED: Final = ("renderYamlToDirectory", "alwaysRender")
+_NOT_COVERED: Final = ("renderYamlToDirectory", "alwaysRender", "helmReleaseSettings")
 _KNOWN: Final = frozenset(
     "renderYamlToDirectory alwaysRender cluster clusterIdentifier context deleteUnreachable enableConfigMapMutable "
     "enablePatchForce enableSecretMutable enableServerSideApply helmReleaseSettings kubeClientSettings kubeconfig "
@@ -18,14 +18,6 @@ _KNOWN: Final = frozenset(
     "upsertExistingObjects version".split()
 )
 _CLUSTER_KEYS: Final = ("kubeconfig", "context", "cluster")
-_HELM: Final = {
-    "driver": ("PULUMI_K8S_HELM_DRIVER", "HELM_DRIVER"),
-    "pluginsPath": ("PULUMI_K8S_HELM_PLUGINS_PATH", "HELM_PLUGINS"),
-    "registryConfigPath": ("PULUMI_K8S_HELM_REGISTRY_CONFIG_PATH", "HELM_REGISTRY_CONFIG"),
-    "repositoryCache": ("PULUMI_K8S_HELM_REPOSITORY_CACHE", "HELM_REPOSITORY_CACHE"),
-    "repositoryConfigPath": ("PULUMI_K8S_HELM_REPOSITORY_CONFIG_PATH", "HELM_REPOSITORY_CONFIG"),
-}
-"""The members of `helmReleaseSettings`: the plug-in's variable for each, and helm's own."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +34,6 @@ class Config:
     config_map_mutable: bool = False
     secret_mutable: bool = False
     upsert: bool = False
-    helm: Mapping[str, str] = field(default_factory=dict)
-    """Variables for helm, from `helmReleaseSettings`."""
 
     @staticmethod
     def read(values: Mapping[str, Any], environment: Mapping[str, str]) -> Config:
@@ -67,7 +57,6 @@ class Config:
             config_map_mutable=flag("enableConfigMapMutable", "PULUMI_K8S_ENABLE_CONFIGMAP_MUTABLE"),
             secret_mutable=flag("enableSecretMutable", "PULUMI_K8S_ENABLE_SECRET_MUTABLE"),
             upsert=flag("upsertExistingObjects", "PULUMI_K8S_UPSERT_EXISTING_OBJECTS"),
-            helm=_helm(values.get("helmReleaseSettings"), environment),
         )
 
     def connection(self, environment: Mapping[str, str]) -> Connection:
@@ -127,12 +116,6 @@ def _active_cluster(values: Mapping[str, Any]) -> Mapping[str, Any]:
     if not settings.kubeconfig:
         return {}
     return Kubeconfig.load(settings.kubeconfig).active_cluster(settings.context, settings.cluster)
-
-
-def _helm(settings: Any, environment: Mapping[str, str]) -> dict[str, str]:
-    members = json.loads(settings) if isinstance(settings, str) and settings else settings or {}
-    found = {helms: members.get(key) or environment.get(ours) for key, (ours, helms) in _HELM.items()}
-    return {key: str(value) for key, value in found.items() if value}
 
 
 def _truth(value: Any) -> bool:

@@ -12,7 +12,7 @@ from localcloud.standins.kubernetes.cluster.errors import ClusterError, UnknownK
 from localcloud.standins.kubernetes.engine import Severity
 from localcloud.standins.kubernetes.helm import chart
 from localcloud.standins.kubernetes.helm.arguments import ChartArguments
-from localcloud.standins.kubernetes.helm.command import Rendered, Target, helm_with, render
+from localcloud.standins.kubernetes.helm.command import Rendered, Target, render, run_helm
 from localcloud.standins.kubernetes.metadata import Object
 from localcloud.standins.kubernetes.provider import KubernetesProvider
 from localcloud.standins.monitor import Monitor
@@ -34,7 +34,7 @@ class ProviderHost:
             version=str(cluster.version()["gitVersion"]),
             api_versions=tuple(cluster.api_versions()),
         )
-        return render(arguments, target, helm_with(self.provider.config.helm))
+        return render(arguments, target, run_helm)
 
     def default_namespace(self) -> str:
         """Return the provider's namespace, else the kubeconfig's."""

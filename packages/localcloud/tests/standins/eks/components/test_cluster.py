@@ -16,14 +16,6 @@ OBSERVED = {
     ("c", "eks:index:ServiceRole", "c-eksRole"),
     ("c-eksRole", "aws:iam/role:Role", "c-eksRole-role"),
     ("c-eksRole", "aws:iam/rolePolicyAttachment:RolePolicyAttachment", "c-eksRole-4b490823"),
-    ("c", "aws:ec2/securityGroup:SecurityGroup", "c-eksClusterSecurityGroup"),
-    ("c", "aws:ec2/securityGroup:SecurityGroup", "c-nodeSecurityGroup"),
-    ("c", "aws:ec2/securityGroupRule:SecurityGroupRule", "c-eksClusterInternetEgressRule"),
-    ("c", "aws:ec2/securityGroupRule:SecurityGroupRule", "c-eksExtApiServerClusterIngressRule"),
-    ("c", "aws:ec2/securityGroupRule:SecurityGroupRule", "c-eksNodeIngressRule"),
-    ("c", "aws:ec2/securityGroupRule:SecurityGroupRule", "c-eksNodeInternetEgressRule"),
-    ("c", "aws:ec2/securityGroupRule:SecurityGroupRule", "c-eksClusterIngressRule"),
-    ("c", "aws:ec2/securityGroupRule:SecurityGroupRule", "c-eksNodeClusterIngressRule"),
     ("c", "aws:eks/cluster:Cluster", "c-eksCluster"),
     ("c", "pulumi:providers:kubernetes", "c-eks-k8s"),
     ("c", "aws:eks/addon:Addon", "c-kube-proxy"),
@@ -59,10 +51,7 @@ def test_the_control_plane_gets_public_then_private_subnets_and_the_creators_acc
     monitor.construct("Cluster", "c", {**API_CLUSTER, "version": "1.34", "tags": {"team": "ml"}})
     assert monitor.inputs("c-eksCluster") == {
         "roleArn": "arn:aws:iam::123456789012:role/r",
-        "vpcConfig": {
-            "securityGroupIds": ["id-c-eksClusterSecurityGroup"],
-            "subnetIds": ["subnet-3", "subnet-1", "subnet-2"],
-        },
+        "vpcConfig": {"subnetIds": ["subnet-3", "subnet-1", "subnet-2"]},
         "bootstrapSelfManagedAddons": True,
         "version": "1.34",
         "tags": {"Name": "c-eksCluster", "team": "ml"},
@@ -159,13 +148,6 @@ def test_addons_can_be_left_out_chosen_and_pinned(monitor: FakeMonitor) -> None:
     assert monitor.inputs("c-coredns")["configurationValues"] == '{"a":2,"b":1}'
 
 
-def test_without_default_security_groups_the_outputs_name_the_one_of_eks(monitor: FakeMonitor) -> None:
-    made = monitor.construct("Cluster", "c", {**API_CLUSTER, "skipDefaultSecurityGroups": True})
-    assert not [r for r in monitor.registrations if "securityGroup" in r.type]
-    assert "securityGroupIds" not in monitor.inputs("c-eksCluster")["vpcConfig"]
-    assert "nodeSecurityGroup" not in made.outputs
-
-
 def test_a_given_role_is_used(monitor: FakeMonitor) -> None:
     role = monitor.given("urn:pulumi:s::p::aws:iam/role:Role::mine", arn="arn:mine")
     monitor.construct("Cluster", "c", {**API_CLUSTER, "serviceRole": role})
@@ -176,9 +158,9 @@ def test_a_given_role_is_used(monitor: FakeMonitor) -> None:
 def test_outputs_are_those_of_the_official_component(monitor: FakeMonitor) -> None:
     made = monitor.construct("Cluster", "c", API_CLUSTER)
     outputs = plain_outputs(made)
-    assert outputs["clusterSecurityGroupId"] == "id-c-eksClusterSecurityGroup"
-    assert outputs["nodeSecurityGroupId"] == "id-c-nodeSecurityGroup"
-    assert outputs["clusterIngressRuleId"] == "sgr-1"
+    assert outputs["clusterSecurityGroupId"] == outputs["nodeSecurityGroupId"] == "sg-of-eks"
+    assert "nodeSecurityGroup" not in outputs
+    assert outputs["clusterIngressRuleId"] == ""
     assert outputs["oidcProviderUrl"] == "https://oidc.example/id/ABC"
     assert outputs["oidcIssuer"] == "oidc.example/id/ABC"
     assert outputs["oidcProviderArn"] == ""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pulumi
 import pytest
-from localcloud.standins.kubernetes.helm.arguments import KNOWN, ChartArguments, read
+from localcloud.standins.kubernetes.helm.arguments import COVERED, REFUSED, ChartArguments, read
 from localcloud.standins.values import repair_property_value, wrap
 from pulumi.errors import InputPropertyError
 from pulumi.provider.experimental.property_value import PropertyValue, ResourceReference
@@ -25,13 +24,23 @@ def test_the_inputs_are_those_of_the_sdk() -> None:
     from pulumi_kubernetes.helm.v4 import ChartArgs
 
     names = {name for name in vars(ChartArgs) if isinstance(vars(ChartArgs)[name], property)}
-    assert {name.replace("_", "").lower() for name in names} == {name.lower() for name in KNOWN}
+    assert {name.replace("_", "").lower() for name in names} == {name.lower() for name in [*COVERED, *REFUSED]}
 
 
-def test_release_and_prefix_have_the_component_s_name_by_default() -> None:
-    assert (arguments().name, arguments().prefix) == ("r", "r")
-    given = arguments(name="release", resourcePrefix="")
-    assert (given.name, given.prefix) == ("release", "")
+def test_the_release_has_the_component_s_name_by_default() -> None:
+    assert arguments().name == "r"
+    assert arguments(name="release").name == "release"
+
+
+@pytest.mark.parametrize(("key", "remedy"), REFUSED.items())
+def test_an_input_that_the_program_does_not_set_is_refused_by_name(key: str, remedy: str) -> None:
+    with pytest.raises(InputPropertyError) as caught:
+        arguments(**{key: True})
+    assert (caught.value.property_path, caught.value.reason) == (
+        key,
+        f"not covered by the stand-in of the kubernetes provider: {remedy}",
+    )
+    assert arguments(**{key: False}).chart == "demo"
 
 
 def test_numbers_that_are_whole_stay_whole_and_null_stays() -> None:
@@ -39,28 +48,14 @@ def test_numbers_that_are_whole_stay_whole_and_null_stays() -> None:
     assert arguments(values=values).values == {"a": 2, "b": 0.5, "c": None}
 
 
-def test_an_asset_among_the_values_is_its_text(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("from a file")
-    values = PropertyValue(
-        {
-            "list": PropertyValue([PropertyValue(pulumi.FileAsset(str(tmp_path / "a")))]),
-            "text": PropertyValue(pulumi.StringAsset("given")),
-        }
-    )
-    assert arguments(values=values).values == {"list": ["from a file"], "text": "given"}
-
-
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
         pytest.param({"charts": "x"}, "has no input charts", id="unknown"),
-        pytest.param({"repositoryOpts": {"url": "x"}}, "has no input repositoryOpts.url", id="unknown-within"),
         pytest.param({"version": 1}, "must be a string, not float", id="type"),
         pytest.param({"skipCrds": "yes"}, "must be a boolean, not str", id="truth"),
         pytest.param({"values": ["x"]}, "must be a map, not", id="list"),
-        pytest.param({"valueYamlFiles": ["a.yaml"]}, "must be an asset, not str", id="path"),
         pytest.param({"chart": ""}, "is missing", id="no-chart"),
-        pytest.param({"postRenderer": {"args": ["x"]}}, "the command is missing", id="no-command"),
     ],
 )
 def test_a_wrong_input_is_an_error_that_names_it(inputs: dict[str, Any], message: str) -> None:
@@ -74,8 +69,7 @@ def test_a_wrong_input_is_an_error_that_names_it(inputs: dict[str, Any], message
     [
         pytest.param(pulumi.FileArchive("x"), "Archive values are not supported", id="archive"),
         pytest.param(ResourceReference("urn", PropertyValue("id"), None), "Resource values are not", id="resource"),
-        pytest.param(pulumi.RemoteAsset("https://example.test/a"), "a remote asset is not covered", id="remote"),
-        pytest.param(pulumi.FileAsset("no/such/file"), "failed to read file 'no/such/file'", id="missing"),
+        pytest.param(pulumi.FileAsset("a"), "an asset is not covered by the stand-in", id="asset"),
     ],
 )
 def test_a_value_that_helm_cannot_have_is_refused_with_its_path(value: Any, message: str) -> None:

@@ -136,19 +136,10 @@ def test_an_object_that_fails_stops_only_those_that_depend_on_it() -> None:
     assert {urn.rpartition("::")[2] for urn in monitor.done} == {"demo", "demo:reader", "demo:home/key"}
 
 
-@pytest.mark.parametrize(
-    ("inputs", "name"),
-    [
-        ({}, "demo:home/key"),
-        ({"namespace": "n", "resourcePrefix": "p"}, "p:n/key"),
-        ({"resourcePrefix": ""}, "home/key"),
-    ],
-    ids=["defaults", "given", "empty"],
-)
-def test_prefix_and_namespace_are_part_of_the_name(inputs: dict[str, str], name: str) -> None:
+def test_the_namespace_is_part_of_the_name() -> None:
     monitor = FakeMonitor()
-    made(monitor, inputs=inputs)
-    assert name in children(monitor)
+    made(monitor, inputs={"namespace": "n"})
+    assert "demo:n/key" in children(monitor)
 
 
 def test_the_data_of_a_secret_is_secret() -> None:
@@ -169,14 +160,6 @@ def test_an_unknown_policy_is_a_warning() -> None:
     host = FakeHost(MANIFEST.replace("policy: keep", "policy: burn"))
     made(FakeMonitor(), host)
     assert host.warnings == ['Unsupported Helm resource policy "burn"']
-
-
-def test_skip_await_is_an_annotation_on_every_object() -> None:
-    monitor = FakeMonitor()
-    made(monitor, inputs={"skipAwait": True})
-    metas = [to_plain(each.inputs)["metadata"]["annotations"] for each in children(monitor).values()]
-    assert [meta["pulumi.com/skipAwait"] for meta in metas] == ["true"] * 4
-    assert {"helm.sh/resource-policy": "keep", "pulumi.com/skipAwait": "true"} in metas
 
 
 def test_the_output_refers_to_every_child_and_depends_on_it() -> None:

@@ -140,13 +140,6 @@ def _nat_delete(call: Call) -> None:
     wait(call, gone, f"NAT gateway {call.id} to be deleted")
 
 
-_ENDPOINT_SETS: Final = {
-    "routeTableIds": "RouteTableIds",
-    "subnetIds": "SubnetIds",
-    "securityGroupIds": "SecurityGroupIds",
-}
-
-
 def _endpoint_create(call: Call) -> str:
     inputs = call.inputs
     arguments = {
@@ -155,11 +148,7 @@ def _endpoint_create(call: Call) -> str:
         "VpcEndpointType": inputs["vpcEndpointType"],
         "TagSpecifications": tag_specification(call, "vpc-endpoint"),
     }
-    for name, key in (
-        *_ENDPOINT_SETS.items(),
-        ("policy", "PolicyDocument"),
-        ("privateDnsEnabled", "PrivateDnsEnabled"),
-    ):
+    for name, key in (("routeTableIds", "RouteTableIds"), ("policy", "PolicyDocument")):
         if inputs.get(name):
             arguments[key] = inputs[name]
     return str(call.client("ec2").create_vpc_endpoint(**arguments)["VpcEndpoint"]["VpcEndpointId"])
@@ -171,9 +160,7 @@ def _endpoint_read(call: Call) -> Tree | None:
     if endpoint is None or endpoint.get("State", "").lower() in ("deleted", "deleting"):
         return None
     named = [{"Name": "prefix-list-name", "Values": [endpoint["ServiceName"]]}]
-    prefix_list = None
-    if endpoint.get("VpcEndpointType") == "Gateway":
-        prefix_list = first(call, "describe_managed_prefix_lists", "PrefixLists", Filters=named)
+    prefix_list = first(call, "describe_managed_prefix_lists", "PrefixLists", Filters=named)
     return {
         "arn": call.arn("ec2", f"vpc-endpoint/{call.id}"),
         "vpcId": endpoint["VpcId"],
@@ -200,15 +187,12 @@ def _endpoint_read(call: Call) -> Tree | None:
 
 def _endpoint_update(call: Call) -> None:
     arguments: Tree = {}
-    for name, key in _ENDPOINT_SETS.items():
-        if name in call.changed:
-            old, new = set(call.olds.get(name) or []), set(call.inputs.get(name) or [])
-            arguments |= {f"Add{key}": sorted(new - old), f"Remove{key}": sorted(old - new)}
+    if "routeTableIds" in call.changed:
+        old, new = set(call.olds.get("routeTableIds") or []), set(call.inputs.get("routeTableIds") or [])
+        arguments |= {"AddRouteTableIds": sorted(new - old), "RemoveRouteTableIds": sorted(old - new)}
     if "policy" in call.changed:
         policy = call.inputs.get("policy")
         arguments |= {"PolicyDocument": policy} if policy else {"ResetPolicy": True}
-    if "privateDnsEnabled" in call.changed:
-        arguments["PrivateDnsEnabled"] = bool(call.inputs.get("privateDnsEnabled"))
     if arguments:
         kept = {key: value for key, value in arguments.items() if value != []}
         call.client("ec2").modify_vpc_endpoint(VpcEndpointId=call.id, **kept)
@@ -252,12 +236,11 @@ ENTRIES: Final = [
     ),
     Entry(
         token="aws:ec2/vpcEndpoint:VpcEndpoint",
-        covers=words(
-            "vpcId serviceName vpcEndpointType routeTableIds subnetIds securityGroupIds policy privateDnsEnabled"
-        ),
-        replace_on=words("vpcId serviceName vpcEndpointType"),
-        computed=words("routeTableIds subnetIds securityGroupIds policy privateDnsEnabled"),
+        covers=words("vpcId serviceName vpcEndpointType routeTableIds policy"),
+        replace_on=words("vpcId serviceName"),
+        computed=words("routeTableIds policy"),
         defaults={"vpcEndpointType": "Gateway"},
+        only={"vpcEndpointType": "Gateway"},
         documents=words("policy"),
         create=_endpoint_create,
         read=_endpoint_read,

@@ -160,58 +160,19 @@ def _table_create(call: Call) -> str:
     table = call.client("ec2").create_route_table(
         VpcId=call.inputs["vpcId"], TagSpecifications=tag_specification(call, "route-table")
     )["RouteTable"]
-    call.id = table["RouteTableId"]
-    for route in call.inputs.get("routes") or []:
-        call.client("ec2").create_route(RouteTableId=call.id, **_inline_route(route))
-    return call.id
-
-
-def _inline_route(route: Tree) -> Tree:
-    renamed = {"cidrBlock": "destinationCidrBlock", "ipv6CidrBlock": "destinationIpv6CidrBlock"}
-    return _route_arguments({renamed.get(key, key): value for key, value in route.items()})
+    return str(table["RouteTableId"])
 
 
 def _table_read(call: Call) -> Tree | None:
     table = first(call, "describe_route_tables", "RouteTables", RouteTableIds=[call.id])
     if table is None:
         return None
-    found = {
+    return {
         "arn": call.arn("ec2", f"route-table/{call.id}"),
         "vpcId": table["VpcId"],
         "ownerId": table.get("OwnerId"),
         "tags": tag_map(table.get("Tags")),
     }
-    # Routes belong either to this table's own input or to Route resources; only an import reads all of them.
-    if call.inputs.get("routes") or not call.inputs:
-        found["routes"] = [_inline_form(route) for route in table["Routes"] if _is_own(route)]
-    return found
-
-
-def _is_own(route: Tree) -> bool:
-    """Return whether a user created the route: it is neither the local one nor a gateway endpoint's."""
-    gateway = route.get("GatewayId") or ""
-    return gateway != "local" and not gateway.startswith("vpce-")
-
-
-def _inline_form(route: Tree) -> Tree:
-    form = {"cidrBlock": route.get("DestinationCidrBlock"), "ipv6CidrBlock": route.get("DestinationIpv6CidrBlock")}
-    form |= {name: route.get(key) for name, key in _TARGETS.items()}
-    return {key: value for key, value in form.items() if value}
-
-
-def _table_update(call: Call) -> None:
-    ec2 = call.client("ec2")
-    if "routes" in call.changed:
-        old = [_inline_route(route) for route in call.olds.get("routes") or []]
-        new = [_inline_route(route) for route in call.inputs.get("routes") or []]
-        for route in old:
-            if route not in new:
-                where = {key: route[key] for key in _DESTINATIONS.values() if key in route}
-                ignore_absent(lambda where=where: ec2.delete_route(RouteTableId=call.id, **where))  # type: ignore[misc]
-        for route in new:
-            if route not in old:
-                ec2.create_route(RouteTableId=call.id, **route)
-    update_tags(call)
 
 
 def _table_delete(call: Call) -> None:
@@ -355,12 +316,11 @@ ENTRIES: Final = [
     ),
     Entry(
         token="aws:ec2/routeTable:RouteTable",
-        covers=words("vpcId routes"),
-        computed=words("routes"),
+        covers=words("vpcId"),
         replace_on=words("vpcId"),
         create=_table_create,
         read=_table_read,
-        update=_table_update,
+        update=update_tags,
         delete=_table_delete,
     ),
     Entry(

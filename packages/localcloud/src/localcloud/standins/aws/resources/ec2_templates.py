@@ -124,14 +124,10 @@ def _delete(call: Call) -> None:
 
 def _group_create(call: Call) -> str:
     inputs = call.inputs
-    counts = {"PartitionCount": int(inputs["partitionCount"])} if inputs.get("partitionCount") else {}
-    level = {"SpreadLevel": inputs["spreadLevel"]} if inputs.get("spreadLevel") else {}
     call.client("ec2").create_placement_group(
         GroupName=inputs["name"],
         Strategy=inputs["strategy"],
         TagSpecifications=tag_specification(call, "placement-group"),
-        **counts,
-        **level,
     )
     return str(inputs["name"])
 
@@ -151,8 +147,8 @@ def _group_read(call: Call) -> Tree | None:
         "strategy": group["Strategy"],
         "placementGroupId": group["GroupId"],
         "arn": group["GroupArn"],
-        "partitionCount": group.get("PartitionCount") or 0,
-        "spreadLevel": group.get("SpreadLevel") or "",
+        "partitionCount": 0,
+        "spreadLevel": "",
         "tags": tag_map(group.get("Tags")),
     }
 
@@ -171,9 +167,9 @@ def _group_delete(call: Call) -> None:
 ENTRIES: Final = [
     Entry(
         token="aws:ec2/placementGroup:PlacementGroup",
-        covers=words("name strategy partitionCount spreadLevel"),
-        replace_on=words("name strategy partitionCount spreadLevel"),
-        computed=words("partitionCount spreadLevel"),
+        covers=words("name strategy"),
+        replace_on=words("name"),
+        only={"strategy": "cluster"},
         naming=Naming(longest=255),
         create=_group_create,
         read=_group_read,

@@ -61,8 +61,6 @@ _SYSTEM: Final = {
     "throughputMode": "ThroughputMode",
     "encrypted": "Encrypted",
     "kmsKeyId": "KmsKeyId",
-    "availabilityZoneName": "AvailabilityZoneName",
-    "provisionedThroughputInMibps": "ProvisionedThroughputInMibps",
 }
 
 
@@ -72,24 +70,7 @@ def _system_create(call: Call) -> str:
     arguments = {key: inputs[name] for name, key in _SYSTEM.items() if inputs.get(name)}
     call.id = efs.create_file_system(CreationToken=token, Tags=call.tag_list(), **arguments)["FileSystemId"]
     _system_ready(call)
-    if inputs.get("lifecyclePolicies"):
-        _put_lifecycle(call)
-    if inputs.get("protection"):
-        efs.update_file_system_protection(
-            FileSystemId=call.id, ReplicationOverwriteProtection=inputs["protection"]["replicationOverwrite"]
-        )
     return call.id
-
-
-def _put_lifecycle(call: Call) -> None:
-    """Set the lifecycle policies; each has one transition."""
-    policies = [
-        {_pascal({name: value}).popitem()[0].replace("ToIa", "ToIA"): value}
-        for policy in call.inputs.get("lifecyclePolicies") or []
-        for name, value in policy.items()
-        if value
-    ]
-    call.client("efs").put_lifecycle_configuration(FileSystemId=call.id, LifecyclePolicies=policies)
 
 
 def _system_ready(call: Call) -> None:
@@ -100,10 +81,7 @@ def _system_read(call: Call) -> Tree | None:
     system = _one(call, "describe_file_systems", "FileSystems", FileSystemId=call.id)
     if system is None:
         return None
-    efs = call.client("efs")
-    lifecycle = absent_as_none(lambda: efs.describe_lifecycle_configuration(FileSystemId=call.id)) or {}
     size = system.get("SizeInBytes") or {}
-    protection = (system.get("FileSystemProtection") or {}).get("ReplicationOverwriteProtection")
     found = {
         "arn": system["FileSystemArn"],
         "creationToken": system["CreationToken"],
@@ -119,29 +97,15 @@ def _system_read(call: Call) -> Tree | None:
                 "valueInStandard": size.get("ValueInStandard", 0),
             }
         ],
-        "lifecyclePolicies": [
-            {name.replace("IA", "Ia"): value for name, value in _camel(policy).items()}
-            for policy in lifecycle.get("LifecyclePolicies") or []
-        ],
-        "protection": {"replicationOverwrite": protection} if protection else None,
         "tags": tag_map(system.get("Tags")),
     }
     return found | {name: system.get(key) for name, key in _SYSTEM.items() if system.get(key) is not None}
 
 
 def _system_update(call: Call) -> None:
-    inputs, efs = call.inputs, call.client("efs")
-    if call.changed & {"throughputMode", "provisionedThroughputInMibps"}:
-        arguments: Tree = {"ThroughputMode": inputs.get("throughputMode") or "bursting"}
-        if inputs.get("provisionedThroughputInMibps"):
-            arguments["ProvisionedThroughputInMibps"] = inputs["provisionedThroughputInMibps"]
-        efs.update_file_system(FileSystemId=call.id, **arguments)
+    if "throughputMode" in call.changed:
+        call.client("efs").update_file_system(FileSystemId=call.id, ThroughputMode=call.inputs["throughputMode"])
         _system_ready(call)
-    if "lifecyclePolicies" in call.changed:
-        _put_lifecycle(call)
-    if "protection" in call.changed:
-        wanted = (inputs.get("protection") or {}).get("replicationOverwrite") or "ENABLED"
-        efs.update_file_system_protection(FileSystemId=call.id, ReplicationOverwriteProtection=wanted)
     _update_tags(call)
 
 
@@ -302,9 +266,9 @@ def _backup_delete(call: Call) -> None:
 ENTRIES: Final = [
     Entry(
         token="aws:efs/fileSystem:FileSystem",
-        covers=frozenset({"creationToken", "lifecyclePolicies", "protection", *_SYSTEM}),
-        replace_on=words("creationToken performanceMode encrypted kmsKeyId availabilityZoneName"),
-        computed=words("creationToken performanceMode kmsKeyId encrypted protection availabilityZoneName"),
+        covers=frozenset({"creationToken", *_SYSTEM}),
+        replace_on=words("creationToken performanceMode encrypted kmsKeyId"),
+        computed=words("creationToken performanceMode kmsKeyId encrypted"),
         defaults={"throughputMode": "bursting"},
         create=_system_create,
         read=_system_read,

@@ -86,7 +86,6 @@ def request_token(arguments: Tree) -> str:
 _VPC_CONFIG: Final = words("subnetIds securityGroupIds endpointPublicAccess endpointPrivateAccess publicAccessCidrs")
 _PLAIN: Final = words(
     "version bootstrapSelfManagedAddons kubernetesNetworkConfig accessConfig upgradePolicy deletionProtection"
-    " zonalShiftConfig computeConfig storageConfig remoteNetworkConfig"
 )
 
 
@@ -188,7 +187,7 @@ def _cluster_update(call: Call) -> None:
     if "vpcConfig" in changed:
         for arguments in _vpc_updates(call.olds.get("vpcConfig") or {}, inputs["vpcConfig"]):
             apply(eks.update_cluster_config, resourcesVpcConfig=arguments)
-    for name in ("upgradePolicy", "zonalShiftConfig", "computeConfig", "storageConfig", "deletionProtection"):
+    for name in ("upgradePolicy", "deletionProtection"):
         if name in changed and inputs.get(name) is not None:
             apply(eks.update_cluster_config, **{name: inputs[name]})
     if "tags" in changed:
@@ -213,7 +212,7 @@ def _cluster_delete(call: Call) -> None:
 
 _GROUP_PLAIN: Final = words(
     "scalingConfig updateConfig instanceTypes amiType capacityType labels taints launchTemplate"
-    " nodeRepairConfig version releaseVersion remoteAccess"
+    " nodeRepairConfig version releaseVersion"
 )
 
 
@@ -228,10 +227,6 @@ def _group_create(call: Call) -> str:
     }
     if inputs.get("diskSize"):
         arguments["diskSize"] = int(inputs["diskSize"])
-    if inputs.get("remoteAccess"):
-        access = inputs["remoteAccess"]
-        names = {"ec2SshKey": "ec2SshKey", "sourceSecurityGroupIds": "sourceSecurityGroups"}
-        arguments["remoteAccess"] = {key: access[name] for name, key in names.items() if access.get(name)}
     if call.tags:
         arguments["tags"] = call.tags
     group = call.client("eks").create_nodegroup(**arguments)["nodegroup"]
@@ -366,7 +361,7 @@ ENTRIES: Final = [
         token="aws:eks/nodeGroup:NodeGroup",
         covers=_GROUP_PLAIN | words("clusterName nodeGroupName nodeRoleArn subnetIds diskSize forceUpdateVersion"),
         replace_on=words(
-            "clusterName nodeGroupName nodeRoleArn subnetIds instanceTypes amiType capacityType diskSize remoteAccess"
+            "clusterName nodeGroupName nodeRoleArn subnetIds instanceTypes amiType capacityType diskSize"
             " launchTemplate.id launchTemplate.name"
         ),
         computed=words(

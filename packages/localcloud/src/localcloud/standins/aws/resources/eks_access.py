@@ -8,7 +8,7 @@ from localcloud.standins.aws.entry import ALL, Call, Entry, Tree, absent_as_none
 from localcloud.standins.aws.resources.eks import health, request_token, timestamp, update_tags, wait_for_update
 from localcloud.standins.serve import PluginError
 
-_ADDON_OPTIONAL: Final = words("addonVersion configurationValues serviceAccountRoleArn podIdentityAssociations")
+_ADDON_OPTIONAL: Final = words("addonVersion configurationValues serviceAccountRoleArn")
 
 
 def _addon_create(call: Call) -> str:
@@ -67,20 +67,9 @@ def _addon_read(call: Call) -> Tree | None:
         "serviceAccountRoleArn": addon.get("serviceAccountRoleArn") or "",
         "createdAt": timestamp(addon.get("createdAt")),
         "modifiedAt": timestamp(addon.get("modifiedAt")),
-        "podIdentityAssociations": _addon_identities(call, addon),
+        "podIdentityAssociations": [],
         "tags": own_tags(addon.get("tags")),
     }
-
-
-def _addon_identities(call: Call, addon: Tree) -> list[Tree]:
-    eks, found = call.client("eks"), []
-    for arn in addon.get("podIdentityAssociations") or []:
-        names = {"clusterName": addon["clusterName"], "associationId": arn.rpartition("/")[2]}
-        answer = absent_as_none(lambda names=names: eks.describe_pod_identity_association(**names))  # type: ignore[misc]
-        if answer:
-            association = answer["association"]
-            found.append({"roleArn": association["roleArn"], "serviceAccount": association["serviceAccount"]})
-    return found
 
 
 def _addon_update(call: Call) -> None:
@@ -89,8 +78,6 @@ def _addon_update(call: Call) -> None:
         arguments = {name: inputs[name] for name in _ADDON_OPTIONAL if inputs.get(name)}
         if "configurationValues" in call.changed:
             arguments.setdefault("configurationValues", "")
-        if "podIdentityAssociations" in call.changed:
-            arguments.setdefault("podIdentityAssociations", [])
         if inputs.get("resolveConflictsOnUpdate"):
             arguments["resolveConflicts"] = inputs["resolveConflictsOnUpdate"]
         names = _addon_names(call)

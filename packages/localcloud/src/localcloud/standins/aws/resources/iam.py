@@ -33,9 +33,8 @@ def _update_tags(call: Call, kind: str, **owner: str) -> None:
 def _role_create(call: Call) -> str:
     inputs, iam = call.inputs, call.client("iam")
     arguments: Tree = {"MaxSessionDuration": int(inputs["maxSessionDuration"]), "Path": inputs["path"]}
-    for name, key in (("description", "Description"), ("permissionsBoundary", "PermissionsBoundary")):
-        if inputs.get(name):
-            arguments[key] = inputs[name]
+    if inputs.get("description"):
+        arguments["Description"] = inputs["description"]
     role = iam.create_role(
         RoleName=_name(inputs), AssumeRolePolicyDocument=inputs["assumeRolePolicy"], Tags=call.tag_list(), **arguments
     )["Role"]
@@ -58,7 +57,7 @@ def _role_read(call: Call) -> Tree | None:
         "description": role.get("Description") or "",
         "assumeRolePolicy": document(role["AssumeRolePolicyDocument"]),
         "maxSessionDuration": role.get("MaxSessionDuration", 3600),
-        "permissionsBoundary": (role.get("PermissionsBoundary") or {}).get("PermissionsBoundaryArn") or "",
+        "permissionsBoundary": "",
         "tags": tag_map(role.get("Tags")),
     }
     return found
@@ -76,26 +75,15 @@ def _role_update(call: Call) -> None:
     if changed & {"description", "maxSessionDuration"}:
         duration = int(inputs["maxSessionDuration"])
         iam.update_role(RoleName=call.id, Description=inputs.get("description") or "", MaxSessionDuration=duration)
-    if "permissionsBoundary" in changed:
-        if inputs.get("permissionsBoundary"):
-            iam.put_role_permissions_boundary(RoleName=call.id, PermissionsBoundary=inputs["permissionsBoundary"])
-        else:
-            iam.delete_role_permissions_boundary(RoleName=call.id)
     _update_tags(call, "role", RoleName=call.id)
 
 
 def _role_delete(call: Call) -> None:
-    iam, inputs = call.client("iam"), call.inputs
-    force = inputs.get("forceDetachPolicies")
+    iam = call.client("iam")
     if absent_as_none(lambda: iam.get_role(RoleName=call.id)) is None:
         return
     for profile in iam.list_instance_profiles_for_role(RoleName=call.id)["InstanceProfiles"]:
         iam.remove_role_from_instance_profile(InstanceProfileName=profile["InstanceProfileName"], RoleName=call.id)
-    if force:
-        for arn in _attached(iam, call.id):
-            iam.detach_role_policy(RoleName=call.id, PolicyArn=arn)
-        for name in iam.list_role_policies(RoleName=call.id)["PolicyNames"]:
-            iam.delete_role_policy(RoleName=call.id, PolicyName=name)
     ignore_absent(lambda: iam.delete_role(RoleName=call.id))
 
 
@@ -149,10 +137,10 @@ _NAMES: Final = words("name namePrefix")
 ENTRIES: Final = [
     Entry(
         token="aws:iam/role:Role",
-        covers=_NAMES
-        | words("assumeRolePolicy description forceDetachPolicies maxSessionDuration path permissionsBoundary"),
+        covers=_NAMES | words("assumeRolePolicy description forceDetachPolicies maxSessionDuration path"),
         replace_on=_NAMES | words("path"),
         defaults={"path": "/", "maxSessionDuration": 3600, "forceDetachPolicies": False},
+        only={"forceDetachPolicies": False},
         documents=words("assumeRolePolicy"),
         naming=Naming(longest=64),
         one_of=(_NAMES,),

@@ -23,16 +23,13 @@ from localcloud.standins.serve import PluginError
 def _key_create(call: Call) -> str:
     inputs, kms = call.inputs, call.client("kms")
     names = {"description": "Description", "keyUsage": "KeyUsage", "customerMasterKeySpec": "KeySpec"}
-    names |= {"policy": "Policy", "multiRegion": "MultiRegion"}
-    names |= {"bypassPolicyLockoutSafetyCheck": "BypassPolicyLockoutSafetyCheck"}
+    names |= {"policy": "Policy", "bypassPolicyLockoutSafetyCheck": "BypassPolicyLockoutSafetyCheck"}
     arguments = {key: inputs[name] for name, key in names.items() if inputs.get(name)}
     tags = call.tag_list("TagKey", "TagValue")
     create = lambda: kms.create_key(Tags=tags, **arguments)  # noqa: E731
     call.id = retry(call, create, "MalformedPolicyDocumentException", seconds=15)["KeyMetadata"]["KeyId"]
     if inputs.get("enableKeyRotation"):
         _set_rotation(call)
-    if inputs.get("isEnabled") is False:
-        kms.disable_key(KeyId=call.id)
     return call.id
 
 
@@ -41,8 +38,7 @@ def _set_rotation(call: Call) -> None:
     if not inputs.get("enableKeyRotation"):
         kms.disable_key_rotation(KeyId=call.id)
         return
-    period = {"RotationPeriodInDays": int(inputs["rotationPeriodInDays"])} if inputs.get("rotationPeriodInDays") else {}
-    kms.enable_key_rotation(KeyId=call.id, **period)
+    kms.enable_key_rotation(KeyId=call.id)
 
 
 def _key_read(call: Call) -> Tree | None:
@@ -52,7 +48,7 @@ def _key_read(call: Call) -> Tree | None:
         return None
     key = answer["KeyMetadata"]
     rotation = kms.get_key_rotation_status(KeyId=call.id)
-    found = {
+    return {
         "arn": key["Arn"],
         "keyId": key["KeyId"],
         "description": key.get("Description") or "",
@@ -64,23 +60,18 @@ def _key_read(call: Call) -> Tree | None:
         "policy": kms.get_key_policy(KeyId=call.id, PolicyName="default")["Policy"],
         "tags": tag_map(kms.list_resource_tags(KeyId=call.id).get("Tags"), "TagKey", "TagValue"),
     }
-    if rotation.get("RotationPeriodInDays"):
-        found["rotationPeriodInDays"] = rotation["RotationPeriodInDays"]
-    return found
 
 
 def _key_update(call: Call) -> None:
     kms, inputs, changed = call.client("kms"), call.inputs, call.changed
-    if "isEnabled" in changed and inputs.get("isEnabled", True):
+    if "isEnabled" in changed:
         kms.enable_key(KeyId=call.id)  # first: a disabled key takes no other change
     if "description" in changed:
         kms.update_key_description(KeyId=call.id, Description=inputs.get("description") or "")
     if "policy" in changed and inputs.get("policy"):
         kms.put_key_policy(KeyId=call.id, PolicyName="default", Policy=inputs["policy"])
-    if changed & {"enableKeyRotation", "rotationPeriodInDays"}:
+    if "enableKeyRotation" in changed:
         _set_rotation(call)
-    if "isEnabled" in changed and inputs.get("isEnabled") is False:
-        kms.disable_key(KeyId=call.id)
     added, removed = call.tag_changes()
     if removed:
         kms.untag_resource(KeyId=call.id, TagKeys=removed)
@@ -191,17 +182,18 @@ ENTRIES: Final = [
     Entry(
         token="aws:kms/key:Key",
         covers=words(
-            "description enableKeyRotation rotationPeriodInDays deletionWindowInDays policy isEnabled keyUsage"
-            " customerMasterKeySpec multiRegion bypassPolicyLockoutSafetyCheck"
+            "description enableKeyRotation deletionWindowInDays policy isEnabled keyUsage customerMasterKeySpec"
+            " bypassPolicyLockoutSafetyCheck"
         ),
-        replace_on=words("keyUsage customerMasterKeySpec multiRegion"),
+        replace_on=words("keyUsage customerMasterKeySpec"),
+        only={"isEnabled": True},
         defaults={
             "customerMasterKeySpec": "SYMMETRIC_DEFAULT",
             "enableKeyRotation": False,
             "isEnabled": True,
             "keyUsage": "ENCRYPT_DECRYPT",
         },
-        computed=words("description multiRegion policy rotationPeriodInDays"),
+        computed=words("description policy"),
         documents=words("policy"),
         create=_key_create,
         read=_key_read,

@@ -1,15 +1,12 @@
-"""S3: objects, from text, files and archives."""
+"""S3: objects, from files and text."""
 
 from __future__ import annotations
 
-import base64
-import io
-import urllib.request
-import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
+
+import pulumi
 
 from localcloud.standins.aws.entry import Call, Entry, Naming, Tree, absent_as_none, ignore_absent, retry, words
 from localcloud.standins.serve import PluginError
@@ -28,69 +25,21 @@ _HEADERS: Final = {
     "storageClass": "StorageClass",
     "websiteRedirect": "WebsiteRedirectLocation",
 }
-_BODIES: Final = words("content contentBase64 source")
 
 
-def body(inputs: Tree) -> bytes:
-    """Return the object's content from `content`, `contentBase64` or `source`; empty if none is given."""
-    if inputs.get("content") is not None:
-        return str(inputs["content"]).encode()
-    if inputs.get("contentBase64") is not None:
-        return base64.b64decode(inputs["contentBase64"])
-    source = inputs.get("source")
+def body(source: Any) -> bytes:
+    """Return the bytes of a FileAsset or a StringAsset; nothing for None.
+
+    Raises:
+        PluginError: it is another asset, or an archive.
+    """
     if source is None:
         return b""
-    if isinstance(source, str):
-        return Path(source).read_bytes()
-    if hasattr(source, "assets") or _is_archive(source):
-        return archive(source)
-    return asset(source)
-
-
-def asset(source: Any) -> bytes:
-    """The bytes of a FileAsset, StringAsset or RemoteAsset."""
     if getattr(source, "text", None) is not None:
         return str(source.text).encode()
-    if getattr(source, "path", None) is not None:
+    if isinstance(source, pulumi.FileAsset):
         return Path(source.path).read_bytes()
-    if getattr(source, "uri", None) is not None:
-        with urllib.request.urlopen(source.uri) as answer:
-            return bytes(answer.read())
-    raise PluginError(f"source is neither an asset nor an archive: {source!r}")
-
-
-def _is_archive(source: Any) -> bool:
-    import pulumi
-
-    return isinstance(source, pulumi.Archive)
-
-
-def archive(source: Any) -> bytes:
-    """Return an archive as a zip; equal members give equal bytes. A file is returned as it is."""
-    path = getattr(source, "path", None)
-    if path is not None and Path(path).is_file():
-        return Path(path).read_bytes()
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as target:
-        for name, content in sorted(_members(source, "")):
-            target.writestr(zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0)), content, zipfile.ZIP_DEFLATED)
-    return buffer.getvalue()
-
-
-def _members(source: Any, prefix: str) -> Iterator[tuple[str, bytes]]:
-    if hasattr(source, "assets"):
-        for name, member in source.assets.items():
-            if _is_archive(member):
-                yield from _members(member, f"{prefix}{name}/")
-            else:
-                yield prefix + name, asset(member)
-        return
-    root = Path(source.path)
-    if not root.is_dir():
-        raise PluginError(f"archive {source.path}: an archive within an archive must be a folder")
-    for file in root.rglob("*"):
-        if file.is_file():
-            yield prefix + file.relative_to(root).as_posix(), file.read_bytes()
+    raise PluginError(f"source {source!r} is not covered by the stand-in for pulumi-aws: give a FileAsset")
 
 
 def _put(call: Call) -> None:
@@ -101,7 +50,7 @@ def _put(call: Call) -> None:
     if call.tags:
         arguments["Tagging"] = urlencode(call.tags)
     arguments.setdefault("ContentType", "application/octet-stream")
-    s3, content = call.client("s3"), body(inputs)
+    s3, content = call.client("s3"), body(inputs.get("source"))
     put = lambda: s3.put_object(Bucket=inputs["bucket"], Key=inputs["key"], Body=content, **arguments)  # noqa: E731
     retry(call, put, "NoSuchBucket", seconds=20)
 
@@ -171,12 +120,11 @@ def _delete(call: Call) -> None:
 ENTRIES: Final = [
     Entry(
         token="aws:s3/bucketObjectv2:BucketObjectv2",
-        covers=_BODIES | frozenset(_HEADERS) | words("bucket key etag sourceHash forceDestroy"),
+        covers=frozenset(_HEADERS) | words("bucket key source etag sourceHash forceDestroy"),
         replace_on=words("bucket key"),
         computed=words("bucketKeyEnabled contentType etag kmsKeyId serverSideEncryption storageClass"),
         defaults={"forceDestroy": False},
         naming=Naming(property="key", longest=1024, suffix=False),
-        one_of=(_BODIES,),
         recomputed=words("etag versionId"),
         create=_create,
         read=_read,

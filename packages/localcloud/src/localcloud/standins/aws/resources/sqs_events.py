@@ -117,38 +117,26 @@ def _queue_policy_delete(call: Call) -> None:
 
 def _put_rule(call: Call, name: str, **arguments: Any) -> None:
     inputs = call.inputs
-    names = {"description": "Description", "eventPattern": "EventPattern", "roleArn": "RoleArn", "state": "State"}
-    names |= {"scheduleExpression": "ScheduleExpression"}
+    names = {"description": "Description", "eventPattern": "EventPattern", "state": "State"}
     wanted = {key: inputs[given] for given, key in names.items() if inputs.get(given)}
-    call.client("events").put_rule(Name=name, EventBusName=inputs["eventBusName"], **wanted, **arguments)
-
-
-def _on_bus(bus: str, *parts: str, separator: str) -> str:
-    """Return an id as the official plug-in forms it: the default bus is left out."""
-    return separator.join(parts if bus == DEFAULT_BUS else (bus, *parts))
-
-
-def _rule_of(identity: str) -> tuple[str, str]:
-    """Return bus and name of the rule with this id."""
-    bus, _, name = identity.rpartition("/")
-    return bus or DEFAULT_BUS, name
+    call.client("events").put_rule(Name=name, **wanted, **arguments)
 
 
 def _rule_create(call: Call) -> str:
     name = _name(call.inputs)
     _put_rule(call, name, Tags=call.tag_list())
-    return _on_bus(call.inputs["eventBusName"], name, separator="/")
+    return name
 
 
 def _rule_read(call: Call) -> Tree | None:
-    events, (bus, name) = call.client("events"), _rule_of(call.id)
-    found = absent_as_none(lambda: events.describe_rule(Name=name, EventBusName=bus))
+    events = call.client("events")
+    found = absent_as_none(lambda: events.describe_rule(Name=call.id))
     if not found:
         return None
     return {
         "arn": found["Arn"],
         "name": found["Name"],
-        "eventBusName": bus,
+        "eventBusName": DEFAULT_BUS,
         "description": found.get("Description") or "",
         "eventPattern": found.get("EventPattern") or "",
         "scheduleExpression": found.get("ScheduleExpression") or "",
@@ -161,7 +149,7 @@ def _rule_read(call: Call) -> Tree | None:
 
 def _rule_update(call: Call) -> None:
     if call.changed - {"tags", "forceDestroy"}:
-        _put_rule(call, _rule_of(call.id)[1])
+        _put_rule(call, call.id)
     changed, removed = call.tag_changes()
     events, arn = call.client("events"), call.state["arn"]
     if removed:
@@ -172,19 +160,14 @@ def _rule_update(call: Call) -> None:
 
 
 def _rule_delete(call: Call) -> None:
-    bus, name = _rule_of(call.id)
     forced = {"Force": True} if call.inputs.get("forceDestroy") else {}
-    ignore_absent(lambda: call.client("events").delete_rule(Name=name, EventBusName=bus, **forced))
-
-
-_TARGET: Final = {"arn": "Arn", "input": "Input", "inputPath": "InputPath", "roleArn": "RoleArn"}
+    ignore_absent(lambda: call.client("events").delete_rule(Name=call.id, **forced))
 
 
 def _put_target(call: Call, target: str) -> None:
     inputs = call.inputs
-    wanted = {"Id": target, **{key: inputs[name] for name, key in _TARGET.items() if inputs.get(name)}}
-    arguments = {"Rule": inputs["rule"], "EventBusName": inputs["eventBusName"], "Targets": [wanted]}
-    for failed in call.client("events").put_targets(**arguments).get("FailedEntries") or []:
+    targets = [{"Id": target, "Arn": inputs["arn"]}]
+    for failed in call.client("events").put_targets(Rule=inputs["rule"], Targets=targets).get("FailedEntries") or []:
         raise PluginError(f"EventBridge refused the target {target}: {failed.get('ErrorMessage')}")
 
 
@@ -193,38 +176,37 @@ def _target_create(call: Call) -> str:
     target = inputs.get("targetId") or f"terraform-{secrets.token_hex(13)}"
     _put_target(call, target)
     call.state = {"targetId": target}
-    return _on_bus(inputs["eventBusName"], inputs["rule"], target, separator="-")
+    return f"{inputs['rule']}-{target}"
 
 
-def _target_key(call: Call) -> tuple[str, str, str]:
-    """Return bus, rule and id of the target; an import gives them as BUS/RULE/TARGET or RULE/TARGET."""
+def _target_key(call: Call) -> tuple[str, str]:
+    """Return rule and id of the target; an import gives them as RULE/TARGET."""
     if call.inputs.get("rule"):
         target = call.inputs.get("targetId") or call.state["targetId"]
-        return call.inputs["eventBusName"], call.inputs["rule"], target
+        return call.inputs["rule"], target
     rule, _, target = call.id.rpartition("/")
-    bus, name = _rule_of(rule)
-    call.id = _on_bus(bus, name, target, separator="-")
-    return bus, name, target
+    call.id = f"{rule}-{target}"
+    return rule, target
 
 
 def _target_read(call: Call) -> Tree | None:
-    bus, rule, target = _target_key(call)
+    rule, target = _target_key(call)
     events = call.client("events")
-    read = lambda: events.list_targets_by_rule(Rule=rule, EventBusName=bus)["Targets"]  # noqa: E731 # 5 at most
+    read = lambda: events.list_targets_by_rule(Rule=rule)["Targets"]  # noqa: E731 # 5 at most
     for found in absent_as_none(read) or []:
         if found["Id"] == target:
-            known = {name: found.get(key) or "" for name, key in _TARGET.items()}
-            return {"eventBusName": bus, "rule": rule, "targetId": target, **known}
+            unset = dict.fromkeys(("input", "inputPath", "roleArn"), "")
+            return {"eventBusName": DEFAULT_BUS, "rule": rule, "targetId": target, "arn": found["Arn"], **unset}
     return None
 
 
 def _target_update(call: Call) -> None:
-    _put_target(call, _target_key(call)[2])
+    _put_target(call, _target_key(call)[1])
 
 
 def _target_delete(call: Call) -> None:
-    bus, rule, target = _target_key(call)
-    arguments: Tree = {"Rule": rule, "EventBusName": bus, "Ids": [target]}
+    rule, target = _target_key(call)
+    arguments: Tree = {"Rule": rule, "Ids": [target]}
     if call.inputs.get("forceDestroy"):
         arguments["Force"] = True
     ignore_absent(lambda: call.client("events").remove_targets(**arguments))
@@ -265,8 +247,9 @@ ENTRIES: Final = [
     ),
     Entry(
         token="aws:cloudwatch/eventRule:EventRule",
-        covers=_NAMES | words("description eventBusName eventPattern forceDestroy roleArn scheduleExpression state"),
-        replace_on=_NAMES | words("eventBusName"),
+        covers=_NAMES | words("description eventBusName eventPattern forceDestroy state"),
+        replace_on=_NAMES,
+        only={"eventBusName": DEFAULT_BUS},
         computed=words("state"),
         defaults={"eventBusName": DEFAULT_BUS, "forceDestroy": False},
         documents=words("eventPattern"),
@@ -279,11 +262,11 @@ ENTRIES: Final = [
     ),
     Entry(
         token="aws:cloudwatch/eventTarget:EventTarget",
-        covers=words("arn eventBusName forceDestroy input inputPath roleArn rule targetId"),
-        replace_on=words("eventBusName rule targetId"),
+        covers=words("arn eventBusName forceDestroy rule targetId"),
+        replace_on=words("rule targetId"),
+        only={"eventBusName": DEFAULT_BUS},
         computed=words("targetId"),
         defaults={"eventBusName": DEFAULT_BUS, "forceDestroy": False},
-        one_of=(words("input inputPath"),),
         tags=False,
         create=_target_create,
         read=_target_read,

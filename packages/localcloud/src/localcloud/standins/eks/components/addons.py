@@ -1,4 +1,4 @@
-"""EKS addons: those that come with a cluster, `eks:index:VpcCniAddon` and `eks:index:Addon`."""
+"""The EKS addons that come with a cluster."""
 
 from __future__ import annotations
 
@@ -11,66 +11,38 @@ from pulumi.provider.experimental.property_value import PropertyValue
 from localcloud.standins.algebra import NULL, combine, first_set, is_set, is_truthy, member, record
 from localcloud.standins.eks.scope import Scope
 from localcloud.standins.monitor import Resource
-from localcloud.standins.serve import PluginError
 
 ADDON: Final = "eks/addon:Addon"
 _OVERWRITE: Final = PropertyValue("OVERWRITE")
 
-_ENVIRONMENT: Final = (
-    ("nodePortSupport", "AWS_VPC_CNI_NODE_PORT_SUPPORT", None),
-    ("customNetworkConfig", "AWS_VPC_K8S_CNI_CUSTOM_NETWORK_CFG", None),
-    ("warmEniTarget", "WARM_ENI_TARGET", "1"),
-    ("warmIpTarget", "WARM_IP_TARGET", None),
-    ("warmPrefixTarget", "WARM_PREFIX_TARGET", None),
-    ("enablePrefixDelegation", "ENABLE_PREFIX_DELEGATION", None),
-    ("logLevel", "AWS_VPC_K8S_CNI_LOGLEVEL", "DEBUG"),
-    ("logFile", "AWS_VPC_K8S_CNI_LOG_FILE", "/host/var/log/aws-routed-eni/ipamd.log"),
-    ("vethPrefix", "AWS_VPC_K8S_CNI_VETHPREFIX", "eni"),
-    ("eniMtu", "AWS_VPC_ENI_MTU", "9001"),
-    ("eniConfigLabelDef", "ENI_CONFIG_LABEL_DEF", None),
-    (None, "AWS_VPC_K8S_PLUGIN_LOG_LEVEL", "DEBUG"),
-    (None, "AWS_VPC_K8S_PLUGIN_LOG_FILE", "/var/log/aws-routed-eni/plugin.log"),
-    ("enablePodEni", "ENABLE_POD_ENI", "false"),
-    ("cniConfigureRpfilter", "AWS_VPC_K8S_CNI_CONFIGURE_RPFILTER", None),
-    ("cniCustomNetworkCfg", "AWS_VPC_K8S_CNI_CUSTOM_NETWORK_CFG", "false"),
-    ("cniExternalSnat", "AWS_VPC_K8S_CNI_EXTERNALSNAT", "false"),
-    ("externalSnat", "AWS_VPC_K8S_CNI_EXTERNALSNAT", None),
-)
-"""Input, environment variable, default; later rows win over earlier ones."""
+_ENVIRONMENT: Final = {
+    "WARM_ENI_TARGET": "1",
+    "AWS_VPC_K8S_CNI_LOGLEVEL": "DEBUG",
+    "AWS_VPC_K8S_CNI_LOG_FILE": "/host/var/log/aws-routed-eni/ipamd.log",
+    "AWS_VPC_K8S_CNI_VETHPREFIX": "eni",
+    "AWS_VPC_ENI_MTU": "9001",
+    "AWS_VPC_K8S_PLUGIN_LOG_LEVEL": "DEBUG",
+    "AWS_VPC_K8S_PLUGIN_LOG_FILE": "/var/log/aws-routed-eni/plugin.log",
+    "ENABLE_POD_ENI": "false",
+    "AWS_VPC_K8S_CNI_CUSTOM_NETWORK_CFG": "false",
+    "AWS_VPC_K8S_CNI_EXTERNALSNAT": "false",
+}
+"""The official component's own values of vpc-cni's variables."""
 
 
 def cni_configuration(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The vpc-cni addon's configuration for plain options: the user's values over the environment's defaults.
-
-    Raises:
-        PluginError: `cniExternalSnat` and `externalSnat` are both given.
-    """
-    if options.get("cniExternalSnat") and options.get("externalSnat"):
-        raise PluginError("Please specify one of `cniExternalSnat` or `externalSnat` in your VpcCniOptions")
-    environment: dict[str, str] = {}
-    for name, variable, default in _ENVIRONMENT:
-        value = options.get(name) if name else None
-        # An explicit zero counts only for the one number that has a default; elsewhere it is the same as unset.
-        if value or (name == "warmEniTarget" and value is not None):
-            environment[variable] = _text(value)
-        elif default is not None:
-            environment[variable] = default
-    early_demux = {"DISABLE_TCP_EARLY_DEMUX": _text(options.get("disableTcpEarlyDemux") or False)}
+    """The vpc-cni addon's configuration for plain options: the user's values over the component's."""
     given = dict(options.get("configurationValues") or {})
     if "enableNetworkPolicy" not in given and options.get("enableNetworkPolicy") is not None:
-        given["enableNetworkPolicy"] = _text(options["enableNetworkPolicy"])
-    given["env"] = {**environment, **_map(given.get("env"))}
+        given["enableNetworkPolicy"] = str(options["enableNetworkPolicy"]).lower()
+    given["env"] = {**_ENVIRONMENT, **_map(given.get("env"))}
     init = _map(given.get("init"))
-    given["init"] = {**init, "env": {**early_demux, **_map(init.get("env"))}}
+    given["init"] = {**init, "env": {"DISABLE_TCP_EARLY_DEMUX": "false", **_map(init.get("env"))}}
     return given
 
 
 def _map(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def sorted_json(value: Any) -> str | None:
@@ -107,18 +79,9 @@ async def default_addon(
 
 
 async def vpc_cni(scope: Scope, name: str, options: Mapping[str, PropertyValue]) -> Resource:
-    """The children of the component `eks:index:VpcCniAddon`: the addon, with the inputs of the component.
-
-    Raises:
-        PluginError: neither `addonVersion` nor `clusterVersion` is given.
-    """
+    """The child of the component `eks:index:VpcCniAddon` that each cluster has."""
     version = options.get("addonVersion", NULL)
     if not is_truthy(version):
-        if not is_truthy(options.get("clusterVersion", NULL)):
-            raise PluginError(
-                "You need to specify either `addonVersion` or `clusterVersion` to determine the version "
-                "of the vpc-cni addon to use."
-            )
         version = await newest_version(scope, "vpc-cni", options["clusterVersion"])
     not_configuration = ("clusterName", "clusterVersion", "addonVersion", "tags", "serviceAccountRoleArn")
     settings = record({key: value for key, value in options.items() if key not in not_configuration})
@@ -138,20 +101,3 @@ async def vpc_cni(scope: Scope, name: str, options: Mapping[str, PropertyValue])
         }
     )
     return await scope.aws(ADDON, name, inputs)
-
-
-async def addon(scope: Scope, name: str, cluster_name: PropertyValue, inputs: Mapping[str, PropertyValue]) -> Resource:
-    """The child of the component `eks:index:Addon`."""
-    passed_on = [
-        "addonName",
-        "addonVersion",
-        "preserve",
-        "resolveConflictsOnCreate",
-        "resolveConflictsOnUpdate",
-        "serviceAccountRoleArn",
-        "tags",
-    ]
-    fields: dict[str, PropertyValue | str | float | bool | None] = {key: inputs.get(key, NULL) for key in passed_on}
-    fields["clusterName"] = cluster_name
-    fields["configurationValues"] = combine(sorted_json, inputs.get("configurationValues", NULL))
-    return await scope.aws(ADDON, name, record(fields))

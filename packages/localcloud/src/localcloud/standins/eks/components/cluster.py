@@ -1,10 +1,9 @@
-"""`eks:index:Cluster`: the control plane, its roles and security groups, who may use it, and the addons it brings."""
+"""`eks:index:Cluster`: the control plane, its role, who may use it, and the addons it brings."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from pulumi.provider.experimental.property_value import PropertyValue
 
@@ -19,12 +18,10 @@ from localcloud.standins.eks.components.cluster_outputs import (
     kubeconfig_sources,
 )
 from localcloud.standins.eks.components.endpoint import reachable
-from localcloud.standins.eks.components.kubeconfig import compact_json, kubeconfig_json
-from localcloud.standins.eks.components.security_groups import NodeSecurity, cluster_security_group, node_security_group
+from localcloud.standins.eks.components.kubeconfig import kubeconfig_json
 from localcloud.standins.eks.components.service_role import RoleSpec, ServiceRole, service_role
 from localcloud.standins.eks.scope import Scope, members, provider_reference
 from localcloud.standins.monitor import Resource
-from localcloud.standins.values import wrap
 
 _IGNORED = (
     # Its default differs between versions of the provider; a difference would replace the cluster.
@@ -32,14 +29,6 @@ _IGNORED = (
     # It matters on creation only.
     "bootstrapSelfManagedAddons",
 )
-
-
-@dataclass(frozen=True)
-class Network:
-    """The cluster's VPC and subnets."""
-
-    vpc_id: PropertyValue
-    subnet_ids: PropertyValue
 
 
 class ClusterExpansion:
@@ -73,49 +62,33 @@ class ClusterExpansion:
         """Register the children and returns the component's outputs."""
         scope = self._scope
         partition = await scope.invoke("index/getPartition:getPartition", record({}))
-        network = await self._network()
-        role, group = await asyncio.gather(self._service_role(partition), self._cluster_group(network))
-        cluster = await self._cluster(network, role, group)
+        subnet_ids = self._subnet_ids()
+        role = await self._service_role(partition)
+        cluster = await self._cluster(subnet_ids, role)
         endpoint = await self._endpoint(cluster)
-        nodes, (provider, cni), _ = await asyncio.gather(
-            self._node_security(network, cluster, group),
-            self._access_then_cni(cluster, endpoint),
-            self._self_contained_addons(cluster),
+        (provider, cni), _ = await asyncio.gather(
+            self._access_then_cni(cluster, endpoint), self._self_contained_addons(cluster)
         )
         parts = ClusterParts(
             inputs=self._inputs,
-            vpc_id=network.vpc_id,
-            subnet_ids=network.subnet_ids,
+            subnet_ids=subnet_ids,
             cluster=cluster,
             endpoint=endpoint,
             role=role.role,
-            group=group,
-            nodes=nodes,
             provider=provider,
             cni=cni,
         )
         return await scope.close(cluster_outputs(parts))
 
-    async def _network(self) -> Network:
-        vpc_id = self._input("vpcId")
-        subnet_ids = self._input("subnetIds")
-        if not is_set(subnet_ids) and (
-            is_set(self._input("publicSubnetIds")) or is_set(self._input("privateSubnetIds"))
-        ):
-            subnet_ids = combine(
-                lambda public, private: [*(public or []), *(private or [])],
-                self._input("publicSubnetIds"),
-                self._input("privateSubnetIds"),
-            )
-        if not is_set(vpc_id):
-            vpc = await self._scope.invoke("ec2/getVpc:getVpc", record({"default": True}))
-            vpc_id = member(vpc, "id")
-            if not is_set(subnet_ids):
-                filters = combine(lambda vpc: [{"name": "vpc-id", "values": [vpc]}], vpc_id)
-                subnet_ids = member(
-                    await self._scope.invoke("ec2/getSubnets:getSubnets", record({"filters": filters})), "ids"
-                )
-        return Network(vpc_id, subnet_ids if is_set(subnet_ids) else wrap([]))
+    def _subnet_ids(self) -> PropertyValue:
+        given = self._input("subnetIds")
+        if is_set(given):
+            return given
+        return combine(
+            lambda public, private: [*(public or []), *(private or [])],
+            self._input("publicSubnetIds"),
+            self._input("privateSubnetIds"),
+        )
 
     async def _service_role(self, partition: PropertyValue) -> ServiceRole:
         given = self._input("serviceRole")
@@ -131,17 +104,7 @@ class ClusterExpansion:
             self._scope, f"{self._name}-eksRole", spec, member(partition, "partition"), self._input("tags")
         )
 
-    async def _cluster_group(self, network: Network) -> Resource | None:
-        given = self._input("clusterSecurityGroup")
-        if is_set(given):
-            return await self._scope.resource(given, "clusterSecurityGroup")
-        if is_truthy(self._input("skipDefaultSecurityGroups")):
-            return None
-        return await cluster_security_group(
-            self._scope, self._name, network.vpc_id, self._input("tags"), self._input("clusterSecurityGroupTags")
-        )
-
-    async def _cluster(self, network: Network, role: ServiceRole, group: Resource | None) -> Resource:
+    async def _cluster(self, subnet_ids: PropertyValue, role: ServiceRole) -> Resource:
         tags = combine(
             lambda common, own: {"Name": f"{self._name}-eksCluster", **(own or {}), **(common or {})},
             self._input("tags"),
@@ -149,8 +112,7 @@ class ClusterExpansion:
         )
         vpc_config = record(
             {
-                "securityGroupIds": PropertyValue([group.identity]) if group else None,
-                "subnetIds": network.subnet_ids,
+                "subnetIds": subnet_ids,
                 "endpointPrivateAccess": self._input("endpointPrivateAccess"),
                 "endpointPublicAccess": self._input("endpointPublicAccess"),
                 "publicAccessCidrs": self._input("publicAccessCidrs"),
@@ -212,23 +174,7 @@ class ClusterExpansion:
         role_arn = member(self._input("providerCredentialOpts"), "roleArn")
         sources = kubeconfig_sources(cluster, endpoint, role_arn, self._profile_name())
         text = combine(kubeconfig_json, *sources)
-        mutable = combine(
-            lambda value: None if value is None else compact_json(value), self._input("enableConfigMapMutable")
-        )
-        inputs = record({"kubeconfig": text, "enableConfigMapMutable": mutable})
-        return await self._scope.provider("kubernetes", f"{self._name}-eks-k8s", inputs)
-
-    async def _node_security(self, network: Network, cluster: Resource, group: Resource | None) -> NodeSecurity | None:
-        if group is None or is_truthy(self._input("skipDefaultSecurityGroups")):
-            return None
-        tags = combine(
-            lambda common, own: {**(own or {}), **(common or {})},
-            self._input("tags"),
-            self._input("nodeSecurityGroupTags"),
-        )
-        return await node_security_group(
-            self._scope, self._name, vpc_id=network.vpc_id, cluster_group_id=group.identity, cluster=cluster, tags=tags
-        )
+        return await self._scope.provider("kubernetes", f"{self._name}-eks-k8s", record({"kubeconfig": text}))
 
     async def _self_contained_addons(self, cluster: Resource) -> None:
         """Register kube-proxy, and coredns on request: by default coredns runs on the default node group."""

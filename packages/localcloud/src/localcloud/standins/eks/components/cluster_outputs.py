@@ -1,4 +1,4 @@
-"""What `eks:index:Cluster` tells of itself: its outputs, `core` among them, which the other components read."""
+"""The outputs of `eks:index:Cluster`. A method of the component reads one of them, `core`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pulumi.provider.experimental.property_value import PropertyValue
 
 from localcloud.standins.algebra import NULL, combine, depending, is_set, member, path, record
 from localcloud.standins.eks.components.kubeconfig import kubeconfig_json, kubeconfig_of
-from localcloud.standins.eks.components.security_groups import NodeSecurity
 from localcloud.standins.eks.scope import members
 from localcloud.standins.monitor import Resource
 
@@ -19,13 +18,10 @@ class ClusterParts:
     """The children of a cluster, and the inputs that its outputs repeat."""
 
     inputs: Mapping[str, PropertyValue]
-    vpc_id: PropertyValue
     subnet_ids: PropertyValue
     cluster: Resource
     endpoint: PropertyValue
     role: Resource
-    group: Resource | None
-    nodes: NodeSecurity | None
     provider: Resource
     cni: Resource | None
 
@@ -50,8 +46,8 @@ def kubeconfig_sources(
 
 def cluster_outputs(parts: ClusterParts) -> dict[str, PropertyValue]:
     """The component's outputs."""
-    cluster, group, nodes = parts.cluster, parts.group, parts.nodes
-    # If the component makes no security groups, both outputs name the one that EKS makes.
+    cluster = parts.cluster
+    # The component makes no security groups: both outputs name the one that EKS makes.
     own_group = path(cluster.output("vpcConfig"), "clusterSecurityGroupId")
     issuer = combine(first_issuer, cluster.output("identities"))
     empty = depending(PropertyValue(""), [cluster.urn])
@@ -61,12 +57,9 @@ def cluster_outputs(parts: ClusterParts) -> dict[str, PropertyValue]:
         "kubeconfigJson": combine(kubeconfig_json, *parts.kubeconfig_sources),
         "eksCluster": cluster.reference,
         "instanceRoles": PropertyValue([]),
-        "clusterSecurityGroup": group.reference if group else None,
-        "clusterSecurityGroupId": group.identity if group else own_group,
-        "nodeSecurityGroup": nodes.group.reference if nodes else None,
-        "nodeSecurityGroupId": nodes.group.identity if nodes else own_group,
-        "eksClusterIngressRule": nodes.cluster_ingress.reference if nodes else None,
-        "clusterIngressRuleId": nodes.cluster_ingress.output("securityGroupRuleId") if nodes else empty,
+        "clusterSecurityGroupId": own_group,
+        "nodeSecurityGroupId": own_group,
+        "clusterIngressRuleId": empty,
         "defaultNodeGroupAsgName": empty,
         "fargateProfileId": empty,
         "fargateProfileStatus": empty,
@@ -84,19 +77,17 @@ def core_data(parts: ClusterParts) -> PropertyValue:
     return record(
         {
             "cluster": parts.cluster.reference,
-            "vpcId": parts.vpc_id,
+            "vpcId": parts.input("vpcId"),
             "subnetIds": parts.subnet_ids,
             "publicSubnetIds": parts.input("publicSubnetIds"),
             "privateSubnetIds": parts.input("privateSubnetIds"),
             "endpoint": parts.endpoint,
-            "clusterSecurityGroup": parts.group.reference if parts.group else None,
             "provider": parts.provider.reference,
             "instanceRoles": PropertyValue([]),
-            "nodeGroupOptions": _node_group_options(parts),
+            "nodeGroupOptions": record({key: parts.input(key) for key in ("nodeSubnetIds", "version")}),
             "kubeconfig": combine(kubeconfig_of, *parts.kubeconfig_sources),
             "vpcCni": parts.cni.reference if parts.cni else None,
             "tags": parts.input("tags"),
-            "nodeSecurityGroupTags": parts.input("nodeSecurityGroupTags"),
             "storageClasses": PropertyValue({}),
             "encryptionConfig": combine(encryption_config, parts.input("encryptionConfigKeyArn")),
             "clusterIamRole": parts.role.reference,
@@ -104,15 +95,6 @@ def core_data(parts: ClusterParts) -> PropertyValue:
             "autoModeNodeRoleName": "",
         }
     )
-
-
-def _node_group_options(parts: ClusterParts) -> PropertyValue:
-    given = parts.input("nodeGroupOptions")
-    options = members(given) if is_set(given) else {key: parts.input(key) for key in ("nodeSubnetIds", "version")}
-    if parts.nodes:
-        options["nodeSecurityGroup"] = parts.nodes.group.reference
-        options["clusterIngressRule"] = parts.nodes.cluster_ingress.reference
-    return record(options)
 
 
 def encryption_config(key_arn: str | None) -> dict[str, object] | None:

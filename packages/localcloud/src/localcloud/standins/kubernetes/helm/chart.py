@@ -22,7 +22,7 @@ from localcloud.standins.kubernetes.helm.arguments import ChartArguments, read
 from localcloud.standins.kubernetes.helm.command import Rendered
 from localcloud.standins.kubernetes.helm.manifests import normalized, parsed
 from localcloud.standins.kubernetes.helm.order import Identity, identity, ordered
-from localcloud.standins.kubernetes.metadata import SKIP_AWAIT, Object, annotation, object_id, set_metadata
+from localcloud.standins.kubernetes.metadata import Object, annotation, object_id
 from localcloud.standins.monitor import Monitor, Registration, Resource
 from localcloud.standins.serve import PluginError, package_version
 from localcloud.standins.values import has_unknown, to_plain, wrap
@@ -102,10 +102,10 @@ class _Children:
         return await self.monitor.register(
             Registration(
                 type=_token(obj),
-                name=f"{self.chart.prefix}:{object_id(obj)}" if self.chart.prefix else object_id(obj),
+                name=f"{self.chart.prefix}:{object_id(obj)}",
                 parent=self.parent,
                 custom=True,
-                inputs=_inputs(self._awaited(obj)),
+                inputs=_inputs(obj),
                 depends_on=depends_on,
                 provider=options.providers.get("kubernetes", ""),
                 version=package_version("pulumi-kubernetes"),
@@ -114,15 +114,6 @@ class _Children:
                 deleted_with=options.deleted_with,
             )
         )
-
-    def _awaited(self, obj: Object) -> Object:
-        """Return the object with the annotation by which nothing waits for it, if the chart asks for that."""
-        if not self.chart.skip_await:
-            return obj
-        marked = dict(obj)
-        annotations = (obj.get("metadata") or {}).get("annotations") or {}
-        set_metadata(marked, "annotations", {**annotations, SKIP_AWAIT: "true"})
-        return marked
 
     def _kept(self, obj: Mapping[str, Any]) -> bool | None:
         """Return True for an object that the chart wants to outlive the release."""
