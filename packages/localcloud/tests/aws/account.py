@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
+from typing import Any
 
 from localcloud.instance import Credentials
 
@@ -13,6 +14,8 @@ from packages.localcloud.tests.aws import fakes
 from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
 
 OPERATOR = Credentials("localcloud", "localcloud")
+Clients = Callable[[str], Any]
+"""Return boto3's client of a service."""
 
 
 def serve_account() -> Iterator[str]:
@@ -51,6 +54,14 @@ def serve_account() -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
+
+
+def clients(endpoint: str, key: str, secret: str, token: str | None = None, *, region: str = REGION) -> Clients:
+    """Return the clients of the principal with these credentials, one for each service."""
+    import boto3
+
+    session: Any = boto3.Session(key, secret, token, region_name=region)
+    return cache(lambda service: session.client(service, endpoint_url=endpoint))
 
 
 @cache

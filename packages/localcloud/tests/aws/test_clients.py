@@ -6,7 +6,6 @@ import io
 import json
 import urllib.request
 from base64 import b64encode
-from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,11 +22,10 @@ from localcloud.aws.requests.received import Received
 from localcloud.aws.requests.sigv4 import chunk_signature, parse
 
 from packages.localcloud.tests.aws import smuggling
-from packages.localcloud.tests.aws.account import serve_account
+from packages.localcloud.tests.aws.account import Clients
 from packages.localcloud.tests.aws.fakes import REGION
 
 ALLOW = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}
-Clients = Callable[[str], Any]
 KEYS = [
     "plain",
     "a b+c.zip",
@@ -47,11 +45,6 @@ KEYS = [
     'quote"s',
     "Action=DeleteObject&x=.eu-west-1.amazonaws.com",
 ]
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    yield from serve_account()
 
 
 @pytest.fixture(scope="module")

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError
 from localcloud.aws.ec2 import AMI
 from localcloud.aws.eks.model import VERSIONS
 from localcloud.aws.eks_images import NEWEST, OWNER, RELEASES, find, images
 
-from packages.localcloud.tests.aws.account import serve_account
-from packages.localcloud.tests.aws.fakes import REGION
+from packages.localcloud.tests.aws.account import Clients
 
 X86 = f"/aws/service/eks/optimized-ami/{NEWEST}/amazon-linux-2023/x86_64"
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    yield from serve_account()
-
-
-@pytest.fixture
-def client(endpoint: str) -> Any:
-    """Return a function that makes a client of a service."""
-    session: Any = boto3.Session("localcloud", "localcloud", region_name=REGION)
-    return lambda service: session.client(service, endpoint_url=endpoint)
 
 
 def value(ssm: Any, name: str) -> str:
@@ -48,17 +33,17 @@ def test_every_image_has_an_id_of_its_own() -> None:
     assert [find(image.id) for image in images()] == list(images())
 
 
-def test_the_recommended_standard_image_is_that_of_node_groups(client: Any) -> None:
-    assert value(client("ssm"), f"{X86}/standard/recommended/image_id") == AMI
-    assert value(client("ssm"), f"{X86}/standard/recommended/release_version") == RELEASES[NEWEST][0]
+def test_the_recommended_standard_image_is_that_of_node_groups(operator: Clients) -> None:
+    assert value(operator("ssm"), f"{X86}/standard/recommended/image_id") == AMI
+    assert value(operator("ssm"), f"{X86}/standard/recommended/release_version") == RELEASES[NEWEST][0]
 
 
 @pytest.mark.parametrize("variant", ["standard", "nvidia"])
 @pytest.mark.parametrize("day", ["20260903", "20260512"])
-def test_a_pinned_alias_finds_the_image_of_its_release(client: Any, variant: str, day: str) -> None:
+def test_a_pinned_alias_finds_the_image_of_its_release(operator: Clients, variant: str, day: str) -> None:
     name = f"amazon-eks-node-al2023-x86_64-{variant}-{NEWEST}-v{day}"
-    found = value(client("ssm"), f"{X86}/{variant}/{name}/image_id")
-    (image,) = client("ec2").describe_images(Filters=[{"Name": "image-id", "Values": [found]}])["Images"]
+    found = value(operator("ssm"), f"{X86}/{variant}/{name}/image_id")
+    (image,) = operator("ec2").describe_images(Filters=[{"Name": "image-id", "Values": [found]}])["Images"]
     assert (image["Name"], image["Architecture"], image["State"], image["OwnerId"]) == (
         name,
         "x86_64",
@@ -68,9 +53,9 @@ def test_a_pinned_alias_finds_the_image_of_its_release(client: Any, variant: str
     assert image["CreationDate"] == f"{day[:4]}-{day[4:6]}-{day[6:]}T00:00:00.000Z"
 
 
-def test_the_newest_image_of_a_name_can_be_found_without_ssm(client: Any) -> None:
+def test_the_newest_image_of_a_name_can_be_found_without_ssm(operator: Clients) -> None:
     wanted = [{"Name": "name", "Values": [f"amazon-eks-node-al2023-x86_64-standard-{NEWEST}-*"]}]
-    found = client("ec2").describe_images(Owners=["amazon"], Filters=wanted)["Images"]
+    found = operator("ec2").describe_images(Owners=["amazon"], Filters=wanted)["Images"]
     assert max(found, key=lambda image: image["CreationDate"])["ImageId"] == AMI
     assert len(found) == len(RELEASES[NEWEST])
 
@@ -83,13 +68,13 @@ def test_the_newest_image_of_a_name_can_be_found_without_ssm(client: Any) -> Non
         pytest.param(f"{X86}/standard/amazon-eks-node-al2023-x86_64-standard-{NEWEST}-v20990101/image_id", id="day"),
     ],
 )
-def test_what_there_is_no_image_for_has_no_parameter(client: Any, name: str) -> None:
+def test_what_there_is_no_image_for_has_no_parameter(operator: Clients, name: str) -> None:
     with pytest.raises(ClientError, match="ParameterNotFound"):
-        value(client("ssm"), name)
+        value(operator("ssm"), name)
 
 
-def test_the_parameters_can_be_listed(client: Any) -> None:
-    ssm = client("ssm")
+def test_the_parameters_can_be_listed(operator: Clients) -> None:
+    ssm = operator("ssm")
     listed = ssm.get_parameters_by_path(Path=f"{X86}/nvidia", Recursive=True)["Parameters"]
     assert {each["Name"].rpartition("/")[2] for each in listed} == {"image_id", "image_name", "release_version"}
     assert len(listed) == 9

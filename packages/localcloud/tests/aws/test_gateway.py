@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable
 from typing import Any
 
 import boto3
@@ -15,26 +14,10 @@ from botocore.exceptions import ClientError
 from localcloud.aws.ec2 import AMI
 
 from packages.localcloud.tests.aws import fakes
-from packages.localcloud.tests.aws.account import serve_account
+from packages.localcloud.tests.aws.account import Clients, clients
 from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
 
-Clients = Callable[[str], Any]
 ROOT_TRUST = {"Statement": [{"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": "*"}]}
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    yield from serve_account()
-
-
-def session(endpoint: str, key: str, secret: str, token: str | None = None) -> Clients:
-    made: Any = boto3.Session(key, secret, token, region_name=REGION)
-    return cache(lambda service: made.client(service, endpoint_url=endpoint))
-
-
-@pytest.fixture(scope="module")
-def operator(endpoint: str) -> Clients:
-    return session(endpoint, "localcloud", "localcloud")
 
 
 def refused(code: str, call: Callable[[], Any]) -> str:
@@ -61,11 +44,11 @@ def test_the_operator_is_a_user_of_the_account(operator: Clients) -> None:
 def test_unknown_keys_are_refused_with_each_services_own_error(
     endpoint: str, service: str, call: str, code: str
 ) -> None:
-    refused(code, getattr(session(endpoint, "stranger", "secret")(service), call))
+    refused(code, getattr(clients(endpoint, "stranger", "secret")(service), call))
 
 
 def test_a_wrong_secret_is_refused(endpoint: str) -> None:
-    refused("SignatureDoesNotMatch", session(endpoint, "localcloud", "guess")("sts").get_caller_identity)
+    refused("SignatureDoesNotMatch", clients(endpoint, "localcloud", "guess")("sts").get_caller_identity)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +86,7 @@ def trainer(endpoint: str, operator: Clients) -> Clients:
     policy = json.dumps({"Version": "2012-10-17", "Statement": statements})
     iam.put_role_policy(RoleName="trainer", PolicyName="code", PolicyDocument=policy)
     made = operator("sts").assume_role(RoleArn=role, RoleSessionName="test")["Credentials"]
-    return session(endpoint, made["AccessKeyId"], made["SecretAccessKey"], made["SessionToken"])
+    return clients(endpoint, made["AccessKeyId"], made["SecretAccessKey"], made["SessionToken"])
 
 
 def test_a_role_may_do_what_its_policy_allows(trainer: Clients) -> None:

@@ -6,7 +6,6 @@ Each request is correctly signed as a pod's role with few rights; see `smuggling
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -14,7 +13,6 @@ import boto3
 import pytest
 
 from packages.localcloud.tests.aws import smuggling
-from packages.localcloud.tests.aws.account import serve_account
 from packages.localcloud.tests.aws.fakes import REGION
 from packages.localcloud.tests.aws.smuggling import ASSUME, FORM, IDENTITY, JSON, SECRET, Account, Attempt
 
@@ -283,11 +281,6 @@ S3 = [
     Attempt("method in small letters", "s3", "/private/secret", "get"),
     Attempt("account header", "s3", "/private/secret", "GET", signed={"X-Moto-Account-Id": "999999999999"}),
 ]
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    yield from serve_account()
 
 
 @pytest.fixture(scope="module")

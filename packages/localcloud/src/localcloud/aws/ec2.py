@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from typing_extensions import override
+
 from localcloud.errors import CloudError
 
 AMI = "ami-0e15c10ca1c10ad00"
@@ -113,7 +115,7 @@ class Ec2(Protocol):
         """Return the instances that run or are stopped, by their ids."""
 
 
-class MotoEc2:
+class MotoEc2(Ec2):
     """`Ec2` backed by moto in this process."""
 
     def __init__(self, account: str, region: str) -> None:
@@ -126,20 +128,20 @@ class MotoEc2:
 
         return ec2_backends[self._account][self._region]
 
+    @override
     def subnet(self, identity: str) -> Subnet | None:
-        """See `Ec2.subnet`."""
         for zone in list(self._backend.subnets.values()):
             if identity in zone:
                 found = zone[identity]
                 return Subnet(found.id, found.vpc_id, found.availability_zone)
         return None
 
+    @override
     def security_group_exists(self, identity: str) -> bool:
-        """See `Ec2.security_group_exists`."""
         return self._backend.get_security_group_from_id(identity) is not None
 
+    @override
     def instance_type(self, name: str) -> InstanceType | None:
-        """See `Ec2.instance_type`."""
         from moto.ec2.models.instance_types import INSTANCE_TYPES
 
         found = INSTANCE_TYPES.get(name)
@@ -153,8 +155,8 @@ class MotoEc2:
             sum(int(each["Count"]) for each in gpus if each["Manufacturer"] == "NVIDIA"),
         )
 
+    @override
     def launch_template(self, identity: str | None, name: str | None, version: str | None) -> Mapping[str, Any] | None:
-        """See `Ec2.launch_template`."""
         for template in list(self._backend.launch_templates.values()):
             if identity not in (None, template.id) or name not in (None, template.name):
                 continue
@@ -175,16 +177,16 @@ class MotoEc2:
             }
         return None
 
+    @override
     def create_security_group(self, name: str, description: str, vpc_id: str, tags: Mapping[str, str]) -> str:
-        """See `Ec2.create_security_group`."""
         group = self._backend.create_security_group(name, description, vpc_id=vpc_id, tags=dict(tags))
         self._backend.authorize_security_group_ingress(
             group.id, "-1", None, None, [], source_groups=[{"GroupId": group.id}], vpc_id=vpc_id
         )
         return str(group.id)
 
+    @override
     def delete_security_group(self, identity: str) -> None:
-        """See `Ec2.delete_security_group`."""
         from moto.ec2.exceptions import EC2ClientError
 
         try:
@@ -193,8 +195,8 @@ class MotoEc2:
             # Like EKS, leave a group that something else uses.
             return
 
+    @override
     def create_interface(self, subnet: str, groups: Sequence[str], description: str, tags: Mapping[str, str]) -> str:
-        """See `Ec2.create_interface`."""
         found = self._backend.get_subnet(subnet)
         address = found.get_available_subnet_ip(None)
         interface = self._backend.create_network_interface(
@@ -204,14 +206,14 @@ class MotoEc2:
         interface.status = "in-use"
         return str(interface.id)
 
+    @override
     def delete_interface(self, identity: str) -> None:
-        """See `Ec2.delete_interface`."""
         interface = self._backend.enis.get(identity)
         if interface is not None:
             interface.delete()
 
+    @override
     def run(self, spec: LaunchSpec) -> Ec2Instance:
-        """See `Ec2.run`."""
         from moto.ec2.exceptions import EC2ClientError
 
         try:
@@ -238,14 +240,14 @@ class MotoEc2:
             tags={"instance": dict(spec.tags), "volume": dict(spec.tags)},
         )
 
+    @override
     def terminate(self, identity: str) -> None:
-        """See `Ec2.terminate`."""
         instance = self._backend.get_instance_by_id(identity)
         if instance is not None and instance.state != "terminated":
             self._backend.terminate_instances([identity])
 
+    @override
     def instances(self) -> dict[str, Ec2Instance]:
-        """See `Ec2.instances`."""
         return {
             str(instance.id): _seen(instance)
             for reservation in list(self._backend.reservations.values())

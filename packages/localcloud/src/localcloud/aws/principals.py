@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from typing_extensions import override
+
 from localcloud.aws.requests.resources import PARTITION, MotoResources
 from localcloud.instance import Credentials
 
@@ -97,7 +99,7 @@ class Principals(Protocol):
         """Return the policy document of an S3 bucket, or None."""
 
 
-class MotoPrincipals:
+class MotoPrincipals(Principals):
     """`Principals` backed by moto in this process."""
 
     def __init__(self, account: str, region: str) -> None:
@@ -143,8 +145,8 @@ class MotoPrincipals:
         )
         return key, secret
 
+    @override
     def find(self, access_key: str, session_token: str | None) -> Principal:
-        """See `Principals.find`."""
         if access_key in self._agents and not session_token:
             return self._agents[access_key]
         session = self._sts().get_assumed_role_from_access_key(access_key)
@@ -156,20 +158,20 @@ class MotoPrincipals:
                     return self._user(user, key.secret_access_key)
         raise UnknownCredentials(access_key)
 
+    @override
     def role(self, arn: str) -> Role | None:
-        """See `Principals.role`."""
         for role in list(self._iam().roles.values()):
             if role.arn == arn:
                 return Role(arn, json.loads(role.assume_role_policy_document or "{}"))
         return None
 
+    @override
     def role_of_profile(self, profile_arn: str) -> str | None:
-        """See `Principals.role_of_profile`."""
         found = MotoResources(self._account).profile(profile_arn)
         return found.role_arn if found is not None else None
 
+    @override
     def assume(self, role_arn: str, session_name: str, seconds: int) -> SessionCredentials:
-        """See `Principals.assume`."""
         session = self._sts().assume_role(
             region_name=self._region,
             role_session_name=session_name,
@@ -187,8 +189,8 @@ class MotoPrincipals:
             session_id=session.user_id,
         )
 
+    @override
     def bucket_policy(self, bucket: str) -> Mapping[str, Any] | None:
-        """See `Principals.bucket_policy`."""
         from moto.s3.models import s3_backends
 
         found = s3_backends[self._account][PARTITION].buckets.get(bucket)

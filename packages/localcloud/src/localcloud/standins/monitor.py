@@ -13,6 +13,7 @@ import grpc.aio
 from google.protobuf import struct_pb2
 from pulumi.provider.experimental.property_value import Computed, PropertyValue, ResourceReference
 from pulumi.runtime.proto import alias_pb2, resource_pb2, resource_pb2_grpc
+from typing_extensions import override
 
 from localcloud.standins.algebra import NULL, depending, is_unknown, without_dependencies
 from localcloud.standins.serve import PluginError, server_options
@@ -94,7 +95,7 @@ class Monitor(Protocol):
         """A resource of this deployment by its URN."""
 
 
-class EngineMonitor:
+class EngineMonitor(Monitor):
     """The monitor of a running engine."""
 
     def __init__(self, endpoint: str, preview: bool) -> None:
@@ -103,8 +104,8 @@ class EngineMonitor:
         )
         self._preview = preview
 
+    @override
     async def register(self, registration: Registration) -> Resource:
-        """See `Monitor`."""
         response = await self._stub.RegisterResource(register_request(registration))
         return Resource(
             response.urn,
@@ -113,16 +114,16 @@ class EngineMonitor:
             registration.version or None,
         )
 
+    @override
     async def register_outputs(self, urn: str, outputs: Mapping[str, PropertyValue]) -> None:
-        """See `Monitor`."""
         await self._stub.RegisterResourceOutputs(
             resource_pb2.RegisterResourceOutputsRequest(urn=urn, outputs=_struct(outputs))
         )
 
+    @override
     async def invoke(
         self, token: str, arguments: Mapping[str, PropertyValue], provider: str, version: str
     ) -> dict[str, PropertyValue]:
-        """See `Monitor`."""
         request = resource_pb2.ResourceInvokeRequest(
             tok=token,
             args=_struct(arguments),
@@ -137,8 +138,8 @@ class EngineMonitor:
             )
         return PropertyValue.unmarshal_map(getattr(response, "return"))
 
+    @override
     async def read_back(self, urn: str) -> Resource:
-        """See `Monitor`."""
         answer = await self.invoke(GET_RESOURCE, {"urn": PropertyValue(urn)}, "", "")
         resource_id = answer.get("id", NULL).value
         state = answer.get("state", NULL).value

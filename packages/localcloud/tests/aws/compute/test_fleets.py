@@ -6,12 +6,11 @@ from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
 from localcloud.aws.compute import shortages
 from localcloud.aws.compute.fleets import ordered
 
-from packages.localcloud.tests.aws.account import serve_account
+from packages.localcloud.tests.aws.account import Clients
 from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
 
 IMAGE = "ami-0e15c10ca1c10ad00"
@@ -19,14 +18,8 @@ CODE = "InsufficientInstanceCapacity"
 
 
 @pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    yield from serve_account()
-
-
-@pytest.fixture(scope="module")
-def ec2(endpoint: str) -> Any:
-    session: Any = boto3.Session("localcloud", "localcloud", region_name=REGION)
-    made = session.client("ec2", endpoint_url=endpoint)
+def ec2(operator: Clients) -> Any:
+    made = operator("ec2")
     data = {"ImageId": IMAGE, "InstanceType": "m5.large", "UserData": b64encode(b"x").decode()}
     made.create_launch_template(LaunchTemplateName="template", LaunchTemplateData=data)
     return made

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
 from localcloud.aws.ec2 import Ec2Instance, MotoEc2
 
-from packages.localcloud.tests.aws.account import serve_account
+from packages.localcloud.tests.aws.account import Clients
 from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION, trust
 
 IMAGE = "ami-0e15c10ca1c10ad00"
@@ -20,18 +18,12 @@ PROFILE = f"arn:aws:iam::{ACCOUNT}:instance-profile/nodes"
 
 
 @pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    yield from serve_account()
-
-
-@pytest.fixture(scope="module")
-def ec2(endpoint: str) -> Any:
-    session: Any = boto3.Session("localcloud", "localcloud", region_name=REGION)
-    iam = session.client("iam", endpoint_url=endpoint)
+def ec2(operator: Clients) -> Any:
+    iam = operator("iam")
     iam.create_role(RoleName="node", AssumeRolePolicyDocument=json.dumps(trust("ec2.amazonaws.com")))
     iam.create_instance_profile(InstanceProfileName="nodes")
     iam.add_role_to_instance_profile(InstanceProfileName="nodes", RoleName="node")
-    return session.client("ec2", endpoint_url=endpoint)
+    return operator("ec2")
 
 
 @pytest.fixture(scope="module")

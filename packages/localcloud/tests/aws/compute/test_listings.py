@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cache
-from typing import Any
-
-import boto3
 import pytest
 
-from packages.localcloud.tests.aws.account import serve_account
+from packages.localcloud.tests.aws.account import Clients
 from packages.localcloud.tests.aws.fakes import REGION
 
 IMAGE = "ami-0e15c10ca1c10ad00"
-Clients = Callable[[str], Any]
 
 
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    yield from serve_account()
-
-
-@pytest.fixture(scope="module")
-def client(endpoint: str) -> Clients:
-    session: Any = boto3.Session("localcloud", "localcloud", region_name=REGION)
-    return cache(lambda name: session.client(name, endpoint_url=endpoint))
-
-
-def test_instance_types_come_in_pages_and_whole(client: Clients) -> None:
+def test_instance_types_come_in_pages_and_whole(operator: Clients) -> None:
     filters = [
         {"Name": "supported-virtualization-type", "Values": ["hvm"]},
         {"Name": "processor-info.supported-architecture", "Values": ["x86_64", "arm64"]},
     ]
-    pages = list(client("ec2").get_paginator("describe_instance_types").paginate(Filters=filters, MaxResults=100))
+    pages = list(operator("ec2").get_paginator("describe_instance_types").paginate(Filters=filters, MaxResults=100))
     assert len(pages) > 3
     assert {len(each["InstanceTypes"]) for each in pages[:-1]} == {100}
     found = {each["InstanceType"]: each for each in (each for one in pages for each in one["InstanceTypes"])}
@@ -44,26 +27,26 @@ def test_instance_types_come_in_pages_and_whole(client: Clients) -> None:
     assert (network["MaximumNetworkInterfaces"], network["Ipv4AddressesPerInterface"]) == (3, 10)
 
 
-def test_a_dry_run_of_a_list_is_answered_as_one(client: Clients) -> None:
-    with pytest.raises(client("ec2").exceptions.ClientError, match="DryRunOperation"):
-        client("ec2").describe_instance_types(DryRun=True)
+def test_a_dry_run_of_a_list_is_answered_as_one(operator: Clients) -> None:
+    with pytest.raises(operator("ec2").exceptions.ClientError, match="DryRunOperation"):
+        operator("ec2").describe_instance_types(DryRun=True)
 
 
 @pytest.mark.parametrize(
     ("kind", "place"), [("availability-zone", f"{REGION}a"), ("availability-zone-id", "usw2-az1"), ("region", REGION)]
 )
-def test_offerings_name_their_places(client: Clients, kind: str, place: str) -> None:
+def test_offerings_name_their_places(operator: Clients, kind: str, place: str) -> None:
     filters = [{"Name": "instance-type", "Values": ["m5.large"]}]
     pages = (
-        client("ec2")
+        operator("ec2")
         .get_paginator("describe_instance_type_offerings")
         .paginate(LocationType=kind, Filters=filters, MaxResults=5)
     )
     assert place in [each["Location"] for one in pages for each in one["InstanceTypeOfferings"]]
 
 
-def test_filters_can_have_wildcards(client: Clients) -> None:
-    ec2, filters = client("ec2"), [{"Name": "instance-type", "Values": ["m5.?large", "c5.4*"]}]
+def test_filters_can_have_wildcards(operator: Clients) -> None:
+    ec2, filters = operator("ec2"), [{"Name": "instance-type", "Values": ["m5.?large", "c5.4*"]}]
     offered = ec2.describe_instance_type_offerings(Filters=filters)["InstanceTypeOfferings"]
     assert {each["InstanceType"] for each in offered} == {"m5.xlarge", "c5.4xlarge"}
     prices = ec2.describe_spot_price_history(
@@ -79,8 +62,8 @@ def test_filters_can_have_wildcards(client: Clients) -> None:
     }
 
 
-def test_spot_instances_are_found(client: Clients) -> None:
-    ec2 = client("ec2")
+def test_spot_instances_are_found(operator: Clients) -> None:
+    ec2 = operator("ec2")
     plain = {"ImageId": IMAGE, "InstanceType": "m5.large", "MinCount": 1, "MaxCount": 1}
     other = ec2.run_instances(**plain)["Instances"][0]["InstanceId"]
     spot = ec2.run_instances(**plain, InstanceMarketOptions={"MarketType": "spot"})["Instances"][0]["InstanceId"]
@@ -91,8 +74,8 @@ def test_spot_instances_are_found(client: Clients) -> None:
     ec2.terminate_instances(InstanceIds=[other, spot])
 
 
-def test_a_filter_that_moto_lacks_is_an_error_that_names_it(client: Clients) -> None:
-    ec2, filters = client("ec2"), [{"Name": "hibernation-options.configured", "Values": ["true"]}]
+def test_a_filter_that_moto_lacks_is_an_error_that_names_it(operator: Clients) -> None:
+    ec2, filters = operator("ec2"), [{"Name": "hibernation-options.configured", "Values": ["true"]}]
     launched = ec2.run_instances(ImageId=IMAGE, InstanceType="m5.large", MinCount=1, MaxCount=1)["Instances"][0]
     for call in (ec2.describe_instances, ec2.describe_instance_type_offerings, ec2.describe_spot_price_history):
         with pytest.raises(ec2.exceptions.ClientError, match=r"NotImplemented.*hibernation-options\.configured"):
@@ -100,8 +83,8 @@ def test_a_filter_that_moto_lacks_is_an_error_that_names_it(client: Clients) -> 
     ec2.terminate_instances(InstanceIds=[launched["InstanceId"]])
 
 
-def test_launch_templates_are_found_by_tag_in_pages(client: Clients) -> None:
-    ec2 = client("ec2")
+def test_launch_templates_are_found_by_tag_in_pages(operator: Clients) -> None:
+    ec2 = operator("ec2")
     for number in range(17):
         tags = [{"ResourceType": "launch-template", "Tags": [{"Key": "eks:eks-cluster-name", "Value": "demo"}]}]
         data = {"ImageId": IMAGE}
@@ -115,8 +98,8 @@ def test_launch_templates_are_found_by_tag_in_pages(client: Clients) -> None:
         ec2.describe_launch_templates(LaunchTemplateNames=["t/0"])
 
 
-def test_no_running_instance_is_impaired_or_has_a_scheduled_event(client: Clients) -> None:
-    ec2 = client("ec2")
+def test_no_running_instance_is_impaired_or_has_a_scheduled_event(operator: Clients) -> None:
+    ec2 = operator("ec2")
     launched = ec2.run_instances(ImageId=IMAGE, InstanceType="m5.large", MinCount=1, MaxCount=1)["Instances"][0]
 
     def found(name: str, value: str) -> list[str]:
@@ -134,15 +117,15 @@ def test_no_running_instance_is_impaired_or_has_a_scheduled_event(client: Client
     assert found("instance-state-name", "stopped") == []
 
 
-def test_the_account_has_no_reservations(client: Clients) -> None:
-    ec2 = client("ec2")
+def test_the_account_has_no_reservations(operator: Clients) -> None:
+    ec2 = operator("ec2")
     assert ec2.describe_capacity_reservations(MaxResults=1000)["CapacityReservations"] == []
     with pytest.raises(ec2.exceptions.ClientError, match=r"InvalidCapacityReservationId\.NotFound"):
         ec2.describe_capacity_reservations(CapacityReservationIds=["cr-1"])
 
 
-def test_only_the_instance_profiles_of_a_path_are_listed(client: Clients) -> None:
-    iam = client("iam")
+def test_only_the_instance_profiles_of_a_path_are_listed(operator: Clients) -> None:
+    iam = operator("iam")
     iam.create_instance_profile(InstanceProfileName="core")
     iam.create_instance_profile(InstanceProfileName="surge", Path=f"/karpenter/{REGION}/demo/uid/")
     listed = iam.list_instance_profiles(PathPrefix=f"/karpenter/{REGION}/demo/")["InstanceProfiles"]

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
 
-from packages.localcloud.tests.aws.account import serve_account
-from packages.localcloud.tests.aws.fakes import REGION
+from packages.localcloud.tests.aws.account import Clients
 
 IMAGE = "ami-0e15c10ca1c10ad00"
 
 
 @pytest.fixture(scope="module")
-def ec2() -> Iterator[Any]:
-    for endpoint in serve_account():
-        session: Any = boto3.Session("localcloud", "localcloud", region_name=REGION)
-        yield session.client("ec2", endpoint_url=endpoint)
+def ec2(operator: Clients) -> Any:
+    return operator("ec2")
 
 
 def launch(ec2: Any, placement: dict[str, str]) -> str:

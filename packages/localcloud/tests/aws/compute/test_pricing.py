@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-import boto3
 import pytest
 from localcloud.aws.compute import prices
 
-from packages.localcloud.tests.aws.account import serve_account
+from packages.localcloud.tests.aws.account import OPERATOR, Clients, clients
 from packages.localcloud.tests.aws.fakes import REGION
 
 FILTERS = {
@@ -24,27 +22,14 @@ FILTERS = {
 }
 
 
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    yield from serve_account()
-
-
 @pytest.fixture
 def pricing(endpoint: str) -> Any:
-    return boto3.client(
-        "pricing",
-        "us-east-1",
-        endpoint_url=endpoint,
-        aws_access_key_id="localcloud",
-        aws_secret_access_key="localcloud",
-    )
+    return clients(endpoint, OPERATOR.access_key, OPERATOR.secret_key, region="us-east-1")("pricing")
 
 
 @pytest.fixture
-def ec2(endpoint: str) -> Any:
-    return boto3.client(
-        "ec2", REGION, endpoint_url=endpoint, aws_access_key_id="localcloud", aws_secret_access_key="localcloud"
-    )
+def ec2(operator: Clients) -> Any:
+    return operator("ec2")
 
 
 def products(pricing: Any, **more: str) -> dict[str, float]:

@@ -4,38 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-import boto3
 import pytest
 from localcloud.aws.compute import capacity, quotas
 from localcloud.aws.compute.quota_service import QuotaService
 
-from packages.localcloud.tests.aws.account import serve_account
+from packages.localcloud.tests.aws.account import Clients
 from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
 
 IMAGE = "ami-0e15c10ca1c10ad00"
 STANDARD, STANDARD_SPOT, G = "L-1216C47A", "L-34B43A08", "L-DB2E81BA"
-Clients = Callable[[str], Any]
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    yield from serve_account()
-
-
-@pytest.fixture(scope="module")
-def client(endpoint: str) -> Clients:
-    session: Any = boto3.Session("localcloud", "localcloud", region_name=REGION)
-    return cache(lambda name: session.client(name, endpoint_url=endpoint))
 
 
 @pytest.fixture
-def account(client: Clients) -> Iterator[Any]:
+def account(operator: Clients) -> Iterator[Any]:
     """moto's EC2 of the account; its quotas and instances end with the test."""
     from moto.ec2.models import ec2_backends
 
@@ -44,11 +30,11 @@ def account(client: Clients) -> Iterator[Any]:
     quotas.grant(backend, dict.fromkeys(quotas.QUOTAS, quotas.GRANTED))
     running = [instance.id for instance in backend.all_instances() if instance.state == "running"]
     if running:
-        client("ec2").terminate_instances(InstanceIds=running)
+        operator("ec2").terminate_instances(InstanceIds=running)
 
 
-def launch(client: Clients, type_: str, count: int = 1, **more: Any) -> None:
-    client("ec2").run_instances(ImageId=IMAGE, InstanceType=type_, MinCount=count, MaxCount=count, **more)
+def launch(operator: Clients, type_: str, count: int = 1, **more: Any) -> None:
+    operator("ec2").run_instances(ImageId=IMAGE, InstanceType=type_, MinCount=count, MaxCount=count, **more)
 
 
 @pytest.mark.parametrize(
@@ -87,8 +73,8 @@ def test_every_type_for_rent_is_counted() -> None:
     assert {name for name in missed if not name.startswith("mac")} == set()
 
 
-def test_a_quota_has_awss_default_and_the_accounts_own_value(client: Clients) -> None:
-    service = client("service-quotas")
+def test_a_quota_has_awss_default_and_the_accounts_own_value(operator: Clients) -> None:
+    service = operator("service-quotas")
     asked = {"ServiceCode": "ec2", "QuotaCode": STANDARD}
     default = service.get_aws_default_service_quota(**asked)["Quota"]
     own = service.get_service_quota(**asked)["Quota"]
@@ -99,16 +85,16 @@ def test_a_quota_has_awss_default_and_the_accounts_own_value(client: Clients) ->
         service.get_service_quota(ServiceCode="ec2", QuotaCode="L-0")
 
 
-def test_quotas_are_listed_in_pages(client: Clients) -> None:
+def test_quotas_are_listed_in_pages(operator: Clients) -> None:
     pages = list(
-        client("service-quotas").get_paginator("list_service_quotas").paginate(ServiceCode="ec2", MaxResults=10)
+        operator("service-quotas").get_paginator("list_service_quotas").paginate(ServiceCode="ec2", MaxResults=10)
     )
     assert [len(each["Quotas"]) for each in pages[:-1]] == [10] * (len(pages) - 1)
     assert {quota["QuotaCode"] for each in pages for quota in each["Quotas"]} == set(quotas.QUOTAS)
 
 
-def test_one_quota_can_be_listed_and_a_wrong_page_is_refused(client: Clients) -> None:
-    service = client("service-quotas")
+def test_one_quota_can_be_listed_and_a_wrong_page_is_refused(operator: Clients) -> None:
+    service = operator("service-quotas")
     listed = service.list_service_quotas(ServiceCode="ec2", QuotaCode=G)["Quotas"]
     assert [quota["QuotaCode"] for quota in listed] == [G]
     with pytest.raises(service.exceptions.InvalidPaginationTokenException):
@@ -128,21 +114,21 @@ def test_a_wish_without_a_number_is_an_error_of_the_caller(params: dict[str, str
     assert (answer.status_code, answer.get_json()["__type"]) == (400, "IllegalArgumentException")
 
 
-def test_what_is_more_than_the_quota_is_refused_until_more_is_asked_for(client: Clients, account: Any) -> None:
+def test_what_is_more_than_the_quota_is_refused_until_more_is_asked_for(operator: Clients, account: Any) -> None:
     quotas.grant(account, {STANDARD: 4})
-    launch(client, "m5.large")
-    with pytest.raises(client("ec2").exceptions.ClientError, match=r"VcpuLimitExceeded.*limit of 4 allows"):
-        launch(client, "m5.large", 2)
-    launch(client, "m5.large")
+    launch(operator, "m5.large")
+    with pytest.raises(operator("ec2").exceptions.ClientError, match=r"VcpuLimitExceeded.*limit of 4 allows"):
+        launch(operator, "m5.large", 2)
+    launch(operator, "m5.large")
     asked = {"ServiceCode": "ec2", "QuotaCode": STANDARD, "DesiredValue": 6.0}
-    assert client("service-quotas").request_service_quota_increase(**asked)["RequestedQuota"]["Status"] == "APPROVED"
-    launch(client, "m5.large")
-    with pytest.raises(client("service-quotas").exceptions.IllegalArgumentException):
-        client("service-quotas").request_service_quota_increase(**asked)
+    assert operator("service-quotas").request_service_quota_increase(**asked)["RequestedQuota"]["Status"] == "APPROVED"
+    launch(operator, "m5.large")
+    with pytest.raises(operator("service-quotas").exceptions.IllegalArgumentException):
+        operator("service-quotas").request_service_quota_increase(**asked)
 
 
 def test_two_launches_at_once_do_not_both_get_the_last_of_a_quota(
-    client: Clients, account: Any, monkeypatch: pytest.MonkeyPatch
+    operator: Clients, account: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quotas.grant(account, {STANDARD: 2})
     both, refuse = threading.Barrier(2), quotas.refuse
@@ -153,26 +139,26 @@ def test_two_launches_at_once_do_not_both_get_the_last_of_a_quota(
             both.wait(1)  # for the other one, if it is asked at the same time
 
     monkeypatch.setattr(quotas, "refuse", refuse_slowly)
-    ec2 = client("ec2")
+    ec2 = operator("ec2")
     with ThreadPoolExecutor(2) as threads:
         launches = [threads.submit(launch, lambda name: ec2, "m5.large") for _ in range(2)]
     assert [type(each.exception()) for each in launches].count(type(None)) == 1
 
 
-def test_spot_and_each_family_have_quotas_of_their_own(client: Clients, account: Any) -> None:
+def test_spot_and_each_family_have_quotas_of_their_own(operator: Clients, account: Any) -> None:
     quotas.grant(account, {STANDARD_SPOT: 2, G: 0})
     spot: dict[str, Any] = {"InstanceMarketOptions": {"MarketType": "spot"}}
-    launch(client, "m5.large", 8)
-    launch(client, "m5.large", **spot)
-    with pytest.raises(client("ec2").exceptions.ClientError, match="MaxSpotInstanceCountExceeded"):
-        launch(client, "m5.large", **spot)
-    with pytest.raises(client("ec2").exceptions.ClientError, match="limit of 0 allows"):
-        launch(client, "g5.xlarge")
+    launch(operator, "m5.large", 8)
+    launch(operator, "m5.large", **spot)
+    with pytest.raises(operator("ec2").exceptions.ClientError, match="MaxSpotInstanceCountExceeded"):
+        launch(operator, "m5.large", **spot)
+    with pytest.raises(operator("ec2").exceptions.ClientError, match="limit of 0 allows"):
+        launch(operator, "g5.xlarge")
 
 
-def test_ended_instances_do_not_count(client: Clients, account: Any) -> None:
+def test_ended_instances_do_not_count(operator: Clients, account: Any) -> None:
     quotas.grant(account, {STANDARD: 2})
-    launch(client, "m5.large")
+    launch(operator, "m5.large")
     ids = [instance.id for instance in account.all_instances() if instance.state == "running"]
-    client("ec2").terminate_instances(InstanceIds=ids)
-    launch(client, "m5.large")
+    operator("ec2").terminate_instances(InstanceIds=ids)
+    launch(operator, "m5.large")

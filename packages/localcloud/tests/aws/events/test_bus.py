@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from functools import cache
 from typing import Any
 from uuid import uuid4
 
-import boto3
 import pytest
 from localcloud.aws.events.bus import may_send, message
 
-from packages.localcloud.tests.aws.account import serve_account
+from packages.localcloud.tests.aws.account import Clients
 from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
 
 IMAGE = "ami-0e15c10ca1c10ad00"
 STATES = {"source": ["aws.ec2"], "detail-type": ["EC2 Instance State-change Notification"]}
 RULE = f"arn:aws:events:{REGION}:{ACCOUNT}:rule/states"
 QUEUE = f"arn:aws:sqs:{REGION}:{ACCOUNT}:q"
-Clients = Callable[[str], Any]
 
 
 def policy(*statements: dict[str, Any]) -> dict[str, Any]:
@@ -45,49 +42,38 @@ OVER_HTTP = {
 }
 
 
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    yield from serve_account()
-
-
-@pytest.fixture(scope="module")
-def client(endpoint: str) -> Clients:
-    session: Any = boto3.Session("localcloud", "localcloud", region_name=REGION)
-    return cache(lambda name: session.client(name, endpoint_url=endpoint))
-
-
 @pytest.fixture
-def queue(client: Clients) -> Iterator[Callable[..., str]]:
+def queue(operator: Clients) -> Iterator[Callable[..., str]]:
     """Return a function that makes a queue, and a rule that sends the pattern's events to it."""
     made: list[str] = []
 
     def make(pattern: dict[str, Any], document: Any = None, state: str = "ENABLED", **target: Any) -> str:
         name = f"q-{uuid4()}"
         attributes = {"Policy": json.dumps(policy(allow(), OVER_HTTP) if document is None else document)}
-        url = client("sqs").create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
-        client("events").put_rule(Name=name, EventPattern=json.dumps(pattern), State=state)
+        url = operator("sqs").create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
+        operator("events").put_rule(Name=name, EventPattern=json.dumps(pattern), State=state)
         arn = f"arn:aws:sqs:{REGION}:{ACCOUNT}:{name}"
-        client("events").put_targets(Rule=name, Targets=[{"Id": "q", "Arn": arn, **target}])
+        operator("events").put_targets(Rule=name, Targets=[{"Id": "q", "Arn": arn, **target}])
         made.append(name)
         return str(url)
 
     yield make
     for name in made:
-        client("events").remove_targets(Rule=name, Ids=["q"])
-        client("events").delete_rule(Name=name)
+        operator("events").remove_targets(Rule=name, Ids=["q"])
+        operator("events").delete_rule(Name=name)
 
 
-def received(client: Clients, url: str) -> list[Any]:
+def received(operator: Clients, url: str) -> list[Any]:
     found = []
-    while messages := client("sqs").receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
+    while messages := operator("sqs").receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
         found += [json.loads(each["Body"]) for each in messages]
         for each in messages:
-            client("sqs").delete_message(QueueUrl=url, ReceiptHandle=each["ReceiptHandle"])
+            operator("sqs").delete_message(QueueUrl=url, ReceiptHandle=each["ReceiptHandle"])
     return found
 
 
-def run(client: Clients, **more: Any) -> str:
-    launched = client("ec2").run_instances(ImageId=IMAGE, InstanceType="m5.large", MinCount=1, MaxCount=1, **more)
+def run(operator: Clients, **more: Any) -> str:
+    launched = operator("ec2").run_instances(ImageId=IMAGE, InstanceType="m5.large", MinCount=1, MaxCount=1, **more)
     return str(launched["Instances"][0]["InstanceId"])
 
 
@@ -95,15 +81,15 @@ def states(events: list[Any], identity: str) -> list[str]:
     return [event["detail"]["state"] for event in events if event["detail"]["instance-id"] == identity]
 
 
-def test_every_state_of_an_instance_is_announced(client: Clients, queue: Callable[..., str]) -> None:
-    url, identity = queue(STATES), run(client)
-    ec2 = client("ec2")
+def test_every_state_of_an_instance_is_announced(operator: Clients, queue: Callable[..., str]) -> None:
+    url, identity = queue(STATES), run(operator)
+    ec2 = operator("ec2")
     ec2.stop_instances(InstanceIds=[identity])
     ec2.start_instances(InstanceIds=[identity])
     ec2.reboot_instances(InstanceIds=[identity])
     ec2.terminate_instances(InstanceIds=[identity])
     ec2.terminate_instances(InstanceIds=[identity])
-    events = received(client, url)
+    events = received(operator, url)
     assert states(events, identity) == [
         *("pending", "running", "stopping", "stopped"),
         *("pending", "running", "shutting-down", "terminated"),
@@ -116,8 +102,8 @@ def test_every_state_of_an_instance_is_announced(client: Clients, queue: Callabl
     assert len({event["id"] for event in events}) == len(events)
 
 
-def test_instances_of_auto_scaling_are_announced_too(client: Clients, queue: Callable[..., str]) -> None:
-    url, scaling = queue(STATES), client("autoscaling")
+def test_instances_of_auto_scaling_are_announced_too(operator: Clients, queue: Callable[..., str]) -> None:
+    url, scaling = queue(STATES), operator("autoscaling")
     scaling.create_launch_configuration(LaunchConfigurationName="c", ImageId=IMAGE, InstanceType="m5.large")
     scaling.create_auto_scaling_group(
         AutoScalingGroupName="g",
@@ -130,19 +116,19 @@ def test_instances_of_auto_scaling_are_announced_too(client: Clients, queue: Cal
     (member,) = group["Instances"]
     scaling.delete_auto_scaling_group(AutoScalingGroupName="g", ForceDelete=True)
     expected = ["pending", "running", "shutting-down", "terminated"]
-    assert states(received(client, url), member["InstanceId"]) == expected
+    assert states(received(operator, url), member["InstanceId"]) == expected
 
 
-def test_a_rule_gets_only_what_matches_its_pattern(client: Clients, queue: Callable[..., str]) -> None:
+def test_a_rule_gets_only_what_matches_its_pattern(operator: Clients, queue: Callable[..., str]) -> None:
     ends, others = queue({**STATES, "detail": {"state": ["terminated"]}}), queue({"source": ["aws.health"]})
-    identity = run(client)
-    client("ec2").terminate_instances(InstanceIds=[identity])
-    assert states(received(client, ends), identity) == ["terminated"]
-    assert received(client, others) == []
+    identity = run(operator)
+    operator("ec2").terminate_instances(InstanceIds=[identity])
+    assert states(received(operator, ends), identity) == ["terminated"]
+    assert received(operator, others) == []
 
 
 def test_a_pattern_that_cannot_be_compared_fails_no_launch(
-    client: Clients, queue: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    operator: Clients, queue: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from moto.events.models import EventPattern
 
@@ -152,45 +138,47 @@ def test_a_pattern_that_cannot_be_compared_fails_no_launch(
     url = queue(STATES)
     with monkeypatch.context() as patched:
         patched.setattr(EventPattern, "matches_event", fail)
-        assert run(client)
-    assert received(client, url) == []
+        assert run(operator)
+    assert received(operator, url) == []
 
 
-def test_a_disabled_rule_gets_nothing(client: Clients, queue: Callable[..., str]) -> None:
+def test_a_disabled_rule_gets_nothing(operator: Clients, queue: Callable[..., str]) -> None:
     url = queue(STATES, state="DISABLED")
-    run(client)
-    assert received(client, url) == []
+    run(operator)
+    assert received(operator, url) == []
 
 
-def test_a_rule_with_a_schedule_gets_no_events(client: Clients) -> None:
-    url = client("sqs").create_queue(QueueName="hourly", Attributes={"Policy": json.dumps(policy(allow()))})["QueueUrl"]
-    client("events").put_rule(Name="hourly", ScheduleExpression="rate(1 hour)")
+def test_a_rule_with_a_schedule_gets_no_events(operator: Clients) -> None:
+    url = operator("sqs").create_queue(QueueName="hourly", Attributes={"Policy": json.dumps(policy(allow()))})[
+        "QueueUrl"
+    ]
+    operator("events").put_rule(Name="hourly", ScheduleExpression="rate(1 hour)")
     arn = f"arn:aws:sqs:{REGION}:{ACCOUNT}:hourly"
-    client("events").put_targets(Rule="hourly", Targets=[{"Id": "q", "Arn": arn}])
-    run(client)
-    assert received(client, url) == []
+    operator("events").put_targets(Rule="hourly", Targets=[{"Id": "q", "Arn": arn}])
+    run(operator)
+    assert received(operator, url) == []
 
 
 def test_a_queue_whose_policy_does_not_name_eventbridge_gets_nothing(
-    client: Clients, queue: Callable[..., str]
+    operator: Clients, queue: Callable[..., str]
 ) -> None:
     url = queue(STATES, policy(allow(Principal={"Service": "sns.amazonaws.com"})))
-    run(client)
-    assert received(client, url) == []
+    run(operator)
+    assert received(operator, url) == []
 
 
-def test_a_missing_queue_does_not_keep_the_event_from_others(client: Clients, queue: Callable[..., str]) -> None:
+def test_a_missing_queue_does_not_keep_the_event_from_others(operator: Clients, queue: Callable[..., str]) -> None:
     gone, url = queue(STATES), queue(STATES)
-    client("sqs").delete_queue(QueueUrl=gone)
-    identity = run(client)
-    assert states(received(client, url), identity) == ["pending", "running"]
+    operator("sqs").delete_queue(QueueUrl=gone)
+    identity = run(operator)
+    assert states(received(operator, url), identity) == ["pending", "running"]
 
 
-def test_a_clients_own_events_arrive_whole(client: Clients, queue: Callable[..., str]) -> None:
+def test_a_clients_own_events_arrive_whole(operator: Clients, queue: Callable[..., str]) -> None:
     url = queue({"source": ["mine"]})
     entry = {"Source": "mine", "DetailType": "t", "Detail": '{"a": [1, {"b": null}]}', "Resources": ["r"]}
-    client("events").put_events(Entries=[entry])
-    (event,) = received(client, url)
+    operator("events").put_events(Entries=[entry])
+    (event,) = received(operator, url)
     assert (event["account"], event["detail"], event["resources"]) == (ACCOUNT, {"a": [1, {"b": None}]}, ["r"])
 
 

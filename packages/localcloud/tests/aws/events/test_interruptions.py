@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +12,6 @@ import boto3
 import pytest
 from localcloud.aws.events.interruptions import Interruptions, NotInterruptible, Seen, check
 
-from packages.localcloud.tests.aws.account import serve_account
 from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
 
 IMAGE = "ami-0e15c10ca1c10ad00"
@@ -73,11 +72,6 @@ class World:
                 found.append((event["detail-type"], detail.get("instance-id") or event["resources"][0]))
                 sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=each["ReceiptHandle"])
         return found
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    yield from serve_account()
 
 
 @pytest.fixture(scope="module")

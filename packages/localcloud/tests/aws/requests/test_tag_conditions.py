@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable
 from typing import Any
 
 import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from packages.localcloud.tests.aws.account import serve_account
+from packages.localcloud.tests.aws.account import Clients, clients
 from packages.localcloud.tests.aws.fakes import REGION, trust
 from packages.localcloud.tests.aws.karpenter import CLASS, NAME, POOL, owner, policy
 
@@ -19,7 +18,6 @@ CLUSTER = owner("demo")
 OWNED = {CLUSTER: "owned", POOL: "workers", NAME: "demo"}
 PROFILE = {CLUSTER: "owned", CLASS: "workers", "topology.kubernetes.io/region": REGION}
 IMAGE = "ami-0e15c10ca1c10ad00"
-Clients = Callable[[str], Any]
 
 
 def tags(given: dict[str, str]) -> list[dict[str, str]]:
@@ -28,17 +26,6 @@ def tags(given: dict[str, str]) -> list[dict[str, str]]:
 
 def specified(given: dict[str, str], *kinds: str) -> list[dict[str, Any]]:
     return [{"ResourceType": kind, "Tags": tags(given)} for kind in kinds]
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    yield from serve_account()
-
-
-@pytest.fixture(scope="module")
-def operator(endpoint: str) -> Clients:
-    session: Any = boto3.Session("localcloud", "localcloud", region_name=REGION)
-    return cache(lambda name: session.client(name, endpoint_url=endpoint))
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +38,7 @@ def karpenter(endpoint: str, operator: Clients) -> Clients:
     document = json.dumps(policy("demo", "node", "demo"))
     iam.put_user_policy(UserName="karpenter", PolicyName="controller", PolicyDocument=document)
     key = iam.create_access_key(UserName="karpenter")["AccessKey"]
-    session: Any = boto3.Session(key["AccessKeyId"], key["SecretAccessKey"], region_name=REGION)
-    return cache(lambda name: session.client(name, endpoint_url=endpoint))
+    return clients(endpoint, key["AccessKeyId"], key["SecretAccessKey"])
 
 
 @pytest.fixture(scope="module")

@@ -5,39 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from packages.localcloud.tests.aws.account import serve_account
-from packages.localcloud.tests.aws.fakes import ACCOUNT, REGION
+from packages.localcloud.tests.aws.account import Clients
+from packages.localcloud.tests.aws.fakes import ACCOUNT
 
 HUB = "registry-1.docker.io"
 
 
-@pytest.fixture(scope="module")
-def client(endpoint: str) -> Callable[[str], Any]:
-    made: Any = boto3.Session("localcloud", "localcloud", region_name=REGION)
-    return lambda service: made.client(service, endpoint_url=endpoint)
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    yield from serve_account()
-
-
 @pytest.fixture
-def ecr(client: Callable[[str], Any]) -> Iterator[Any]:
+def ecr(operator: Clients) -> Iterator[Any]:
     """ECR; the rules of a test are gone after it."""
-    found = client("ecr")
+    found = operator("ecr")
     yield found
     for prefix in prefixes(found):
         found.delete_pull_through_cache_rule(ecrRepositoryPrefix=prefix)
 
 
 @pytest.fixture(scope="module")
-def secret(client: Callable[[str], Any]) -> str:
-    made = client("secretsmanager").create_secret(Name="ecr-pullthroughcache/hub", SecretString="{}")
+def secret(operator: Clients) -> str:
+    made = operator("secretsmanager").create_secret(Name="ecr-pullthroughcache/hub", SecretString="{}")
     return str(made["ARN"])
 
 
@@ -114,8 +102,8 @@ def test_docker_hub_needs_a_secret_that_exists(ecr: Any, secret: str) -> None:
     refused("SecretNotFoundException", lambda: ecr.update_pull_through_cache_rule(**missing))
 
 
-def test_a_secret_with_a_name_that_ecr_does_not_allow_is_refused(ecr: Any, client: Callable[[str], Any]) -> None:
-    arn = client("secretsmanager").create_secret(Name="hub", SecretString="{}")["ARN"]
+def test_a_secret_with_a_name_that_ecr_does_not_allow_is_refused(ecr: Any, operator: Clients) -> None:
+    arn = operator("secretsmanager").create_secret(Name="hub", SecretString="{}")["ARN"]
     said = refused("InvalidParameterException", lambda: create(ecr, url=HUB, credentialArn=arn))
     assert "must begin with ecr-pullthroughcache/" in said
 

@@ -5,26 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
 
-from packages.localcloud.tests.aws.account import serve_account
+from packages.localcloud.tests.aws.account import Clients
 from packages.localcloud.tests.aws.fakes import REGION
 
 BUCKET = "in-use"
 
 
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    yield from serve_account()
-
-
 @pytest.fixture
-def s3(endpoint: str) -> Iterator[Any]:
-    """S3 with a bucket whose objects have versions; its versioning is not suspended yet."""
-    client = boto3.client(
-        "s3", REGION, endpoint_url=endpoint, aws_access_key_id="localcloud", aws_secret_access_key="localcloud"
-    )
+def s3(operator: Clients) -> Iterator[Any]:
+    """S3 with a bucket that keeps versions of its objects; its versioning is not suspended yet."""
+    client = operator("s3")
     client.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
     set_versioning(client, "Enabled")
     yield client

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,15 +11,8 @@ from localcloud.standins.aws.provider import AwsProvider
 from localcloud.standins.values import from_plain
 from pulumi.provider.experimental import provider as sdk
 
-from packages.localcloud.tests.aws.account import serve_account
 from packages.localcloud.tests.aws.fakes import REGION
 from packages.localcloud.tests.standins.aws.harness import Engine
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    # Not for the whole session: other users of moto in this process start by resetting all accounts.
-    yield from serve_account()
 
 
 @pytest.fixture(scope="module")

@@ -64,6 +64,8 @@ def test_a_quota_has_its_default_and_the_value_that_the_account_has(engine: Engi
         engine.invoke(token, serviceCode="ec2", quotaCode="L-0")
     with pytest.raises(Exception, match="give quotaCode"):
         engine.invoke(token, serviceCode="ec2")
+    with pytest.raises(Exception, match="quotaName is not covered by the stand-in for pulumi-aws; give quotaCode"):
+        engine.invoke(token, serviceCode="ec2", quotaName=by_code["quotaName"])
 
 
 ARGUMENTS: dict[str, dict[str, Any]] = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from typing_extensions import override
+
 from localcloud import tools
 from localcloud.instance import Instance
 from localcloud.supervise import Supervisor
@@ -98,7 +100,7 @@ class Machine(Protocol):
         """Return the versions of Kubernetes that are here, oldest first."""
 
 
-class KubeMachine:
+class KubeMachine(Machine):
     """`Machine` implemented with `localcloud.kube`.
 
     Args:
@@ -110,36 +112,36 @@ class KubeMachine:
         self._supervisor = supervisor
         self._driver_key = driver_key
 
+    @override
     def control_plane(self, spec: dict[str, Any]) -> ControlPlane:
-        """See `Machine.control_plane`."""
         from localcloud import kube
 
         plane: ControlPlane = kube.ControlPlane(self._instance, self._supervisor, kube.ControlPlaneSpec(**spec))
         return plane
 
+    @override
     def node(self, control_plane: Any, spec: dict[str, Any]) -> Node:
-        """See `Machine.node`."""
         from localcloud import kube
 
         key = kube.DriverKey(*self._driver_key)
         node: Node = kube.Node(self._instance, self._supervisor, control_plane, kube.NodeSpec(**spec), key)
         return node
 
+    @override
     def addons(self, control_plane: Any) -> Addons:
-        """See `Machine.addons`."""
         from localcloud import kube
 
         addons: Addons = kube.Addons(control_plane)
         return addons
 
+    @override
     def addon_versions(self) -> dict[str, list[str]]:
-        """See `Machine.addon_versions`."""
         from localcloud import kube
 
         return dict(kube.Addons.VERSIONS)
 
+    @override
     def kubernetes_versions(self) -> list[str]:
-        """See `Machine.kubernetes_versions`."""
         return tools.kubernetes_versions()
 
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from typing_extensions import override
+
 PARTITION = "aws"
 
 
@@ -43,32 +45,32 @@ class Resources(Protocol):
         """Return the instance profile with this name or ARN, or None."""
 
 
-class NoResources:
+class NoResources(Resources):
     """`Resources` of an account in which nothing exists."""
 
+    @override
     def tags(self, arn: str) -> Mapping[str, str]:
-        """See `Resources.tags`."""
         return {}
 
+    @override
     def launch_template(
         self, region: str, identity: str | None, name: str | None, version: str | None
     ) -> Template | None:
-        """See `Resources.launch_template`."""
         return None
 
+    @override
     def profile(self, name: str) -> Profile | None:
-        """See `Resources.profile`."""
         return None
 
 
-class MotoResources:
+class MotoResources(Resources):
     """`Resources` backed by moto in this process."""
 
     def __init__(self, account: str) -> None:
         self._account = account
 
+    @override
     def tags(self, arn: str) -> Mapping[str, str]:
-        """See `Resources.tags`."""
         parts = arn.split(":", 5)
         if len(parts) < 6:  # the resource of the call is not known
             return {}
@@ -84,17 +86,17 @@ class MotoResources:
                 return _tags(found.tags)
         return {}
 
+    @override
     def launch_template(
         self, region: str, identity: str | None, name: str | None, version: str | None
     ) -> Template | None:
-        """See `Resources.launch_template`."""
         for template in list(self._ec2(region).launch_templates.values()):
             if (identity or name) in (template.id, template.name):
                 return Template(str(template.id), _version(template, version))
         return None
 
+    @override
     def profile(self, name: str) -> Profile | None:
-        """See `Resources.profile`."""
         for found in list(self._iam().instance_profiles.values()):
             if name in (found.name, found.arn):
                 return Profile(str(found.arn), str(found.roles[0].arn) if found.roles else None)

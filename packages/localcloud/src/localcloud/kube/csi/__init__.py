@@ -2,8 +2,7 @@
 
     python -m localcloud.kube.csi NODE_NAME ZONE      # AWS_ENDPOINT_URL, AWS_REGION and credentials in the environment
 
-driver     mounts volumes; read it first
+driver     the messages, and what mounts volumes; read it first
 volume     parses volume handles
 efs        asks the AWS endpoint whether a volume may be mounted
-protocol   the tables of the messages of CSI and of kubelet's registration
 """

@@ -5,6 +5,5 @@
 A node of an instance type with GPUs has device nodes for them (/dev/nvidia0, …) and nothing behind them. This plug-in
 finds them as a pod does on EKS' NVIDIA images, only with privileges, and registers them with the kubelet.
 
-plugin     the services, and the registration; read it first
-protocol   the tables of the messages
+plugin     the messages, the services and the registration
 """

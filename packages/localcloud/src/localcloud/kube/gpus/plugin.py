@@ -18,7 +18,6 @@ from pathlib import Path
 
 import grpc
 
-from localcloud.kube.gpus.protocol import MESSAGES, PACKAGE
 from localcloud.kube.rpc import Message, Rpc, build, handler, serve
 
 RESOURCE = "nvidia.com/gpu"
@@ -31,7 +30,26 @@ CDI_STRATEGIES = frozenset({"cdi-cri", "cdi-annotations"})
 POLL_SECONDS = 1.0
 ANSWER_SECONDS = 10.0
 
-API = build(PACKAGE, MESSAGES)
+# Numbers and names are those of kubelet's API v1beta1:
+# https://github.com/kubernetes/kubelet/blob/v0.34.4/pkg/apis/deviceplugin/v1beta1/api.proto
+MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
+    "Empty": {},
+    "DevicePluginOptions": {"pre_start_required": (1, "bool"), "get_preferred_allocation_available": (2, "bool")},
+    "RegisterRequest": {
+        "version": (1, "string"),
+        "endpoint": (2, "string"),
+        "resource_name": (3, "string"),
+        "options": (4, "DevicePluginOptions"),
+    },
+    "Device": {"ID": (1, "string"), "health": (2, "string")},
+    "ListAndWatchResponse": {"devices": (1, "repeated Device")},
+    "ContainerAllocateRequest": {"devices_ids": (1, "repeated string")},
+    "AllocateRequest": {"container_requests": (1, "repeated ContainerAllocateRequest")},
+    "DeviceSpec": {"container_path": (1, "string"), "host_path": (2, "string"), "permissions": (3, "string")},
+    "ContainerAllocateResponse": {"envs": (1, "map"), "devices": (3, "repeated DeviceSpec")},
+    "AllocateResponse": {"container_responses": (1, "repeated ContainerAllocateResponse")},
+}
+API = build(VERSION, MESSAGES)
 
 
 def found(folder: Path = DEVICES) -> list[str]:
@@ -74,7 +92,7 @@ class Plugin:
             "ListAndWatch": Rpc(empty, listed, self.watch, streams=True),
             "Allocate": Rpc(API["AllocateRequest"], API["AllocateResponse"], self.allocate),
         }
-        return handler(f"{PACKAGE}.DevicePlugin", methods)
+        return handler(f"{VERSION}.DevicePlugin", methods)
 
     def _container(self, gpus: list[str]) -> Message:
         if not self.strategies & CDI_STRATEGIES:
@@ -92,7 +110,7 @@ def register(folder: Path) -> None:
     request = API["RegisterRequest"](version=VERSION, endpoint=SOCKET, resource_name=RESOURCE)
     with grpc.insecure_channel(f"unix:{folder / KUBELET_SOCKET}") as channel:
         call = channel.unary_unary(
-            f"/{PACKAGE}.Registration/Register",
+            f"/{VERSION}.Registration/Register",
             request_serializer=API["RegisterRequest"].SerializeToString,
             response_deserializer=API["Empty"].FromString,
         )

@@ -99,7 +99,10 @@ def _service_quota(call: Call) -> Tree:
     """
     service, code = call.inputs.get("serviceCode"), call.inputs.get("quotaCode")
     if code is None:
-        raise PluginError("aws:servicequotas/getServiceQuota:getServiceQuota: give quotaCode")
+        reason = (
+            "quotaName is not covered by the stand-in for pulumi-aws" if call.inputs.get("quotaName") else "missing"
+        )
+        raise PluginError(f"aws:servicequotas/getServiceQuota:getServiceQuota: {reason}; give quotaCode")
     client = call.client("service-quotas")
     default = client.get_aws_default_service_quota(ServiceCode=service, QuotaCode=code)["Quota"]
     asked = {"ServiceCode": service, "QuotaCode": code}
@@ -175,7 +178,9 @@ FUNCTIONS: Final = {
     ),
     "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": Function(words("filters locationType"), _offerings),
     "aws:ec2/getInstanceType:getInstanceType": Function(words("instanceType"), _instance_type),
-    "aws:servicequotas/getServiceQuota:getServiceQuota": Function(words("quotaCode serviceCode"), _service_quota),
+    "aws:servicequotas/getServiceQuota:getServiceQuota": Function(
+        words("quotaCode quotaName serviceCode"), _service_quota
+    ),
     "aws:eks/getAddonVersion:getAddonVersion": Function(
         words("addonName kubernetesVersion mostRecent"), _addon_version
     ),

@@ -3,5 +3,5 @@
 cluster          read it first. `cluster_outputs`: its outputs
 service_role, access   the children of a cluster: its role, access entries
 addons           the addons that a cluster has by default
-endpoint         waits until a new cluster's API server answers; kubeconfig: the kubeconfig of a cluster
+kubeconfig       the kubeconfig of a cluster
 """

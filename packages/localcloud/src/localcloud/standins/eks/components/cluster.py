@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Mapping
+from typing import Final
 
 from pulumi.provider.experimental.property_value import PropertyValue
 
@@ -17,13 +22,15 @@ from localcloud.standins.eks.components.cluster_outputs import (
     encryption_config,
     kubeconfig_sources,
 )
-from localcloud.standins.eks.components.endpoint import reachable
 from localcloud.standins.eks.components.kubeconfig import kubeconfig_json
 from localcloud.standins.eks.components.service_role import RoleSpec, ServiceRole, service_role
 from localcloud.standins.eks.scope import Scope, members, provider_reference
 from localcloud.standins.monitor import Resource
 
-_IGNORED = (
+_PATIENCE_SECONDS: Final = 300.0
+_PAUSE_SECONDS: Final = 5.0
+_REQUEST_SECONDS: Final = 1.0
+_IGNORED: Final = (
     # Its default differs between versions of the provider; a difference would replace the cluster.
     "accessConfig.bootstrapClusterCreatorAdminPermissions",
     # It matters on creation only.
@@ -214,3 +221,26 @@ def kubernetes_network_config(service_range: str | None, family: str | None) -> 
     if config["ipFamily"] == "ipv4" and service_range:
         config["serviceIpv4Cidr"] = service_range
     return config
+
+
+def reachable(url: str) -> bool:
+    """Wait until `URL/healthz` answers; give up without an error: the first use of the cluster reports a better one.
+
+    Any answer counts, a refusal of the anonymous caller too: the server is there.
+    """
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    anybody = ssl.create_default_context()
+    anybody.check_hostname = False
+    anybody.verify_mode = ssl.CERT_NONE
+    while True:
+        try:
+            urllib.request.urlopen(f"{url}/healthz", timeout=_REQUEST_SECONDS, context=anybody).close()
+            return True
+        except urllib.error.HTTPError as error:
+            if error.code < 500:
+                return True
+        except OSError:
+            pass  # not there yet
+        if time.monotonic() + _PAUSE_SECONDS > deadline:
+            return False
+        time.sleep(_PAUSE_SECONDS)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from localcloud.kube.csi import protocol
-from localcloud.kube.rpc import build
-
-CSI = build("csi.v1", protocol.CSI_MESSAGES)
+from localcloud.kube.csi.driver import CSI
 
 
 def test_messages_are_encoded_with_the_field_numbers_of_the_specification() -> None:
