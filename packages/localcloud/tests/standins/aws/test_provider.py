@@ -128,6 +128,13 @@ def test_an_input_that_no_program_of_this_project_sets_is_refused_by_name(
     assert f"input {name} of {token} is not covered by the stand-in for pulumi-aws; see" in caught.value.failures[name]
 
 
+def test_an_input_of_an_older_state_that_is_not_covered_any_more_is_no_change(engine: Engine) -> None:
+    system = {"encrypted": True, "throughputMode": "bursting"}
+    protected = {**system, "protection": {"replicationOverwrite": "ENABLED"}, "lifecyclePolicies": []}
+    kept = Resource("aws:efs/fileSystem:FileSystem", "r", "fs-1", protected, {})
+    assert not engine.diff(kept, system).changes
+
+
 @pytest.mark.parametrize("source", [pulumi.FileArchive("code"), pulumi.RemoteAsset("https://example.test"), "code.txt"])
 def test_an_object_is_made_from_a_file_or_text_only(source: Any) -> None:
     with pytest.raises(PluginError, match="is not covered by the stand-in for pulumi-aws: give a FileAsset"):

@@ -241,7 +241,8 @@ def _automatic_name(naming: Naming, urn_name: str, olds: Tree, seed: bytes) -> s
 
 
 def _changed(entry: Entry, olds: Tree, news: Tree) -> set[str]:
-    names = {name for name in {*olds, *news} if not name.startswith("__") and name in schema.input_names(entry.token)}
+    # A state of the official plug-in, or of an earlier version, may have inputs that aren't covered.
+    names = {*olds, *news} & entry.covered()
     return {
         name
         for name in names
