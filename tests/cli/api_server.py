@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests import control_plane
-from tidewater.cli.access.server import Server, connect
-from tidewater.cli.kube import Access
+from tidewater.kube.kubeconfig import Access
+from tidewater.kube.server import Server, connect
 
 NAMESPACE = "training"
 

@@ -9,8 +9,9 @@ from typer.testing import CliRunner, Result
 
 from tests.cli.fake import FakeClock, FakeCluster
 from tidewater.cli.app import app
-from tidewater.cli.kube import Access, Cluster
 from tidewater.cli.session import SystemClock, Tools
+from tidewater.kube.cluster import Cluster
+from tidewater.kube.kubeconfig import Access
 
 Run = Callable[..., Result]
 

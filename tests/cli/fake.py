@@ -14,21 +14,10 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from tidewater.cli.access.answers import refused
-from tidewater.cli.errors import Answer, ClusterError, Unreachable
-from tidewater.cli.kube import (
-    ALL_NAMESPACES,
-    EVERYTHING,
-    PODS,
-    Change,
-    Kind,
-    Listing,
-    LogOptions,
-    Object,
-    Selection,
-    Table,
-)
 from tidewater.elasticjob import names
+from tidewater.kube.cluster import ALL_NAMESPACES, EVERYTHING, Change, Listing, LogOptions, Object, Selection, Table
+from tidewater.kube.errors import ClusterError, Unreachable, error_of
+from tidewater.kube.kinds import PODS, Kind
 
 START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 PATIENCE_SECONDS = 30.0
@@ -66,7 +55,7 @@ class Log:
 
 
 class FakeCluster:
-    """See `tidewater.cli.kube.Cluster`."""
+    """See `tidewater.kube.cluster.Cluster`."""
 
     def __init__(self, clock: FakeClock | None = None, namespace: str = "training") -> None:
         self.namespace = namespace
@@ -141,7 +130,7 @@ class FakeCluster:
         self._may("get", kind)
         found = self._objects.get(self._key(kind, name, namespace))
         if found is None:
-            raise refused(Answer(404, "NotFound", f'{kind.plural}.{kind.group} "{name}" not found'))
+            raise error_of(404, "NotFound", f'{kind.plural}.{kind.group} "{name}" not found')
         return copy.deepcopy(found)
 
     def list(self, kind: Kind, selection: Selection = EVERYTHING) -> Listing:
@@ -163,7 +152,7 @@ class FakeCluster:
         if seen < self.forgotten_before:
             if self.steps:
                 self.steps.pop(0)()
-            raise refused(Answer(410, "Expired", "too old resource version"))
+            raise error_of(410, "Expired", "too old resource version")
         until = (self.clock.monotonic() + seconds) if self.clock else 0.0
         while True:
             with self._news:
@@ -191,7 +180,7 @@ class FakeCluster:
         metadata = object["metadata"]
         if self._key(kind, metadata["name"], metadata.get("namespace", "")) in self._objects:
             text = f'{kind.plural}.{kind.group} "{metadata["name"]}" already exists'
-            raise refused(Answer(409, "AlreadyExists", text))
+            raise error_of(409, "AlreadyExists", text)
         _validate(object)
         return object if dry_run else self.put(kind, copy.deepcopy(object))
 
@@ -221,7 +210,7 @@ class FakeCluster:
         over = any("terminated" in {**each["state"], **each.get("lastState", {})} for each in statuses)
         if not runs and not over:
             text = f'container "{options.container}" in pod "{pod}" is waiting to start: ContainerCreating'
-            raise refused(Answer(400, "BadRequest", text))
+            raise error_of(400, "BadRequest", text)
         log = self.logs.setdefault(pod, Log())
         with self._news:
             log.readers += 1
@@ -241,13 +230,13 @@ class FakeCluster:
                 return
 
     def proxy(self, pod: str, port: int, path: str, namespace: str = "") -> str:
-        raise refused(Answer(404, "NotFound", f'pods "{pod}" not found'))
+        raise error_of(404, "NotFound", f'pods "{pod}" not found')
 
     def read(self, path: str) -> str:
         return "ok"
 
     def _may(self, method: str, kind: Kind) -> None:
-        error = self.failures.get((method, kind.name))
+        error = self.failures.get((method, kind.kind))
         if error:
             raise error
         if self.clock and self.clock.elapsed < self.down_until:
@@ -345,7 +334,7 @@ def _validate(found: Object) -> None:
     if not low <= replicas <= high:
         rule = "replicaSpecs.Worker.replicas must be between minReplicas and maxReplicas"
         text = f'{names.KIND}.{names.GROUP} "{found["metadata"]["name"]}" is invalid: spec: Invalid value: {rule}'
-        raise refused(Answer(422, "Invalid", text))
+        raise error_of(422, "Invalid", text)
 
 
 def _matches(found: Object, selection: Selection) -> bool:

@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.cli.fake import FakeClock, FakeCluster, job
-from tidewater.cli.access.answers import missing
 from tidewater.cli.app import app
-from tidewater.cli.kube import JOBS, NAMESPACES
 from tidewater.cli.session import Tools
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.kinds import NAMESPACES, missing
 
 ROOT = Path(__file__).resolve().parents[2]
 

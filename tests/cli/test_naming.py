@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.cli.fake import FakeCluster, job
-from tidewater.cli.kube import JOBS
+from tidewater.elasticjob.names import JOBS
 
 ODD = [
     pytest.param("", id="empty"),

@@ -15,10 +15,12 @@ import pytest
 import yaml
 
 from tests.cli.api_server import Plane, started
-from tidewater.cli.access.server import Server
-from tidewater.cli.errors import AlreadyThere, ClusterError
-from tidewater.cli.kube import DEFINITIONS, DEPLOYMENTS, EVENTS, JOBS, PODS, Kind, Object
 from tidewater.elasticjob import names
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.cluster import Object
+from tidewater.kube.errors import ClusterError, Exists
+from tidewater.kube.kinds import DEFINITIONS, DEPLOYMENTS, EVENTS, PODS, Kind
+from tidewater.kube.server import Server
 
 pytestmark = pytest.mark.e2e
 
@@ -236,6 +238,6 @@ def test_the_server_accepts_everything_that_install_prints(tidewater: Command, s
         group, _, version = each["apiVersion"].rpartition("/")
         plural = f"{each['kind'].lower()}s"
         kind = Kind(group, version, each["kind"], plural, namespaced="namespace" in each["metadata"])
-        with contextlib.suppress(AlreadyThere):
+        with contextlib.suppress(Exists):
             server.create(kind, each)
     assert server.get(DEPLOYMENTS, "tidewater-controller", "tidewater-system")["spec"]["replicas"] == 2

@@ -20,10 +20,11 @@ import pytest
 
 from tests.cli.api_server import Plane, started
 from tests.cli.top.objects import Trainer
-from tidewater.cli.access.server import Server
-from tidewater.cli.errors import ClusterError
-from tidewater.cli.kube import DEFINITIONS, JOBS, PODS
 from tidewater.elasticjob import crd, names
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.errors import ClusterError
+from tidewater.kube.kinds import DEFINITIONS, PODS
+from tidewater.kube.server import Server
 
 pytestmark = pytest.mark.e2e
 

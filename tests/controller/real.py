@@ -14,19 +14,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tests.controller.fakes import jobs
-from tidewater.controller.cluster.client import (
-    JOBS,
-    LEASES,
-    PODS,
-    Cluster,
-    Kind,
-    Manifest,
-    Page,
-    Ref,
-    Source,
-    WatchEvent,
-)
-from tidewater.controller.cluster.errors import NotFound
+from tidewater.controller.cluster.client import Cluster, Manifest, Page, Ref, Source, WatchEvent
 from tidewater.controller.cluster.fence import Fence, Fenced
 from tidewater.controller.cluster.http import ApiServer, connect
 from tidewater.controller.loop import Controller, Options
@@ -34,6 +22,9 @@ from tidewater.controller.observe.events import Recorder
 from tidewater.controller.observe.log import Log
 from tidewater.controller.observe.metrics import Metrics
 from tidewater.elasticjob import names
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.errors import NotFound
+from tidewater.kube.kinds import LEASES, PODS, Kind
 
 T = TypeVar("T")
 

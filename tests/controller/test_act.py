@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.controller.fakes import virtual
 from tests.controller.fakes.api import merged
 from tidewater.controller.act import AT_A_TIME, batches, difference, together
-from tidewater.controller.cluster.errors import Unavailable
+from tidewater.kube.errors import Unavailable
 
 LEAVES = st.integers() | st.text() | st.lists(st.integers(), max_size=3)
 OBJECTS = st.recursive(

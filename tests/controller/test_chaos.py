@@ -16,9 +16,11 @@ import pytest
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import WRITES, Call, Fault
 from tests.controller.fakes.world import World
-from tidewater.controller.cluster.client import JOBS, PODS, SERVICES, Manifest
-from tidewater.controller.cluster.errors import Unavailable
+from tidewater.controller.cluster.client import Manifest
 from tidewater.elasticjob import names
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.errors import Unavailable
+from tidewater.kube.kinds import PODS, SERVICES
 
 PATIENCE_SECONDS = 400.0
 """Longer than any back-off."""

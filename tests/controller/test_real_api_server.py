@@ -24,19 +24,12 @@ from tests.control_plane import NO_PROXY, Plane
 from tests.controller.fakes import jobs, karpenter
 from tests.controller.real import cloud, controller, until
 from tidewater.controller.act import stamp
-from tidewater.controller.cluster.client import (
-    EVENTS,
-    JOBS,
-    NODE_CLASSES,
-    NODE_POOLS,
-    PODS,
-    SERVICES,
-    Manifest,
-    Ref,
-)
+from tidewater.controller.cluster.client import NODE_CLASSES, NODE_POOLS, Manifest, Ref
 from tidewater.controller.store import SELECTOR
 from tidewater.elasticjob import crd, names
 from tidewater.elasticjob.install import access
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.kinds import EVENTS, PODS, SERVICES
 
 pytestmark = pytest.mark.e2e
 

@@ -9,12 +9,14 @@ from typing import Any
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import Api
 from tidewater.controller import objects
-from tidewater.controller.cluster.client import JOBS, NODES, PODS, SERVICES, Ref
+from tidewater.controller.cluster.client import Ref
 from tidewater.controller.cluster.mirror import Key
 from tidewater.controller.decide.actions import CreatePod
 from tidewater.controller.decide.observed import JobView, NodeView
 from tidewater.controller.store import DECODED, GONE_NODES, Store, read_job
 from tidewater.elasticjob import names
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.kinds import NODES, PODS, SERVICES
 
 KEY = Key(jobs.NAMESPACE, "imagenet")
 

@@ -8,8 +8,6 @@ app        the root command, its options, and how an error reaches the user
 errors     every error that a command may end with, and the exit codes
 session    what a command has at hand
 options    commands with options in groups
-kube       the API server as the commands see it: a Protocol, and kinds
-access/    how the API server is reached: kubeconfig, login plug-ins, HTTP
 job/       `tidewater job …`
 top/       `tidewater top`: a live view of jobs
 doctor/    `tidewater doctor`: what is missing or wrong, and how to fix it

@@ -21,23 +21,24 @@ from typer.core import TyperGroup
 
 from tidewater.cli import install
 from tidewater.cli.doctor import app as doctor
-from tidewater.cli.errors import CliError
+from tidewater.cli.errors import exit_code
 from tidewater.cli.job import commands
 from tidewater.cli.top import app as top
+from tidewater.kube.errors import ErrorWithRemedy
 
 HELP = {"help_option_names": ["-h", "--help"]}
 
 
 class Root(TyperGroup):
-    """The root command. It prints a CliError as a sentence, and ends quietly when its output is closed."""
+    """The root command. It prints an ErrorWithRemedy as a sentence, and ends quietly when its output is closed."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
         try:
             return super().invoke(ctx)
-        except CliError as error:
+        except ErrorWithRemedy as error:
             report(error)
-            raise typer.Exit(error.exit_code) from None
+            raise typer.Exit(exit_code(error)) from None
         except BrokenPipeError:
             discard_output()
             raise typer.Exit(0) from None
@@ -62,7 +63,7 @@ def tidewater() -> None:
     """Make the root a group, also if it had one command only."""
 
 
-def report(error: CliError) -> None:
+def report(error: ErrorWithRemedy) -> None:
     """Print an error on standard error: the sentence, then the remedy."""
     console = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
     console.print(Text.assemble(("error: ", "bold red"), error.message))

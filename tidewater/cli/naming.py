@@ -12,9 +12,7 @@ from __future__ import annotations
 import re
 
 from tidewater.cli.errors import UsageError
-from tidewater.elasticjob.names import DNS_LABEL, LONGEST_NAME
-
-NAMESPACE_RULE = "at most 63 lower-case letters, digits and '-', with a letter or digit at both ends"
+from tidewater.kube.kubeconfig import NAMESPACE_RULE, is_namespace
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _LONGEST_SUBDOMAIN = 253
@@ -68,8 +66,3 @@ def namespace(name: str) -> str:
             f"A name has {NAMESPACE_RULE}. `kubectl get namespaces` prints the names.",
         )
     return name
-
-
-def is_namespace(name: str) -> bool:
-    """Return whether a namespace can have that name."""
-    return len(name) <= LONGEST_NAME and re.fullmatch(DNS_LABEL, name) is not None

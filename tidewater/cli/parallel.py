@@ -13,15 +13,16 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from tidewater.cli.errors import CliError, TimeoutReached
+from tidewater.cli.errors import TimeoutReached
+from tidewater.kube.errors import ErrorWithRemedy
 
 T = TypeVar("T")
 
 _MOST_THREADS = 16
 
 
-def at_once(calls: Sequence[Callable[[], T]], *, seconds: float) -> list[T | CliError]:
-    """Return, in the order of `calls`, what each returned, or the CliError with which it failed.
+def at_once(calls: Sequence[Callable[[], T]], *, seconds: float) -> list[T | ErrorWithRemedy]:
+    """Return, in the order of `calls`, what each returned, or the ErrorWithRemedy with which it failed.
 
     A call that has not ended after `seconds` is a TimeoutReached. Any other exception is raised here.
     """
@@ -32,14 +33,14 @@ def at_once(calls: Sequence[Callable[[], T]], *, seconds: float) -> list[T | Cli
     for _ in range(min(len(calls), _MOST_THREADS)):
         threading.Thread(target=_work, args=(waiting, ended), daemon=True).start()
     late = TimeoutReached(f"no answer within {seconds:g} s")
-    found: list[T | CliError] = [late] * len(calls)
+    found: list[T | ErrorWithRemedy] = [late] * len(calls)
     deadline = time.monotonic() + seconds
     for _ in calls:
         try:
             index, result = ended.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
             break
-        if isinstance(result, BaseException) and not isinstance(result, CliError):
+        if isinstance(result, BaseException) and not isinstance(result, ErrorWithRemedy):
             raise result
         found[index] = result
     return found

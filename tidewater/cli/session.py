@@ -22,8 +22,10 @@ from rich.console import Console
 from rich.text import Text
 
 from tidewater.cli import naming
-from tidewater.cli.errors import CliError
-from tidewater.cli.kube import NAMESPACES, Access, Cluster
+from tidewater.kube.cluster import Cluster
+from tidewater.kube.errors import ErrorWithRemedy
+from tidewater.kube.kinds import NAMESPACES
+from tidewater.kube.kubeconfig import Access
 
 _PANEL = "Which cluster"
 
@@ -64,7 +66,7 @@ def connect(access: Access) -> Cluster:
         NoKubeconfig: there is none, or it is wrong.
     """
     # The HTTP client takes longer to import than everything else; `--help` does without it.
-    from tidewater.cli.access import server
+    from tidewater.kube import server
 
     return server.connect(access)
 
@@ -81,7 +83,7 @@ def complete_namespace(context: typer.Context, incomplete: str) -> list[str]:
     """Return the namespaces that begin with what has been typed."""
     try:
         listing = cluster_of(context).list(NAMESPACES)
-    except CliError:
+    except ErrorWithRemedy:
         return []
     found = [str(each["metadata"]["name"]) for each in listing.items]
     return [name for name in found if name.startswith(incomplete)]
@@ -89,11 +91,11 @@ def complete_namespace(context: typer.Context, incomplete: str) -> list[str]:
 
 def complete_context(context: typer.Context, incomplete: str) -> list[str]:
     """Return the contexts of the kubeconfig that begin with what has been typed."""
-    from tidewater.cli.access import kubeconfig
+    from tidewater.kube import kubeconfig
 
     try:
         found = kubeconfig.contexts(Access(kubeconfig=context.params.get("kubeconfig") or ""), os.environ)
-    except CliError:
+    except ErrorWithRemedy:
         return []
     return [name for name in found if name.startswith(incomplete)]
 

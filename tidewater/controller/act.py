@@ -24,8 +24,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from tidewater.controller import objects
-from tidewater.controller.cluster.client import JOBS, PODS, SERVICES, Cluster, Kind, Manifest, Ref
-from tidewater.controller.cluster.errors import Conflict, Exists, NotFound, Refused, Unavailable
+from tidewater.controller.cluster.client import Cluster, Manifest, Ref
 from tidewater.controller.cluster.mirror import Key, Mirror
 from tidewater.controller.decide.actions import Action, CreatePod, CreateService, DeleteJob, DeletePod, Emit
 from tidewater.controller.observe.events import About, Recorder, about
@@ -33,6 +32,9 @@ from tidewater.controller.observe.log import Log
 from tidewater.controller.store import Store
 from tidewater.elasticjob import codec, names
 from tidewater.elasticjob.model import ElasticJob, Status
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.errors import Conflict, Exists, NotFound, Refused, Unavailable
+from tidewater.kube.kinds import PODS, SERVICES, Kind
 
 AT_A_TIME = 8
 """Requests for one job at the same time."""

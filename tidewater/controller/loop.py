@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from tidewater.controller import objects
 from tidewater.controller.act import Hands, ServiceRefused, stamp
 from tidewater.controller.cluster.client import Cluster, Manifest
-from tidewater.controller.cluster.errors import ClusterError, Conflict, NotFound, NotLeader, Refused, Unavailable
+from tidewater.controller.cluster.fence import NotLeader
 from tidewater.controller.cluster.mirror import Key
 from tidewater.controller.decide.actions import Action, Decision, Emit, reserving, status_comes_first
 from tidewater.controller.decide.decision import decide
@@ -32,6 +32,7 @@ from tidewater.controller.store import Store
 from tidewater.controller.work import WorkQueue
 from tidewater.elasticjob import codec, names
 from tidewater.elasticjob.model import ElasticJob, Status
+from tidewater.kube.errors import ClusterError, Conflict, NotFound, Refused, Unavailable
 
 ROUNDS = 4
 """Decisions in one reconciliation; one that needs more continues later, so that other jobs have their turn."""

@@ -24,7 +24,6 @@ from lightkube.core.exceptions import ConfigError
 
 from tidewater.controller import objects
 from tidewater.controller.cluster.client import Cluster
-from tidewater.controller.cluster.errors import Conflict, Exists
 from tidewater.controller.cluster.fence import Fence, Fenced, uptime
 from tidewater.controller.cluster.http import ApiServer, connect
 from tidewater.controller.cluster.lease import Election, LeaseName
@@ -35,6 +34,7 @@ from tidewater.controller.observe.events import Recorder
 from tidewater.controller.observe.log import Log
 from tidewater.controller.observe.metrics import Metrics
 from tidewater.elasticjob import names
+from tidewater.kube.errors import Conflict, Exists
 
 METRICS_PORT = 8080
 POD_NAME = "POD_NAME"

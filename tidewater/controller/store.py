@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from tidewater.controller import objects
-from tidewater.controller.cluster.client import JOBS, NODES, PODS, SERVICES, Cluster, Manifest, Source
+from tidewater.controller.cluster.client import Cluster, Manifest, Source
 from tidewater.controller.cluster.mirror import Change, Entry, Key, Mirror, Report
 from tidewater.controller.decide.actions import CreatePod
 from tidewater.controller.decide.observed import JobView, NodeView, PodView, node_view, pod_view, type_keys
@@ -30,6 +30,8 @@ from tidewater.controller.provisioning.event_watch import EventWatch
 from tidewater.controller.queues import Queues
 from tidewater.elasticjob import codec, names
 from tidewater.elasticjob.model import ElasticJob, PodNames
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.kinds import NODES, PODS, SERVICES
 
 SELECTOR = f"{names.LABEL_GROUP_NAME}={names.GROUP}"
 

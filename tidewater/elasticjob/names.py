@@ -13,6 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
+from tidewater.kube import kinds
+from tidewater.kube.kinds import Kind
+
 GROUP = "elastic.pytorch.org"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
@@ -58,10 +61,12 @@ ANNOTATION_JOB_RESTARTS = "tidewater.dev/job-restarts"
 
 FIELD_MANAGER = "elasticjob-controller"
 
-DNS_LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-"""Regular expression of a label of DNS (RFC 1123)."""
+JOBS = Kind(API_VERSION, KIND, PLURAL, install="Install it: tidewater install | kubectl apply -f -")
+"""The kind, for clients of the API server."""
 
-LONGEST_NAME = 63
+DNS_LABEL = kinds.DNS_LABEL
+
+LONGEST_NAME = kinds.LONGEST_LABEL
 """Characters of a pod's name, which is also its host name and the value of a label (RFC 1123)."""
 
 SUCCESSIVE_DIGITS = 7

@@ -9,12 +9,13 @@ from tidewater_torchx.submit.preflight import CONFIG_MAPS
 from torchx.specs import AppDef, BindMount, Resource, Role, macros
 
 from tests.cli.fake import FakeCluster
-from tidewater.cli.access.answers import refused
-from tidewater.cli.errors import Answer
-from tidewater.cli.kube import ALL_NAMESPACES, JOBS, PODS, Kind, Object, Selection
 from tidewater.contract.stack import CONFIG_MAP, Facts
 from tidewater.elasticjob import codec, names
 from tidewater.elasticjob.errors import InvalidJob
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.cluster import ALL_NAMESPACES, Object, Selection
+from tidewater.kube.errors import error_of
+from tidewater.kube.kinds import PODS, Kind
 
 FACTS = Facts(
     bucket="stack-bucket",
@@ -43,14 +44,14 @@ class KubernetesInMemory(FakeCluster):
             try:
                 codec.job_of(object)
             except InvalidJob as error:
-                raise refused(Answer(422, "Invalid", str(error))) from error
+                raise error_of(422, "Invalid", str(error)) from error
             made = super().create(kind, object, dry_run=dry_run)
             return {**made, "metadata": {"generation": 1, **made["metadata"]}}
         self._may("create", kind)
         self.sent.append(("try" if dry_run else "create", copy.deepcopy(object)))
         image = object["spec"]["containers"][0]["image"]
         if image in self.refused_pods:
-            raise refused(Answer(403, "Forbidden", self.refused_pods[image]))
+            raise error_of(403, "Forbidden", self.refused_pods[image])
         return object
 
     def put_facts(self, facts: Facts = FACTS) -> None:

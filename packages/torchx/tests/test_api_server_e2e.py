@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 from tidewater_torchx.errors import Refused
 from tidewater_torchx.scheduler import TidewaterScheduler, create_scheduler
-from tidewater_torchx.submit.preflight import CLAIMS, CONFIG_MAPS, SERVICE_ACCOUNTS
 from torchx.components import dist, utils
 from torchx.specs import AppDef, AppState, BindMount, DeviceMount, Resource, RetryPolicy, VolumeMount, macros
 
 from packages.torchx.tests.doubles import FACTS, app, complete, role
 from tests.cli.api_server import NAMESPACE, started
-from tidewater.cli.access.server import Server
-from tidewater.cli.errors import MissingKind
-from tidewater.cli.kube import DEFINITIONS, JOBS, NAMESPACES, Object
 from tidewater.contract.pod_defaults import RESTRICTED_NAMESPACE
 from tidewater.contract.stack import CONFIG_MAP
 from tidewater.elasticjob import crd, names
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.cluster import Object
+from tidewater.kube.errors import MissingKind
+from tidewater.kube.kinds import CLAIMS, CONFIG_MAPS, DEFINITIONS, NAMESPACES, SERVICE_ACCOUNTS
+from tidewater.kube.server import Server
 
 pytestmark = pytest.mark.e2e
 

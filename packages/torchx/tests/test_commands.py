@@ -25,10 +25,10 @@ from torchx.cli.cmd_base import SubCommand
 from torchx.runner import Runner, config
 
 from packages.torchx.tests.doubles import KubernetesInMemory, complete, ended, pod
-from tidewater.cli.access.answers import refused
-from tidewater.cli.errors import Answer
-from tidewater.cli.kube import JOBS, Selection
 from tidewater.elasticjob import names
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.cluster import Selection
+from tidewater.kube.errors import error_of
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -164,7 +164,7 @@ def test_an_error_for_the_user_is_a_sentence(
     told: str,
 ) -> None:
     called_anew()
-    cluster.failures["list", names.KIND] = refused(Answer(403, "Forbidden", 'cannot list resource "elasticjobs"'))
+    cluster.failures["list", names.KIND] = error_of(403, "Forbidden", 'cannot list resource "elasticjobs"')
     with pytest.raises(SystemExit) as end:
         run(command(), *words)
     assert told in str(end.value)

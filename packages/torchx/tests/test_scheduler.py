@@ -24,11 +24,10 @@ from torchx.specs import AppDef, VolumeMount
 from torchx.specs.api import InvalidRunConfigException
 
 from packages.torchx.tests.doubles import KubernetesInMemory, app, complete, role
-from tidewater.cli.access.answers import refused
-from tidewater.cli.errors import Answer, ClusterError
-from tidewater.cli.kube import JOBS
 from tidewater.contract import code
 from tidewater.elasticjob import names
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.errors import ClusterError, error_of
 
 
 def submitted(scheduler: TidewaterScheduler, **cfg: Any) -> str:
@@ -287,7 +286,7 @@ def test_torchx_validates_before_it_asks_for_a_dry_run(scheduler: TidewaterSched
 def test_a_job_that_the_api_server_refuses_is_no_valid_spec(
     scheduler: TidewaterScheduler, cluster: KubernetesInMemory
 ) -> None:
-    cluster.failures["create", names.KIND] = refused(Answer(422, "Invalid", "metadata.name: too long"))
+    cluster.failures["create", names.KIND] = error_of(422, "Invalid", "metadata.name: too long")
     with pytest.raises(ValueError, match=r"Invalid job spec: metadata\.name: too long"):
         scheduler.submit_dryrun(complete(), {"validate_spec": True})
 

@@ -14,10 +14,9 @@ from torchx.schedulers.api import ListAppResponse, Stream
 from torchx.specs import AppDef, AppState
 
 from packages.torchx.tests.doubles import KubernetesInMemory, app, complete, ended, pod, role
-from tidewater.cli.access.answers import refused
-from tidewater.cli.errors import Answer, ClusterError, Unreachable
-from tidewater.cli.kube import JOBS
 from tidewater.elasticjob import names
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.errors import ClusterError, Unreachable, error_of
 
 
 def submitted(scheduler: TidewaterScheduler, given: AppDef | None = None, **cfg: Any) -> str:
@@ -86,7 +85,7 @@ def test_an_application_that_does_not_exist_is_none(scheduler: TidewaterSchedule
 
 
 def test_any_other_answer_is_an_error(scheduler: TidewaterScheduler, cluster: KubernetesInMemory) -> None:
-    cluster.failures["get", names.KIND] = refused(Answer(500, "InternalError", "etcdserver: timeout"))
+    cluster.failures["get", names.KIND] = error_of(500, "InternalError", "etcdserver: timeout")
     with pytest.raises(ClusterError, match="etcdserver: timeout"):
         scheduler.describe("training:app")
 
@@ -318,7 +317,7 @@ def test_a_job_that_cannot_be_read_is_unknown_says_why_and_can_be_cancelled_and_
 
 def test_deleting_needs_no_right_to_read(scheduler: TidewaterScheduler, cluster: KubernetesInMemory) -> None:
     app_id = submitted(scheduler)
-    cluster.failures["list", "Pod"] = refused(Answer(403, "Forbidden", 'cannot list resource "pods"'))
+    cluster.failures["list", "Pod"] = error_of(403, "Forbidden", 'cannot list resource "pods"')
     scheduler.delete(app_id)
     assert cluster.list(JOBS).items == []
 
@@ -332,7 +331,7 @@ def test_what_is_deleted_while_it_is_cancelled_is_no_error(
     scheduler: TidewaterScheduler, cluster: KubernetesInMemory
 ) -> None:
     app_id = submitted(scheduler)
-    cluster.failures["patch", names.KIND] = refused(Answer(404, "NotFound", "not found"))
+    cluster.failures["patch", names.KIND] = error_of(404, "NotFound", "not found")
     scheduler.cancel(app_id)
 
 

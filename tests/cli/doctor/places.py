@@ -10,7 +10,7 @@ import yaml
 
 from tests.cli.top.fakes import FakeClock, FakeCluster
 from tidewater.cli.doctor.place import Ended, Place
-from tidewater.cli.kube import Access
+from tidewater.kube.kubeconfig import Access
 
 ANSWERS = {
     "kubectl version --client": "Client Version: v1.34.4",

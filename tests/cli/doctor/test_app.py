@@ -12,8 +12,8 @@ from tests.cli.doctor.places import Surroundings
 from tidewater.cli.doctor.app import entry, register, summary
 from tidewater.cli.doctor.checks import CHECKS
 from tidewater.cli.doctor.results import Check, fine, fix, note
-from tidewater.cli.errors import Unreachable
 from tidewater.cli.session import Tools
+from tidewater.kube.errors import Unreachable
 
 CHECK = Check("This machine", "kubectl", lambda place: fine(""))
 

@@ -8,7 +8,7 @@ from tests.cli.doctor.places import Surroundings
 from tidewater.cli.doctor import account, machine
 from tidewater.cli.doctor.place import Ended
 from tidewater.cli.doctor.results import Outcome
-from tidewater.cli.errors import NoKubeconfig
+from tidewater.kube.errors import NoKubeconfig
 
 EKS = {"exec": {"command": "aws", "args": ["eks", "get-token"], "apiVersion": "client.authentication.k8s.io/v1"}}
 IDENTITY = "aws sts get-caller-identity --output json"

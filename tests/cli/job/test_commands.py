@@ -9,9 +9,9 @@ import yaml
 
 from tests.cli.conftest import Run
 from tests.cli.fake import START, FakeCluster, job, pod, running
-from tidewater.cli.access.answers import missing, refused
-from tidewater.cli.errors import Answer
-from tidewater.cli.kube import EVENTS, JOBS, PODS
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.errors import error_of
+from tidewater.kube.kinds import EVENTS, PODS, missing
 
 SUBMIT = ("job", "submit", "digits", "--image", "i", "--workers", "2", "--max", "4")
 
@@ -122,7 +122,7 @@ def test_describe_says_what_the_job_waits_for(run: Run, cluster: FakeCluster) ->
 
 def test_describe_says_which_part_may_not_be_read(run: Run, cluster: FakeCluster) -> None:
     cluster.put(JOBS, job("digits"))
-    cluster.failures["list", "Event"] = refused(Answer(403, "Forbidden", "events is forbidden: User u cannot list"))
+    cluster.failures["list", "Event"] = error_of(403, "Forbidden", "events is forbidden: User u cannot list")
     result = run("job", "describe", "digits")
     assert result.exit_code == 0
     assert "Pods: <none>\n" in result.stdout
@@ -235,7 +235,7 @@ def test_a_job_that_a_finalizer_keeps_is_not_deleted_although_it_has_no_pods(run
 def test_delete_needs_no_right_to_list_pods(run: Run, cluster: FakeCluster) -> None:
     cluster.put(JOBS, job("a"))
     cluster.put(JOBS, job("b"))
-    cluster.failures["list", "Pod"] = refused(Answer(403, "Forbidden", "pods is forbidden"))
+    cluster.failures["list", "Pod"] = error_of(403, "Forbidden", "pods is forbidden")
     result = run("job", "delete", "a", "b")
     assert (result.exit_code, result.stdout) == (0, "a deleted\nb deleted\n")
     assert "a: whether its pods are gone is not known: pods is forbidden" in result.stderr

@@ -11,10 +11,10 @@ from typer.testing import Result
 
 from tests.cli.conftest import Run
 from tests.cli.fake import FakeCluster, crashing, job, pod, running
-from tidewater.cli.access.answers import refused
-from tidewater.cli.errors import Answer, Unreachable
-from tidewater.cli.kube import JOBS, PODS
 from tidewater.elasticjob import names
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.errors import Unreachable, error_of
+from tidewater.kube.kinds import PODS
 
 
 def at(second: int, text: str, fraction: str = "") -> str:
@@ -264,7 +264,7 @@ def test_a_connection_that_breaks_loses_and_repeats_no_line(run: Run, live: Fake
 
 def test_a_log_that_may_not_be_read_is_an_error(run: Run, live: FakeCluster) -> None:
     live.put(PODS, pod(0))
-    live.failures["log", "Pod"] = refused(Answer(403, "Forbidden", "pods/log is forbidden"))
+    live.failures["log", "Pod"] = error_of(403, "Forbidden", "pods/log is forbidden")
     result = run("job", "logs", "digits", "-f", on=live)
     assert result.exit_code == 1
     assert "pods/log is forbidden" in result.stderr

@@ -8,8 +8,8 @@ import pytest
 
 from tidewater.cli.errors import UsageError
 from tidewater.cli.job.manifest import Flags, from_file, from_flags
-from tidewater.cli.kube import Object
 from tidewater.elasticjob.choices import Launcher
+from tidewater.kube.cluster import Object
 
 
 def container(found: Object) -> Object:

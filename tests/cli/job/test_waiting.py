@@ -9,14 +9,14 @@ import pytest
 from tests.cli.conftest import Run
 from tests.cli.fake import FakeCluster, job, running
 from tests.controller.decide import world
-from tidewater.cli.access.answers import refused
-from tidewater.cli.errors import Answer
 from tidewater.cli.job.waiting import Goal, invalid, judge, told
-from tidewater.cli.kube import JOBS, Object
 from tidewater.controller.decide.decision import decide
 from tidewater.controller.decide.observed import JobView
 from tidewater.controller.loop import invalid_status
 from tidewater.elasticjob import codec, names
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.cluster import Object
+from tidewater.kube.errors import error_of
 
 FAILED: dict[str, Any] = {
     "state": "Failed",
@@ -147,7 +147,7 @@ def test_a_wait_outlives_an_api_server_that_refuses_everybody(run: Run, cluster:
 
     def refuse() -> None:
         cluster.change(JOBS, "digits", status={"state": "Succeeded"})
-        cluster.down_until, cluster.down = 3.0, refused(Answer(code, "", "not now"))
+        cluster.down_until, cluster.down = 3.0, error_of(code, "", "not now")
 
     cluster.steps = [refuse]
     assert run("job", "wait", "digits").exit_code == 0
@@ -157,7 +157,7 @@ def test_a_wait_outlives_an_api_server_that_refuses_everybody(run: Run, cluster:
 
 def test_an_api_server_that_refuses_everybody_is_not_asked_after_the_deadline(run: Run, cluster: FakeCluster) -> None:
     cluster.put(JOBS, job(**running()))
-    cluster.failures["watch", "ElasticJob"] = refused(Answer(503, "ServiceUnavailable", "not now"))
+    cluster.failures["watch", "ElasticJob"] = error_of(503, "ServiceUnavailable", "not now")
     result = run("job", "wait", "digits", "--timeout", "90s")
     assert result.exit_code == 3
     assert cluster.clock
@@ -166,7 +166,7 @@ def test_an_api_server_that_refuses_everybody_is_not_asked_after_the_deadline(ru
 
 def test_a_right_that_is_lost_ends_a_wait(run: Run, cluster: FakeCluster) -> None:
     cluster.put(JOBS, job(**running()))
-    cluster.failures["watch", "ElasticJob"] = refused(Answer(403, "Forbidden", "watch is forbidden"))
+    cluster.failures["watch", "ElasticJob"] = error_of(403, "Forbidden", "watch is forbidden")
     result = run("job", "wait", "digits")
     assert (result.exit_code, "watch is forbidden" in result.stderr) == (1, True)
 

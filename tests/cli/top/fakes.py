@@ -6,30 +6,21 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tidewater.cli.errors import Answer, ClusterError, Forbidden, NotFound
-from tidewater.cli.kube import (
-    ALL_NAMESPACES,
-    EVERYTHING,
-    Change,
-    Kind,
-    Listing,
-    LogOptions,
-    Object,
-    Selection,
-    Table,
-)
+from tidewater.kube.cluster import ALL_NAMESPACES, EVERYTHING, Change, Listing, LogOptions, Object, Selection, Table
+from tidewater.kube.errors import ClusterError, error_of
+from tidewater.kube.kinds import Kind
 
 Call = Callable[[], str]
 
 
-def forbidden(what: str) -> Forbidden:
+def forbidden(what: str) -> ClusterError:
     """Return the refusal of a user without rights."""
-    return Forbidden(Answer(403, "Forbidden", f"{what} is forbidden"))
+    return error_of(403, "Forbidden", f"{what} is forbidden")
 
 
-def not_found(what: str) -> NotFound:
+def not_found(what: str) -> ClusterError:
     """Return the answer about something that does not exist."""
-    return NotFound(Answer(404, "NotFound", f"{what} not found"))
+    return error_of(404, "NotFound", f"{what} not found")
 
 
 class FakeClock:

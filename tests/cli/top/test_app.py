@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from tests.cli.top.fakes import FakeClock, FakeCluster
 from tests.cli.top.objects import Trainer, job, pod
-from tidewater.cli.errors import NotFound, Unreachable
 from tidewater.cli.session import Tools
 from tidewater.cli.top.app import Options, register, watch
 from tidewater.cli.top.read import Wanted
+from tidewater.kube.errors import NotFound, Unreachable
 
 WANTED = Wanted("digits")
 

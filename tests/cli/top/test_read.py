@@ -8,11 +8,11 @@ import pytest
 
 from tests.cli.top.fakes import FakeClock, FakeCluster, forbidden
 from tests.cli.top.objects import PORT, Trainer, event, job, pod
-from tidewater.cli.access.client import CONNECT_SECONDS
-from tidewater.cli.errors import NotFound, Unreachable
-from tidewater.cli.kube import ALL_NAMESPACES
 from tidewater.cli.top import read
 from tidewater.cli.top.read import Wanted, look
+from tidewater.kube.cluster import ALL_NAMESPACES
+from tidewater.kube.errors import NotFound, Unreachable
+from tidewater.kube.http import CONNECT_SECONDS
 
 NOW = FakeClock().now()
 

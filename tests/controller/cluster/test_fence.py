@@ -8,9 +8,9 @@ import pytest
 
 from tests.controller.fakes import virtual
 from tests.controller.fakes.api import Api
-from tidewater.controller.cluster.client import PODS, Ref, Source
-from tidewater.controller.cluster.errors import NotLeader
-from tidewater.controller.cluster.fence import Fence, Fenced, uptime
+from tidewater.controller.cluster.client import Ref, Source
+from tidewater.controller.cluster.fence import Fence, Fenced, NotLeader, uptime
+from tidewater.kube.kinds import PODS
 
 POD = {"metadata": {"name": "p", "namespace": "default"}, "spec": {}}
 REF = Ref(PODS, "default", "p")

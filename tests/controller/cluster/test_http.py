@@ -13,9 +13,11 @@ import pytest
 from lightkube.core.exceptions import ConfigError
 
 from tests import tls
-from tidewater.controller.cluster import errors
-from tidewater.controller.cluster.client import EVENTS, JOBS, LEASES, NODES, PODS, Ref, Source, WatchEvent
+from tidewater.controller.cluster.client import Ref, Source, WatchEvent
 from tidewater.controller.cluster.http import ApiServer, connect
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube import errors
+from tidewater.kube.kinds import EVENTS, LEASES, NODES, PODS
 
 Handler = Callable[[httpx2.Request], httpx2.Response]
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "ns", "uid": "u"}}
@@ -144,17 +146,17 @@ def test_an_empty_list_has_no_items() -> None:
 @pytest.mark.parametrize(
     ("code", "status", "error"),
     [
-        pytest.param(400, {"message": "what?"}, errors.Refused, id="bad request"),
-        pytest.param(401, {"reason": "Unauthorized"}, errors.ClusterError, id="unauthorized"),
-        pytest.param(403, {"reason": "Forbidden", "message": "exceeded quota"}, errors.Refused, id="quota"),
+        pytest.param(400, {"message": "what?"}, errors.Invalid, id="bad request"),
+        pytest.param(401, {"reason": "Unauthorized"}, errors.LoginFailed, id="unauthorized"),
+        pytest.param(403, {"reason": "Forbidden", "message": "exceeded quota"}, errors.Forbidden, id="quota"),
         pytest.param(404, {"reason": "NotFound"}, errors.NotFound, id="missing"),
         pytest.param(409, {"reason": "AlreadyExists"}, errors.Exists, id="exists"),
         pytest.param(409, {"reason": "Conflict"}, errors.Conflict, id="conflict"),
         pytest.param(410, {"reason": "Expired"}, errors.Gone, id="expired"),
-        pytest.param(422, {"reason": "Invalid", "message": "spec.x: wrong"}, errors.Refused, id="invalid"),
-        pytest.param(429, {"reason": "TooManyRequests"}, errors.Unavailable, id="too many"),
-        pytest.param(500, {"reason": "InternalError"}, errors.Unavailable, id="internal"),
-        pytest.param(504, {"reason": "Timeout"}, errors.Unavailable, id="timeout"),
+        pytest.param(422, {"reason": "Invalid", "message": "spec.x: wrong"}, errors.Invalid, id="invalid"),
+        pytest.param(429, {"reason": "TooManyRequests"}, errors.Busy, id="too many"),
+        pytest.param(500, {"reason": "InternalError"}, errors.Busy, id="internal"),
+        pytest.param(504, {"reason": "Timeout"}, errors.Busy, id="timeout"),
     ],
 )
 def test_an_answer_means_what_the_caller_can_do(code: int, status: dict[str, str], error: type[Exception]) -> None:

@@ -9,10 +9,11 @@ import pytest
 
 from tests.controller.fakes import virtual
 from tests.controller.fakes.api import Api, Call
-from tidewater.controller.cluster.client import LEASES, PODS, Manifest, Ref
-from tidewater.controller.cluster.errors import ClusterError, NotLeader, Unavailable
-from tidewater.controller.cluster.fence import Fence, Fenced
+from tidewater.controller.cluster.client import Manifest, Ref
+from tidewater.controller.cluster.fence import Fence, Fenced, NotLeader
 from tidewater.controller.cluster.lease import Election, LeaseName, Seen, Step, Terms, decide
+from tidewater.kube.errors import ClusterError, Unavailable
+from tidewater.kube.kinds import LEASES, PODS
 
 PLACE = LeaseName("system", "controller")
 TERMS = Terms()

@@ -9,9 +9,10 @@ import pytest
 
 from tests.controller.fakes import virtual
 from tests.controller.fakes.api import PAGE, Api, Call
-from tidewater.controller.cluster.client import PODS, Manifest, Ref, Source
-from tidewater.controller.cluster.errors import ClusterError, Refused, Unavailable
+from tidewater.controller.cluster.client import Manifest, Ref, Source
 from tidewater.controller.cluster.mirror import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Change, Key, Mirror, pause
+from tidewater.kube.errors import ClusterError, Refused, Unavailable
+from tidewater.kube.kinds import PODS
 
 SELECTOR = "app=x"
 

@@ -21,8 +21,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tests.controller.fakes import virtual
-from tidewater.controller.cluster.client import PODS, Kind, Manifest, Page, Ref, Source, WatchEvent
-from tidewater.controller.cluster.errors import ClusterError, Conflict, Exists, Gone, NotFound, Refused, Unavailable
+from tidewater.controller.cluster.client import Manifest, Page, Ref, Source, WatchEvent
+from tidewater.kube.errors import ClusterError, Conflict, Exists, Gone, NotFound, Refused, Unavailable
+from tidewater.kube.kinds import PODS, Kind
 
 WRITES = ("create", "update", "patch", "delete")
 BOOKMARK_SECONDS = 60.0

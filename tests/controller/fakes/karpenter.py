@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tests.controller.fakes import virtual
-from tidewater.controller.cluster.client import NODE_CLAIMS, NODE_CLASSES, NODE_POOLS, Kind
+from tidewater.controller.cluster.client import NODE_CLAIMS, NODE_CLASSES, NODE_POOLS
 from tidewater.controller.cluster.mirror import Key
+from tidewater.kube.kinds import Kind
 
 START = virtual.BEGINNING
 KEY = Key("training", "digits-worker-1")

@@ -18,13 +18,15 @@ from typing import Any
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import WRITES, Api, Fault
 from tidewater.controller.act import stamp
-from tidewater.controller.cluster.client import EVENTS, JOBS, NODES, PODS, SERVICES, Manifest, Ref
+from tidewater.controller.cluster.client import Manifest, Ref
 from tidewater.controller.cluster.fence import Fence, Fenced
 from tidewater.controller.loop import Controller, Options
 from tidewater.controller.observe.events import Recorder
 from tidewater.controller.observe.log import Log
 from tidewater.controller.observe.metrics import Metrics
 from tidewater.elasticjob import names
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.kinds import EVENTS, NODES, PODS, SERVICES
 
 STEP_SECONDS = 0.5
 SETTLE_SECONDS = 30.0

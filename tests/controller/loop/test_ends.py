@@ -6,7 +6,7 @@ import pytest
 
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.world import World
-from tidewater.controller.cluster.client import PODS
+from tidewater.kube.kinds import PODS
 
 
 @pytest.mark.parametrize("policy", ["All", "Running", "None"])

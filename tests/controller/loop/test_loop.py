@@ -9,18 +9,11 @@ import pytest
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import WRITES, Call
 from tests.controller.fakes.world import NODE, World
-from tidewater.controller.cluster.client import (
-    EVENTS,
-    JOBS,
-    NODES,
-    PODS,
-    SERVICES,
-    Kind,
-    Manifest,
-    Ref,
-)
-from tidewater.controller.cluster.errors import Unavailable
+from tidewater.controller.cluster.client import Manifest, Ref
 from tidewater.elasticjob import names
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.errors import Unavailable
+from tidewater.kube.kinds import EVENTS, NODES, PODS, SERVICES, Kind
 
 
 def test_a_new_job_gets_its_service_and_pods_and_says_so_in_few_requests() -> None:

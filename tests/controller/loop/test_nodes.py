@@ -8,7 +8,8 @@ from tests.controller.fakes import jobs, karpenter, virtual
 from tests.controller.fakes.api import WRITES
 from tests.controller.fakes.world import NODE, World
 from tidewater.controller.act import stamp
-from tidewater.controller.cluster.client import EVENTS, NODE_CLAIMS, NODE_CLASSES, NODE_POOLS, NODES, Ref
+from tidewater.controller.cluster.client import NODE_CLAIMS, NODE_CLASSES, NODE_POOLS, Ref
+from tidewater.kube.kinds import EVENTS, NODES
 
 
 def test_jobs_that_wait_for_room_cost_one_watch_of_each_of_karpenters_kinds_and_then_no_request() -> None:

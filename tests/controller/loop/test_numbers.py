@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import Call
 from tests.controller.fakes.world import World
-from tidewater.controller.cluster.client import JOBS, PODS, Kind, Manifest
-from tidewater.controller.cluster.errors import Unavailable
+from tidewater.controller.cluster.client import Manifest
 from tidewater.elasticjob import names
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.errors import Unavailable
+from tidewater.kube.kinds import PODS, Kind
 
 
 class Killed(BaseException):

@@ -6,9 +6,10 @@ from datetime import timedelta
 
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.world import World
-from tidewater.controller.cluster.client import PODS, Kind, Manifest
+from tidewater.controller.cluster.client import Manifest
 from tidewater.controller.loop import invalid_status
 from tidewater.elasticjob import names
+from tidewater.kube.kinds import PODS, Kind
 
 
 def test_a_refused_pod_is_told_and_does_not_stop_other_jobs() -> None:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 from tests.controller.fakes import jobs, virtual
 from tests.controller.fakes.api import Api, Call
-from tidewater.controller.cluster.client import EVENTS, Manifest, Ref
-from tidewater.controller.cluster.errors import Refused, Unavailable
+from tidewater.controller.cluster.client import Manifest, Ref
 from tidewater.controller.observe.events import RATE, SIMILAR, WAITING, About, Recorder, about
+from tidewater.kube.errors import Refused, Unavailable
+from tidewater.kube.kinds import EVENTS
 
 JOB = About("default", "imagenet", "uid-of-imagenet")
 

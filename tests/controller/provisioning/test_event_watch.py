@@ -33,13 +33,14 @@ from tests.controller.fakes.karpenter import (
     pool,
     short,
 )
-from tidewater.controller.cluster.client import EVENTS, NODE_CLAIMS, NODE_CLASSES, NODE_POOLS, Kind, Ref
-from tidewater.controller.cluster.errors import ClusterError, NotFound, Refused
+from tidewater.controller.cluster.client import NODE_CLAIMS, NODE_CLASSES, NODE_POOLS, Ref
 from tidewater.controller.cluster.mirror import Key
 from tidewater.controller.provisioning.conditions import NOT_READY
 from tidewater.controller.provisioning.event_watch import REMEMBERED, EventWatch
 from tidewater.controller.provisioning.messages import LIMITS, Explanation
 from tidewater.elasticjob.names import NODE_STARTING
+from tidewater.kube.errors import ClusterError, NotFound, Refused
+from tidewater.kube.kinds import EVENTS, Kind
 
 KINDS = (EVENTS, NODE_CLAIMS, NODE_POOLS, NODE_CLASSES)
 UID = f"uid-{KEY.name}"

@@ -10,11 +10,12 @@ from functools import partial
 
 from tidewater.cli.doctor.place import Place
 from tidewater.cli.doctor.results import Result, fine, fix, note, skipped
-from tidewater.cli.errors import CliError
-from tidewater.cli.kube import ACCESS_REVIEWS, NODES, Kind, Object
 from tidewater.cli.parallel import at_once
 from tidewater.cli.show import plural
 from tidewater.elasticjob import names
+from tidewater.kube.cluster import Object
+from tidewater.kube.errors import ErrorWithRemedy
+from tidewater.kube.kinds import ACCESS_REVIEWS, NODES, Kind
 
 OLDEST_KUBERNETES = (1, 29)
 """Older ones don't check the rules (CEL) of the CRD:
@@ -26,9 +27,9 @@ _GPU_TYPES = re.compile(r"(p\d|g\d|gr\d)")
 _AMD_TYPES = "g4ad"
 
 EFS_DRIVER = "efs.csi.aws.com"
-CSI_DRIVERS = Kind("storage.k8s.io", "v1", "CSIDriver", "csidrivers", namespaced=False)
-CSI_NODES = Kind("storage.k8s.io", "v1", "CSINode", "csinodes", namespaced=False)
-VOLUMES = Kind("", "v1", "PersistentVolume", "persistentvolumes", namespaced=False)
+CSI_DRIVERS = Kind("storage.k8s.io/v1", "CSIDriver", "csidrivers", namespaced=False)
+CSI_NODES = Kind("storage.k8s.io/v1", "CSINode", "csinodes", namespaced=False)
+VOLUMES = Kind("v1", "PersistentVolume", "persistentvolumes", namespaced=False)
 
 _REVIEW_SECONDS = 4.0
 
@@ -95,7 +96,7 @@ def rights(place: Place) -> Result:
     wanted = READING + OTHERS
     answers = at_once([partial(_allowed, place, each) for each in wanted], seconds=_REVIEW_SECONDS)
     denied = [each for each, answer in zip(wanted, answers, strict=True) if answer is False]
-    unknown = [answer for answer in answers if isinstance(answer, CliError)]
+    unknown = [answer for answer in answers if isinstance(answer, ErrorWithRemedy)]
     if denied:
         listed = "; ".join(f"{each} ({each.commands})" for each in denied)
         say = fix if any(each in READING for each in denied) else note
@@ -111,7 +112,7 @@ def rights(place: Place) -> Result:
 def _allowed(place: Place, right: Right) -> bool:
     review = {
         "apiVersion": ACCESS_REVIEWS.api_version,
-        "kind": ACCESS_REVIEWS.name,
+        "kind": ACCESS_REVIEWS.kind,
         "spec": {
             "resourceAttributes": {
                 "namespace": place.cluster.namespace,

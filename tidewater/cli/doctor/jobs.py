@@ -10,16 +10,18 @@ from datetime import datetime, timedelta
 
 from tidewater.cli.doctor.place import Place
 from tidewater.cli.doctor.results import Outcome, Result, fine, skipped
-from tidewater.cli.errors import NotFound
 from tidewater.cli.job.waiting import ENDED, invalid, state_of, told
-from tidewater.cli.kube import JOBS, PODS, SERVICES, Kind, Object, Selection
 from tidewater.cli.show import moment, plural
 from tidewater.cli.top.samples import is_core, pod_state
 from tidewater.contract import labels
 from tidewater.elasticjob import names
 from tidewater.elasticjob.model import Launcher, State
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.cluster import Object, Selection
+from tidewater.kube.errors import NotFound
+from tidewater.kube.kinds import PODS, SERVICES, Kind
 
-SLICES = Kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
+SLICES = Kind("discovery.k8s.io/v1", "EndpointSlice", "endpointslices")
 _SLICES_OF = "kubernetes.io/service-name"
 _ADDRESS = re.compile(r"(?:\w+://)?(?P<host>\[[^\]]+\]|[^:/,]+)(?::\d+)?/?")
 

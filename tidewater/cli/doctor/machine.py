@@ -9,10 +9,10 @@ import re
 import sys
 from dataclasses import dataclass
 
-from tidewater.cli.access import kubeconfig
 from tidewater.cli.doctor.place import Place
 from tidewater.cli.doctor.results import Result, fine, fix, note
-from tidewater.cli.errors import CliError
+from tidewater.kube import kubeconfig
+from tidewater.kube.errors import ErrorWithRemedy
 
 OLDEST_PYTHON = (3, 11)
 
@@ -105,6 +105,6 @@ def logs_in_with_aws(place: Place) -> bool:
     """Return whether the kubeconfig's user logs in with the AWS CLI."""
     try:
         plugin = kubeconfig.load(place.access, place.environment).user.get("exec") or {}
-    except CliError:
+    except ErrorWithRemedy:
         return False
     return str(plugin.get("command", "")).rsplit("/", 1)[-1] == "aws"

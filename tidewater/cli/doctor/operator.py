@@ -8,12 +8,13 @@ from typing import Any
 
 from tidewater.cli.doctor.place import Place
 from tidewater.cli.doctor.results import Result, fine, fix, note
-from tidewater.cli.errors import Forbidden, NotFound
-from tidewater.cli.kube import ALL_NAMESPACES, DEFINITIONS, DEPLOYMENTS, LEASES, Object, Selection
 from tidewater.cli.show import plural
 from tidewater.contract import labels
 from tidewater.elasticjob import crd, names
 from tidewater.elasticjob.install.pods import NAMESPACE
+from tidewater.kube.cluster import ALL_NAMESPACES, Object, Selection
+from tidewater.kube.errors import Forbidden, NotFound
+from tidewater.kube.kinds import DEFINITIONS, DEPLOYMENTS, LEASES
 
 CONTROLLER = {labels.NAME: labels.APPLICATION, labels.COMPONENT: labels.COMPONENT_CONTROLLER}
 LEASE = names.FIELD_MANAGER

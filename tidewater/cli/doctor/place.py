@@ -14,9 +14,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from tidewater.cli.errors import Forbidden
-from tidewater.cli.kube import ALL_NAMESPACES, Access, Cluster, Kind, Object, Selection
 from tidewater.cli.session import Clock
+from tidewater.kube.cluster import ALL_NAMESPACES, Cluster, Object, Selection
+from tidewater.kube.errors import Forbidden
+from tidewater.kube.kinds import Kind
+from tidewater.kube.kubeconfig import Access
 
 _ANSWER_SECONDS = 20.0
 """For a tool that hangs. The checks' own limits are shorter."""

@@ -11,8 +11,9 @@ from concurrent.futures import Future
 
 from tidewater.cli.doctor.place import Place
 from tidewater.cli.doctor.results import Check, Outcome, Result, fix, skipped
-from tidewater.cli.errors import CliError, Forbidden, TimeoutReached
+from tidewater.cli.errors import TimeoutReached
 from tidewater.cli.parallel import at_once
+from tidewater.kube.errors import ErrorWithRemedy, Forbidden
 
 Ends = Mapping[str, "Future[Result]"]
 
@@ -21,7 +22,7 @@ def results_of(checks: Sequence[Check], place: Place) -> Iterator[tuple[Check, R
     """Yield the checks with their results, in the order of the list, each as soon as it and those before it have ended.
 
     Raises:
-        Exception: what a check raised that is no CliError: a defect of the check.
+        Exception: what a check raised that is no ErrorWithRemedy: a defect of the check.
     """
     ends: Ends = {check.name: Future() for check in checks}
     for check in checks:
@@ -47,6 +48,6 @@ def _limited(check: Check, place: Place) -> Result:
         return skipped(f"could not be checked within {check.seconds:g} s")
     if isinstance(found, Forbidden):
         return skipped(f"could not be checked: {found.message}")
-    if isinstance(found, CliError):
+    if isinstance(found, ErrorWithRemedy):
         return fix(found.message, found.remedy)
     return found

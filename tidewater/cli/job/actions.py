@@ -10,14 +10,16 @@ from typing import Annotated
 import typer
 
 from tidewater.cli import durations
-from tidewater.cli.errors import CliError, Forbidden, JobFailed, NotFound, Refused, TimeoutReached
+from tidewater.cli.errors import CliError, JobFailed, TimeoutReached
 from tidewater.cli.job import waiting
 from tidewater.cli.job.changes import FOREVER, Watched, named, snapshots, successive
 from tidewater.cli.job.lookup import job_named, pods_of, remedy
 from tidewater.cli.job.waiting import Goal, Verdict
-from tidewater.cli.kube import JOBS, PODS
 from tidewater.cli.session import Session
 from tidewater.cli.show import plural
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.errors import ApiError, ErrorWithRemedy, Forbidden, NotFound
+from tidewater.kube.kinds import PODS
 
 FOLLOW_TAIL = 10
 """Lines of each worker with which `logs -f` begins, as with `kubectl logs -l`."""
@@ -58,7 +60,7 @@ def set_suspended(session: Session, name: str, *, suspended: bool) -> None:
     """Suspend or resume a job; it may be so already.
 
     Raises:
-        CliError: the job has ended.
+        ErrorWithRemedy: the job has ended.
     """
     job = job_named(session.cluster, name)
     state = waiting.state_of(job)
@@ -77,7 +79,7 @@ def wait_for(session: Session, name: str, goal: Goal, timeout: timedelta | None)
 
     Raises:
         JobFailed: the job has failed.
-        CliError: the goal can't be reached any more.
+        ErrorWithRemedy: the goal can't be reached any more.
         TimeoutReached: not in time.
     """
     verdict = Verdict(False, "")
@@ -96,16 +98,17 @@ def wait_for(session: Session, name: str, goal: Goal, timeout: timedelta | None)
     )
 
 
-def delete_jobs(session: Session, jobs: Sequence[str]) -> tuple[list[str], list[CliError]]:
+def delete_jobs(session: Session, jobs: Sequence[str]) -> tuple[list[str], list[ErrorWithRemedy]]:
     """Begin to delete all jobs; return the names of those, and what was refused about the others."""
     begun: list[str] = []
-    errors: list[CliError] = []
+    errors: list[ErrorWithRemedy] = []
     for name in dict.fromkeys(jobs):
         try:
             session.cluster.delete(JOBS, name)
         except NotFound as error:
-            errors.append(NotFound(error.answer, remedy(session.cluster, name)))
-        except Refused as error:
+            error.remedy = remedy(session.cluster, name)
+            errors.append(error)
+        except ApiError as error:
             errors.append(error)
         else:
             begun.append(name)
@@ -153,13 +156,13 @@ def _is_gone(session: Session, name: str, deadline: float) -> bool:
     return False
 
 
-def together(errors: Sequence[CliError]) -> CliError:
+def together(errors: Sequence[ErrorWithRemedy]) -> ErrorWithRemedy:
     """Return several errors as one, with the exit code of a timeout if one of them is that."""
-    kind = TimeoutReached if any(isinstance(each, TimeoutReached) for each in errors) else CliError
+    kind = TimeoutReached if any(isinstance(each, TimeoutReached) for each in errors) else ErrorWithRemedy
     return kind("; ".join(each.message for each in errors), "\n".join(each.remedy for each in errors if each.remedy))
 
 
-def _hopeless(name: str, goal: Goal, verdict: Verdict) -> CliError:
+def _hopeless(name: str, goal: Goal, verdict: Verdict) -> ErrorWithRemedy:
     remedy = f"See: tidewater job describe {name}"
     if verdict.failed:
         return JobFailed(f"{name} has failed: {verdict.hopeless}", remedy)

@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tidewater.cli.errors import Expired, Refused, Unreachable
-from tidewater.cli.kube import Change, Cluster, Kind, Object, Selection
 from tidewater.cli.session import Clock
+from tidewater.kube.cluster import Change, Cluster, Object, Selection
+from tidewater.kube.errors import Gone, Unavailable
+from tidewater.kube.kinds import Kind
 
 WATCH_SECONDS = 240.0
 """A watch ends after this and another begins: some load balancers drop connections that are silent for 5 minutes."""
 
 RETRY_SECONDS = 1.0
 FOREVER = float("inf")
-_TOO_MANY = 429
-_SERVER_ERROR = 500
 
 Snapshot = Mapping[str, Object]
 """Objects by uid."""
@@ -65,10 +64,10 @@ def snapshots(cluster: Cluster, clock: Clock, watched: Watched) -> Iterator[Snap
                 if change.type != "DELETED":
                     found[_uid(change)] = change.object
                 yield dict(found)
-        except Expired:
+        except Gone:
             continue
-        except (Unreachable, Refused) as error:
-            if not begun or not _passes(error):
+        except Unavailable:  # an API server that is restarted or overloaded refuses everyone, and may answer soon
+            if not begun:
                 raise
             clock.sleep(min(RETRY_SECONDS, max(0.0, watched.deadline - clock.monotonic())))
 
@@ -79,11 +78,6 @@ def _changes(cluster: Cluster, clock: Clock, watched: Watched, version: str) -> 
         for change in cluster.watch(watched.kind, watched.selection, version, min(left, WATCH_SECONDS)):
             version = str(change.object["metadata"].get("resourceVersion", version))
             yield change
-
-
-def _passes(error: Unreachable | Refused) -> bool:
-    """Return whether the API server may answer soon: one that is restarted or overloaded refuses everybody."""
-    return isinstance(error, Unreachable) or error.answer.code == _TOO_MANY or error.answer.code >= _SERVER_ERROR
 
 
 def _uid(change: Change) -> str:

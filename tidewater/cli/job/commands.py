@@ -12,17 +12,19 @@ import typer
 from rich.text import Text
 
 from tidewater.cli import durations, naming
-from tidewater.cli.errors import AlreadyThere, ClusterError, TimeoutReached, UsageError
+from tidewater.cli.errors import TimeoutReached, UsageError
 from tidewater.cli.job import actions, manifest, waiting
 from tidewater.cli.job.describe import View, described
 from tidewater.cli.job.logs import Wanted, followed, printed
 from tidewater.cli.job.lookup import complete_job, job_events, job_named, job_pods
 from tidewater.cli.job.printer import Printer, layout
 from tidewater.cli.job.waiting import Goal
-from tidewater.cli.kube import ALL_NAMESPACES, JOBS, Object, Selection
 from tidewater.cli.options import command
 from tidewater.cli.session import Session
 from tidewater.cli.show import OutputOption, columns, dumped, listed, yaml_of
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.cluster import ALL_NAMESPACES, Object, Selection
+from tidewater.kube.errors import ClusterError, Exists
 
 app = typer.Typer(help="Submit, watch and resize elastic jobs.", no_args_is_help=True)
 
@@ -64,8 +66,9 @@ def submit(
         own = job["metadata"]["name"]
         try:
             made = session.cluster.create(JOBS, job)
-        except AlreadyThere as error:
-            raise AlreadyThere(error.answer, actions.already(own)) from None
+        except Exists as error:
+            error.remedy = actions.already(own)
+            raise
         session.out.print(f"{own} created in namespace {made['metadata'].get('namespace', session.cluster.namespace)}")
         session.note(f"follow it: tidewater job logs {own} -f")
 
@@ -97,7 +100,7 @@ def list_jobs(
     selection = Selection(ALL_NAMESPACES if all_namespaces else "")
     if output:
         items = session.cluster.list(JOBS, selection).items
-        session.out.print(dumped(listed(items, JOBS.name, JOBS.api_version), output))
+        session.out.print(dumped(listed(items, JOBS.kind, JOBS.api_version), output))
         return
     table = session.cluster.table(JOBS, selection)
     if not table.rows:

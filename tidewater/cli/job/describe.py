@@ -14,10 +14,10 @@ from rich.text import Text
 
 from tidewater.cli.job import waiting
 from tidewater.cli.job.lookup import last_seen, worker_of
-from tidewater.cli.kube import Object
 from tidewater.cli.show import columns, since, style
 from tidewater.elasticjob import names
 from tidewater.elasticjob.choices import Launcher
+from tidewater.kube.cluster import Object
 
 MOST_EVENTS = 15
 _NONE = "<none>"

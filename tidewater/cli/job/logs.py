@@ -18,16 +18,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from tidewater.cli.errors import CliError, Forbidden, LoginFailed, MissingKind, NotFound, Refused, UsageError
+from tidewater.cli.errors import UsageError
 from tidewater.cli.job import waiting
 from tidewater.cli.job.changes import RETRY_SECONDS, Snapshot, Watched, named, snapshots, successive
 from tidewater.cli.job.describe import pod_state
 from tidewater.cli.job.lines import Line, Position, line_of, merged
 from tidewater.cli.job.lookup import job_pods, place, pods_of, worker_of
 from tidewater.cli.job.printer import Printer
-from tidewater.cli.kube import JOBS, PODS, LogOptions, Object
 from tidewater.cli.session import Session
 from tidewater.elasticjob import names
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.cluster import LogOptions, Object
+from tidewater.kube.errors import ApiError, ErrorWithRemedy, Forbidden, LoginFailed, MissingKind, NotFound
+from tidewater.kube.kinds import PODS
 
 LAST_SECONDS = 10.0
 """How long to read on after the job has ended: a straggler may run on for ever."""
@@ -142,7 +145,7 @@ def _log(session: Session, pod: Object, wanted: Wanted) -> Iterator[Line]:
         session.note(f"{name} is gone")
     except Forbidden:
         raise
-    except Refused as error:
+    except ApiError as error:
         session.note(f"{name}: {error.message}")  # its node does not answer
 
 
@@ -244,13 +247,13 @@ class Follower:
         position.again()
 
         def read() -> None:
-            error: CliError | None = None
+            error: ErrorWithRemedy | None = None
             try:
                 for raw in cluster.log(name, options):
                     line = line_of(name, raw)
                     if position.admits(line):
                         self._inbox.put(partial(self._printer.line, line))
-            except CliError as found:
+            except ErrorWithRemedy as found:
                 error = found
             self._inbox.put(partial(self._end, run, error, whole=whole))
 
@@ -268,7 +271,7 @@ class Follower:
         # Nothing has been read, so nothing is repeated; only `--tail 0` has left out lines.
         return LogOptions(since_seconds=_GAP_SECONDS if wanted.tail == 0 else wanted.since_seconds)
 
-    def _end(self, run: Run, error: CliError | None, *, whole: bool) -> None:
+    def _end(self, run: Run, error: ErrorWithRemedy | None, *, whole: bool) -> None:
         """Decide what the end of a stream means: the container has ended, or the connection has.
 
         Args:
@@ -293,12 +296,12 @@ class Follower:
         try:
             for each in found:
                 self._inbox.put(partial(see, each))
-        except CliError as error:
+        except ErrorWithRemedy as error:
             self._inbox.put(partial(_fail, error))
 
     def _begin(self, work: Callable[[], None]) -> None:
         threading.Thread(target=work, daemon=True).start()
 
 
-def _fail(error: CliError) -> None:
+def _fail(error: ErrorWithRemedy) -> None:
     raise error

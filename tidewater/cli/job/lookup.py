@@ -6,11 +6,13 @@ import difflib
 
 import typer
 
-from tidewater.cli.errors import CliError, ClusterError, NotFound
-from tidewater.cli.kube import EVENTS, JOBS, PODS, Cluster, Object, Selection
 from tidewater.cli.session import cluster_of
 from tidewater.contract import labels
 from tidewater.elasticjob import names
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.cluster import Cluster, Object, Selection
+from tidewater.kube.errors import ClusterError, ErrorWithRemedy, NotFound
+from tidewater.kube.kinds import EVENTS, PODS
 
 _MOST_NAMES = 5
 
@@ -24,7 +26,8 @@ def job_named(cluster: Cluster, name: str) -> Object:
     try:
         return cluster.get(JOBS, name)
     except NotFound as error:
-        raise NotFound(error.answer, remedy(cluster, name)) from None
+        error.remedy = remedy(cluster, name)
+        raise
 
 
 def remedy(cluster: Cluster, name: str) -> str:
@@ -85,6 +88,6 @@ def complete_job(context: typer.Context, incomplete: str) -> list[str]:
     """Return the jobs with names that begin with what has been typed."""
     try:
         found = [str(each["metadata"]["name"]) for each in cluster_of(context).list(JOBS).items]
-    except CliError:
+    except ErrorWithRemedy:
         return []
     return [name for name in found if name.startswith(incomplete)]

@@ -20,11 +20,11 @@ import yaml
 
 from tidewater.cli import kubeyaml
 from tidewater.cli.errors import UsageError
-from tidewater.cli.kube import Object
 from tidewater.contract import env as variables
 from tidewater.contract import metrics
 from tidewater.elasticjob import names
 from tidewater.elasticjob.choices import Launcher
+from tidewater.kube.cluster import Object
 
 GPU = "nvidia.com/gpu"
 RENDEZVOUS_PORT = 29400

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from tidewater.cli.job import waiting
 from tidewater.cli.job.lines import Line
-from tidewater.cli.kube import Object
 from tidewater.cli.session import Session
 from tidewater.elasticjob import names
+from tidewater.kube.cluster import Object
 
 COLOURS = (36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94, 91)
 """SGR codes: https://en.wikipedia.org/wiki/ANSI_escape_code#Colors"""

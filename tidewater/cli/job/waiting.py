@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from tidewater.cli.kube import Object
 from tidewater.cli.show import plural
 from tidewater.elasticjob import names
 from tidewater.elasticjob.choices import State
 from tidewater.elasticjob.names import ConditionType, Reason
+from tidewater.kube.cluster import Object
 
 ENDED = (State.SUCCEEDED, State.FAILED)
 

@@ -21,14 +21,15 @@ from rich.live import Live
 from rich.text import Text
 
 from tidewater.cli import naming
-from tidewater.cli.errors import ClusterError, NotFound, UsageError
+from tidewater.cli.errors import UsageError
 from tidewater.cli.job.lookup import complete_job
-from tidewater.cli.kube import ALL_NAMESPACES, Cluster
 from tidewater.cli.options import command
 from tidewater.cli.session import Clock, Session, Terminal
 from tidewater.cli.top import recording, view
 from tidewater.cli.top.model import Model, advance
 from tidewater.cli.top.read import Wanted, look
+from tidewater.kube.cluster import ALL_NAMESPACES, Cluster
+from tidewater.kube.errors import ClusterError, NotFound
 
 ONCE_SECONDS = 1.0
 """Between the two looks of `--once`."""

@@ -15,14 +15,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from tidewater.cli.errors import REACH, CliError, Forbidden, TimeoutReached, Unreachable
+from tidewater.cli.errors import TimeoutReached
 from tidewater.cli.job.lookup import job_named
-from tidewater.cli.kube import EVENTS, JOBS, PODS, Cluster, Object, Selection
 from tidewater.cli.parallel import at_once
 from tidewater.cli.top.samples import Metrics, Sample, job_sample
 from tidewater.cli.top.scrape import Reading, Scraped, metrics_ports, reading
 from tidewater.contract.labels import selector
 from tidewater.elasticjob import names
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.advice import REACH
+from tidewater.kube.cluster import Cluster, Object, Selection
+from tidewater.kube.errors import ErrorWithRemedy, Forbidden, Unreachable
+from tidewater.kube.kinds import EVENTS, PODS
 
 LIST_SECONDS = 15.0
 """Longer than the HTTP client waits for a connection: its error says what is wrong."""
@@ -80,10 +84,10 @@ def _lists(cluster: Cluster, wanted: Wanted) -> tuple[Sequence[Object], Sequence
     return jobs, pods, events
 
 
-def _expected(cluster: Cluster, answer: Sequence[Object] | CliError) -> Sequence[Object]:
+def _expected(cluster: Cluster, answer: Sequence[Object] | ErrorWithRemedy) -> Sequence[Object]:
     if isinstance(answer, TimeoutReached):
         raise Unreachable(f"the API server {cluster.server} can't be reached: {answer.message}", REACH)
-    if isinstance(answer, CliError):
+    if isinstance(answer, ErrorWithRemedy):
         raise answer
     return answer
 
@@ -104,7 +108,7 @@ def _metrics(cluster: Cluster, pods: Sequence[Object]) -> Metrics:
     readings: dict[tuple[str, str], dict[int, Reading]] = {_key(pod): {} for pod in running}
     silences = dict.fromkeys(readings, "")
     for (key, port), answer in zip(asked, answers, strict=True):
-        if isinstance(answer, CliError):
+        if isinstance(answer, ErrorWithRemedy):
             silences[key] = f"port {port} of {key[1]}: {answer.message}"
         else:
             readings[key][port] = answer

@@ -13,10 +13,10 @@ from datetime import datetime
 
 from tidewater.cli.job.lookup import last_seen
 from tidewater.cli.job.waiting import told
-from tidewater.cli.kube import Object
 from tidewater.cli.show import moment
 from tidewater.cli.top.scrape import Scraped
 from tidewater.elasticjob import names
+from tidewater.kube.cluster import Object
 
 READY_STATE = "Running"
 

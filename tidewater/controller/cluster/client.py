@@ -1,4 +1,4 @@
-"""What the controller asks of an API server, as a small protocol, and the kinds of objects that it reads and writes.
+"""What the controller asks of an API server, as a small protocol.
 
     page = await cluster.list(Source(PODS, selector="group-name=elastic.pytorch.org"))
     pod = await cluster.create(PODS, manifest)
@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any, Protocol
-from urllib.parse import quote
 
-from tidewater.controller.cluster.errors import Refused
 from tidewater.elasticjob import names
+from tidewater.kube.kinds import Kind
 
 Manifest = dict[str, Any]
 
@@ -23,50 +22,9 @@ FIELD_MANAGER = names.FIELD_MANAGER
 """Owner of the fields that the controller writes, in ``metadata.managedFields``."""
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A kind of object: ``api_version`` and ``kind`` of its manifests, and its place in the API's paths."""
-
-    api_version: str
-    kind: str
-    plural: str
-    namespaced: bool = True
-
-    def path(self, namespace: str | None, name: str | None = None, subresource: str | None = None) -> str:
-        """Return the path below the API server's address.
-
-        Args:
-            namespace: None for objects of all namespaces, and for kinds without namespaces.
-            name: One object; None for the collection.
-            subresource: Such as ``status``; only with a name.
-
-        Raises:
-            Refused: no object can have the name: the path would be that of the collection, or of another object.
-        """
-        root = f"apis/{self.api_version}" if "/" in self.api_version else f"api/{self.api_version}"
-        place = f"/namespaces/{_segment('Namespace', namespace)}" if self.namespaced and namespace else ""
-        path = f"{root}{place}/{self.plural}"
-        if name is None:
-            return path
-        return f"{path}/{_segment(self.kind, name)}" + (f"/{subresource}" if subresource else "")
-
-
-def _segment(kind: str, name: str) -> str:
-    """Return a name as one segment of a path."""
-    if name in ("", ".", ".."):
-        raise Refused(f"{name!r} is no name of a {kind}")
-    return quote(name, safe="")
-
-
-PODS = Kind("v1", "Pod", "pods")
-SERVICES = Kind("v1", "Service", "services")
-NODES = Kind("v1", "Node", "nodes", namespaced=False)
-EVENTS = Kind("v1", "Event", "events")
-LEASES = Kind("coordination.k8s.io/v1", "Lease", "leases")
 NODE_CLAIMS = Kind("karpenter.sh/v1", "NodeClaim", "nodeclaims", namespaced=False)
 NODE_POOLS = Kind("karpenter.sh/v1", "NodePool", "nodepools", namespaced=False)
 NODE_CLASSES = Kind("karpenter.k8s.aws/v1", "EC2NodeClass", "ec2nodeclasses", namespaced=False)
-JOBS = Kind(f"{names.GROUP}/{names.VERSION}", names.KIND, names.PLURAL)
 
 
 @dataclass(frozen=True)
@@ -115,7 +73,7 @@ class WatchEvent:
 
 
 class Cluster(Protocol):
-    """An API server. Every method raises a ``ClusterError``; see ``errors`` for what each kind means."""
+    """An API server. Every method raises a ``ClusterError``; see ``tidewater.kube.errors`` for what each kind means."""
 
     async def list(self, source: Source, token: str = "") -> Page:
         """Return the first part of a list, or the one that ``token`` names. Raise Gone if the token has expired."""

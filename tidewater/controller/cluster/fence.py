@@ -16,8 +16,13 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable
 
-from tidewater.controller.cluster.client import Cluster, Kind, Manifest, Page, Ref, Source, WatchEvent
-from tidewater.controller.cluster.errors import NotLeader
+from tidewater.controller.cluster.client import Cluster, Manifest, Page, Ref, Source, WatchEvent
+from tidewater.kube.errors import ClusterError
+from tidewater.kube.kinds import Kind
+
+
+class NotLeader(ClusterError):
+    """The request was not sent, since this process may no longer be the leader."""
 
 
 def uptime() -> float:

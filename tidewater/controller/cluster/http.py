@@ -26,8 +26,9 @@ from lightkube.config.kubeconfig import KubeConfig
 from lightkube.core.exceptions import ConfigError
 
 from tidewater.contract.tls import accept_eks
-from tidewater.controller.cluster.client import FIELD_MANAGER, Kind, Manifest, Page, Ref, Source, WatchEvent
-from tidewater.controller.cluster.errors import ClusterError, Unavailable, error_of
+from tidewater.controller.cluster.client import FIELD_MANAGER, Manifest, Page, Ref, Source, WatchEvent
+from tidewater.kube.errors import ClusterError, Unreachable, error_of_status, error_of_text
+from tidewater.kube.kinds import Kind
 
 T = TypeVar("T")
 
@@ -156,7 +157,7 @@ class ApiServer:
                     async for line in lines:
                         event = _event_decoder.decode(line)
                         if event.type == "ERROR":
-                            raise error_of(int(event.object.get("code", 500)), event.object)
+                            raise error_of_status(int(event.object.get("code", 500)), event.object)
                         yield WatchEvent(event.type, event.object)
 
     async def get(self, ref: Ref) -> Manifest:
@@ -204,13 +205,13 @@ class ApiServer:
 
     @contextlib.contextmanager
     def _observed(self, request: _Request) -> Iterator[_Observed]:
-        """Report a request when it has ended, and turn the libraries' errors into Unavailable."""
+        """Report a request when it has ended, and turn the libraries' errors into Unreachable."""
         observed, began = _Observed(), time.monotonic()
         try:
             yield observed
         except (httpx2.TransportError, ConfigError, msgspec.DecodeError) as error:
             detail = str(error) or type(error).__name__
-            raise Unavailable(f"{request.method} {request.path}: {detail}") from error
+            raise Unreachable(f"{request.method} {request.path}: {detail}") from error
         finally:
             self._observe(request.verb, request.kind.plural, observed.status, time.monotonic() - began)
 
@@ -237,12 +238,12 @@ def _object(body: bytes) -> Manifest:
 
 def _failure(response: httpx2.Response, body: bytes) -> ClusterError:
     """Return the error for an answer with a status of 400 or more."""
-    try:
-        status = _object(body)
-    except msgspec.DecodeError:  # from a proxy, or from an API server that is starting
-        status = {"message": body[:200].decode(errors="replace")}
-    after = response.headers.get("Retry-After", "")
-    return error_of(response.status_code, status, float(after) if after.isdigit() else 0.0)
+    error, after = (
+        error_of_text(response.status_code, body.decode(errors="replace")),
+        response.headers.get("Retry-After", ""),
+    )
+    error.retry_after = float(after) if after.isdigit() else 0.0
+    return error
 
 
 async def _lines(response: httpx2.Response) -> AsyncGenerator[bytes, None]:

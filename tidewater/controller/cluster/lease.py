@@ -26,9 +26,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 
-from tidewater.controller.cluster.client import LEASES, Cluster, Manifest, Ref
-from tidewater.controller.cluster.errors import ClusterError, NotFound
+from tidewater.controller.cluster.client import Cluster, Manifest, Ref
 from tidewater.controller.cluster.fence import Fence
+from tidewater.kube.errors import ClusterError, NotFound
+from tidewater.kube.kinds import LEASES
 
 RETRY_SECONDS = 0.5
 """Pause after a renewal that failed."""

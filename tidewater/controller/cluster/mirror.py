@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from tidewater.controller.cluster.client import Cluster, Manifest, Source
-from tidewater.controller.cluster.errors import ClusterError, Gone, Refused
+from tidewater.kube.errors import ClusterError, Gone, Refused
 
 T = TypeVar("T")
 

@@ -20,10 +20,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from tidewater.controller.cluster.client import EVENTS, Cluster, Manifest, Ref
-from tidewater.controller.cluster.errors import ClusterError, Unavailable
+from tidewater.controller.cluster.client import Cluster, Manifest, Ref
 from tidewater.elasticjob import names
 from tidewater.elasticjob.model import ElasticJob
+from tidewater.kube.errors import ClusterError, Unavailable
+from tidewater.kube.kinds import EVENTS
 
 RATE = 20.0
 """Events sent per second, at most."""

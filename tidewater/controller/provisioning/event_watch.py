@@ -26,16 +26,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
-from tidewater.controller.cluster.client import (
-    EVENTS,
-    NODE_CLAIMS,
-    NODE_CLASSES,
-    NODE_POOLS,
-    Cluster,
-    Source,
-    WatchEvent,
-)
-from tidewater.controller.cluster.errors import ClusterError, Gone, NotFound, Refused
+from tidewater.controller.cluster.client import NODE_CLAIMS, NODE_CLASSES, NODE_POOLS, Cluster, Source, WatchEvent
 from tidewater.controller.cluster.mirror import FORBIDDEN_SECONDS, Key, Report, pause
 from tidewater.controller.provisioning.conditions import launch, launched
 from tidewater.controller.provisioning.messages import (
@@ -54,6 +45,8 @@ from tidewater.controller.provisioning.messages import (
 )
 from tidewater.controller.provisioning.pools import Pools
 from tidewater.elasticjob.names import NODE_STARTING
+from tidewater.kube.errors import ClusterError, Gone, NotFound, Refused
+from tidewater.kube.kinds import EVENTS
 
 KARPENTER = "karpenter"
 """The source of its events."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tidewater.contract.archive import to_zip
 
-PACKAGES = ("tidewater/contract", "tidewater/controller", "tidewater/elasticjob")
+PACKAGES = ("tidewater/contract", "tidewater/controller", "tidewater/elasticjob", "tidewater/kube")
 INIT = "tidewater/__init__.py"
 LEFT_OUT = (
     "tidewater/contract/code.py",
@@ -25,6 +25,13 @@ LEFT_OUT = (
     "tidewater/contract/leaving.py",
     "tidewater/contract/metrics.py",
     "tidewater/contract/stack.py",
+    "tidewater/kube/advice.py",
+    "tidewater/kube/cluster.py",
+    "tidewater/kube/http.py",
+    "tidewater/kube/kubeconfig.py",
+    "tidewater/kube/login.py",
+    "tidewater/kube/server.py",
+    "tidewater/kube/tls.py",
 )
 """What of these packages the controller doesn't import. It would restart the controller when it changes."""
 

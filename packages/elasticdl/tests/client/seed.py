@@ -11,8 +11,9 @@ from elasticdl.client.flags.request import Asked
 from elasticdl.job import JobMode
 
 from tests.cli.fake import FakeCluster
-from tidewater.cli.kube import PODS, Kind, Object
 from tidewater.contract.stack import CONFIG_MAP, Facts
+from tidewater.kube.cluster import Object
+from tidewater.kube.kinds import PODS, Kind
 
 FACTS = Facts(
     bucket="stack-bucket",

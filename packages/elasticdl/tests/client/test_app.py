@@ -22,8 +22,11 @@ from typer.testing import CliRunner, Result
 
 from packages.elasticdl.tests.client import seed
 from tests.cli.fake import FakeCluster
-from tidewater.cli.errors import NoKubeconfig, Unreachable
-from tidewater.cli.kube import JOBS, PRIORITY_CLASSES, Access, Cluster
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.cluster import Cluster
+from tidewater.kube.errors import NoKubeconfig, Unreachable
+from tidewater.kube.kinds import PRIORITY_CLASSES
+from tidewater.kube.kubeconfig import Access
 
 Run = Callable[..., Result]
 TUTORIAL = [f"--{name}={text}" for name, text in seed.COMMAND.items()]

@@ -34,7 +34,7 @@ from torchx.specs.api import InvalidRunConfigException, MalformedAppHandleExcept
 from torchx.specs.builders import materialize_appdef
 from torchx.specs.finder import get_component
 
-from tidewater.cli.errors import CliError
+from tidewater.kube.errors import ErrorWithRemedy
 from tidewater_torchx.errors import Refused
 from tidewater_torchx.submit import checks
 from tidewater_torchx.submit.options import Strict
@@ -42,7 +42,7 @@ from tidewater_torchx.submit.options import Strict
 _DURATION = re.compile(r"(\d+)([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
-_TOLD = (CliError, Refused, InvalidRunConfigException, MalformedAppHandleException, UnknownAppException)
+_TOLD = (ErrorWithRemedy, Refused, InvalidRunConfigException, MalformedAppHandleException, UnknownAppException)
 """Errors with a text that says all that the user needs."""
 
 _log = logging.getLogger(__name__)

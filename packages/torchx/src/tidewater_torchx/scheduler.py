@@ -23,14 +23,16 @@ from torchx.schedulers.api import DescribeAppResponse, ListAppResponse, Schedule
 from torchx.schedulers.ids import random_id
 from torchx.specs import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
 
-from tidewater.cli.access.kubeconfig import DEFAULT_NAMESPACE
-from tidewater.cli.access.server import connect
-from tidewater.cli.errors import AlreadyThere, NoKubeconfig, NotFound
-from tidewater.cli.kube import JOBS, PODS, Access, Cluster, Object, Selection
 from tidewater.contract import code, labels
 from tidewater.contract.stack import Facts
 from tidewater.elasticjob import codec, names
 from tidewater.elasticjob.codec import InvalidJob
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.cluster import Cluster, Object, Selection
+from tidewater.kube.errors import Exists, NoKubeconfig, NotFound
+from tidewater.kube.kinds import PODS
+from tidewater.kube.kubeconfig import DEFAULT_NAMESPACE, Access
+from tidewater.kube.server import connect
 from tidewater_torchx import workspace
 from tidewater_torchx.errors import Refused, Unreadable
 from tidewater_torchx.observe import failures, states
@@ -150,7 +152,7 @@ class TidewaterScheduler(workspace.WorkspaceMixin, Scheduler):
             workspace.upload(archive, request.bucket)
         try:
             made = self._cluster.create(JOBS, request.resource)
-        except AlreadyThere as error:
+        except Exists as error:
             name = request.resource["metadata"]["name"]
             raise Refused(
                 f"Job {name} already exists; submit the application again, it then gets another name"

@@ -11,10 +11,9 @@ from torchx.specs import AppState, ReplicaStatus, RoleStatus
 from torchx.specs.api import AppStatus
 
 from packages.torchx.tests.doubles import KubernetesInMemory, ended, pod
-from tidewater.cli.access.answers import refused
-from tidewater.cli.errors import Answer
-from tidewater.cli.kube import PODS
 from tidewater.elasticjob import names
+from tidewater.kube.errors import error_of
+from tidewater.kube.kinds import PODS
 
 MOMENT = 1772366430  # FINISHED
 
@@ -103,7 +102,7 @@ def test_a_log_that_cannot_be_read_has_no_lines() -> None:
     cluster = KubernetesInMemory()
     assert last_lines(cluster, failure(**ended(1)), "training") == ()
     cluster.put(PODS, pod("app", **ended(1)))
-    cluster.failures["log", "Pod"] = refused(Answer(500, "InternalError", "dial tcp: no route to host"))
+    cluster.failures["log", "Pod"] = error_of(500, "InternalError", "dial tcp: no route to host")
     assert last_lines(cluster, failure(**ended(1)), "training") == ()
 
 

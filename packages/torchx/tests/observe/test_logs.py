@@ -15,10 +15,11 @@ from tidewater_torchx.observe.logs import Follower, Wanted, written
 
 from packages.torchx.tests.doubles import KubernetesInMemory, ended, pod
 from tests.cli.fake import job
-from tidewater.cli.access.answers import refused
-from tidewater.cli.errors import Answer, ClusterError, Forbidden, LoginFailed, Unreachable
-from tidewater.cli.kube import JOBS, PODS, LogOptions, Object
 from tidewater.elasticjob import names
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.cluster import LogOptions, Object
+from tidewater.kube.errors import ClusterError, Forbidden, LoginFailed, Unreachable, error_of
+from tidewater.kube.kinds import PODS
 
 OWN = "app-worker-0"
 WANTED = Wanted("training", "app", names.WORKER, 0)
@@ -48,7 +49,7 @@ class Interrupted(KubernetesInMemory):
 
     def __init__(self) -> None:
         super().__init__()
-        self.errors: list[ClusterError] = [Unreachable("gone"), refused(Answer(500, "InternalError", "no route"))]
+        self.errors: list[ClusterError] = [Unreachable("gone"), error_of(500, "InternalError", "no route")]
 
     def log(self, pod: str, options: LogOptions, namespace: str = "") -> Iterator[str]:
         if self.errors:
@@ -249,8 +250,8 @@ def test_a_straggler_does_not_hold_up_the_end(cluster: KubernetesInMemory, monke
 @pytest.mark.parametrize(
     ("method", "kind", "error"),
     [
-        ("list", names.KIND, refused(Answer(403, "Forbidden", "no"))),
-        ("list", "Pod", refused(Answer(403, "Forbidden", "no"))),
+        ("list", names.KIND, error_of(403, "Forbidden", "no")),
+        ("list", "Pod", error_of(403, "Forbidden", "no")),
         ("log", "Pod", LoginFailed("expired")),
         ("list", names.KIND, Unreachable("gone")),
     ],
@@ -266,7 +267,7 @@ def test_what_no_patience_mends_is_an_error(
 
 def test_a_user_who_may_not_read_logs_is_told(cluster: KubernetesInMemory) -> None:
     cluster.put(PODS, pod("app"))
-    cluster.failures["log", "Pod"] = refused(Answer(403, "Forbidden", "pods/log is forbidden"))
+    cluster.failures["log", "Pod"] = error_of(403, "Forbidden", "pods/log is forbidden")
     with pytest.raises(Forbidden):
         list(followed(cluster))
 

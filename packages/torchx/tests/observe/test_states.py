@@ -15,10 +15,10 @@ from tidewater_torchx.submit.options import Options
 from torchx.specs import NONE, AppDef, AppState
 
 from packages.torchx.tests.doubles import app, ended, pod, role
-from tidewater.cli.kube import Object
 from tidewater.elasticjob import codec, names
 from tidewater.elasticjob.choices import State
 from tidewater.elasticjob.model import ElasticJob
+from tidewater.kube.cluster import Object
 
 ELASTIC = app(role(num_replicas=3, min_replicas=1))
 ID = "training:app-kx3p"

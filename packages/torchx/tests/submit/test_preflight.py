@@ -13,13 +13,12 @@ from tidewater_torchx.submit.preflight import CLAIMS, CONFIG_MAPS, SERVICE_ACCOU
 from torchx.specs import AppDef, VolumeMount
 
 from packages.torchx.tests.doubles import FACTS, KubernetesInMemory, app, role
-from tidewater.cli.access.answers import refused
-from tidewater.cli.errors import Answer, Unreachable
-from tidewater.cli.kube import PRIORITY_CLASSES
 from tidewater.contract.stack import CONFIG_MAP
 from tidewater.elasticjob import names
+from tidewater.kube.errors import Unreachable, error_of
+from tidewater.kube.kinds import PRIORITY_CLASSES
 
-FORBIDDEN = refused(Answer(403, "Forbidden", 'pods is forbidden: User "me" cannot create resource "pods"'))
+FORBIDDEN = error_of(403, "Forbidden", 'pods is forbidden: User "me" cannot create resource "pods"')
 
 
 def checked(cluster: KubernetesInMemory, given: AppDef, **options: Any) -> None:
@@ -74,7 +73,7 @@ def test_what_does_not_exist_is_named(
 
 
 def test_a_namespace_that_does_not_exist_is_the_options(cluster: KubernetesInMemory) -> None:
-    cluster.failures["create", names.KIND] = refused(Answer(404, "NotFound", 'namespaces "training" not found'))
+    cluster.failures["create", names.KIND] = error_of(404, "NotFound", 'namespaces "training" not found')
     with pytest.raises(Refused, match="option namespace=training: the cluster has no such namespace"):
         checked(cluster, app())
 
@@ -92,7 +91,7 @@ def test_what_may_not_be_read_is_no_mistake(cluster: KubernetesInMemory) -> None
 
 
 def test_a_job_that_the_api_server_refuses_is_refused_with_its_words(cluster: KubernetesInMemory) -> None:
-    cluster.failures["create", names.KIND] = refused(Answer(422, "Invalid", "spec.x: Invalid value"))
+    cluster.failures["create", names.KIND] = error_of(422, "Invalid", "spec.x: Invalid value")
     with pytest.raises(Refused, match=r"Invalid job spec: spec\.x: Invalid value"):
         checked(cluster, app())
 

@@ -21,7 +21,8 @@ from elasticdl.client import commands, data, zoo
 from elasticdl.client.flags import commandline
 from elasticdl.errors import ElasticDLError
 from elasticdl.job import JobMode
-from tidewater.cli.errors import CliError
+from tidewater.cli.errors import exit_code
+from tidewater.kube.errors import ErrorWithRemedy
 
 
 class Root(TyperGroup):
@@ -31,9 +32,9 @@ class Root(TyperGroup):
         """Run the command that was asked for."""
         try:
             return super().invoke(ctx)
-        except CliError as error:
+        except ErrorWithRemedy as error:
             report(error.message, error.remedy)
-            raise typer.Exit(error.exit_code) from None
+            raise typer.Exit(exit_code(error)) from None
         except ElasticDLError as error:
             report(error.message, error.remedy)
             raise typer.Exit(error.exit_code) from None

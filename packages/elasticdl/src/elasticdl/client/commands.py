@@ -22,9 +22,10 @@ from elasticdl.client.flags.request import Asked, Target
 from elasticdl.client.job import models, submit
 from elasticdl.job import JobArgs, JobMode, Strategy
 from tidewater.cli import session
-from tidewater.cli.access import kubeconfig
-from tidewater.cli.errors import NoKubeconfig, Unreachable
-from tidewater.cli.kube import Access, Cluster
+from tidewater.kube import kubeconfig
+from tidewater.kube.cluster import Cluster
+from tidewater.kube.errors import NoKubeconfig, Unreachable
+from tidewater.kube.kubeconfig import Access
 
 IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 """A variable of every pod, by which a client knows that it may use the pod's service account."""

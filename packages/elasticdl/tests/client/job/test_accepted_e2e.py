@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 from elasticdl.client.flags.mistakes import WrongCommand
-from elasticdl.client.job.preflight import CLAIMS, CONFIG_MAPS
 from elasticdl.client.job.submit import Steps, submit
 
 from packages.elasticdl.tests.client import seed
 from tests.cli.api_server import NAMESPACE, started
-from tidewater.cli.access.server import Server
-from tidewater.cli.errors import MissingKind
-from tidewater.cli.kube import DEFINITIONS, JOBS, NAMESPACES, PRIORITY_CLASSES, Kind, Object
 from tidewater.contract.pod_defaults import RESTRICTED_NAMESPACE
 from tidewater.contract.stack import CONFIG_MAP
 from tidewater.elasticjob import crd
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.cluster import Object
+from tidewater.kube.errors import MissingKind
+from tidewater.kube.kinds import CLAIMS, CONFIG_MAPS, DEFINITIONS, NAMESPACES, PRIORITY_CLASSES, SERVICE_ACCOUNTS, Kind
+from tidewater.kube.server import Server
 
 pytestmark = pytest.mark.e2e
 
-SERVICE_ACCOUNTS = Kind("", "v1", "ServiceAccount", "serviceaccounts")
 CLAIM = "claim_name=fileserver-claim"
 OPEN = "default"
 """A namespace without a stack, which accepts any pod."""
@@ -62,7 +62,7 @@ def _await_jobs(server: Server) -> None:
 
 def named(name: str, kind: Kind, namespace: str = NAMESPACE, **parts: Any) -> Object:
     metadata = {"name": name, **({"namespace": namespace} if kind.namespaced else {})}
-    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **parts}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **parts}
 
 
 def within(part: Any, whole: Any) -> bool:

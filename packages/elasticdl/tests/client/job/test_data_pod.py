@@ -14,9 +14,11 @@ from elasticdl.client.job.submit import Steps
 
 from packages.elasticdl.tests.client import seed
 from tests.cli.fake import FakeCluster
-from tidewater.cli.access.answers import refused
-from tidewater.cli.errors import Answer, CliError
-from tidewater.cli.kube import PODS, Kind, LogOptions, Object
+from tidewater.cli.errors import CliError
+from tidewater.kube.advice import advised
+from tidewater.kube.cluster import LogOptions, Object
+from tidewater.kube.errors import Forbidden, error_of
+from tidewater.kube.kinds import PODS, Kind
 
 NAME = "elasticdl-data-a1b2"
 TASK = Task("digits", "/data/digits", {"records_per_shard": 500})
@@ -116,6 +118,6 @@ def test_a_claim_that_is_not_there_is_named() -> None:
 
 def test_a_pod_that_is_refused_is_the_api_servers_sentence() -> None:
     world = World()
-    world.failures["create", "Pod"] = refused(Answer(403, "Forbidden", "pods is forbidden"))
-    with pytest.raises(CliError, match="pods is forbidden"):
+    world.failures["create", "Pod"] = advised(error_of(403, "Forbidden", "pods is forbidden"))
+    with pytest.raises(Forbidden, match="pods is forbidden"):
         run(TASK, world, world.tools)

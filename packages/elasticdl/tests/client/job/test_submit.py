@@ -16,10 +16,13 @@ from elasticdl.client.job.submit import Steps, needs_no_cluster, submit
 from elasticdl.job import JobArgs, JobMode
 
 from packages.elasticdl.tests.client import seed
-from tidewater.cli.access.answers import refused
-from tidewater.cli.errors import Answer, CliError, Forbidden
-from tidewater.cli.kube import JOBS, PRIORITY_CLASSES, Object
+from tidewater.cli.errors import CliError
 from tidewater.contract import code
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.advice import advised
+from tidewater.kube.cluster import Object
+from tidewater.kube.errors import Forbidden, error_of
+from tidewater.kube.kinds import PRIORITY_CLASSES
 
 
 class World:
@@ -126,7 +129,7 @@ def test_what_the_cluster_lacks_is_named_all_at_once(stack: World, tmp_path: Pat
 
 
 def test_what_the_api_server_refuses_is_named_before_anything_is_made(stack: World, tmp_path: Path) -> None:
-    stack.cluster.failures["create", "Pod"] = refused(Answer(403, "Forbidden", 'pods "x" is forbidden: violates X'))
+    stack.cluster.failures["create", "Pod"] = advised(error_of(403, "Forbidden", 'pods "x" is forbidden: violates X'))
     found = stack.mistakes(with_zoo(tmp_path))
     assert len(found) == 3
     assert found[0].startswith("the API server refuses Pod elasticdl-test-mnist-master-0: ")
@@ -134,7 +137,7 @@ def test_what_the_api_server_refuses_is_named_before_anything_is_made(stack: Wor
 
 def test_who_may_not_make_pods_may_submit(stack: World, tmp_path: Path) -> None:
     text = 'pods is forbidden: User "a" cannot create resource "pods"'
-    stack.cluster.failures["create", "Pod"] = refused(Answer(403, "Forbidden", text))
+    stack.cluster.failures["create", "Pod"] = advised(error_of(403, "Forbidden", text))
     stack.submit(with_zoo(tmp_path))
 
 
@@ -190,7 +193,7 @@ def test_without_an_image_of_ones_own_a_model_to_begin_with_is_on_the_stacks_fil
 
 
 def test_who_may_not_read_priority_classes_may_submit(world: World) -> None:
-    error = refused(Answer(403, "Forbidden", "no"))
+    error = advised(error_of(403, "Forbidden", "no"))
     assert isinstance(error, Forbidden)
     world.cluster.failures["get", "PriorityClass"] = error
     world.submit(in_image())

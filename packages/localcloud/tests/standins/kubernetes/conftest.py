@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 from localcloud import tools
 from localcloud.standins.kubernetes.cluster.client import Cluster
-from localcloud.standins.kubernetes.cluster.errors import ClusterError
-from localcloud.standins.kubernetes.cluster.kubeconfig import Kubeconfig
 
 from packages.localcloud.tests.standins.kubernetes.harness import Engine
+from tidewater.kube import kubeconfig as kubeconfigs
+from tidewater.kube.errors import ClusterError
+from tidewater.kube.kubeconfig import Access
 
 TOKEN = "only-for-tests"
 START_SECONDS = 180
@@ -98,7 +99,7 @@ def _when_ready(folder: Path, port: int) -> ControlPlane:
         with contextlib.suppress(ClusterError, FileNotFoundError, ValueError):
             authority = base64.b64encode((folder / "certs/apiserver.crt").read_bytes()).decode()
             kubeconfig = kubeconfig_of(f"https://127.0.0.1:{port}", authority)
-            cluster = Cluster(Kubeconfig.load(kubeconfig).connection(None, None))
+            cluster = Cluster(kubeconfigs.load(Access(text=kubeconfig), {}))
             cluster.get({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}})
             return ControlPlane(kubeconfig, cluster)
         time.sleep(0.2)

@@ -11,7 +11,8 @@ from localcloud.standins.kubernetes.awaiting.conditions import BadExpression, de
 from localcloud.standins.kubernetes.awaiting.decision import Failed, Object, Ready, Related, Waiting
 from localcloud.standins.kubernetes.awaiting.pods import decide_pod
 from localcloud.standins.kubernetes.awaiting.wait import Waiter, awaiter_for, skips_delete_wait
-from localcloud.standins.kubernetes.cluster.errors import ApiError
+
+from tidewater.kube.errors import error_of
 
 
 def related(**objects: list[Object]) -> Related:
@@ -200,7 +201,7 @@ def test_claim_of_a_class_that_waits_for_its_first_consumer_is_ready_while_pendi
 def test_a_user_who_may_not_list_storage_classes_can_wait_for_a_claim() -> None:
     class Forbidden:
         def list_objects(self, *_: str) -> list[Object]:
-            raise ApiError(403, "Forbidden", "storageclasses is forbidden")
+            raise error_of(403, "Forbidden", "storageclasses is forbidden")
 
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Bound"}}
     awaiter = awaiter_for(claim, claim)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from localcloud import tools
-from localcloud.standins.kubernetes.cluster.errors import ApiError
 
 from packages.localcloud.tests.standins.engine_stack import EngineStack
 from packages.localcloud.tests.standins.kubernetes.conftest import ControlPlane
+from tidewater.kube.errors import NotFound
 
 pytestmark = pytest.mark.e2e
 
@@ -155,8 +155,8 @@ def test_an_alias_lets_a_custom_resource_replace_an_object_of_another_kind(
     def job_is_gone() -> bool:
         try:
             control_plane.live("batch/v1", "Job", namespace, "train")
-        except ApiError as error:
-            return error.not_found
+        except NotFound:
+            return True
         return False
 
     made = stack(TAKEN_OVER, TEST_KIND="Job", TEST_SIZE="3")

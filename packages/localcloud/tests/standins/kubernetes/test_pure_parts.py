@@ -1,10 +1,9 @@
-"""Kinds, names, kubeconfigs, credentials, the provider's configuration, field managers, schemas and the state."""
+"""Kinds, names, the provider's kubeconfig and configuration, field managers, schemas and the state."""
 
 from __future__ import annotations
 
 import base64
 import json
-import stat
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -13,15 +12,15 @@ from typing import Any
 import pytest
 from localcloud.standins.kubernetes import config, metadata, state
 from localcloud.standins.kubernetes.check import checked_inputs
-from localcloud.standins.kubernetes.cluster.credentials import Credentials, run
-from localcloud.standins.kubernetes.cluster.errors import Unreachable
 from localcloud.standins.kubernetes.cluster.kinds import Token, UnsupportedType, built_in_namespaced
-from localcloud.standins.kubernetes.cluster.kubeconfig import Entry, Kubeconfig
 from localcloud.standins.kubernetes.cluster.schema import unknown_fields
 from localcloud.standins.kubernetes.decide import field_managers
 from localcloud.standins.kubernetes.decide.quantity import parse
 from localcloud.standins.values import UNKNOWN
 from pulumi.provider.experimental.property_value import PropertyValue
+
+from tidewater.kube.errors import NoAccess
+from tidewater.kube.kubeconfig import Connection
 
 
 @pytest.mark.parametrize(
@@ -102,6 +101,10 @@ def kubeconfig(server: str = "https://one", **user: Any) -> str:
     )
 
 
+def connection(source: str, **settings: str) -> Connection:
+    return config.Config.read({"kubeconfig": source, **settings}, {}).connection({})
+
+
 def test_kubeconfig_is_read_from_contents_and_from_a_path(tmp_path: Path) -> None:
     import yaml
 
@@ -109,62 +112,22 @@ def test_kubeconfig_is_read_from_contents_and_from_a_path(tmp_path: Path) -> Non
     path.write_text(yaml.safe_dump(json.loads(kubeconfig(token="t"))))
     flow = yaml.safe_dump(json.loads(kubeconfig(token="t")), default_flow_style=True)
     for source in (kubeconfig(token="t"), flow, str(path)):
-        connection = Kubeconfig.load(source).connection(None, None)
-        assert (connection.server, connection.user, connection.namespace) == ("https://one", {"token": "t"}, "team")
-    assert Kubeconfig.load(kubeconfig()).connection(None, "d").server == "https://two"
+        found = connection(source)
+        assert (found.server, found.user, found.namespace) == ("https://one", {"token": "t"}, "team")
+    assert connection(kubeconfig(), cluster="d").server == "https://two"
 
 
 def test_kubeconfig_without_the_context_is_an_error_that_names_it() -> None:
-    with pytest.raises(Unreachable, match='"none"'):
-        Kubeconfig.load(kubeconfig()).connection("none", None)
+    with pytest.raises(NoAccess, match="context none"):
+        connection(kubeconfig(), context="none")
     for text in ("no such file", "a: b: c", "{"):
-        with pytest.raises(Unreachable, match="kubeconfig"):
-            Kubeconfig.load(text)
+        with pytest.raises(NoAccess, match="failed to parse kubeconfig data in `kubernetes:config:kubeconfig`"):
+            connection(text)
 
 
-def command(tmp_path: Path, script: str) -> Entry:
-    path = tmp_path / "credentials"
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return {"command": str(path)}
-
-
-def test_token_of_a_command_is_kept_until_shortly_before_it_expires(tmp_path: Path) -> None:
-    calls = tmp_path / "calls"
-    answer = {"status": {"token": "t", "expirationTimestamp": "1970-01-01T00:10:00Z"}}
-    execute = command(tmp_path, f"echo x >> {calls}; echo '{json.dumps(answer)}'")
-    clock = [0.0]
-    credentials = Credentials({"exec": execute}, now=lambda: clock[0])
-    for now, expected in ((0.0, 1), (500.0, 1), (545.0, 2)):
-        clock[0] = now
-        assert credentials.headers() == {"Authorization": "Bearer t"}
-        assert len(calls.read_text().split()) == expected
-
-
-def test_failing_credential_command_is_an_error_with_the_last_line_of_its_output(tmp_path: Path) -> None:
-    with pytest.raises(Unreachable, match="exit code 3: no such cluster"):
-        run(command(tmp_path, "echo first >&2; echo no such cluster >&2; exit 3"))
-    with pytest.raises(Unreachable, match="not on PATH"):
-        run({"command": "no-such-command"})
-
-
-def test_a_credential_command_gets_its_arguments_environment_and_the_api_version(tmp_path: Path) -> None:
-    info = "$(echo $KUBERNETES_EXEC_INFO | tr -dc 'a-z0-9./')"
-    execute = command(tmp_path, f"""printf '{{"status": {{"token": "%s %s %s"}}}}' "$1" "$NAME" "{info}\"""")
-    version = "client.authentication.k8s.io/v1"
-    entry = {**execute, "args": ["one"], "env": [{"name": "NAME", "value": "two"}], "apiVersion": version}
-    first, second, told = run(entry)["token"].split()
-    assert (first, second) == ("one", "two")
-    assert version in told
-
-
-@pytest.mark.parametrize(
-    ("user", "header"),
-    [({"token": "t"}, "Bearer t"), ({"username": "u", "password": "p"}, "Basic dTpw"), ({}, None)],
-    ids=["token", "password", "none"],
-)
-def test_the_authorization_header_follows_the_kubeconfig_s_user(user: dict[str, str], header: str | None) -> None:
-    assert Credentials(user).headers().get("Authorization") == header
+def test_without_a_kubeconfig_the_error_names_the_setting(tmp_path: Path) -> None:
+    with pytest.raises(NoAccess, match="Set the provider's `kubeconfig`, or KUBECONFIG"):
+        config.Config().connection({"HOME": str(tmp_path)})
 
 
 def test_unknown_and_uncovered_settings_are_refused_by_name() -> None:

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tidewater.cli.errors import NotFound, Refused
-from tidewater.cli.kube import Cluster, LogOptions, Object
 from tidewater.elasticjob import names
+from tidewater.kube.cluster import Cluster, LogOptions, Object
+from tidewater.kube.errors import ApiError, NotFound
 
 LAST_LINES = 20
 """Lines of its log that a failure is shown with: a Python traceback and a little before it."""
@@ -89,7 +89,7 @@ def last_lines(cluster: Cluster, failure: Failure, namespace: str) -> tuple[str,
     if not failure.ended or not failure.container:
         return ()
     options = LogOptions(container=failure.container, tail=LAST_LINES)
-    with contextlib.suppress(NotFound, Refused):
+    with contextlib.suppress(NotFound, ApiError):
         return tuple(cluster.log(failure.pod, options, namespace))
     return ()
 

@@ -17,12 +17,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from tidewater.cli.errors import ClusterError, Expired, Forbidden, LoginFailed, NotFound, Unreachable
-from tidewater.cli.errors import Refused as RefusedByServer
 from tidewater.cli.job.lines import Line, Position, line_of
-from tidewater.cli.kube import JOBS, PODS, Cluster, LogOptions, Object, Selection
 from tidewater.contract import labels
 from tidewater.elasticjob import names
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.cluster import Cluster, LogOptions, Object, Selection
+from tidewater.kube.errors import (
+    ApiError,
+    ClusterError,
+    Forbidden,
+    Gone,
+    LoginFailed,
+    NotFound,
+    Unavailable,
+    Unreachable,
+)
+from tidewater.kube.kinds import PODS
 from tidewater_torchx.observe.states import replicas
 
 WATCH_SECONDS = 60.0
@@ -36,9 +46,6 @@ LOOK_SECONDS = 10.0
 LAST_SECONDS = 10.0
 """How long to read on after the application has ended, without a line: a pod on a lost node never ends its stream, and
 a straggler may run on."""
-
-_TOO_MANY = 429
-_SERVER_ERROR = 500
 
 
 @dataclass(frozen=True)
@@ -215,9 +222,7 @@ class Follower:
         """Look at the replica's pod, and read what is due."""
         try:
             self._pod = pod_of(self._cluster, self._wanted)
-        except (Unreachable, RefusedByServer) as error:
-            if not _passes(error):
-                raise
+        except Unavailable:  # an API server that is restarted or overloaded refuses everyone, and may answer soon
             return
         run = run_of(self._pod) if self._pod is not None else None
         if run is not None:
@@ -263,7 +268,7 @@ class Follower:
     def _is_over(self, run: Run) -> bool:
         try:
             self._pod = pod_of(self._cluster, self._wanted)
-        except (Unreachable, RefusedByServer):
+        except (Unreachable, ApiError):
             return False
         return self._pod is None or is_over(self._pod, run)
 
@@ -284,16 +289,13 @@ class Follower:
                         self._tell(None if deleted else change.object)
                         if deleted or self._stop.is_set():
                             return
-            except Expired:
+            except Gone:
                 continue
-            except (Unreachable, RefusedByServer) as error:
-                if not begun or not _passes(error):
+            except ClusterError as error:
+                if not begun or not isinstance(error, Unavailable):
                     self._put(lambda error=error: _fail(error))  # type: ignore[misc]
                     return
                 self._stop.wait(RETRY_SECONDS)
-            except ClusterError as error:
-                self._put(lambda error=error: _fail(error))  # type: ignore[misc]
-                return
 
     def _tell(self, job: Object | None) -> None:
         self._put(lambda: self._see_job(job))
@@ -304,11 +306,6 @@ class Follower:
             with contextlib.suppress(queue.Full):
                 self._inbox.put(message, timeout=RETRY_SECONDS)
                 return
-
-
-def _passes(error: Unreachable | RefusedByServer) -> bool:
-    """Return whether the API server may answer soon: one that is restarted or overloaded refuses everybody."""
-    return isinstance(error, Unreachable) or error.answer.code == _TOO_MANY or error.answer.code >= _SERVER_ERROR
 
 
 def _fail(error: ClusterError) -> str | None:

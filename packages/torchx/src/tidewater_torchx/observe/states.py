@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 from torchx.schedulers.api import DescribeAppResponse
 from torchx.specs import NONE, AppDef, AppState, ReplicaStatus, Role, RoleStatus
 
-from tidewater.cli.kube import Object
 from tidewater.elasticjob import names
 from tidewater.elasticjob.choices import State
 from tidewater.elasticjob.model import ElasticJob
 from tidewater.elasticjob.names import ConditionType, Reason
+from tidewater.kube.cluster import Object
 from tidewater_torchx.observe.failures import Failure, failure_of, structured
 from tidewater_torchx.submit.job import ANNOTATION_CANCELLED
 

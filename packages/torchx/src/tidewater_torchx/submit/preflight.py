@@ -13,18 +13,15 @@ from typing import Any
 
 from torchx.specs import AppDef
 
-from tidewater.cli.errors import Forbidden, Invalid, NotFound
-from tidewater.cli.errors import Refused as RefusedByServer
-from tidewater.cli.kube import JOBS, PODS, PRIORITY_CLASSES, Cluster, Kind
 from tidewater.contract.stack import CONFIG_MAP, Facts
 from tidewater.elasticjob import names
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.cluster import Cluster
+from tidewater.kube.errors import ApiError, Forbidden, Invalid, NotFound
+from tidewater.kube.kinds import CLAIMS, CONFIG_MAPS, PODS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, Kind
 from tidewater_torchx.errors import Refused
 from tidewater_torchx.submit.options import Options
 from tidewater_torchx.submit.pods import LABEL_REPLICA_ID, Manifest, claims
-
-CONFIG_MAPS = Kind("", "v1", "ConfigMap", "configmaps")
-CLAIMS = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
-SERVICE_ACCOUNTS = Kind("", "v1", "ServiceAccount", "serviceaccounts")
 
 _NO_MISTAKES = ("cannot create resource", "exceeded quota")
 """In the API server's refusals of a request that the user has no right to make, and of a pod for which the namespace's
@@ -84,7 +81,7 @@ def first_pods(manifest: Manifest) -> list[Manifest]:
         pods.append(
             {
                 "apiVersion": PODS.api_version,
-                "kind": PODS.name,
+                "kind": PODS.kind,
                 "metadata": {
                     **metadata,
                     "labels": labels,
@@ -122,7 +119,7 @@ def _try_job(cluster: Cluster, manifest: Manifest) -> None:
 def _try_pod(cluster: Cluster, pod: Manifest, role: str) -> None:
     try:
         cluster.create(PODS, pod, dry_run=True)
-    except RefusedByServer as error:
+    except ApiError as error:
         if isinstance(error, Forbidden) and any(told in error.message for told in _NO_MISTAKES):
             return
         raise Refused(f"role {role}: the API server refuses its pods: {error.message}") from error

@@ -21,9 +21,11 @@ from elasticdl.client.job import pods, preflight, shipping
 from elasticdl.client.job.pods import Place, Process
 from elasticdl.client.job.submit import Steps
 from elasticdl.job import JobArgs
-from tidewater.cli.errors import CliError, ClusterError, NotFound
-from tidewater.cli.kube import PODS, Cluster, LogOptions, Object
+from tidewater.cli.errors import CliError
 from tidewater.contract.stack import CONFIG_MAP
+from tidewater.kube.cluster import Cluster, LogOptions, Object
+from tidewater.kube.errors import ClusterError, NotFound
+from tidewater.kube.kinds import PODS
 
 POLL_SECONDS = 1.0
 NEEDS: Mapping[str, str] = {"cpu": "200m", "memory": "1Gi"}
@@ -81,7 +83,7 @@ def data_pod(task: Task, asked: Asked, place: Place) -> Object:
     template = pods.template("worker", Process([pods.literal(word) for word in words]), asked, place)
     return {
         "apiVersion": PODS.api_version,
-        "kind": PODS.name,
+        "kind": PODS.kind,
         "metadata": {**template["metadata"], "name": f"elasticdl-{asked.args.job_name}", "namespace": place.namespace},
         "spec": {**template["spec"], "restartPolicy": "Never"},
     }

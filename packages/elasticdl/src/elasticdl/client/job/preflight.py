@@ -18,13 +18,13 @@ from elasticdl.client.flags.request import Asked, Deployment, Ship
 from elasticdl.client.job import manifest, pods
 from elasticdl.client.job.pods import Place
 from elasticdl.job import Strategy
-from tidewater.cli.errors import AlreadyThere, CliError, Forbidden, Invalid, NotFound, Refused
-from tidewater.cli.kube import JOBS, PODS, PRIORITY_CLASSES, Cluster, Kind, Object
+from tidewater.cli.errors import CliError
 from tidewater.contract.stack import CONFIG_MAP, Facts
 from tidewater.elasticjob import names
-
-CONFIG_MAPS = Kind("", "v1", "ConfigMap", "configmaps")
-CLAIMS = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.cluster import Cluster, Object
+from tidewater.kube.errors import ApiError, Exists, Forbidden, Invalid, NotFound
+from tidewater.kube.kinds import CLAIMS, CONFIG_MAPS, PODS, PRIORITY_CLASSES, Kind
 
 _KINDS = ("master", "ps", "worker")
 _VALUES = {"high": 1_000_000, "low": 1_000}
@@ -64,10 +64,10 @@ def refusals(cluster: Cluster, job: Object) -> list[Mistake]:
     for kind, each in ((JOBS, job), *((PODS, pod) for pod in first_pods(job))):
         try:
             cluster.create(kind, each, dry_run=True)
-        except AlreadyThere:
+        except Exists:
             continue
         except (Invalid, Forbidden) as error:
-            found += _refusal(error, f"{kind.name} {each['metadata']['name']}")
+            found += _refusal(error, f"{kind.kind} {each['metadata']['name']}")
     return found
 
 
@@ -79,11 +79,11 @@ def first_pods(job: Object) -> list[Object]:
         labels = {**template["metadata"]["labels"], **names.pod_labels(own["name"], type, 0)}
         named = {"name": names.pod_name(own["name"], type, 0), "namespace": own["namespace"], "labels": labels}
         spec = {**template["spec"], "restartPolicy": "Never"}
-        found.append({"apiVersion": PODS.api_version, "kind": PODS.name, "metadata": named, "spec": spec})
+        found.append({"apiVersion": PODS.api_version, "kind": PODS.kind, "metadata": named, "spec": spec})
     return found
 
 
-def _refusal(error: Refused, what: str) -> list[Mistake]:
+def _refusal(error: ApiError, what: str) -> list[Mistake]:
     if any(told in error.message for told in _NO_MISTAKES):
         return []
     return [Mistake(f"the API server refuses {what}: {error.message}", error.remedy)]

@@ -20,10 +20,12 @@ from elasticdl.client.flags.request import Asked, Ship
 from elasticdl.client.job import manifest, models, pods, preflight, shipping
 from elasticdl.client.job.pods import Place
 from elasticdl.job import JobArgs, JobMode, Strategy
-from tidewater.cli.access import kubeconfig
-from tidewater.cli.errors import AlreadyThere, CliError
-from tidewater.cli.kube import JOBS, Cluster, Object
+from tidewater.cli.errors import CliError
 from tidewater.contract import code
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube import kubeconfig
+from tidewater.kube.cluster import Cluster, Object
+from tidewater.kube.errors import Exists
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def _create(cluster: Cluster, job: Object) -> Object:
     name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
     try:
         return cluster.create(JOBS, job)
-    except AlreadyThere:
+    except Exists:
         raise CliError(
             f"there is a job {name} in namespace {namespace}",
             f"Choose another --job_name, or delete it: kubectl delete ej/{name} -n {namespace}",

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
-from localcloud.standins.kubernetes.cluster.kubeconfig import Connection, Kubeconfig
 from localcloud.standins.values import UNKNOWN
+from tidewater.kube import kubeconfig
+from tidewater.kube.errors import NoKubeconfig
+from tidewater.kube.kubeconfig import Access, Connection
 
 _NOT_COVERED: Final = ("renderYamlToDirectory", "alwaysRender", "helmReleaseSettings")
 _KNOWN: Final = frozenset(
@@ -17,6 +20,7 @@ _KNOWN: Final = frozenset(
     "namespace pluginDownloadURL skipUpdateUnreachable strictMode suppressDeprecationWarnings suppressHelmHookWarnings "
     "upsertExistingObjects version".split()
 )
+_LONGEST_PATH: Final = 4096
 _CLUSTER_KEYS: Final = ("kubeconfig", "context", "cluster")
 
 
@@ -63,10 +67,24 @@ class Config:
         """Return how to reach the configured cluster.
 
         Raises:
-            Unreachable: The kubeconfig doesn't say.
+            NoKubeconfig: The kubeconfig doesn't say.
         """
-        kubeconfig = Kubeconfig.load(self.kubeconfig) if self.kubeconfig else Kubeconfig.ambient(environment)
-        return kubeconfig.connection(self.context, self.cluster)
+        try:
+            return kubeconfig.load(self.access, environment)
+        except NoKubeconfig as error:
+            given = "failed to parse kubeconfig data in `kubernetes:config:kubeconfig`"
+            found = "unable to load Kubernetes client configuration from kubeconfig file"
+            remedy = "Set the provider's `kubeconfig`, or KUBECONFIG"
+            raise NoKubeconfig(f"{given if self.kubeconfig else found}: {error.message}", remedy) from error
+
+    @property
+    def access(self) -> Access:
+        """Return where the kubeconfig is, and what of it is meant. The setting has its contents, or names a file."""
+        text = self.kubeconfig
+        is_path = "\n" not in text and len(text) < _LONGEST_PATH and not text.lstrip().startswith("{")
+        named = is_path and Path(text).expanduser().is_file()
+        place = {"kubeconfig": text} if named else {"text": text}
+        return Access(**place, context=self.context or "", cluster=self.cluster or "")
 
 
 def problems(values: Mapping[str, Any]) -> dict[str, str]:
@@ -115,7 +133,7 @@ def _active_cluster(values: Mapping[str, Any]) -> Mapping[str, Any]:
     settings = Config.read({key: values.get(key) for key in _CLUSTER_KEYS}, {})
     if not settings.kubeconfig:
         return {}
-    return Kubeconfig.load(settings.kubeconfig).active_cluster(settings.context, settings.cluster)
+    return kubeconfig.active_cluster(settings.access, {})
 
 
 def _truth(value: Any) -> bool:

@@ -15,7 +15,6 @@ from localcloud.standins.kubernetes.awaiting.wait import (
     skips_delete_wait,
 )
 from localcloud.standins.kubernetes.cluster.client import Cluster
-from localcloud.standins.kubernetes.cluster.errors import ApiError, ClusterError, UnknownKind
 from localcloud.standins.kubernetes.decide import field_managers
 from localcloud.standins.kubernetes.decide.diff import Path
 from localcloud.standins.kubernetes.engine import Log, Severity
@@ -29,6 +28,7 @@ from localcloud.standins.kubernetes.metadata import (
     set_metadata,
     timeout_seconds,
 )
+from tidewater.kube.errors import ApiError, ClusterError, Conflict, Forbidden, Invalid, MissingKind, NotFound
 
 RETRY_SECONDS: Final = 31.0
 """How long a creation is retried while its namespace or definition does not exist, as in pulumi-kubernetes."""
@@ -98,9 +98,8 @@ class Operations:
                 if not context.patch:
                     self._make_way(inputs, context)
                 return self._apply(inputs, context)
-            except (UnknownKind, ApiError) as error:
-                retryable = isinstance(error, UnknownKind) or error.not_found
-                if not retryable or time.monotonic() > deadline or self.cancelled.wait(PAUSE_SECONDS):
+            except (MissingKind, NotFound) as error:
+                if time.monotonic() > deadline or self.cancelled.wait(PAUSE_SECONDS):
                     raise
                 self.log.status(context.urn, Severity.INFO, f"Retry; creation failed: {error}")
 
@@ -123,28 +122,22 @@ class Operations:
                 raise NoPreview
             return self._apply(inputs, context)
         except ApiError as error:
-            if error.code == 403 or error.namespace_missing or error.no_dry_run or error.immutable:
+            if _says_nothing(error):
                 raise NoPreview from error
             raise
 
     def _existing(self, obj: Object) -> Object | None:
         try:
             return self.cluster.get(obj)
-        except ApiError as error:
-            if error.not_found or error.code == 403:
-                return None
-            raise
+        except (NotFound, Forbidden):
+            return None
 
     def read(self, obj: Object) -> Object | None:
         """Return the live object; None when it, or its kind, does not exist."""
         try:
             return self.cluster.get(obj)
-        except UnknownKind:
+        except (MissingKind, NotFound):
             return None
-        except ApiError as error:
-            if error.not_found:
-                return None
-            raise
 
     def not_ready_reasons(self, live: Object, inputs: Object, urn: str) -> tuple[str, ...]:
         """Return why a live object isn't ready now; empty when it is, or when nothing waits for its kind."""
@@ -200,13 +193,10 @@ class Operations:
             return
         try:
             self.cluster.delete(obj, deletion_propagation(inputs))
-        except UnknownKind:
+        except (MissingKind, NotFound):
             return
-        except ApiError as error:
-            if error.code == 403:  # the API server keeps some objects, such as the namespace `default`
-                self.relinquish(obj, context.manager)
-            elif not error.not_found:
-                raise
+        except Forbidden:  # the API server keeps some objects, such as the namespace `default`
+            self.relinquish(obj, context.manager)
             return
         if not skips_delete_wait(inputs):
             seconds = timeout_seconds(context.timeout, inputs, DEFAULT_SECONDS)
@@ -224,11 +214,11 @@ class Operations:
             force = force or field_managers.adopt_client_side(live, context.manager) is not None
         try:
             return self.cluster.apply(obj, manager=context.manager, force=force, dry_run=context.preview)
-        except ApiError as error:
-            if error.reason != "Conflict" or "Apply" not in str(error):
+        except Conflict as error:
+            if "Apply" not in error.message:
                 raise
             cause = f'The resource managed by field manager "{context.manager}" had an apply conflict: {error}'
-            raise ApiError(error.code, error.reason, f"{_CONFLICT_HELP}\n{cause}", error.details) from error
+            raise Conflict(f"{_CONFLICT_HELP}\n{cause}", status=error.status) from error
 
     def _await(self, live: Object, inputs: Object, context: Context) -> Object:
         awaiter = awaiter_for(live, inputs)
@@ -242,3 +232,13 @@ class Operations:
             self.log.status(urn, Severity.WARNING if warning else Severity.INFO, message)
 
         return Waiter(self.cluster, self.cancelled, progress)
+
+
+def _says_nothing(error: ApiError) -> bool:
+    """Return whether a refused dry run doesn't say that the creation itself would be refused."""
+    if isinstance(error, NotFound):
+        return error.details.get("kind") == "namespaces"  # which may be created before the object
+    if isinstance(error, Invalid) and "field is immutable" in error.message:
+        return True  # the object will be replaced
+    # An admission webhook with side effects can't take part in a dry run.
+    return isinstance(error, Forbidden) or "does not support dry run" in error.message

@@ -16,7 +16,6 @@ from localcloud.standins.kubernetes.awaiting.conditions import BadExpression
 from localcloud.standins.kubernetes.awaiting.wait import NotReady
 from localcloud.standins.kubernetes.check import checked_inputs
 from localcloud.standins.kubernetes.cluster.client import Cluster
-from localcloud.standins.kubernetes.cluster.errors import ApiError, ClusterError, UnknownKind, Unreachable
 from localcloud.standins.kubernetes.cluster.kinds import Token, UnsupportedType, built_in_namespaced
 from localcloud.standins.kubernetes.cluster.schema import unknown_fields
 from localcloud.standins.kubernetes.cluster.scopes import Scopes
@@ -29,6 +28,7 @@ from localcloud.standins.kubernetes.metadata import Object
 from localcloud.standins.kubernetes.operations import Context, NoPreview, Operations
 from localcloud.standins.serve import DeleteRequest, DiffRequest, InitFailed, PluginError
 from localcloud.standins.values import has_unknown, to_plain
+from tidewater.kube.errors import ApiError, ClusterError, Forbidden, MissingKind, NoAccess
 
 _Request = TypeVar("_Request")
 _Response = TypeVar("_Response")
@@ -128,7 +128,7 @@ class KubernetesProvider(sdk.Provider):
             if not has_unknown(inputs):
                 return []  # the dry run will tell
             document = self.cluster().openapi(api_version)
-        except UnknownKind as error:
+        except MissingKind as error:
             return [sdk.CheckFailure("kind", f'resource type "{token}" is unknown to the cluster: {error}')]
         except ClusterError:
             return []
@@ -211,7 +211,7 @@ class KubernetesProvider(sdk.Provider):
         try:
             live = self._operations().read(_target(token, request.resource_id))
             reasons = self._operations().not_ready_reasons(live, inputs, request.urn) if live and not imported else ()
-        except Unreachable as error:
+        except NoAccess as error:
             return self._read_unreachable(request, error)
         if live is None:
             return sdk.ReadResponse(resource_id="")
@@ -224,7 +224,7 @@ class KubernetesProvider(sdk.Provider):
             raise InitFailed(request.resource_id, properties, inputs_out, list(reasons))
         return sdk.ReadResponse(resource_id=request.resource_id, properties=properties, inputs=inputs_out)
 
-    def _read_unreachable(self, request: sdk.ReadRequest, error: Unreachable) -> sdk.ReadResponse:
+    def _read_unreachable(self, request: sdk.ReadRequest, error: NoAccess) -> sdk.ReadResponse:
         self.log.log(request.urn, Severity.WARNING, f"{_UNREACHABLE}: {error}")
         if self.config.delete_unreachable:
             return sdk.ReadResponse(resource_id="")
@@ -260,10 +260,10 @@ class KubernetesProvider(sdk.Provider):
             raise InitFailed(
                 request.resource_id, checkpoint(error.live), request.news, [summary, *error.reasons]
             ) from error
-        except Unreachable as error:
+        except NoAccess as error:
             raise PluginError(f"{_UNREACHABLE}: {error}") from error
         except ClusterError as error:
-            if request.preview and isinstance(error, ApiError) and error.code == 403:
+            if request.preview and isinstance(error, Forbidden):
                 return sdk.UpdateResponse(request.news)
             raise PluginError(f'update of resource "{request.urn}" failed: {error}') from error
 
@@ -279,7 +279,7 @@ class KubernetesProvider(sdk.Provider):
         context = Context(request.urn, manager, patch=token.patch, timeout=request.timeout)
         try:
             self._operations().delete(target, inputs, context)
-        except Unreachable as error:
+        except NoAccess as error:
             self.log.log(request.urn, Severity.WARNING, f"{_UNREACHABLE}: {error}")
             if not self.config.delete_unreachable:
                 raise PluginError(f"{_UNREACHABLE} ({error}). {_REMOVE_HELP}") from error
@@ -299,7 +299,7 @@ class KubernetesProvider(sdk.Provider):
     def _reachable(self) -> bool:
         try:
             self.cluster().version()
-        except Unreachable:
+        except NoAccess:
             return False
         except ApiError:
             return True
@@ -329,7 +329,7 @@ class KubernetesProvider(sdk.Provider):
             return ""
         try:
             return self.config.namespace or self.cluster().connection.namespace
-        except Unreachable:
+        except NoAccess:
             return ""
 
 
@@ -356,9 +356,9 @@ def _target(token: Token, resource_id: str, uid: str | None = None) -> Object:
 
 
 def _creation_error(urn: str, token: Token, error: ClusterError) -> PluginError:
-    if isinstance(error, Unreachable):
+    if isinstance(error, NoAccess):
         return PluginError(f"{_UNREACHABLE}: {error}")
-    if isinstance(error, UnknownKind):
+    if isinstance(error, MissingKind):
         return PluginError(
             f'creation of resource "{urn}" with kind {token.api_version}/{token.kind} failed because the Kubernetes '
             "API server reported that the apiVersion for this resource does not exist. Verify that any required "

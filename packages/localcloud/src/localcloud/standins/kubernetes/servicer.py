@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pulumi.runtime.proto import provider_pb2
 
 from localcloud.standins.components import ComponentServicer, Constructed
-from localcloud.standins.kubernetes.cluster.errors import ClusterError, UnknownKind, Unreachable
 from localcloud.standins.kubernetes.engine import Severity
 from localcloud.standins.kubernetes.helm import chart
 from localcloud.standins.kubernetes.helm.arguments import ChartArguments
@@ -17,6 +16,7 @@ from localcloud.standins.kubernetes.metadata import Object
 from localcloud.standins.kubernetes.provider import KubernetesProvider
 from localcloud.standins.monitor import Monitor
 from localcloud.standins.serve import PluginError
+from tidewater.kube.errors import ClusterError, MissingKind, NoAccess
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class ProviderHost:
         api_version, kind = str(obj["apiVersion"]), str(obj["kind"])
         try:
             return self.provider.cluster().resource_type(api_version, kind).namespaced
-        except UnknownKind as error:
+        except MissingKind as error:
             message = f"failed to determine if the following GVK is namespaced: {api_version}, Kind={kind}"
             raise PluginError(message) from error
 
@@ -69,7 +69,7 @@ class KubernetesServicer(ComponentServicer):
         assert isinstance(self._provider, KubernetesProvider)
         try:
             return await chart.construct(monitor, request, ProviderHost(self._provider))
-        except Unreachable as error:
+        except NoAccess as error:
             raise PluginError(f"configured Kubernetes cluster is unreachable: {error}") from error
         except ClusterError as error:
             raise PluginError(str(error)) from error

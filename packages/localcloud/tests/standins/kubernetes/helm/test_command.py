@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from localcloud.standins.kubernetes.cluster.kubeconfig import Connection, Kubeconfig
 from localcloud.standins.kubernetes.helm.arguments import ChartArguments
 from localcloud.standins.kubernetes.helm.command import Outcome, Target, kubeconfig, render, run_helm
 from localcloud.standins.serve import PluginError
 
-CONNECTION = Connection("https://api.example", "c", ca_pem="CA", user={"token": "t"}, namespace="ctx")
+from tidewater.kube import kubeconfig as kubeconfigs
+from tidewater.kube.kubeconfig import Access, Connection
+
+CLUSTER = {"server": "https://api.example", "certificate-authority-data": "Q0E="}
+CONNECTION = Connection("c", "ctx", CLUSTER, {"token": "t"})
 TARGET = Target(CONNECTION, "home", "v1.34.4", ("v1", "v1/Pod"))
 
 
@@ -114,9 +117,8 @@ def test_helm_gets_no_other_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def test_a_kubeconfig_can_be_written_and_read_again() -> None:
-    connection = Connection(
-        "https://api.example", "chart", "CA", False, "name", "CERT", "KEY", {"exec": {"command": "aws"}}, "here"
-    )
-    again = Kubeconfig.load(json.dumps(kubeconfig(connection))).connection(None, None)
-    expected = {"exec": {"command": "aws"}, "client-certificate-data": "Q0VSVA==", "client-key-data": "S0VZ"}
-    assert again == Connection("https://api.example", "chart", "CA", False, "name", "CERT", "KEY", expected, "here")
+    plugin = {"command": "aws", "apiVersion": "client.authentication.k8s.io/v1"}
+    files = {"client-certificate-data": "Q0VSVA==", "client-key": "/key"}
+    connection = Connection("chart", "here", {**CLUSTER, "tls-server-name": "name"}, {"exec": plugin, **files})
+    again = kubeconfigs.load(Access(text=json.dumps(kubeconfig(connection))), {})
+    assert again == connection

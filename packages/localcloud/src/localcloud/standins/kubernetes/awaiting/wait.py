@@ -15,7 +15,6 @@ from localcloud.standins.kubernetes.awaiting import infrastructure, pods, worklo
 from localcloud.standins.kubernetes.awaiting.conditions import decider
 from localcloud.standins.kubernetes.awaiting.decision import Decide, Failed, Ready, Related, Waiting
 from localcloud.standins.kubernetes.cluster.client import Cluster
-from localcloud.standins.kubernetes.cluster.errors import ApiError, Unreachable
 from localcloud.standins.kubernetes.cluster.kinds import group_of
 from localcloud.standins.kubernetes.metadata import (
     SKIP_AWAIT,
@@ -26,6 +25,7 @@ from localcloud.standins.kubernetes.metadata import (
     namespace,
     object_id,
 )
+from tidewater.kube.errors import ApiError, Forbidden, NoAccess, NotFound
 
 DEFAULT_SECONDS: Final = 600.0
 
@@ -129,8 +129,8 @@ class Waiter:
             try:
                 live = self.cluster.get(live)
                 decision = awaiter.decide(live, self._related(live, awaiter.related))
-            except (ApiError, Unreachable) as error:
-                if isinstance(error, ApiError) and error.not_found:
+            except (ApiError, NoAccess) as error:
+                if isinstance(error, NotFound):
                     raise NotReady(live, ("the object was deleted while waiting for it",)) from error
                 decision = Waiting(f"the API server answers: {error}")
             if isinstance(decision, Ready):
@@ -164,10 +164,8 @@ class Waiter:
         while True:
             try:
                 live = self.cluster.get(obj)
-            except ApiError as error:
-                if error.not_found:
-                    return
-                raise
+            except NotFound:
+                return
             if uid and live["metadata"].get("uid") != uid:
                 return
             finalizers = live["metadata"].get("finalizers") or live.get("spec", {}).get("finalizers") or []
@@ -189,8 +187,8 @@ class Waiter:
         for kind in kinds:
             try:
                 found[kind] = self.cluster.list_objects(_GROUP_VERSIONS.get(kind, "v1"), kind, namespace(live))
-            except ApiError as error:
-                if error.code != 403 or kind not in _OPTIONAL:
+            except Forbidden:
+                if kind not in _OPTIONAL:
                     raise
                 found[kind] = []
         return found

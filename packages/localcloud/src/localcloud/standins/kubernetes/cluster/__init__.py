@@ -1,1 +1,1 @@
-"""Access to a cluster: `kubeconfig` and `credentials` (where, as whom), `client` (the API), `kinds`, `schema`."""
+"""The cluster of a provider: `client` (what it asks of the API, by `tidewater.kube`), `kinds`, `scopes`, `schema`."""

@@ -8,20 +8,19 @@ stand-in starts the program of the same major version; what is secret reaches it
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from localcloud.standins.kubernetes.cluster.kubeconfig import Connection
 from localcloud.standins.kubernetes.helm.arguments import ChartArguments
 from localcloud.standins.serve import PluginError
+from tidewater.kube.kubeconfig import Connection
 
 TIMEOUT_SECONDS: Final = 300.0
 _DEPRECATED: Final = "This chart is deprecated"
@@ -94,29 +93,13 @@ def render(chart: ChartArguments, target: Target, helm: Helm) -> Rendered:
 
 
 def kubeconfig(connection: Connection) -> dict[str, Any]:
-    """Return a kubeconfig with this connection alone, certificates included."""
-
-    def encoded(text: str | None) -> str | None:
-        return None if text is None else base64.b64encode(text.encode()).decode()
-
-    cluster = {
-        "server": connection.server,
-        "certificate-authority-data": encoded(connection.ca_pem),
-        "insecure-skip-tls-verify": None if connection.verify else True,
-        "tls-server-name": connection.server_name,
-    }
-    files = ("client-certificate", "client-key")
-    user = {
-        **{key: value for key, value in (connection.user or {}).items() if key not in files},
-        "client-certificate-data": encoded(connection.certificate_pem),
-        "client-key-data": encoded(connection.key_pem),
-    }
+    """Return a kubeconfig with this connection alone; its files are named by absolute paths."""
     context = {"cluster": "chart", "user": "chart", "namespace": connection.namespace}
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "chart", "cluster": _set(cluster)}],
-        "users": [{"name": "chart", "user": _set(user)}],
+        "clusters": [{"name": "chart", "cluster": dict(connection.cluster)}],
+        "users": [{"name": "chart", "user": dict(connection.user)}],
         "contexts": [{"name": "chart", "context": context}],
         "current-context": "chart",
     }
@@ -147,7 +130,3 @@ def _checked(done: Outcome) -> Outcome:
 def _written(path: Path, text: str) -> str:
     path.write_text(text)
     return str(path)
-
-
-def _set(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in fields.items() if value is not None}

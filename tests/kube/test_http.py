@@ -11,10 +11,10 @@ import httpx2
 import pytest
 
 from tests import tls
-from tidewater.cli.access.client import client
-from tidewater.cli.access.kubeconfig import Connection
-from tidewater.cli.access.server import Server
-from tidewater.cli.errors import LoginFailed, NoKubeconfig, Unreachable
+from tidewater.kube.errors import LoginFailed, NoKubeconfig, Unreachable
+from tidewater.kube.http import client
+from tidewater.kube.kubeconfig import Connection
+from tidewater.kube.server import Server
 
 
 @pytest.mark.parametrize("how", ["certificate-authority", "certificate-authority-data"])

@@ -11,8 +11,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from tidewater.cli.access.plugin import PluginAuth, Token, ask
-from tidewater.cli.errors import LoginFailed
+from tidewater.kube.errors import LoginFailed
+from tidewater.kube.login import PluginAuth, Token, ask, auth
 
 CLUSTER = {"server": "https://a", "certificate-authority-data": "Y2E="}
 
@@ -82,6 +82,32 @@ def test_a_plugin_that_gives_no_token_is_named(tmp_path: Path, code: str, text: 
     assert str(tmp_path / "plugin") in str(caught.value)
 
 
+def test_a_plugin_without_a_terminal_gets_no_input_and_its_last_line_is_in_the_error(tmp_path: Path) -> None:
+    code = "print('first', file=sys.stderr); print('no such cluster' + sys.stdin.read(), file=sys.stderr); sys.exit(3)"
+    with pytest.raises(LoginFailed) as caught:
+        ask(plugin(tmp_path, code), CLUSTER, interactive=False)
+    assert caught.value.message.endswith("ended with exit status 3: no such cluster")
+    told = plugin(tmp_path, answers("str(json.loads(os.environ['KUBERNETES_EXEC_INFO'])['spec']['interactive'])"))
+    assert ask(told, CLUSTER, interactive=False).value == "False"
+
+
+@pytest.mark.parametrize(
+    ("user", "header"),
+    [({"token": "t"}, "Bearer t"), ({"username": "u", "password": "p"}, "Basic dTpw"), ({}, None)],
+    ids=["token", "password", "none"],
+)
+def test_the_authorization_header_follows_the_kubeconfigs_user(user: dict[str, str], header: str | None) -> None:
+    sent: list[str | None] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        sent.append(request.headers.get("Authorization"))
+        return httpx2.Response(200)
+
+    with httpx2.Client(transport=httpx2.MockTransport(answer), auth=auth(user, CLUSTER)) as client:
+        client.get("http://a")
+    assert sent == [header]
+
+
 def test_an_unknown_version_is_refused() -> None:
     with pytest.raises(LoginFailed, match="speaks x/v2"):
         ask({"apiVersion": "x/v2", "command": "true"}, CLUSTER)
@@ -109,16 +135,16 @@ def test_a_token_is_used_until_it_is_refused(tmp_path: Path) -> None:
         sent.append(request.headers["Authorization"])
         return httpx2.Response(401 if sent[-1] in refused and len(sent) > 2 else 200)
 
-    auth = PluginAuth(counting(tmp_path), CLUSTER)
-    with httpx2.Client(transport=httpx2.MockTransport(answer), auth=auth) as client:
+    counted = PluginAuth(counting(tmp_path), CLUSTER)
+    with httpx2.Client(transport=httpx2.MockTransport(answer), auth=counted) as client:
         codes = [client.get("http://a").status_code for _ in range(3)]
     assert sent == ["Bearer 1", "Bearer 1", "Bearer 1", "Bearer 2"]
     assert codes == [200, 200, 200]
 
 
 def test_a_user_who_is_never_accepted_is_asked_for_twice_and_no_more(tmp_path: Path) -> None:
-    auth = PluginAuth(counting(tmp_path), CLUSTER)
+    counted = PluginAuth(counting(tmp_path), CLUSTER)
     transport = httpx2.MockTransport(lambda request: httpx2.Response(401))
-    with httpx2.Client(transport=transport, auth=auth) as client:
+    with httpx2.Client(transport=transport, auth=counted) as client:
         assert client.get("http://a").status_code == 401
     assert (tmp_path / "count").read_text() == "2"

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tidewater.cli.access.kubeconfig import contexts, in_cluster, load
-from tidewater.cli.errors import NoKubeconfig
-from tidewater.cli.kube import Access
+from tidewater.kube.errors import NoKubeconfig
+from tidewater.kube.kubeconfig import Access, contexts, in_cluster, load
 
 
 def written(path: Path, current: str = "", **contexts: Mapping[str, Any]) -> str:
@@ -48,6 +47,14 @@ def test_several_files_are_merged_and_the_first_wins(tmp_path: Path) -> None:
     environment = {"KUBECONFIG": os.pathsep.join([str(tmp_path / "none"), first, second])}
     assert load(Access(), environment).server == "https://b"
     assert load(Access(context="a"), environment).cluster["proxy-url"] == "first"
+
+
+def test_another_cluster_than_the_contexts_can_be_named(tmp_path: Path) -> None:
+    file = written(tmp_path / "config", "a", a={}, b={})
+    found = load(Access(text=Path(file).read_text(), cluster="b"), {})
+    assert (found.server, found.user) == ("https://b", {"token": "a"})
+    with pytest.raises(NoKubeconfig, match="names cluster c, which the given text does not describe"):
+        load(Access(text=Path(file).read_text(), cluster="c"), {})
 
 
 def test_the_namespace_of_the_flag_wins(tmp_path: Path) -> None:

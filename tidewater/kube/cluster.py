@@ -1,8 +1,8 @@
-"""The API server as the commands see it. Objects are plain dicts, as in JSON.
+"""The API server as short programs see it. Objects are plain dicts, as in JSON.
 
-    for pod in session.cluster.list(PODS, Selection(labels="job-name=digits")).items: ...
+    for pod in cluster.list(PODS, Selection(labels="job-name=digits")).items: ...
 
-Commands take a `Cluster`, a Protocol, so that tests run them against a fake that keeps state. It is synchronous: one
+Programs take a `Cluster`, a Protocol, so that tests run them against a fake that keeps state. It is synchronous: a
 command does one thing at a time, and those that follow several streams use one thread for each. Every method may be
 called from any thread. Every method raises `errors.ClusterError` and nothing else when the cluster does not answer
 or refuses.
@@ -14,45 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tidewater.elasticjob import names
+from tidewater.kube.kinds import Kind
 
 Object = dict[str, Any]
 
 ALL_NAMESPACES = "*"
 """As a namespace: the objects of all of them. Only for `list`, `watch` and `table`."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of object, and where the API server serves it."""
-
-    group: str
-    version: str
-    name: str
-    plural: str
-    namespaced: bool = True
-
-    @property
-    def api_version(self) -> str:
-        """Return the `apiVersion` of its objects."""
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-
-JOBS = Kind(names.GROUP, names.VERSION, names.KIND, names.PLURAL)
-PODS = Kind("", "v1", "Pod", "pods")
-SERVICES = Kind("", "v1", "Service", "services")
-EVENTS = Kind("", "v1", "Event", "events")
-NODES = Kind("", "v1", "Node", "nodes", namespaced=False)
-NAMESPACES = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
-DEPLOYMENTS = Kind("apps", "v1", "Deployment", "deployments")
-LEASES = Kind("coordination.k8s.io", "v1", "Lease", "leases")
-PRIORITY_CLASSES = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False)
-DEFINITIONS = Kind(
-    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
-)
-ACCESS_REVIEWS = Kind(
-    "authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False
-)
 
 
 @dataclass(frozen=True)
@@ -131,7 +98,7 @@ class Cluster(Protocol):
         """Yield changes after resource version `since`; end after `seconds`, or earlier when the server ends it.
 
         Raises:
-            Expired: the version is too old. The caller lists again.
+            Gone: the version is too old. The caller lists again.
         """
 
     def create(self, kind: Kind, object: Object, *, dry_run: bool = False) -> Object:
@@ -151,12 +118,3 @@ class Cluster(Protocol):
 
     def read(self, path: str) -> str:
         """Return the API server's answer to a GET of a path that is no object: `/version`, `/readyz`."""
-
-
-@dataclass(frozen=True)
-class Access:
-    """The flags that say which cluster is meant; empty: as kubectl would choose."""
-
-    kubeconfig: str = ""
-    context: str = ""
-    namespace: str = ""

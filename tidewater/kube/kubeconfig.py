@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,12 +19,12 @@ from typing import Any
 
 import yaml
 
-from tidewater.cli.errors import NoKubeconfig
-from tidewater.cli.kube import Access
-from tidewater.cli.naming import NAMESPACE_RULE, is_namespace
+from tidewater.kube.errors import NoKubeconfig
+from tidewater.kube.kinds import DNS_LABEL, LONGEST_LABEL
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 DEFAULT_NAMESPACE = "default"
+NAMESPACE_RULE = "at most 63 lower-case letters, digits and '-', with a letter or digit at both ends"
 
 Section = Mapping[str, Any]
 
@@ -34,6 +35,25 @@ _REMEDY = (
     "Name one with --kubeconfig FILE or $KUBECONFIG. `aws eks update-kubeconfig --name CLUSTER` writes one for EKS; "
     "for the stack of this repository, `pulumi stack output kubeconfig --show-secrets` prints it."
 )
+
+
+@dataclass(frozen=True)
+class Access:
+    """The flags that say which cluster is meant; empty: as kubectl would choose.
+
+    Attributes:
+        kubeconfig: a file.
+        context: one of the kubeconfig's contexts.
+        namespace: instead of that of the context.
+        cluster: one of the kubeconfig's clusters, instead of that of the context.
+        text: a kubeconfig's content, instead of any file.
+    """
+
+    kubeconfig: str = ""
+    context: str = ""
+    namespace: str = ""
+    cluster: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,12 +77,12 @@ def load(access: Access, environment: Mapping[str, str]) -> Connection:
     Raises:
         NoKubeconfig: no file, a file that can't be read, or a name in it that leads nowhere.
     """
-    paths = files(access, environment)
-    if not paths:
+    config, where = _read(access, environment)
+    if not where:
         if "KUBERNETES_SERVICE_HOST" in environment and SERVICE_ACCOUNT.is_dir() and not access.context:
             return in_cluster(SERVICE_ACCOUNT, environment, access.namespace)
         raise NoKubeconfig("there is no kubeconfig: ~/.kube/config does not exist", _REMEDY)
-    return chosen(merged([(path, read(path)) for path in paths]), access, paths)
+    return chosen(config, access, where)
 
 
 def contexts(access: Access, environment: Mapping[str, str]) -> list[str]:
@@ -71,8 +91,28 @@ def contexts(access: Access, environment: Mapping[str, str]) -> list[str]:
     Raises:
         NoKubeconfig: a file can't be read.
     """
-    config = merged([(path, read(path)) for path in files(access, environment)])
-    return sorted(map(str, config["contexts"]))
+    return sorted(map(str, _read(access, environment)[0]["contexts"]))
+
+
+def active_cluster(access: Access, environment: Mapping[str, str]) -> Section:
+    """Return the section of the cluster that is used; empty where the names lead nowhere.
+
+    Raises:
+        NoKubeconfig: a file can't be read.
+    """
+    config, _ = _read(access, environment)
+    context = config["contexts"].get(access.context or config.get("current-context", ""), {})
+    found: Section = config["clusters"].get(access.cluster or str(context.get("cluster")), {})
+    return found
+
+
+def _read(access: Access, environment: Mapping[str, str]) -> tuple[dict[str, Any], str]:
+    """Return the merged kubeconfig and where it comes from, empty if it comes from nowhere."""
+    if access.text:
+        source = Path("the given text")
+        return merged([(source, parsed(access.text, source))]), str(source)
+    paths = files(access, environment)
+    return merged([(path, read(path)) for path in paths]), ", ".join(map(str, paths))
 
 
 def files(access: Access, environment: Mapping[str, str]) -> list[Path]:
@@ -104,15 +144,27 @@ def read(path: Path) -> Section:
         NoKubeconfig: it can't be read, or is no YAML mapping.
     """
     try:
-        content = yaml.safe_load(path.read_text())
+        return parsed(path.read_text(), path)
     except OSError as error:
         raise NoKubeconfig(f"{path} can't be read: {error.strerror}", _REMEDY) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise NoKubeconfig(f"{path} is not YAML: {error}", _REMEDY) from None
+
+
+def parsed(text: str, source: Path) -> Section:
+    """Return a kubeconfig's content; JSON is YAML too.
+
+    Raises:
+        NoKubeconfig: it is no YAML mapping.
+    """
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise NoKubeconfig(f"{source} is not YAML: {error}", _REMEDY) from None
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise NoKubeconfig(f"{path} is not a kubeconfig: it holds no mapping", _REMEDY)
+        raise NoKubeconfig(f"{source} is not a kubeconfig: it holds no mapping", _REMEDY)
     return content
 
 
@@ -132,13 +184,12 @@ def merged(contents: Iterable[tuple[Path, Section]]) -> dict[str, Any]:
     return result
 
 
-def chosen(config: Mapping[str, Any], access: Access, paths: Iterable[Path]) -> Connection:
+def chosen(config: Mapping[str, Any], access: Access, where: str) -> Connection:
     """Return the context that the flag or the file names.
 
     Raises:
         NoKubeconfig: there is no such context, cluster or user.
     """
-    where = ", ".join(map(str, paths))
     name = access.context or config.get("current-context", "")
     contexts: Mapping[str, Section] = config["contexts"]
     if not name:
@@ -148,9 +199,10 @@ def chosen(config: Mapping[str, Any], access: Access, paths: Iterable[Path]) -> 
         hint = f"Did you mean {near[0]}? " if near else ""
         raise NoKubeconfig(f"there is no context {name} in {where}", f"{hint}It has {_names(contexts)}.")
     context = contexts[name]
-    cluster = config["clusters"].get(str(context.get("cluster")))
+    named = access.cluster or context.get("cluster")
+    cluster = config["clusters"].get(str(named))
     if not cluster or not cluster.get("server"):
-        raise NoKubeconfig(f"context {name} names cluster {context.get('cluster')}, which {where} does not describe")
+        raise NoKubeconfig(f"context {name} names cluster {named}, which {where} does not describe")
     user = config["users"].get(str(context.get("user")))
     if user is None and context.get("user"):
         raise NoKubeconfig(f"context {name} names user {context['user']}, which {where} does not describe")
@@ -162,6 +214,11 @@ def chosen(config: Mapping[str, Any], access: Access, paths: Iterable[Path]) -> 
             f"A name has {NAMESPACE_RULE}.",
         )
     return Connection(name, namespace, cluster, user or {})
+
+
+def is_namespace(name: str) -> bool:
+    """Return whether a namespace can have that name."""
+    return len(name) <= LONGEST_LABEL and re.fullmatch(DNS_LABEL, name) is not None
 
 
 def in_cluster(account: Path, environment: Mapping[str, str], namespace: str) -> Connection:

@@ -12,21 +12,23 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pytest
 
-from tidewater.cli.access.kubeconfig import Connection
-from tidewater.cli.access.server import Server
-from tidewater.cli.errors import (
-    AlreadyThere,
+from tidewater.elasticjob.names import JOBS
+from tidewater.kube.cluster import LogOptions, Selection
+from tidewater.kube.errors import (
+    ApiError,
     ClusterError,
-    Expired,
+    Exists,
     Forbidden,
+    Gone,
     Invalid,
     LoginFailed,
     MissingKind,
     NotFound,
-    Refused,
     Unreachable,
 )
-from tidewater.cli.kube import JOBS, NODES, PODS, LogOptions, Selection
+from tidewater.kube.kinds import NODES, PODS
+from tidewater.kube.kubeconfig import Connection
+from tidewater.kube.server import Server
 
 
 @dataclass
@@ -229,7 +231,7 @@ def test_a_watch_yields_changes_and_ends_with_the_answer(api: Api, server: Serve
 def test_a_watch_from_a_version_that_is_too_old_is_expired(api: Api, server: Server) -> None:
     status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
     api.says(json.dumps({"type": "ERROR", "object": status}))
-    with pytest.raises(Expired):
+    with pytest.raises(Gone):
         list(server.watch(PODS, Selection(), "5", 30))
 
 
@@ -296,11 +298,11 @@ def test_a_pods_own_server_is_reached_through_the_api_server(api: Api, server: S
     [
         (404, "NotFound", NotFound),
         (403, "Forbidden", Forbidden),
-        (409, "AlreadyExists", AlreadyThere),
+        (409, "AlreadyExists", Exists),
         (422, "Invalid", Invalid),
         (400, "BadRequest", Invalid),
-        (410, "Expired", Expired),
-        (500, "InternalError", Refused),
+        (410, "Expired", Gone),
+        (500, "InternalError", ApiError),
     ],
 )
 def test_a_refusal_keeps_the_servers_sentence(
